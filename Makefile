@@ -9,7 +9,7 @@ PROCESSES ?= auto
 SEEDS ?= 20
 FLEETS ?= 10
 CATALOGS ?= 300
-BENCH ?= start create profile_start engine scale pull
+BENCH ?= start start_many create commands boot profile_start engine scale pull pull_large
 
 .PHONY: help
 help: ## show this list
@@ -29,6 +29,10 @@ demo: setup ## run one machine from order to destroy, printing each step
 
 PYTEST := python -m pytest --numprocesses=$(PROCESSES) --no-loadscope-reorder
 FULL := --hypothesis-profile=full
+
+.PHONY: release
+release: setup ## make build/release: wheel, source archive, pinned requirements, bill of materials, checksums
+	@python scripts/release.py $(ARGS)
 
 .PHONY: test test-all test-chaos test-judges test-sim test-vmm
 test: test-setup ## run every test but those marked `long` (ARGS="-k store" for a part)

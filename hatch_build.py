@@ -21,7 +21,8 @@ FLAGS = (
     "-std=c11 -D_GNU_SOURCE -Os -static -s -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables"
     " -Wl,--gc-sections -Wall -Wextra -Werror"
 ).split()
-ONE_FILE_PROGRAMS = ("hello", "keeper")  # every other source in guest/ is the pilot's
+ONE_FILE_PROGRAMS = ("hello", "keeper", "userns")  # every other source in guest/ is the pilot's
+DIRECTORY_PROGRAMS = ("launcher",)  # all of guest/<name>/
 
 
 class GuestBuildHook(BuildHookInterface[Any]):
@@ -32,7 +33,7 @@ class GuestBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         target = guest_target()
         build_guest(Path(self.root), target)
-        build_data["artifacts"] += [f"src/hawker/_guest/{name}" for name in ("pilot", *ONE_FILE_PROGRAMS)]
+        build_data["artifacts"] += [f"src/hawker/_guest/{name}" for name in program_names()]
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-linux_{target}"
 
@@ -51,11 +52,15 @@ def programs_dir(root: Path) -> Path:
     return root / "src/hawker/_guest"
 
 
+def program_names() -> tuple[str, ...]:
+    return ("pilot", *ONE_FILE_PROGRAMS, *DIRECTORY_PROGRAMS)
+
+
 def build_guest(root: Path, target: str) -> None:
     compiler = compiler_for(root, target)
     mark = programs_dir(root) / "built-from"
     current = fingerprint(root, compiler)
-    programs = {name: programs_dir(root) / name for name in ("pilot", *ONE_FILE_PROGRAMS)}
+    programs = {name: programs_dir(root) / name for name in program_names()}
     if mark.is_file() and mark.read_text() == current and all(path.is_file() for path in programs.values()):
         return
     programs_dir(root).mkdir(parents=True, exist_ok=True)
@@ -65,6 +70,8 @@ def build_guest(root: Path, target: str) -> None:
 
 
 def sources_of(root: Path, name: str) -> list[Path]:
+    if name in DIRECTORY_PROGRAMS:
+        return sorted((root / "guest" / name).glob("*.c"))
     if name in ONE_FILE_PROGRAMS:
         return [root / "guest" / f"{name}.c"]
     return sorted(path for path in (root / "guest").glob("*.c") if path.stem not in ONE_FILE_PROGRAMS)
@@ -80,7 +87,7 @@ def compiler_for(root: Path, target: str) -> list[str]:
 def fingerprint(root: Path, compiler: list[str]) -> str:
     """Of all that decides what the programs are; where this Python is does not."""
     digest = hashlib.sha256(shlex.join(compiler[1:]).encode())
-    for path in sorted((root / "guest").glob("*.[ch]")):
+    for path in sorted((root / "guest").rglob("*.[ch]")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

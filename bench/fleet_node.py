@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import aiohttp
 import anyio
 
 from hawker.api.contract.app import CREATE_APP
 from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES
-from hawker.api.contract.market import PLACE
-from hawker.api.contract.placement import LIST_PLACEMENTS
+from hawker.api.contract.market import LIST_PLACEMENTS, PLACE
 from hawker.api.directory import Node
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
@@ -26,6 +24,7 @@ from hawker.api.listener import listening
 from hawker.api.routes import PEER_ROUTES
 from hawker.api.server import Server
 from hawker.clock import SystemClock
+from hawker.fair.sessions import SessionAtNeed, fleeting_session
 from hawker.gateway.peers import HttpPeers
 from hawker.host.facts import read_facts
 from hawker.ids import AppName, NodeId
@@ -107,11 +106,12 @@ async def worker(number: int, directory: Path) -> None:
         images = ImageCache(place.images, image_settings(settings), clock)
         stack.push_async_callback(images.aclose)
         await images.open()
-        http = await stack.enter_async_context(aiohttp.ClientSession())
+        http = SessionAtNeed(fleeting_session)
+        stack.push_async_callback(http.aclose)
         node = NodeRecord(id=NodeId(f"{number:08x}"), region=REGION, created_at=clock.now())
         driver = FakeDriver(FakeHost(clock), Features(rootfs=False, network=False, limits=True))
         deps = await deps_of(settings, place, driver, node.id, store, images, clock, None)
-        parts = parts_of(deps, node, read_facts(), http, build_metrics("bench"), None, ())
+        parts = parts_of(deps, node, read_facts(), http, build_metrics("bench"), None)
         async with anyio.create_task_group() as tasks:
             await begin(tasks, parts, supervisor_of(parts), None)
             server = Server(node_handlers(parts), _anybody, clock, routes=(*_WORKER_ROUTES, *PEER_ROUTES))

@@ -27,7 +27,7 @@ _PARTS = {
     "network": "network: namespace, addresses, routes",
     "clear": "clear away what the last instance left",
     "lay out": "write the bundle and the spec",
-    "crun": "crun: from its start to its end",
+    "launch": "launcher: from its start to the pilot's",
     "pilot": "pilot: the spec read, the workload executed",
     "inspect": "ask for the process id and the time",
     "record": "record each step's end (not awaited by a disk)",
@@ -59,7 +59,8 @@ def parts_of(each: Round, spans: list[Span]) -> Counter[str]:
         for span in mine
         if span.name == "transaction" and operation.began <= span.began <= operation.ended
     )
-    parts = Counter({name: sums[name] for name in ("mount", "network", "clear", "crun", "pilot", "inspect", "record")})
+    timed = ("mount", "network", "clear", "launch", "pilot", "inspect", "record")
+    parts = Counter({name: sums[name] for name in timed})
     parts["call"] = operation.began - each.began
     parts["admission"] = admission
     parts["commit"] = operation.ended - operation.began - admission

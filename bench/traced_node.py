@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 
 from hawker.cli.main import main
-from hawker.fsm.recorder import Recorder
+from hawker.fsm.drive import Recorder
 from hawker.image.cache import ImageCache
 from hawker.runtime.crun import Crun
+from hawker.runtime.launcher.box_launcher import BoxLauncher
 from hawker.runtime.microvm import MicroVMDriver
 from hawker.runtime.microvm_launch import MicroVMLauncher
 from hawker.runtime.microvm_suspension import SnapshotSuspension
@@ -48,7 +49,8 @@ WATCHED: tuple[tuple[Any, str, str], ...] = (
     (HostNetworks, "ensure", "network"),
     (driver.PilotDriver, "_give_back", "clear"),
     (driver.PilotDriver, "prepare", "prepare"),
-    (Crun, "run", "crun"),
+    (Crun, "run", "launch"),
+    (BoxLauncher, "run", "launch"),
     (driver, "_started", "pilot"),
     (driver.PilotDriver, "inspect", "inspect"),
     (Recorder, "attempt", "record"),

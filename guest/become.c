@@ -14,6 +14,7 @@
 
 #include "account.h"
 #include "container_mark.h"
+#include "copy.h"
 #include "files.h"
 
 static const char default_path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -113,6 +114,7 @@ _Noreturn void become(const struct command *command, const int stdio[3], int sta
     struct failure why = {0};
     reset_signals();
     if (prepare(command, stdio, spec->contained, &account, &why) == 0) {
+        if (command->copy) copy_run(command->copy, command->argv, status);
         run(command->argv, complete_env(command, spec, &account));
         fail(&why, errno, "exec", command->argv[0]);
     }

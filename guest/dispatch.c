@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attach.h"
 #include "machine.h"
 #include "process_list.h"
 #include "session.h"
@@ -57,14 +58,38 @@ static bool take_exec(struct peer *peer, uint32_t channel, struct cursor *payloa
     return true;
 }
 
-static bool take_signal(struct session *session, uint32_t channel, struct cursor *payload) {
+static bool take_signal(struct session *session, struct attachment *attached, uint32_t channel, struct cursor *payload) {
     int signal = (int)take_number(payload, 1);
     if (payload->failed || signal < 1 || signal >= NSIG) return false;
     if (channel == 0)
         machine_signal(signal);
     else if (session)
         session_signal(session, signal);
+    else if (attached)
+        attach_signal(attached, signal);
     return true;
+}
+
+static bool for_attached(struct attachment *attached, enum frame type, struct cursor *payload) {
+    switch (type) {
+    case FRAME_STDIN:
+        return attach_input(attached, payload->at, (size_t)(payload->end - payload->at));
+    case FRAME_STDIN_END:
+        attach_input_end(attached);
+        return true;
+    case FRAME_CREDIT: {
+        uint32_t bytes = (uint32_t)take_number(payload, 4);
+        return !payload->failed && attach_credit(attached, bytes);
+    }
+    case FRAME_RESIZE: {
+        uint16_t rows = (uint16_t)take_number(payload, 2), cols = (uint16_t)take_number(payload, 2);
+        attach_resize(attached, rows, cols);
+        return !payload->failed;
+    }
+    default:
+        attach_leave(attached);
+        return true;
+    }
 }
 
 /* A frame for a session that has just ended crosses our exit frame on the way: it is no error. */
@@ -143,15 +168,26 @@ static bool for_process(struct peer *peer, enum frame type, uint32_t channel, st
     return type == FRAME_END ? take_end(peer, channel, process, payload) : take_conclude(peer, channel, process);
 }
 
+static bool take_attach(struct peer *peer, uint32_t channel, struct cursor *payload) {
+    struct process *process = machine_process((size_t)take_number(payload, 1));
+    uint16_t rows = (uint16_t)take_number(payload, 2), cols = (uint16_t)take_number(payload, 2);
+    if (!peer_speaks(peer, 4) || channel == 0 || session_find(peer, channel) || attach_find(peer, channel) || payload->failed)
+        return false;
+    const char *why = process ? attach_begin(peer, channel, process, rows, cols) : "no such process";
+    if (why) peer_refuse(peer, channel, why);
+    return true;
+}
+
 bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct cursor *payload) {
     struct session *session = channel ? session_find(peer, channel) : NULL;
+    struct attachment *attached = channel && !session ? attach_find(peer, channel) : NULL;
     switch (type) {
     case FRAME_SPEC:
         return take_spec_part(peer, payload);
     case FRAME_STOP:
         return take_stop(payload);
     case FRAME_SIGNAL:
-        return take_signal(session, channel, payload);
+        return take_signal(session, attached, channel, payload);
     case FRAME_EXEC:
         return take_exec(peer, channel, payload);
     case FRAME_LIST:
@@ -162,6 +198,8 @@ bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct curso
     case FRAME_END:
     case FRAME_CONCLUDE:
         return for_process(peer, type, channel, payload);
+    case FRAME_ATTACH:
+        return take_attach(peer, channel, payload);
     case FRAME_CLOCK:
     case FRAME_FREEZE:
     case FRAME_THAW:
@@ -174,7 +212,7 @@ bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct curso
     case FRAME_CREDIT:
     case FRAME_RESIZE:
     case FRAME_CLOSE:
-        return for_session(session, type, payload);
+        return attached ? for_attached(attached, type, payload) : for_session(session, type, payload);
     default:
         return false;
     }

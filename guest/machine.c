@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "attach.h"
 #include "contain.h"
 #include "files.h"
 #include "loop.h"
@@ -235,6 +236,7 @@ void machine_watch(void) {
 
 bool machine_over(void) {
     if (state != STOPPING) return false;
+    if (running() == 0 && attach_has_more()) return false;
     return running() == 0 || (kill_at >= 0 && now_ms() >= kill_at);
 }
 

@@ -21,6 +21,8 @@ void output_set_limit(uint32_t bytes) {
     if (segments[0].window && limit > segments[0].size) limit = segments[0].size;
 }
 
+uint64_t output_position(void) { return position; }
+
 void output_write(void) { place_write(&segments[current]); }
 
 /* The one that was full gives its window to the next. */

@@ -15,6 +15,7 @@ enum { OUTPUT_CHUNK = 16384 };
 void output_open(const struct place segments[2]);
 void output_set_limit(uint32_t bytes); /* of one segment */
 void output_add(uint8_t stream, uint8_t process, const void *bytes, size_t length);
+uint64_t output_position(void); /* of the next record */
 void output_write(void); /* what was added so far is the host's when this returns */
 
 #endif

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "attach.h"
 #include "boot.h"
 #include "descent.h"
 #include "dispatch.h"
@@ -37,6 +38,7 @@ static int signals = -1;
 
 static void peer_lost(const struct peer *peer) {
     sessions_lost(peer);
+    attach_lost(peer);
     errands_lost(peer);
     freezes_lost(peer);
 }
@@ -158,6 +160,7 @@ _Noreturn static void end(void) {
     output_write();
     machine_finish();
     sessions_finish();
+    attach_finish();
     peers_tell_exit(machine_ending());
     peers_flush(now_ms() + FLUSH_MS);
     if (power_is_ours()) mounts_release();
@@ -170,6 +173,7 @@ static bool is_init(int argc, char **argv) { return getpid() == 1 && (argc < 2 |
 int main(int argc, char **argv) {
     bool init = is_init(argc, argv);
     peers_open(&handlers);
+    attach_open_all();
     if (!init) take_options(argc, argv);
     if (init) begin_as_init();
     guard();
@@ -177,6 +181,7 @@ int main(int argc, char **argv) {
     if (!init) begin_as_process();
     for (;;) {
         sessions_tick();
+        attach_tick();
         output_write(); /* before anyone is told of what came after it */
         ports_tick();
         peers_tick();
@@ -188,6 +193,7 @@ int main(int argc, char **argv) {
         freezes_watch();
         machine_watch();
         sessions_watch();
+        attach_watch();
         loop_watch(signals, POLLIN, signal_ready, NULL);
         loop_turn();
     }

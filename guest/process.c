@@ -27,7 +27,8 @@ int process_begin(struct process *process, const struct spec *spec, struct failu
     process->run.number++;
     process->run.started_ns = unix_ns();
     process->kill_at = -1;
-    int result = spawn(&process->child, process->command, STDIN_NULL, spec, why);
+    enum stdin_use use = process->command->interactive ? STDIN_OPEN : STDIN_NULL;
+    int result = spawn(&process->child, process->command, use, spec, why);
     process->run.pid = result < 0 ? 0 : (uint32_t)process->child.pid;
     process->run.state = BEGUN;
     return result;
@@ -71,14 +72,20 @@ void process_kill_rest(const struct process *process) {
 
 /* --- output --------------------------------------------------------------------------------------------------- */
 
-/* One chunk from one stream of a process to the ring; false when nothing is there now. Only what is read says that a
- * stream has ended: what was polled may be of the run before, whose descriptor had the same number. */
-static bool record_output(struct process *process, int stream) {
+static const struct listener *listener;
+
+void process_listen(const struct listener *given) { listener = given; }
+
+/* One chunk of `most` bytes from one stream of a process to the ring and the listener; false when nothing is there now.
+ * Only what is read says that a stream has ended: what was polled may be of the run before, whose descriptor had the
+ * same number. */
+static bool record_output(struct process *process, int stream, size_t most) {
     static uint8_t chunk[OUTPUT_CHUNK];
     int *fd = &process->child.out[stream];
     if (*fd < 0) return false;
-    ssize_t got = read(*fd, chunk, sizeof chunk);
+    ssize_t got = read(*fd, chunk, most < sizeof chunk ? most : sizeof chunk);
     if (got > 0) output_add((uint8_t)(stream + 1), process->run.process, chunk, (size_t)got);
+    if (got > 0) listener->hear(process, stream, chunk, (size_t)got);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) close_fd(fd);
     return got > 0;
 }
@@ -87,7 +94,15 @@ static void output_ready(void *owner, int fd, short events) {
     struct process *process = owner;
     (void)events;
     for (int stream = 0; stream < 2; stream++)
-        if (fd == process->child.out[stream]) (void)record_output(process, stream);
+        if (fd == process->child.out[stream] && listener->room(process))
+            (void)record_output(process, stream, listener->room(process));
+}
+
+bool process_read(struct process *process) {
+    bool found = false;
+    for (int stream = 0; stream < 2; stream++)
+        if (listener->room(process)) found |= record_output(process, stream, listener->room(process));
+    return found;
 }
 
 static void status_ready(void *owner, int fd, short events) {
@@ -98,13 +113,14 @@ static void status_ready(void *owner, int fd, short events) {
 
 void process_watch(struct process *process) {
     loop_watch(process->child.status_fd, POLLIN, status_ready, process);
+    if (!listener->room(process)) return;
     for (int stream = 0; stream < 2; stream++)
         loop_watch(process->child.out[stream], POLLIN, output_ready, process);
 }
 
 void process_drain(struct process *process) {
     for (int stream = 0; stream < 2; stream++)
-        for (int most = 0; most < 64 && record_output(process, stream); most++) {}
+        for (int most = 0; most < 64 && record_output(process, stream, OUTPUT_CHUNK); most++) {}
 }
 
 static void put_state(struct buffer *payload, const struct process *process) {

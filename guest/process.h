@@ -10,6 +10,14 @@
 
 struct peer;
 
+struct process;
+
+/* Who reads a process's output as it comes, beside the ring. */
+struct listener {
+    size_t (*room)(const struct process *process); /* how many bytes may be read of it now */
+    void (*hear)(const struct process *process, int stream, const void *bytes, size_t length);
+};
+
 struct process {
     const struct command *command;
     struct run run;
@@ -26,7 +34,9 @@ void process_end(struct process *process, const struct ending *ending);
 void process_stop(struct process *process, int signal, uint32_t timeout_ms);
 void process_tick(struct process *process); /* SIGKILL when its time is up */
 void process_kill_rest(const struct process *process); /* what its run started, and itself */
+void process_listen(const struct listener *listener); /* before the first process */
 void process_watch(struct process *process);
+bool process_read(struct process *process); /* one chunk of each stream, where the listener has room; false: none was there */
 void process_drain(struct process *process);
 void process_tell(const struct process *process, struct peer *peer, uint32_t channel); /* its state */
 void process_tell_watchers(const struct process *process);

@@ -2,7 +2,7 @@
 #ifndef PROTOCOL_H
 #define PROTOCOL_H
 
-enum { PROTOCOL_MAGIC = 0x504b5748, PROTOCOL_VERSION = 3, FRAME_MAX = 65536, FRAME_HEAD = 9 };
+enum { PROTOCOL_MAGIC = 0x504b5748, PROTOCOL_VERSION = 4, FRAME_MAX = 65536, FRAME_HEAD = 9 };
 
 enum frame {
     FRAME_HELLO = 1,
@@ -26,6 +26,7 @@ enum frame {
     FRAME_GROW = 19,
     FRAME_MEMORY = 20,
     FRAME_USAGE = 21,
+    FRAME_ATTACH = 22, /* version 4 */
     FRAME_READY = 33,
     FRAME_REFUSED = 34,
     FRAME_EXIT = 35,
@@ -38,6 +39,7 @@ enum frame {
     FRAME_DONE = 42,
     FRAME_MEMORY_IS = 43,
     FRAME_USAGE_IS = 44,
+    FRAME_ATTACHED = 45,
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "input.h"
 #include "loop.h"
 #include "output.h"
 #include "peer.h"
@@ -21,10 +22,10 @@ struct session {
     uint32_t channel;
     struct child child;
     unsigned mark; /* of the container that it is to run in; 0: none */
+    bool terminal;
     bool running;
     bool reported;
-    bool input_ended;
-    struct buffer input;
+    struct input input;
     uint32_t credit; /* bytes we may still send */
     int64_t kill_at;
     struct ending ending;
@@ -52,10 +53,10 @@ static struct session *start(const struct command *command, const struct spec *s
         return NULL;
     }
     session->running = true;
+    session->terminal = command->tty;
     session->mark = command->mark;
     session->kill_at = -1;
     session->credit = OUT_WINDOW;
-    session->input.max = IN_WINDOW;
     session->next = sessions;
     sessions = session;
     session_count++;
@@ -74,6 +75,7 @@ bool session_open(struct peer *peer, uint32_t channel, struct cursor *request, c
         if (session) {
             session->peer = peer;
             session->channel = channel;
+            input_begin(&session->input, &session->child.in, peer, channel);
         } else
             refuse(peer, channel, &why);
     }
@@ -83,44 +85,11 @@ bool session_open(struct peer *peer, uint32_t channel, struct cursor *request, c
 
 /* --- to the command ------------------------------------------------------------------------------------------- */
 
-static void write_input(struct session *session) {
-    ssize_t written = session->input.used ? write(session->child.in, buffer_head(&session->input), session->input.used) : 0;
-    if (written > 0) {
-        buffer_consume(&session->input, (size_t)written);
-        peer_send_credit(session->peer, session->channel, (uint32_t)written);
-    }
-    if (session->input.used == 0 && session->input_ended) close_fd(&session->child.in);
-}
-
-static void input_ready(void *owner, int fd, short events) {
-    struct session *session = owner;
-    if (fd != session->child.in) return;
-    if (events & (POLLERR | POLLHUP)) { /* it no longer reads: what comes is dropped, and credit goes on */
-        peer_send_credit(session->peer, session->channel, (uint32_t)session->input.used);
-        buffer_consume(&session->input, session->input.used);
-        close_fd(&session->child.in);
-    } else
-        write_input(session);
-}
-
 bool session_input(struct session *session, const uint8_t *bytes, size_t length) {
-    if (session->child.in < 0 || session->input_ended) {
-        peer_send_credit(session->peer, session->channel, (uint32_t)length);
-        return true;
-    }
-    return buffer_add(&session->input, bytes, length);
+    return input_add(&session->input, bytes, length);
 }
 
-void session_input_end(struct session *session) {
-    static const uint8_t end_of_file = 4; /* what Ctrl-D types */
-    if (session->input_ended || session->child.in < 0) return;
-    if (session->child.out[1] < 0) { /* a terminal cannot be half closed */
-        (void)buffer_add(&session->input, &end_of_file, 1);
-        return;
-    }
-    session->input_ended = true;
-    if (session->input.used == 0) close_fd(&session->child.in);
-}
+void session_input_end(struct session *session) { input_end(&session->input, session->terminal); }
 
 void session_resize(struct session *session, uint16_t rows, uint16_t cols) {
     struct winsize size = {.ws_row = rows, .ws_col = cols};
@@ -222,7 +191,7 @@ static void sweep(void) {
         }
         *at = session->next;
         child_close(&session->child);
-        buffer_free(&session->input);
+        input_free(&session->input);
         free(session);
         session_count--;
     }
@@ -249,7 +218,7 @@ void sessions_watch(void) {
         if (session->kill_at >= 0) loop_wake_at(session->kill_at);
         loop_watch(session->child.status_fd, POLLIN, status_ready, session);
         if (!session->peer) continue;
-        if (session->input.used) loop_watch(session->child.in, POLLOUT, input_ready, session);
+        input_watch(&session->input);
         if (session->credit == 0 || !peer_has_room(session->peer)) continue;
         for (int stream = 0; stream < 2; stream++)
             loop_watch(session->child.out[stream], POLLIN, output_ready, session);

@@ -12,7 +12,7 @@
 struct peer;
 struct session;
 
-enum { SESSIONS_MAX = 64, OUT_WINDOW = 256 << 10, IN_WINDOW = 64 << 10 };
+enum { SESSIONS_MAX = 64, OUT_WINDOW = 256 << 10 };
 
 struct session *session_find(const struct peer *peer, uint32_t channel);
 /* `spec`: the machine's, which the command is merged with. False: malformed. */

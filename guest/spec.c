@@ -10,12 +10,15 @@ bool command_parse(struct command *command, struct cursor *cursor) {
     command->env = take_list(cursor, WORDS_MAX, &names);
     command->user = take_string(cursor);
     command->cwd = take_string(cursor);
-    command->tty = take_number(cursor, 1) & 1;
+    uint64_t flags = take_number(cursor, 1);
+    command->tty = flags & 1;
+    command->interactive = flags & 2;
     command->rows = (uint16_t)take_number(cursor, 2);
     command->cols = (uint16_t)take_number(cursor, 2);
     command->name = command->root = "";
     command->mark = 0;
     command->held = false;
+    command->copy = COPY_NONE;
     command->files = (struct files){0};
     return !cursor->failed && words > 0;
 }
@@ -170,12 +173,14 @@ static bool merge_env(struct command *command, char **under) {
 }
 
 /* The request is a command and u8 flags: 1 when its user counts, 2 when its cwd does, 4 when a u8 follows: the process
- * that it is laid over. */
+ * that it is laid over; 8 when a u8 follows: which copy it is. */
 bool command_merge(struct command *command, struct cursor *request, const struct spec *spec) {
     bool good = command_parse(command, request);
     uint64_t given = take_number(request, 1);
     size_t process = given & 4 ? (size_t)take_number(request, 1) : 0;
-    if (!good || request->failed || !command->env || process >= spec->command_count) return false;
+    uint64_t copy = given & 8 ? take_number(request, 1) : COPY_NONE;
+    if (!good || request->failed || !command->env || process >= spec->command_count || copy > COPY_UNPACK) return false;
+    command->copy = (enum copy)copy;
     const struct command *under = &spec->commands[process];
     command->name = under->name;
     command->root = under->root;

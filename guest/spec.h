@@ -15,6 +15,9 @@ enum {
     HARDWARE_ADDRESS = 6,
 };
 
+/* A copy of files between the machine and its stdin or stdout, instead of a program of the machine's. */
+enum copy { COPY_NONE = 0, COPY_PACK = 1, COPY_UNPACK = 2 };
+
 struct file {
     const char *path;
     uint32_t mode;
@@ -33,12 +36,14 @@ struct command {
     const char *user;
     const char *cwd;
     bool tty;
+    bool interactive; /* its input is open: whoever attaches types into it */
     uint16_t rows;
     uint16_t cols;
     const char *name;   /* of the container; "": the machine's own */
     const char *root;   /* its root filesystem, as we see it; "": ours */
     unsigned mark;      /* of a container, by which its processes are known; 0: the machine's own */
     bool held;          /* not started with the machine */
+    enum copy copy;     /* of an exec request: which of our own programs it is */
     struct files files; /* in its root, written before each run */
 };
 

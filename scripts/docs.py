@@ -1,13 +1,19 @@
-"""Writes `docs/generated/` from the code: a page per flow, the errors, the metrics, the settings. With `--check` it
-writes nothing and fails when a page is not what the code says."""
+"""Writes `docs/generated/` from the code: a page per flow, the errors, the metrics, the settings; and the page of
+`hawker --help`. With `--check` it writes nothing and fails when a page is not what the code says."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import click
 import msgspec
 
+from hawker.chaos.hostile.planted import HOLES
+from hawker.chaos.hostile.trial import SCENES
+from hawker.cli.entry import HELP_COLUMNS, HELP_FILE
+from hawker.cli.main import ROOT
 from hawker.errors import HawkerError
+from hawker.fair.table import ELSEWHERE, SHARES
 from hawker.fsm.diagram import page
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
@@ -21,7 +27,13 @@ _NOTE = "Written by `make docs` from the code; do not edit."
 def pages() -> dict[str, str]:
     """File names below `docs/generated/` and what is in them."""
     flows = {f"flows/{flow.name}.md": page(flow) for flow in FLOWS}
-    tables = {"errors.md": errors(), "metrics.md": metrics(), "settings.md": settings()}
+    tables = {
+        "errors.md": errors(),
+        "metrics.md": metrics(),
+        "settings.md": settings(),
+        "shares.md": shares(),
+        "hostile.md": hostile(),
+    }
     return {**flows, **{name: "\n".join(lines) + "\n" for name, lines in tables.items()}}
 
 
@@ -53,6 +65,39 @@ def metrics() -> Iterator[str]:
         yield f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
 
 
+def shares() -> Iterator[str]:
+    yield from ("# Shares", "", _NOTE, "")
+    yield "What tenants share in a process, how much of it one of them may have at once, and what happens beyond it."
+    yield "A reserve is for the node's own work and the operator's token; keys take turns."
+    yield from ("", "| Shared | At once | Of one | Reserve | Key | Over it |", "|---|---|---|---|---|---|")
+    for share in SHARES:
+        yield f"| {share.name} | {share.total} | {share.each} | {share.reserve or ''} | {share.key} | {share.over} |"
+    yield from ("", "Bounded elsewhere:", "", "| Shared | Bound | Key | Over it |", "|---|---|---|---|")
+    for row in ELSEWHERE:
+        yield f"| {row.name} | {row.bound} | {row.key} | {row.over} |"
+
+
+def command_help() -> str:
+    """What `hawker --help` prints."""
+    context = click.Context(ROOT, info_name="hawker", **{**ROOT.context_settings, "terminal_width": HELP_COLUMNS - 2})
+    return f"{ROOT.get_help(context)}\n"
+
+
+def hostile() -> Iterator[str]:
+    yield from ("# Attacks that are played", "", _NOTE, "")
+    yield "`hawker chaos hostile` plays each of them on a real node or a real fleet. The promise is the same for all:"
+    yield "the other tenant notices nothing, the node goes on with its duties, and nothing is left"
+    yield "([chaos.md](../chaos.md#hostile-tenants))."
+    yield from ("", "| Attack | By | On | What is done | Held by | Ground |", "|---|---|---|---|---|---|")
+    for scene in SCENES:
+        told = (scene.name, scene.by.value, scene.shared, scene.what, scene.held_by, scene.ground.value)
+        yield f"| {' | '.join(told)} |"
+    yield from ("", "Holes that can be planted, each with a scene that finds it:", "")
+    yield from ("| Hole | What is missing | Found by |", "|---|---|---|")
+    for hole in HOLES:
+        yield f"| {hole.name} | {hole.what} | {hole.scene} |"
+
+
 def stale(wanted: Mapping[str, str], folder: Path) -> list[str]:
     """Pages that are missing, differ, or that the code no longer writes."""
     there = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*.md")}
@@ -71,13 +116,16 @@ def write(wanted: Mapping[str, str], folder: Path) -> None:
 
 
 def main() -> int:
-    old = stale(pages(), GENERATED)
+    old, command = stale(pages(), GENERATED), Path(HELP_FILE)
+    if not command.exists() or command.read_text() != command_help():
+        old.append(command.name)
     if "--check" not in sys.argv:
         write(pages(), GENERATED)
+        command.write_text(command_help())
         print(f"docs: {len(old)} pages written" if old else "docs: up to date")
         return 0
     for name in old:
-        print(f"docs/generated/{name} is not what the code says; run `make docs`", file=sys.stderr)
+        print(f"{name} is not what the code says; run `make docs`", file=sys.stderr)
     return 1 if old else 0
 
 

@@ -130,11 +130,18 @@ if stale requirements requirements.txt requirements-build.txt; then
     finish
 fi
 
+# Compiled here once, as pip does with what it installs: where Python may write no bytecode (PYTHONDONTWRITEBYTECODE),
+# every daemon and every command would otherwise compile its sources again.
+install_hawker() {
+    pip install --no-deps --no-build-isolation --no-index --editable . &&
+        "$venv/bin/python" -m compileall -q src/hawker
+}
+
 # shellcheck disable=SC2046  # file names of ours, without blanks
-if stale hawker pyproject.toml requirements-build.txt $(find hatch_build.py guest -type f 2>/dev/null | sort) ||
+if stale hawker pyproject.toml requirements-build.txt src/hawker/version.py $(find hatch_build.py guest -type f 2>/dev/null | sort) ||
     [ ! -e src/hawker/_guest/pilot ] || [ ! -e src/hawker/_guest/hello ]; then
     step hawker "Hawker itself and its guest program" \
-        pip install --no-deps --no-build-isolation --no-index --editable .
+        install_hawker
     finish
 fi
 

@@ -14,8 +14,7 @@ from hawker.errors import HawkerError
 from hawker.guest import pilot_path
 from hawker.host.tsc import tsc_khz
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.kernel.kernel_import import import_package
-from hawker.runtime.kernel.kernel_package import usual_package
+from hawker.runtime.kernel.kernel_import import import_package, usual_package
 from hawker.runtime.kernel.kernel_store import KernelStore
 
 DATA = Path(__file__).parents[1] / "build/kernel"

@@ -12,6 +12,7 @@ from hawker.cluster import (
     found_cluster,
     is_key,
     name_of_key,
+    peer_hosts,
     read_cluster,
     write_cluster,
 )
@@ -101,3 +102,8 @@ def test_what_is_no_key_is_told() -> None:
 
 def test_a_keys_name_tells_it_from_others() -> None:
     assert name_of_key(bytes(32)) == name_of_key(bytes(32)) != name_of_key(bytes(31) + b"1")
+
+
+def test_hosts_of_peers_are_without_port_and_brackets() -> None:
+    peers = [Peer(node=NodeId("0badcafe"), address=each) for each in ("10.0.0.1:4281", "[fd00::1]:4281")]
+    assert peer_hosts(peers) == {"10.0.0.1", "fd00::1"}

@@ -1,6 +1,9 @@
 import http
 
-from hawker.errors import CannotStart, Fault, HawkerError, NoRoom, WrongState
+import anyio
+import pytest
+
+from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom, NotFound, WrongState, one_error
 
 
 def _leaves(kind: type[HawkerError]) -> list[type[HawkerError]]:
@@ -27,3 +30,21 @@ def test_no_room_carries_scope_and_shortfall() -> None:
         "region",
         {"memory_mb": 512},
     )
+
+
+pytestmark = pytest.mark.anyio
+
+
+async def _fail(error: Exception) -> None:
+    raise error
+
+
+async def test_one_error_comes_out_as_itself() -> None:
+    with pytest.raises(NotFound), one_error():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_fail, NotFound("gone"))
+
+
+def test_several_errors_stay_together() -> None:
+    with pytest.raises(ExceptionGroup), one_error():
+        raise ExceptionGroup("two", [NotFound("gone"), BadRequest("bad")])

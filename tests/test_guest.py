@@ -10,7 +10,7 @@ from hawker.errors import CannotStart
 
 
 def test_the_programs_are_built_and_run() -> None:
-    for path in (guest.pilot_path(), guest.hello_path(), guest.keeper_path()):
+    for path in (guest.pilot_path(), guest.hello_path(), guest.keeper_path(), guest.launcher_path()):
         assert os.access(path, os.X_OK)
         assert path.read_bytes()[:4] == b"\x7fELF"
 

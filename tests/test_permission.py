@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.permission import Action, actions_of, letters_of
+from hawker.permission import Action, actions_of, covers, letters_of
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,14 @@ def test_letters_stand_for_actions(letters: str, actions: Action) -> None:
 
 
 def test_the_values_are_those_of_the_official_document() -> None:
-    assert [action.value for action in (*Action, Action.ALL)] == [1, 2, 4, 8, 16, 31]
+    official = [action for action in Action if action is not Action.METRICS]
+    assert [action.value for action in (*official, Action.ALL)] == [1, 2, 4, 8, 16, 31]
+
+
+def test_who_reads_may_scrape_and_who_scrapes_may_do_nothing_else() -> None:
+    assert covers(actions_of("r"), Action.METRICS) and covers(actions_of("*"), Action.METRICS)
+    assert covers(actions_of("m"), Action.METRICS) and not covers(actions_of("wcdC"), Action.METRICS)
+    assert not any(covers(actions_of("m"), action) for action in Action if action is not Action.METRICS)
 
 
 def test_a_letter_that_is_none_is_named() -> None:

@@ -46,6 +46,15 @@ def test_lists_in_variables_are_separated_by_commas() -> None:
         ({"otel_endpoint": "http://:4318"}, {}, "otel_endpoint"),
         ({"otel_endpoint": "http://[::1"}, {}, "otel_endpoint"),
         ({"otel_endpoint": "http://collector:99999"}, {}, "otel_endpoint"),
+        ({"catalog_url": ""}, {}, "catalog_url '' is not a URL such as http://127.0.0.1:8080"),
+        ({"catalog_url": "127.0.0.1:8080"}, {}, "catalog_url '127.0.0.1:8080' is not a URL"),
+        ({"catalog_url": "unix:///run/agent"}, {}, "catalog_url"),
+        ({"catalog_url": "http://"}, {}, "catalog_url"),
+        ({"catalog_url": "http://agent:port"}, {}, "catalog_url"),
+        ({"catalog_url": "http://agent:8080 "}, {}, "catalog_url"),
+        ({"catalog_url": "http://agent:8080/\r\nx: y"}, {}, "catalog_url"),
+        ({"catalog_url": "http://agent:8080/?token=x"}, {}, "a token goes into catalog_token_file"),
+        ({"catalog_url": "http://me:word@agent:8080"}, {}, "a token goes into catalog_token_file"),
     ],
 )
 def test_a_bad_setting_is_refused_by_name(flags: dict[str, object], environ: dict[str, str], named: str) -> None:
@@ -66,3 +75,14 @@ def test_the_clients_own_variables_are_not_settings() -> None:
 
 def test_the_data_directory_is_absolute() -> None:
     assert load_settings({"data_dir": "here"}, {}).data_dir.is_absolute()
+
+
+def test_egress_allow_takes_networks_and_one_word(tmp_path: Path) -> None:
+    given = {"HAWKER_DATA_DIR": str(tmp_path), "HAWKER_EGRESS_ALLOW": "private,203.0.113.0/24,fd00::7"}
+    assert load_settings({}, given).egress_allow == ("private", "203.0.113.0/24", "fd00::7")
+
+
+@pytest.mark.parametrize("text", ["lan", "10.0.0.1/8", ""])
+def test_egress_allow_that_names_no_network_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(CannotStart, match="egress_allow"):
+        load_settings({"egress_allow": [text]}, {"HAWKER_DATA_DIR": str(tmp_path)})

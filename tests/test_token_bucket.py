@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.rate import Rate
+from hawker.api.route import Rate
 from hawker.token_bucket import Allowance, TokenBucket, TokenBuckets
 
 USUAL = Allowance(1.0, 3)

@@ -1,13 +1,23 @@
-"""The only source of time and randomness. Product code takes a `Clock`; tests pass `ManualClock`."""
+"""The only source of time and randomness. Product code takes a `Clock`; tests pass `ManualClock`.
+
+anyio is imported by who sleeps: a command that asks for the time alone answers before an event loop is loaded.
+"""
 
 import os
 import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import anyio
+from hawker.deferred import deferred
+
+if TYPE_CHECKING:
+    import anyio
+    from anyio import lowlevel
+else:
+    anyio = deferred("anyio")
+    lowlevel = deferred("anyio.lowlevel")
 
 
 class Clock(Protocol):
@@ -87,7 +97,7 @@ class ManualClock:
 
     async def sleep(self, seconds: float) -> None:
         self._now += max(0.0, seconds)
-        await anyio.lowlevel.checkpoint()
+        await lowlevel.checkpoint()
 
     def advance(self, seconds: float) -> None:
         self._now += seconds

@@ -7,6 +7,7 @@ A damaged file is an error that says what to do; it is never passed over, since 
 import base64
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ KEY_BYTES = 32
 MAX_KEYS = 4
 USUAL_PEER_PORT = 4281
 MAX_PEERS = 1000
+MAX_FORGOTTEN = 1000
 _NUMBERS = 256
 _MODE = 0o600
 
@@ -54,15 +56,27 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
+def peer_hosts(peers: Iterable[Peer]) -> frozenset[str]:
+    """Where they are, without the port of their gossip."""
+    return frozenset(host_of(peer.address) for peer in peers)
+
+
+def host_of(address: str) -> str:
+    """The host of HOST:PORT, where an IPv6 address stands in brackets."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """`id` is 16 hex characters. `advertise` is the host by which others reach this node, `peer_port` the port of its
-    gossip; its peer API has the next one."""
+    gossip; its peer API has the next one. `forgotten` has the nodes that were forgotten and the epoch up to which each
+    is ignored, where an agent keeps the catalog; a catalog of Hawker's own keeps that itself."""
 
     id: str
     keyring: Keyring
     advertise: str
     peer_port: int
     peers: tuple[Peer, ...] = ()
+    forgotten: dict[NodeId, int] = {}
 
 
 def is_key(text: str) -> bool:
@@ -97,11 +111,17 @@ def read_cluster(file: Path) -> Cluster | None:
 
 
 def write_cluster(file: Path, cluster: Cluster) -> None:
-    """Durable when it returns: the file, and its name. Raises `OSError`."""
+    """Durable when it returns. Raises `OSError`."""
+    write_privately(file, msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
+
+
+def write_privately(file: Path, data: bytes) -> None:
+    """Replace a file that only its owner may read; durable when it returns: the file, and its name. Raises
+    `OSError`."""
     draft = file.with_suffix(".new")
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE), "wb") as opened:
-        opened.write(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")
+        opened.write(data)
         opened.flush()
         os.fsync(opened.fileno())
     draft.rename(file)

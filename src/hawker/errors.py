@@ -5,6 +5,9 @@ assertion, never one of these. The text is what a person reads: what happened an
 values that clients match on come from the Machines API contract.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
 from typing import ClassVar
 
 
@@ -15,6 +18,7 @@ class HawkerError(Exception):
     retry: ClassVar[bool] = False
     code: ClassVar[str] = "unknown"  # the `status` member of the error body
     prefix: ClassVar[str] = ""  # the gRPC-like word the real API puts before its text
+    after_s: int | None = None  # what `Retry-After` says; None: no such header
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{self.prefix}: {text}" if self.prefix else text)
@@ -116,6 +120,18 @@ class NoRoom(HawkerError):
         self.nearest = nearest
 
 
+class QuotaExceeded(HawkerError):
+    """An organization or app has, with what was asked for, more than it may. `shortfall` maps a resource to how much
+    it would be over."""
+
+    status = 422
+    code = "quota_exceeded"
+
+    def __init__(self, text: str, *, shortfall: dict[str, int] | None = None) -> None:
+        super().__init__(text)
+        self.shortfall = shortfall or {}
+
+
 class NoRoomAtVolume(HawkerError):
     """The machine must be where its volume is, and there is no room."""
 
@@ -157,8 +173,25 @@ class DeadlineExceeded(HawkerError):
 
 
 class RateLimited(HawkerError):
+    """The call came too often: it was not begun."""
+
     status = 429
     retry = True
+    after_s = 1
+
+    def __init__(self, text: str, *, wait_s: float = 0.0) -> None:
+        """`wait_s`: until it may come again; told in whole seconds, rounded up."""
+        super().__init__(text)
+        self.after_s = max(1, ceil(wait_s))
+
+
+class OverShare(HawkerError):
+    """The app, organization or address has as much of a shared resource as one may have: nothing was changed."""
+
+    status = 429
+    retry = True
+    code = "over_share"
+    after_s = 1
 
 
 class Unavailable(HawkerError):
@@ -166,6 +199,7 @@ class Unavailable(HawkerError):
 
     status = 503
     retry = True
+    after_s = 1
 
 
 # The side that was called failed.
@@ -182,3 +216,19 @@ class Fault(HawkerError):
 
 class CannotStart(HawkerError):
     """The daemon cannot boot: one line that says what to do; exit status 2."""
+
+
+def leaf_of(error: BaseException) -> BaseException:
+    """The error in a group of one, however deep; a group of several stays."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+@contextmanager
+def one_error() -> Iterator[None]:
+    """Around a task group: raises its one error instead of a group of one. Several errors at once stay a group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        raise leaf_of(group) from group.__cause__

@@ -22,6 +22,16 @@ def keeper_path(programs: Path = PROGRAMS) -> Path:
     return _program(programs / "keeper")
 
 
+def userns_path(programs: Path = PROGRAMS) -> Path:
+    """Holds a user namespace on this host for as long as it takes to map mounts by it."""
+    return _program(programs / "userns")
+
+
+def launcher_path(programs: Path = PROGRAMS) -> Path:
+    """Makes the box of a container machine on this host and starts its pilot in it, or crun in its control groups."""
+    return _program(programs / "launcher")
+
+
 def _program(path: Path) -> Path:
     if not path.is_file():
         raise CannotStart(f"the guest program {path.name!r} has not been built; run `make setup`")

@@ -76,5 +76,5 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for noisy in ("asyncio", "pyroute2", "uvicorn", "uvicorn.error", "uvicorn.access"):
+    for noisy in ("asyncio", "uvicorn", "uvicorn.error", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

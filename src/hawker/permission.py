@@ -14,9 +14,17 @@ class Action(Flag):
     DELETE = 8
     CONTROL = 16  # run a program in a machine, signal it, make tokens
     ALL = 31
+    METRICS = 32  # our own, and no more than a part of READ: scrape the metrics of the node and its machines
 
 
-_LETTERS = {"r": Action.READ, "w": Action.WRITE, "c": Action.CREATE, "d": Action.DELETE, "C": Action.CONTROL}
+_LETTERS = {
+    "r": Action.READ,
+    "w": Action.WRITE,
+    "c": Action.CREATE,
+    "d": Action.DELETE,
+    "C": Action.CONTROL,
+    "m": Action.METRICS,
+}
 
 
 def actions_of(letters: str) -> Action:
@@ -25,7 +33,7 @@ def actions_of(letters: str) -> Action:
     for letter in letters:
         if letter != "*" and letter not in _LETTERS:
             raise ValueError(
-                f"action {letter!r} is none of r (read), w (write), c (create), d (delete), C (control), *"
+                f"action {letter!r} is none of r (read), w (write), c (create), d (delete), C (control), m (metrics), *"
             )
         found |= Action.ALL if letter == "*" else _LETTERS[letter]
     return found
@@ -33,6 +41,11 @@ def actions_of(letters: str) -> Action:
 
 def letters_of(actions: Action) -> str:
     return "".join(letter for letter, action in _LETTERS.items() if action in actions)
+
+
+def covers(actions: Action, action: Action) -> bool:
+    """Whether who may do `actions` may do `action`."""
+    return action in actions or (action is Action.METRICS and Action.READ in actions)
 
 
 @dataclass(frozen=True, slots=True)

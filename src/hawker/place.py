@@ -15,6 +15,13 @@ _log = bind("hawker.place")
 _NODE_ID = re.compile("[0-9a-f]{8}")
 
 
+def default_data_dir() -> Path:
+    """`/var/lib/hawker` for root, else below the user's data directory."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/hawker")
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "hawker"
+
+
 class Place:
     """Paths below one directory. Only `make`, `announce` and `remember` write."""
 
@@ -36,7 +43,10 @@ class Place:
         self.trials = root / "trials.json"  # what booting a kernel with KVM came to
         self.archive = root / "archive"
         self.cluster = root / "cluster.json"  # whom the node is one of; `hawker.cluster` reads and writes it
+        self.audit = root / "audit"
+        self.joining = root / "joining"  # a join that is under way
         self.catalog = root / "catalog.db"
+        self.edge = root / "edge"  # the lock, socket and routes of the processes that serve published ports
 
     def make(self) -> None:
         """Raises `CannotStart` when the directory cannot be made or written to."""

@@ -2,25 +2,33 @@
 defaults. An unknown key or a value of the wrong type is an error that names it.
 """
 
-import os
-import tomllib
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hawker.clock import OFFSET_VARIABLE
+from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.gpu import parse_gpus
+from hawker.place import default_data_dir
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = deferred("tomllib")
 
 _PREFIX = "HAWKER_"
 _NOT_SETTINGS = frozenset(
     {"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP", "HAWKER_CONFIG", "HAWKER_FAILPOINT", OFFSET_VARIABLE}
 )
 _NOT_SETTINGS_PREFIX = "HAWKER_GUEST_"  # of the package's build
+
+
+LEAST_LAYER_MIB = 256
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +40,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     driver: str | None = None
     ephemeral: bool = False
     log_level: str = "info"
-    rate_limits: bool = True
+    rate_limits: bool | None = None  # None: in a fleet, and not for the root token
+    trusted_proxies: tuple[str, ...] = ()
 
     # the fleet: on when the node says where others reach it
     advertise: str | None = None
@@ -48,10 +57,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory_mib: int | None = None
     disk_mib: int | None = None
     shared_cpu_ratio: float = 8.0
-    machine_disk_mib: int = 256
+    machine_disk_mib: int | None = None
     free_disk_floor_mib: int = 512
     machine_pids: int = 4096
+    max_machines: int = 16_384
+    audit_mib: int = 256
     container_suspend: Literal["freeze", "refuse"] = "freeze"
+    userns: Literal["auto", "on", "off"] = "auto"
+    userns_ids: str = "1073741824-1879048191"
+    launcher: Literal["auto", "hawker", "crun"] = "auto"
     vmm_overhead_mib: int | None = None
     vm_disk_mib_per_s: int = 0
     vm_disk_operations_per_s: int = 0
@@ -60,13 +74,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_volume_gb: int = 500
 
     # images
-    allow_local_images: bool = True
+    allow_local_images: bool = False
     insecure_registries: tuple[str, ...] = ()
+    private_registries: tuple[str, ...] = ()
     registry_auth_file: Path | None = None
     max_layer_mib: int = 10_240
     max_image_mib: int = 20_480
     max_import_mib: int = 8_192
     parallel_pulls: int = 3
+
+    # what machines may send
+    egress_allow: tuple[str, ...] = ()
+    machine_connections: int = 8_192
+    machine_connections_per_s: int = 500
+    machine_packets_per_s: int = 100_000
+
+    # what clients reach: published ports
+    edge_addresses: tuple[str, ...] = ()
+    idle_s: float = 300.0
 
     # machines
     nameservers: tuple[str, ...] = ()
@@ -83,6 +108,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     archive_region: str | None = None
     reconcile_every_s: float = 60.0
 
+    template: bool = False
+
     # how it is watched; 0 switches a part of the watchdog off
     otel_endpoint: str | None = None
     watchdog_report_s: float = 1.0
@@ -95,16 +122,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if value is not None and not value >= least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
         _check_pool(self.ipv4_pool)
+        id_bounds(self.userns_ids)
         _check_public(self)
+        _check_proxies(self.trusted_proxies)
         _check_endpoint(self.otel_endpoint)
+        _check_agent(self.catalog_url)
         _check_gpus(self.gpu_devices)
+        _check_egress(self.egress_allow)
+        _check_edge(self.edge_addresses)
 
+    @property
+    def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks of `trusted_proxies`."""
+        return tuple(ip_network(text) for text in self.trusted_proxies)
 
-def default_data_dir() -> Path:
-    """`/var/lib/hawker` for root, else below the user's data directory."""
-    if os.geteuid() == 0:
-        return Path("/var/lib/hawker")
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "hawker"
+    @property
+    def layer_mib(self) -> int:
+        """The size of a root filesystem whose machine asks for none. 0: none has a size."""
+        return LEAST_LAYER_MIB if self.machine_disk_mib is None else self.machine_disk_mib
+
+    @property
+    def published_at(self) -> tuple[str, ...]:
+        """The addresses of `edge_addresses`: unless they say so, all on a node alone, and none in a fleet."""
+        if not self.edge_addresses:
+            return EVERY_ADDRESS if self.advertise is None else ()
+        return () if self.edge_addresses == (NOWHERE,) else self.edge_addresses
+
+    @property
+    def listed_registries(self) -> frozenset[str]:
+        """Those that anybody may name, wherever they are."""
+        return frozenset((*self.insecure_registries, *self.private_registries))
 
 
 def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None) -> Settings:
@@ -118,7 +165,7 @@ def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file:
         settings = msgspec.convert(merged, Settings, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise CannotStart(f"setting refused: {error}") from error
-    return msgspec.structs.replace(settings, data_dir=settings.data_dir.expanduser().absolute())
+    return msgspec.structs.replace(settings, data_dir=settings.data_dir.expanduser().resolve())
 
 
 def _path(kind: type, value: object) -> object:
@@ -141,7 +188,20 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-_LISTS = frozenset({"gpu_devices", "insecure_registries", "labels", "nameservers", "public_ipv4", "public_ipv6"})
+_LISTS = frozenset(
+    {
+        "edge_addresses",
+        "egress_allow",
+        "gpu_devices",
+        "insecure_registries",
+        "labels",
+        "nameservers",
+        "private_registries",
+        "public_ipv4",
+        "public_ipv6",
+        "trusted_proxies",
+    }
+)
 
 _LEAST: Mapping[str, float] = {
     "peer_port": 1,
@@ -152,10 +212,16 @@ _LEAST: Mapping[str, float] = {
     "machine_disk_mib": 0,
     "free_disk_floor_mib": 0,
     "machine_pids": 1,
+    "max_machines": 1,
+    "audit_mib": 16,
+    "machine_connections": 0,
+    "machine_connections_per_s": 0,
+    "machine_packets_per_s": 0,
     "vmm_overhead_mib": 1,
     "vm_disk_mib_per_s": 0,
     "vm_disk_operations_per_s": 0,
     "max_volume_gb": 1,
+    "idle_s": 1,
     "max_layer_mib": 1,
     "max_image_mib": 1,
     "max_import_mib": 1,
@@ -169,6 +235,20 @@ _LEAST: Mapping[str, float] = {
     "watchdog_end_s": 0,
 }
 _SMALLEST_POOL = 28
+IDS_EACH = 65_536
+"""How many user and group ids of the host a machine has for its own: what images use, with nobody's 65534."""
+_LAST_ID = (1 << 31) - 1
+"""The last group that may ping (net.ipv4.ping_group_range), and that every program takes for a number."""
+
+
+def id_bounds(text: str) -> tuple[int, int]:
+    """The first and last id of "FIRST-LAST". Raises `ValueError` when it is not, or has no range for one machine."""
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal()):
+        raise ValueError(f"userns_ids {text!r} is not a range of ids such as 1073741824-1879048191")
+    if int(first) < IDS_EACH or int(last) > _LAST_ID or int(last) + 1 - int(first) < IDS_EACH:
+        raise ValueError(f"userns_ids {text!r} must have at least {IDS_EACH} ids, from {IDS_EACH} to {_LAST_ID}")
+    return int(first), int(last)
 
 
 def _check_pool(text: str) -> None:
@@ -178,6 +258,14 @@ def _check_pool(text: str) -> None:
         raise ValueError(f"ipv4_pool {text!r} is not an IPv4 network such as 172.29.0.0/16: {error}") from error
     if pool.prefixlen > _SMALLEST_POOL:
         raise ValueError(f"ipv4_pool {text!r} is smaller than a /{_SMALLEST_POOL}")
+
+
+def _check_proxies(texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            ip_network(text)
+        except ValueError as error:
+            raise ValueError(f"trusted_proxies {text!r} is not a network such as 10.0.0.0/24: {error}") from error
 
 
 def _check_public(settings: Settings) -> None:
@@ -202,6 +290,35 @@ def _check_public(settings: Settings) -> None:
 _SUCH_AS = {"public_ipv4": "203.0.113.0/28", "public_ipv6": "2001:db8:1::/64"}
 
 
+NOWHERE = "none"
+"""In `edge_addresses`: no port is published."""
+EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+def _check_edge(texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            if texts != (NOWHERE,):
+                ip_address(text)
+        except ValueError as error:
+            raise ValueError(f"edge_addresses {text!r} is neither {NOWHERE!r} alone nor an address: {error}") from error
+
+
+PRIVATE_NETWORKS = "private"
+"""In `egress_allow`: all private ranges."""
+
+
+def _check_egress(texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            if text != PRIVATE_NETWORKS:
+                ip_network(text)
+        except ValueError as error:
+            raise ValueError(
+                f"egress_allow {text!r} is neither {PRIVATE_NETWORKS!r} nor a network such as 10.1.0.0/16: {error}"
+            ) from error
+
+
 def _check_gpus(texts: tuple[str, ...]) -> None:
     try:
         parse_gpus(texts)
@@ -210,12 +327,25 @@ def _check_gpus(texts: tuple[str, ...]) -> None:
 
 
 def _check_endpoint(text: str | None) -> None:
+    if text is not None and not _is_url(text):
+        raise ValueError(f"otel_endpoint {text!r} is not a URL such as http://127.0.0.1:4318")
+
+
+def _check_agent(text: str | None) -> None:
+    """A password in it is not repeated."""
     if text is None:
         return
+    if not _is_url(text):
+        raise ValueError(f"catalog_url {text!r} is not a URL such as http://127.0.0.1:8080, the agent's api.addr")
+    url = urlsplit(text)
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError("catalog_url is to have a host and a port only; a token goes into catalog_token_file")
+
+
+def _is_url(text: str) -> bool:
     try:
         url = urlsplit(text)
-        known = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+        at = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
     except ValueError:
-        known = False
-    if not known:
-        raise ValueError(f"otel_endpoint {text!r} is not a URL such as http://127.0.0.1:4318")
+        return False
+    return at and text.isascii() and text.isprintable() and " " not in text

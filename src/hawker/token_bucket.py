@@ -75,6 +75,11 @@ class TokenBuckets:
             self._full_at.popitem(last=False)
         return True
 
+    def wait_s(self, key: bytes, now: float) -> float:
+        """Seconds until there is a token again, if nobody else takes it."""
+        rest_s = (self._allowance.burst - 1) / self._allowance.per_s
+        return max(0.0, self._full_at.get(key, now) - now - rest_s)
+
     def _forget(self, now: float) -> None:
         for _ in range(_LOOKS):
             oldest = next(iter(self._full_at), None)

@@ -4,13 +4,21 @@ store and in no backup of it. What a value belongs to is sealed with it, so noth
 
 import hashlib
 import os
+from functools import cached_property
 from pathlib import Path
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import CannotStart, Fault
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives.ciphers import aead
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+else:
+    exceptions = deferred("cryptography.exceptions")
+    aead = deferred("cryptography.hazmat.primitives.ciphers.aead")
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
@@ -22,8 +30,12 @@ class Vault:
 
     def __init__(self, key: bytes, clock: Clock) -> None:
         self._key = key
-        self._cipher = AESGCM(key)
         self._clock = clock
+
+    @cached_property
+    def _cipher(self) -> "AESGCM":
+        """Made for the first value: a boot need not wait for the library."""
+        return aead.AESGCM(self._key)
 
     def seal(self, owner: str, value: bytes) -> bytes:
         """`owner` names what the value belongs to, such as `app/NAME`."""
@@ -34,7 +46,7 @@ class Vault:
         """Raises `Fault` when it was sealed under another key, or for another owner."""
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], owner.encode())
-        except (InvalidTag, ValueError) as error:
+        except (exceptions.InvalidTag, ValueError) as error:
             raise Fault(
                 f"secret {owner} cannot be read: the node's key was replaced since it was set; set it again"
             ) from error

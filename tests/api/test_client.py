@@ -9,17 +9,25 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from hawker.api.client import Client
+from hawker.api.client import WITHIN_S, Client, RateLimitRetry
 from hawker.api.contract.app import LIST_APPS, AppParams
 from hawker.api.contract.image import PRUNE_IMAGES
 from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, MachineParams, StopRequest
 from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.api.listener import bind, url_of
-from hawker.api.retry import RateLimitRetry
 from hawker.api.route import AnyRoute
 from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
-from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, RateLimited, Unauthorized, Unavailable
+from hawker.errors import (
+    BadRequest,
+    Conflict,
+    DeadlineExceeded,
+    Fault,
+    HawkerError,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+)
 from hawker.log import Secret
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
@@ -177,7 +185,7 @@ class _Turns:
     def __init__(self, refusals: int) -> None:
         self.left = refusals
 
-    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+    def spend(self, route: AnyRoute, params: Mapping[str, str], *, root: bool) -> None:
         if self.left:
             self.left -= 1
             raise RateLimited("rate limit exceeded")
@@ -226,3 +234,62 @@ async def test_closed_client_opens_again() -> None:
         await node.client.call(LIST_APPS)
         await node.client.close()
         assert (await node.client.call(LIST_APPS)).total_apps == 1
+
+
+class Node:
+    """Refuses until a moment."""
+
+    def __init__(self, clock: ManualClock, until: float) -> None:
+        self.clock, self.until, self.asked = clock, clock.monotonic() + until, list[float]()
+
+    async def answer(self) -> str:
+        self.asked.append(self.clock.monotonic())
+        if self.clock.monotonic() < self.until:
+            raise RateLimited("rate limit exceeded")
+        return "done"
+
+
+async def test_a_call_is_made_again_until_it_is_its_turn() -> None:
+    clock = ManualClock()
+    node = Node(clock, 10.0)
+    assert await RateLimitRetry(clock)(node.answer) == "done"
+    assert clock.monotonic() - node.until < 4.6
+
+
+async def test_pauses_grow_and_stay_short() -> None:
+    clock = ManualClock()
+    node = Node(clock, 60.0)
+    await RateLimitRetry(clock)(node.answer)
+    pauses = [after - before for before, after in zip(node.asked, node.asked[1:], strict=False)]
+    assert 0.2 <= pauses[0] <= 0.6 and max(pauses) <= 4.5 and min(pauses[6:]) >= 1.5
+
+
+async def test_two_that_begin_together_do_not_stay_together() -> None:
+    moments = []
+    for seed in (1, 2):
+        clock = ManualClock(seed=seed)
+        node = Node(clock, 10.0)
+        await RateLimitRetry(clock)(node.answer)
+        moments.append(node.asked[1:])
+    assert not set(moments[0]) & set(moments[1])
+
+
+async def test_it_gives_up_in_the_end() -> None:
+    clock = ManualClock()
+    node = Node(clock, 1e9)
+    with pytest.raises(RateLimited):
+        await RateLimitRetry(clock)(node.answer)
+    assert WITHIN_S - 5 < node.asked[-1] - node.asked[0] <= WITHIN_S
+
+
+async def test_any_other_error_is_the_callers_at_once() -> None:
+    clock = ManualClock()
+    asked = []
+
+    async def held() -> None:
+        asked.append(1)
+        raise Conflict("lease")
+
+    with pytest.raises(Conflict):
+        await RateLimitRetry(clock)(held)
+    assert asked == [1]

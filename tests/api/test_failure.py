@@ -1,10 +1,32 @@
+import msgspec
 import pytest
 
 from hawker import errors
 from hawker.api.codec import encode_json
 from hawker.api.contract.body import Problem
-from hawker.api.failure import error_in, error_of, failed, is_failed, problem_of
-from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, LeaseHeld, NoRoom, Unavailable
+from hawker.api.failure import (
+    error_in,
+    error_of,
+    failed,
+    is_failed,
+    lost,
+    not_understood,
+    overdue,
+    problem_of,
+    refusal,
+    unreachable,
+)
+from hawker.errors import (
+    BadRequest,
+    CannotStart,
+    Conflict,
+    DeadlineExceeded,
+    Fault,
+    HawkerError,
+    LeaseHeld,
+    NoRoom,
+    Unavailable,
+)
 
 FAMILY = [
     kind
@@ -48,3 +70,26 @@ def test_a_failed_line_is_told_from_any_other_and_carries_the_error() -> None:
     line = encode_json(failed(NoRoom("full", scope="host", shortfall={})))
     assert is_failed(line) and not is_failed(b'{"type":"output"}')
     assert isinstance(error_in(line), NoRoom)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (unreachable("U"), Unavailable),
+        (overdue("U"), DeadlineExceeded),
+        (lost("U", OSError("broken pipe")), Fault),
+        (not_understood("U", msgspec.DecodeError("no JSON")), Fault),
+    ],
+)
+def test_each_loss_is_of_the_family_and_names_the_node(error: HawkerError, kind: type[HawkerError]) -> None:
+    assert isinstance(error, kind) and "U" in str(error)
+
+
+def test_an_error_without_words_is_told_by_its_kind() -> None:
+    assert "ConnectionResetError" in str(lost("U", ConnectionResetError()))
+
+
+def test_a_refusal_is_the_nodes_own_or_says_what_came_instead() -> None:
+    assert isinstance(refusal(409, b'{"error":"busy","status":"conflict"}'), Conflict)
+    assert str(refusal(502, b"<html>")).endswith("HTTP status 502: <html>")
+    assert str(refusal(500, b"")).endswith("HTTP status 500: no text")

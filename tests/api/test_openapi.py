@@ -1,5 +1,3 @@
-""""""
-
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any

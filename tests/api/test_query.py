@@ -27,6 +27,14 @@ class Everything(msgspec.Struct, frozen=True, kw_only=True):
 CODEC = QueryCodec(Everything)
 
 
+def test_what_would_narrow_a_list_and_is_not_known_is_refused() -> None:
+    strict = QueryCodec(Everything, strict=True)
+    with pytest.raises(BadRequest, match="query parameter role: this list cannot be narrowed by it"):
+        strict.decode([("role", "builder")])
+    assert strict.decode([("role", ""), ("labels.a", "b")]).labels == {"a": "b"}
+    assert CODEC.decode([("role", "builder")]) == Everything()
+
+
 @pytest.mark.parametrize("text", ["", "1", "t", "true", "True", "YES", "on"])
 def test_yes_in_every_way(text: str) -> None:
     assert CODEC.decode([("yes", text)]).yes

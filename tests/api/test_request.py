@@ -1,10 +1,13 @@
+from ipaddress import ip_network
+
+import anyio.lowlevel
 import pytest
 
 from hawker.api.codec import Message
 from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES
 from hawker.api.grant import Everything
-from hawker.api.request import CallReader, Incoming, body_chunks, incoming, read_body
+from hawker.api.request import CallReader, Incoming, Pace, body_chunks, incoming, read_body
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
 from tests.api.serving import hang
 
@@ -62,8 +65,8 @@ async def test_a_client_that_goes_away_ends_the_body() -> None:
 
 
 async def test_a_client_that_sends_nothing_more_is_given_up() -> None:
-    with pytest.raises(DeadlineExceeded, match="no more of the body"):
-        async for _ in body_chunks(_request(_part(b"x", True)), 0.01):
+    with pytest.raises(DeadlineExceeded, match="comes too slowly"):
+        async for _ in body_chunks(_request(_part(b"x", True)), Pace(0.01, 60, 1)):
             pass
 
 
@@ -71,3 +74,42 @@ async def test_a_query_string_without_end_is_refused() -> None:
     request = _request(query=b"a=" + b"x" * 70_000)
     with pytest.raises(BadRequest, match="query string is longer"):
         CallReader(LIST_MACHINES, 0).with_data(request, ALICE, b"")
+
+
+async def test_a_body_that_drips_is_given_up_though_something_always_comes() -> None:
+    async def receive() -> Message:
+        await anyio.lowlevel.checkpoint()
+        return _part(b"x", True)
+
+    request = incoming({"query_string": b"", "headers": []}, {}, receive, "01H")
+    with pytest.raises(DeadlineExceeded, match="comes too slowly"):
+        async for _ in body_chunks(request, Pace(pause_s=60, grace_s=0.1, floor=1 << 30)):
+            pass
+
+
+def test_pace_has_a_pause_and_a_floor() -> None:
+    pace = Pace(pause_s=5, grace_s=10, floor=100)
+    assert pace.until(began=0, now=3, received=0) == 8
+    assert pace.until(began=0, now=50, received=4100) == 51
+
+
+PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+
+
+@pytest.mark.parametrize(
+    ("peer", "told", "source"),
+    [
+        ("203.0.113.9", b"10.20.1.1", "203.0.113.9"),  # not by a proxy of ours: its own invention
+        ("127.0.0.1", b"10.20.1.1", "127.0.0.1"),
+        ("10.0.0.1", b"198.51.100.7", "198.51.100.7"),
+        ("::ffff:10.0.0.1", b"198.51.100.7", "198.51.100.7"),
+        ("10.0.0.1", b"10.20.1.1, 198.51.100.7, 10.0.0.2", "198.51.100.7"),
+        ("fd00::1", b"2001:db8::7", "2001:db8::7"),
+        ("10.0.0.1", b"nonsense", "nonsense"),
+        ("10.0.0.1", b"", "10.0.0.1"),
+    ],
+)
+def test_source_is_the_peer_unless_a_proxy_that_is_listed_says_another(peer: str, told: bytes, source: str) -> None:
+    scope = {"query_string": b"", "headers": [(b"x-forwarded-for", told)], "client": (peer, 1)}
+    assert incoming(scope, {}, hang, "01H", PROXIES).source == source
+    assert incoming(scope, {}, hang, "01H").source == peer

@@ -11,7 +11,7 @@ from hawker.api.codec import answer_type
 from hawker.api.contract.body import Problem
 from hawker.api.contract.market import QUOTE
 from hawker.api.contract.node import MACHINE_METRICS, METRICS
-from hawker.api.route import AnyRoute, Socket, Stream, Tag, declared_errors, writes
+from hawker.api.route import AnyRoute, Rate, Socket, Stream, Tag, declared_errors, writes
 from hawker.api.routes import ROUTES
 from hawker.errors import BadRequest, TooLarge, Unauthorized, Unprocessable
 
@@ -27,7 +27,7 @@ def test_no_two_rows_have_one_name_or_one_path() -> None:
 
 def test_only_these_need_no_token() -> None:
     public = {route.name for route in ROUTES if not route.auth}
-    assert public == {"health", "list_regions", "authenticate_token", "authorize_token"}
+    assert public == {"admit_host", "health", "list_regions", "authenticate_token", "authorize_token"}
 
 
 @every_route
@@ -110,3 +110,9 @@ def test_a_problem_is_what_every_client_of_the_real_api_reads() -> None:
 def test_a_call_writes_unless_it_reads() -> None:
     assert all(writes(route) == (route.method != "GET") for route in ROUTES if route.action is None)
     assert not writes(QUOTE)
+
+
+def test_the_classes_are_those_of_the_contract() -> None:
+    assert (Rate.USUAL.value.per_s, Rate.USUAL.value.burst) == (1, 3)
+    assert (Rate.LOOK.value.per_s, Rate.LOOK.value.burst) == (5, 10)
+    assert (round(Rate.APP_DELETION.value.per_s * 60), Rate.APP_DELETION.value.burst) == (100, 100)

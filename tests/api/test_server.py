@@ -1,5 +1,3 @@
-""""""
-
 import logging
 from collections.abc import AsyncIterator, Mapping
 
@@ -168,7 +166,8 @@ def test_only_these_calls_ask_the_grant_themselves() -> None:
     own = {route.name for route in ROUTES if route.auth and not route.guarded}
     lists = {"list_apps", "list_org_machines", "list_org_volumes"}
     others = {"create_app", "machine_history", "current_tokens", "revoke_token", "list_placements", "place"}
-    assert own == lists | others
+    logins = {"list_registry_logins", "put_registry_login", "delete_registry_login", "find_snapshot"}
+    assert own == lists | others | logins
 
 
 def test_what_runs_a_program_or_makes_a_token_needs_control() -> None:

@@ -25,7 +25,7 @@ class Full:
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str]]] = []
 
-    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+    def spend(self, route: AnyRoute, params: Mapping[str, str], *, root: bool) -> None:
         self.asked.append((route.name, dict(params)))
         if subject_of(route, params):
             raise RateLimited("rate limit exceeded")
@@ -51,7 +51,7 @@ async def test_a_refused_call_reaches_no_handler_and_is_answered_as_the_contract
     node: Served, fake: Fake, full: Full
 ) -> None:
     async with node.http.post("/v1/apps/shop/machines", data=b"no JSON at all") as response:
-        assert response.status == 429 and "retry-after" not in response.headers
+        assert response.status == 429 and response.headers["retry-after"] == "1"
         assert await response.json() == {"error": "rate limit exceeded", "status": "unknown"}
     assert fake.calls == [] and full.asked == [("create_machine", {"app_name": "shop"})]
 

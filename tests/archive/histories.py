@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from hawker.archive.history import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
+from hawker.archive.history_file import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
 
 ID = "0123456789abcd"
 AT = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)

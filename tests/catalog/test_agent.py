@@ -8,19 +8,24 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hawker.catalog.agent import AgentCatalog, SubscriptionLost
+from hawker.catalog.agent import AgentCatalog
+from hawker.catalog.agent_answer import SubscriptionLost
 from hawker.catalog.change import Token
 from hawker.catalog.contract import ResultTable, RowChange, Statement
 from hawker.catalog.http.app import CatalogApp, CatalogEndpoint
 from hawker.catalog.http.exchange import Exchange
 from hawker.catalog.http.server import bind, serving
 from hawker.catalog.http.service import CatalogAccess
-from hawker.clock import ManualClock
+from hawker.catalog.schema import shipped
+from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, HawkerError, Unavailable
+from hawker.ids import NodeId
 from hawker.log import Secret
+from tests.catalog.played.agent import PlayedAgent, acquaint
 from tests.catalog.served import NODE, Served, served
 
 pytestmark = pytest.mark.anyio
+WRITER = NodeId("0000beef")
 _PUT = "INSERT OR REPLACE INTO machines (node, id, state) VALUES (?, ?, ?)"
 _ALL = Statement(query="SELECT id, state FROM machines")
 
@@ -28,7 +33,7 @@ _ALL = Statement(query="SELECT id, state FROM machines")
 @asynccontextmanager
 async def _agent(url: str, token: str | None = None) -> AsyncIterator[AgentCatalog]:
     async with aiohttp.ClientSession() as session:
-        yield AgentCatalog(session, url, ManualClock(), Secret(token) if token else None)
+        yield AgentCatalog(session, url, SystemClock(), WRITER, Secret(token) if token else None)
 
 
 @pytest.fixture
@@ -50,13 +55,51 @@ def _put(number: str, state: str) -> Statement:
 
 async def test_row_written_through_the_agent_can_be_read(one: Served) -> None:
     async with _agent(one.url) as agent:
-        assert await agent.transact([_put("1", "on")]) == Token(origin=NODE, epoch=0, version=1)
+        assert await agent.transact([_put("1", "on")]) == Token(origin=WRITER, epoch=0, version=1)
         assert await agent.transact([Statement(query="UPDATE machines SET state = 'on'")]) is None
         named = Statement(query="SELECT :a, x'00ff', NULL, 1.5", named_params={"a": "x"})
         answer = await agent.query(named)
         assert answer.rows == (("x", b"\0\xff", None, 1.5),)
         assert await agent.query(_ALL, timeout_s=5) == ResultTable(columns=("id", "state"), rows=(("1", "on"),))
-        assert not await agent.reached(Token(origin=NODE, epoch=0, version=1), timeout_s=0)
+        assert not await agent.reached(Token(origin=WRITER, epoch=0, version=1), timeout_s=0.1), "it cannot say"
+
+
+async def test_a_token_names_the_writer_and_tells_how_far_each_agent_is(tmp_path: Path) -> None:
+    """Versions count for each agent by itself, and its actor has nothing of the node's name."""
+    here, there = (PlayedAgent(tmp_path / name, [shipped()]) for name in ("here", "there"))
+    async with here.running() as one, there.running() as other, _agent(one) as near, _agent(other) as far:
+        await near.transact([_put("1", "on")])
+        token = await near.transact([_put("2", "on")])
+        assert token is not None and (token.origin, token.version) == (WRITER, 2)
+        assert token.epoch == int(here.database.actor.hex()[:14], 16)
+        assert await near.reached(token, timeout_s=10)
+        assert not await far.reached(token, timeout_s=0.2), "nobody told it"
+        acquaint([here, there])
+        assert await far.reached(token, timeout_s=10)
+        for beyond in (Token(origin=WRITER, epoch=token.epoch, version=3), Token(origin=WRITER, epoch=1, version=1)):
+            assert not await far.reached(beyond, timeout_s=0.2)
+
+
+async def test_a_version_that_is_missing_or_there_in_parts_is_not_reached(tmp_path: Path) -> None:
+    played = PlayedAgent(tmp_path, [shipped()])
+    async with played.running() as url, _agent(url) as agent:
+        tokens = [await agent.transact([_put(str(number), "on")]) for number in range(3)]
+        first, second, third = (token for token in tokens if token is not None)
+        played.database.lack(gap=first.version, part=second.version)
+        assert not await agent.reached(first, timeout_s=0.2)
+        assert not await agent.reached(second, timeout_s=0.2)
+        assert await agent.reached(third, timeout_s=10)
+
+
+async def test_an_agent_that_is_away_has_reached_nothing() -> None:
+    async with _agent("http://127.0.0.1:1") as agent:
+        assert not await agent.reached(Token(origin=WRITER, epoch=0, version=1), timeout_s=0.2)
+
+
+async def test_what_is_no_agent_is_said_to_be_none() -> None:
+    async with _saying(b"") as url, _agent(f"{url}/elsewhere") as agent:
+        with pytest.raises(Fault, match="no agent of a catalog"):
+            await agent.query(_ALL)
 
 
 async def test_a_blob_goes_there_and_back(one: Served) -> None:
@@ -139,21 +182,6 @@ async def test_nobody_there() -> None:
             await agent.transact([_put("1", "on")])
 
 
-_BAD: list[tuple[bytes, type[HawkerError]]] = [
-    (b'{"columns":["a"]}\n', Unavailable),
-    (b'{"columns":["a"]}\nnonsense\n', Fault),
-    (b'{"columns":["a"]}\n{"error":"broke"}\n', Fault),
-    (b'{"columns":["a"]}\n{"row":[1,["x"]]}\n', Unavailable),
-]
-
-
-@pytest.mark.parametrize(("answer", "error"), _BAD)
-async def test_an_answer_that_is_not_whole(answer: bytes, error: type[HawkerError]) -> None:
-    async with _saying(answer) as url, _agent(url) as agent:
-        with pytest.raises(error):
-            await agent.query(_ALL)
-
-
 async def test_a_subscription_with_a_hole_is_lost() -> None:
     said = b'{"columns":["a"]}\n{"eoq":{"time":0,"change_id":4}}\n{"change":["insert",1,["x"],6]}\n'
     async with _saying(said) as url, _agent(url) as agent, agent.subscribe(_ALL) as told:
@@ -171,7 +199,7 @@ async def _saying(answer: bytes) -> AsyncIterator[str]:
             yield answer
 
         await exchange.body()
-        await exchange.stream(lines(), [])
+        await exchange.stream(lines(), [(b"corro-query-id", b"1")])
 
     endpoints = [
         CatalogEndpoint("POST", path, say) for path in ("/v1/queries", "/v1/subscriptions", "/v1/transactions")

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from hawker.catalog.capture import StatementFailed
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Committed, LocalTransaction, Statement
 from hawker.catalog.freshness import STEP
-from hawker.catalog.statements import StatementFailed
 from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
 from tests.catalog.disk import A, B, opened, put, rows, said, thing, tx

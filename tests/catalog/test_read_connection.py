@@ -5,6 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from hawker.catalog import read_connection
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.catalog.read_connection import NOT_READING, SPARE, SQL_BYTES, VALUE_BYTES, ReadConnection, ReadPool
@@ -126,6 +127,14 @@ def test_a_value_has_a_bound(guarded: ReadConnection, query: str) -> None:
 def test_a_text_that_is_no_text_fails(guarded: ReadConnection) -> None:
     with pytest.raises(Fault, match="utf-8"):
         _ask(guarded, "SELECT CAST(x'ff' AS TEXT)")
+
+
+def test_a_statement_that_keeps_too_much_ends_and_writes_no_file(
+    guarded: ReadConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_connection, "HEAP_BYTES", 1)
+    with pytest.raises(DeadlineExceeded):
+        _ask(guarded, _ENDLESS)
 
 
 def test_an_endless_statement_ends_at_its_deadline(guarded: ReadConnection) -> None:

@@ -5,10 +5,11 @@ import pytest
 
 from hawker.catalog.contract import ResultTable, RowChange, Statement
 from hawker.catalog.read_connection import ReadConnection, ReadPool
-from hawker.catalog.reads import MOST_ROWS, Reads
-from hawker.clock import SystemClock
-from hawker.errors import BadRequest, Unprocessable
+from hawker.catalog.reads import MOST_ROWS, PointReader, Reads
+from hawker.clock import ManualClock, SystemClock
+from hawker.errors import BadRequest, CannotStart, Unavailable, Unprocessable
 from tests.catalog.served import NODE, Served, served
+from tests.gateway.catalogs import A, Files
 
 pytestmark = pytest.mark.anyio
 _NUMBERS = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT {}) SELECT x FROM n"
@@ -46,3 +47,34 @@ async def test_live_answers(one: Served, reads: Reads) -> None:
         assert await anext(told) == ResultTable(columns=("id",), rows=())
         await one.node.commit([Statement(query="INSERT INTO machines (node, id) VALUES (?, 'a')", params=(NODE,))])
         assert await anext(told) == RowChange(kind="insert", row_id=1, row=("a",), number=1)
+
+
+def test_point_reader_sees_a_commit_at_once(tmp_path: Path) -> None:
+    files = Files(tmp_path, ManualClock())
+    files.of(A)
+    glance = PointReader(files.path(A))
+    assert glance.rows("SELECT region FROM nodes WHERE node = ?", A) == []
+    files.node(A, "mad")
+    assert glance.rows("SELECT region FROM nodes WHERE node = ?", A) == [("mad",)]
+    glance.close()
+    files.close()
+
+
+def test_nothing_can_be_written(tmp_path: Path) -> None:
+    files = Files(tmp_path, ManualClock())
+    files.node(A, "mad")
+    glance = PointReader(files.path(A))
+    for query in ("DELETE FROM nodes", "PRAGMA query_only = 0; DELETE FROM nodes"):
+        with pytest.raises(Unavailable):
+            glance.rows(query)
+    assert glance.rows("SELECT count(*) FROM nodes") == [(1,)]
+    glance.close()
+    files.close()
+
+
+def test_a_file_that_is_no_catalog_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="does its node run here"):
+        PointReader(tmp_path / "missing.db")
+    (tmp_path / "text.db").write_text("not a database at all, and long enough to be read as one" * 20)
+    with pytest.raises(CannotStart):
+        PointReader(tmp_path / "text.db")

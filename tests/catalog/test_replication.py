@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.fan_out import ReplicaPeer
+from hawker.catalog.fan_out import RELAY_S, ReplicaPeer
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -21,7 +21,6 @@ from hawker.catalog.messages import (
     VectorEntry,
     rumor_of,
 )
-from hawker.catalog.push_batch import RELAY_S
 from hawker.catalog.replication import PUSH_BYTES, Replication
 from hawker.clock import ManualClock
 from hawker.ids import NodeId

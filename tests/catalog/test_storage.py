@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from hawker.catalog.apply import TOUCHED_LIMIT
+from hawker.catalog.capture import StatementFailed
 from hawker.catalog.change import Delta, Op, Position, Scope
 from hawker.catalog.contract import Statement, Storage
 from hawker.catalog.schema import SchemaRefused
-from hawker.catalog.statements import StatementFailed
 from hawker.catalog.storage import ROWS_PER_VERSION, MemberRow, SqliteStorage
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Unavailable

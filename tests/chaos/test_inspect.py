@@ -10,8 +10,7 @@ from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import inspect, violations_at_rest
-from hawker.chaos.scenario_client import ScenarioClient
-from hawker.chaos.scenario_context import SampleMachines
+from hawker.chaos.scenario_context import SampleMachines, ScenarioClient
 from hawker.clock import SystemClock
 from hawker.ids import MachineId
 from hawker.machine import State

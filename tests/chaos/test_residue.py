@@ -67,6 +67,11 @@ def test_a_loop_device_belongs_to_its_mount() -> None:
     assert unclaimed([loop, mount("/data/mounts/abc", "/dev/loop3")], CLAIMS) == []
 
 
+def test_a_layer_that_is_ready_for_a_later_start_is_the_nodes_own() -> None:
+    ready, other = Residue("loop", "loop4 of /data/layers/draft-5d"), Residue("loop", "loop5 of /data/layers/x")
+    assert unclaimed([ready, other], CLAIMS) == [str(other)]
+
+
 def test_a_bridge_that_is_not_there_any_more_is_nobodys() -> None:
     assert unclaimed([Residue("interface", bridge_name(NODE, 7))], CLAIMS) == []
 

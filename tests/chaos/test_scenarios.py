@@ -2,9 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.sample_image import write_commandless_image
-from hawker.chaos.scenario_client import ScenarioClient
-from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioClient, ScenarioContext, write_commandless_image
 from hawker.chaos.scenarios import SCENARIOS, Scenario, declared, unmet, without_repetition
 from hawker.chaos.volume_scenarios import _damage, off_with_damaged_volume
 from hawker.ids import VolumeId

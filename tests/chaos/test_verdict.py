@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.sample_image import write_commandless_image
-from hawker.chaos.scenario_client import ScenarioClient
-from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioClient, ScenarioContext, write_commandless_image
 from hawker.chaos.scenarios import SCENARIOS, ExpectedExit, Scenario
 from hawker.chaos.verdict import ScenarioMachine, check
 from hawker.machine import State

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.sample_image import write_commandless_image
-from hawker.chaos.scenario_client import ScenarioClient
-from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioClient, ScenarioContext, write_commandless_image
 from hawker.chaos.volume_scenarios import create_with_volume, extend_volume, off_with_volume, with_free_volume
 from hawker.machine import State
 from hawker.proof.promises import Promises

@@ -8,10 +8,9 @@ import pytest
 from hawker.api.caller import Caller
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
 from hawker.api.contract.machine import DELETE_MACHINE, DeleteMachineQuery
-from hawker.chaos.calls import APP, MeasuredCalls, params_of
 from hawker.chaos.chance import SeededChance
 from hawker.chaos.endings import ToldExits
-from hawker.chaos.tally import CallVerdict, SoakTally
+from hawker.chaos.tally import APP, CallVerdict, MeasuredCalls, SoakTally, params_of
 from hawker.chaos.workload import OWN_LIMIT, SoakClient, SoakReader
 from hawker.proof.promises import Promises
 from hawker.record.machine import MACHINES

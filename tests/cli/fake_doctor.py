@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.contract.doctor import BackupPart, FindingInfo, FindingList, RepairRequest
+from hawker.api.contract.node import BackupPart, FindingInfo, FindingList, RepairRequest
 from hawker.api.route import Call
 
 

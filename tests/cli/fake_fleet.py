@@ -12,9 +12,14 @@ from hawker.api.contract.cluster import (
     FleetNode,
     FleetNodes,
     ForgottenNode,
+    Invite,
+    Invited,
+    InviteList,
     NodeMachine,
 )
 from hawker.api.contract.node import Amounts, HostCapacity
+from hawker.api.contract.quota import Quota, QuotaAmounts, QuotaLimits, QuotaList
+from hawker.api.contract.registry import RegistryLogin, RegistryLoginList
 from hawker.api.route import Call
 from hawker.errors import NotFound
 
@@ -58,6 +63,55 @@ class FakeFleet:
 
     async def _forget_node(self, call: Call[Any, Any, Any]) -> ForgottenNode:
         return ForgottenNode(node=call.params.node_id, epoch=4)
+
+    async def _create_invite(self, call: Call[Any, Any, Any]) -> Invite:
+        return msgspec.structs.replace(self._invite(), token="hwj_secret")
+
+    async def _list_invites(self, call: Call[Any, Any, Any]) -> InviteList:
+        return InviteList(invites=(self._invite(),))
+
+    async def _revoke_invite(self, call: Call[Any, Any, Any]) -> Invite:
+        return msgspec.structs.replace(self._invite(), state="revoked")
+
+    def _invite(self) -> Invite:
+        joined = (Invited(node="", source="10.0.0.2", at=SINCE),)
+        return Invite(
+            id="0badcafe01",
+            node="0badcafe",
+            state="open",
+            created_at=SINCE,
+            expires_at=SINCE,
+            uses=2,
+            by="root",
+            joined=joined,
+        )
+
+    async def _list_quotas(self, call: Call[Any, Any, Any]) -> QuotaList:
+        return QuotaList(quotas=(self._quota(), msgspec.structs.replace(self._quota(), subject="org/*")))
+
+    async def _list_registry_logins(self, call: Call[Any, Any, Any]) -> RegistryLoginList:
+        return RegistryLoginList(logins=(await self._put_registry_login(call),))
+
+    async def _put_registry_login(self, call: Call[Any, Any, Any]) -> RegistryLogin:
+        return RegistryLogin(registry="reg.example", username="ada", at=SINCE, by="root", nodes=("0badcafe",))
+
+    async def _delete_registry_login(self, call: Call[Any, Any, Any]) -> None:
+        return None
+
+    async def _put_quota(self, call: Call[Any, Any, Any]) -> Quota:
+        return self._quota()
+
+    _clear_quota = _put_quota
+
+    def _quota(self) -> Quota:
+        return Quota(
+            subject="org/acme",
+            limits=QuotaLimits(machines=5),
+            used_here=QuotaAmounts(machines=1, cpus=1),
+            used_elsewhere=QuotaAmounts(machines=2),
+            set_at=SINCE,
+            set_by="root",
+        )
 
     async def _list_cluster_keys(self, call: Call[Any, Any, Any]) -> ClusterKeys:
         keys = (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hawker.api.contract.machine import SuspendAnswer
-from hawker.api.contract.memory import MemoryAnswer, ReclaimAnswer
+from hawker.api.contract.machine_operation import MemoryAnswer, ReclaimAnswer
 from hawker.api.route import Call
 
 

@@ -1,7 +1,7 @@
 """A node without machines: it keeps what it is told, and answers as a test decides. Served over real HTTP."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -9,8 +9,7 @@ import msgspec
 
 from hawker.api.contract.app import App, AppList, CreateAppRequest, Organization
 from hawker.api.contract.body import Ok
-from hawker.api.contract.exec import ListenSocket, ProcessStat
-from hawker.api.contract.history import MachineHistory
+from hawker.api.contract.exec import Exited, Input, ListenSocket, MachineStats, Output, ProcessStat, TerminalRequest
 from hawker.api.contract.image import ImageInfo, ImageList, PruneAnswer, PullEvent
 from hawker.api.contract.machine import (
     CheckStatus,
@@ -25,7 +24,7 @@ from hawker.api.contract.machine import (
     WaitAnswer,
 )
 from hawker.api.contract.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo
-from hawker.api.contract.run import Run, RunList, RunState, RunStep
+from hawker.api.contract.run import MachineHistory, Run, RunList, RunState, RunStep
 from hawker.api.contract.secret import AppSecret, AppSecrets, SecretsUpdated
 from hawker.api.contract.token import RevokedToken, RevokedTokens
 from hawker.api.handlers import Handlers, SocketChannel
@@ -129,7 +128,8 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
         self.chunks: tuple[LogChunk, ...] = ()
         self.runs = RunList(runs=(RUN,))
         self.histories: dict[str, MachineHistory] = {}
-        self.uploaded = b""
+        self.uploaded = self.copied = b""
+        self.copy_error = ""
         self.patience_s = 0.0
         self.stopped = anyio.Event()
 
@@ -331,6 +331,42 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
             ),
         )
 
+    async def _machine_stats(self, call: Call[Any, Any, Any]) -> MachineStats:
+        """Half a second of cpu since the last look."""
+        self._machine(call)
+        looks = len(self.calls["machine_stats"])
+        return MachineStats(
+            at=AT + timedelta(seconds=looks),
+            cpus=1,
+            cpu_seconds=looks / 2,
+            throttled_seconds=None,
+            memory_bytes=3 << 20,
+            working_set_bytes=2 << 20,
+            memory_limit_bytes=256 << 20,
+            oom_kills=0,
+            pids=3,
+            disk_read_bytes=None,
+            disk_written_bytes=None,
+            network_received_bytes=1024,
+            network_sent_bytes=2048,
+        )
+
+    async def _machine_attach(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
+        """Its process echoes what is typed, and ends with it."""
+        await FakeCommand(channel, TerminalRequest(command=("cat",))).run()
+        self._become(call, state=State.STOPPED, events=(exit_event(5), *self._machine(call).events))
+
+    async def _machine_copy(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
+        """Keeps what comes in, and gives it out again."""
+        self._machine(call)
+        if call.body.direction == "out":
+            await channel.send(Output(stream=1, data=self.copied))
+        while call.body.direction == "in" and isinstance(message := await channel.receive(), Input):
+            self.copied += message.data
+        if self.copy_error:
+            await channel.send(Output(stream=2, data=self.copy_error.encode()))
+        await channel.send(Exited(exit_code=1 if self.copy_error else 0, signal=0))
+
     async def _machine_terminal(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         await FakeCommand(channel, call.body).run()
 
@@ -341,6 +377,8 @@ class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
 
     async def _pull_image(self, call: Call[Any, Any, Any]) -> AsyncIterator[PullEvent]:
         return self._pull_events()
+
+    _push_image = _pull_image
 
     async def _pull_events(self) -> AsyncIterator[PullEvent]:
         for each in self.pull:

@@ -10,6 +10,7 @@ from hawker.api.contract.volume import (
     ExtendVolumeAnswer,
     SnapshotBackup,
     SnapshotCreated,
+    SnapshotOwner,
     Volume,
     VolumeSnapshot,
 )
@@ -119,6 +120,17 @@ class FakeVolumes(FakeDoctor):
 
     async def _undelete_volume(self, call: Call[Any, Any, Any]) -> Volume:
         return self._put(call, state="created")
+
+    async def _detach_volume(self, call: Call[Any, Any, Any]) -> Volume:
+        return self._put(call, attached_machine_id=None)
+
+    async def _move_volume(self, call: Call[Any, Any, Any]) -> Volume:
+        return self._put(call)
+
+    async def _find_snapshot(self, call: Call[Any, Any, Any]) -> SnapshotOwner:
+        if call.params.snapshot_id != TAKEN:
+            raise NotFound("snapshot not found")
+        return SnapshotOwner(id=TAKEN, app="shop")
 
     async def _list_snapshots(self, call: Call[Any, Any, Any]) -> tuple[VolumeSnapshot, ...]:
         self._disk(call)

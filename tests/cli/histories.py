@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hawker.api.contract.history import HistoryVersion, Kept, MachineHistory
-from hawker.api.contract.run import RunStep
+from hawker.api.contract.run import HistoryVersion, Kept, MachineHistory, RunStep
 from hawker.config import MachineConfig, with_guest
 from tests.cli.fake_node import AT, LAUNCHED, RUN, exit_event
 

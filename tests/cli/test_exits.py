@@ -45,3 +45,28 @@ def test_a_group_of_one_error_is_that_error() -> None:
     error = NotFound("x")
     assert sole_error(BaseExceptionGroup("", [ExceptionGroup("", [error])])) is error
     assert isinstance(sole_error(BaseExceptionGroup("", [error, Unavailable("y")])), BaseExceptionGroup)
+
+
+def test_an_image_that_is_not_there_is_not_found() -> None:
+    error = errors.BadRequest("failed to get manifest web:3: MANIFEST_UNKNOWN: manifest unknown")
+    assert status_of(error) is ExitStatus.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (errors.WrongState("unable to destroy machine, not currently stopped"), "--force"),
+        (errors.WrongState("app 'a' still has 2 machines: destroy them first, or use force=true"), "--force"),
+        (errors.WrongState("app 'a' has no free volume 'data': there is none of that name"), "is not lost"),
+        (errors.WrongState("machine 3 is suspended"), "machine status"),
+        (NoRoom("no node takes it", scope="host", shortfall={}), "place --dry-run"),
+        (ROOM, "smaller machine"),
+    ],
+)
+def test_a_hint_fits_its_case(error: HawkerError, hint: str) -> None:
+    assert hint in (hint_of(error) or "")
+
+
+def test_words_of_the_api_are_not_said(capsys: pytest.CaptureFixture[str]) -> None:
+    report(errors.WrongState("volume is busy"))
+    assert capsys.readouterr().err == "error: volume is busy\n"

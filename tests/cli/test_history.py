@@ -1,6 +1,6 @@
 import msgspec
 
-from hawker.api.contract.history import Kept
+from hawker.api.contract.run import Kept
 from hawker.cli.history import entries, told
 from tests.cli.histories import history
 

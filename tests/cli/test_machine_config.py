@@ -3,8 +3,9 @@ import base64
 import click
 import pytest
 
+from hawker.cli.config_notation import check, published, restart
 from hawker.cli.machine_config import ConfigSources, Flags, configured
-from hawker.cli.notation import LocalFile, Variable, check, restart
+from hawker.cli.notation import LocalFile, Variable
 from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
 from hawker.config.machine import Mount
 
@@ -83,6 +84,21 @@ def test_a_flag_changes_what_it_names(flags: Flags, expected: MachineConfig) -> 
     assert apply(flags) == expected
 
 
+def test_published_ports_become_services_and_the_word_where() -> None:
+    config = apply(Flags(publish=(published("8080:80"), published("8443:80/http"), published("53:53"))))
+    assert config.metadata == {"hawker_publish": "*"} and config.services is not None
+    web, other = config.services
+    assert (web.internal_port, [(port.port, port.handlers) for port in web.ports or ()]) == (
+        80,
+        [(8080, None), (8443, ("http",))],
+    )
+    assert other.internal_port == 53
+    again = apply(Flags(publish=(published("8080:80/http"),)), config)
+    assert len((again.services or ())[0].ports or ()) == 2, "a port is there once"
+    with pytest.raises(click.BadParameter, match="same address"):
+        apply(Flags(publish=(published("8080:80"), published("127.0.0.1:81:81"))))
+
+
 def test_the_image_and_the_command_are_arguments() -> None:
     assert apply(Flags(), EMPTY, "web:3", "sh", "-c", "x") == MachineConfig(
         image="web:3", init=Init(cmd=("sh", "-c", "x"))
@@ -146,3 +162,10 @@ def test_a_bad_file_is_the_options_fault(flags: Flags, option: str, text: str) -
         apply(flags)
     assert caught.value.param_hint == option
     assert text in caught.value.message
+
+
+def test_a_file_that_is_too_large_is_named_with_what_to_do() -> None:
+    sources = ConfigSources(environ={}, read=lambda name: bytes(800_000))
+    flags = Flags(file=(LocalFile("/big", "big.bin"),))
+    with pytest.raises(click.BadParameter, match=r"big\.bin has 800000 bytes.*hawker cp"):
+        configured(MachineConfig(), flags, sources)

@@ -4,9 +4,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from hawker.cli.config_notation import check
 from hawker.cli.machine_config import Flags
 from hawker.cli.machine_options import machine_options, sources
-from hawker.cli.notation import LocalFile, Variable, check
+from hawker.cli.notation import LocalFile, Variable
 from hawker.config import MachineRestart
 
 

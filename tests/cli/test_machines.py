@@ -1,12 +1,9 @@
-""""""
-
 import click
 import pytest
 
 from hawker.cli.access import Access
 from hawker.cli.machines import Owned, chosen, complete_machine
 from hawker.errors import BadRequest, NotFound, Unavailable
-from hawker.log import Secret
 from hawker.machine import State
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import TOKEN, FakeNode, machine
@@ -68,7 +65,7 @@ def test_one_whose_node_is_away_is_not_said_to_be_gone(node: FakeNode, hawker: H
 
 
 def offered(url: str, incomplete: str) -> list[str]:
-    ctx = click.Context(click.Command("stop"), obj=Access(url, Secret(TOKEN)))
+    ctx = click.Context(click.Command("stop"), obj=Access(url, TOKEN))
     return [item.value for item in complete_machine(ctx, click.Argument(["machine"]), incomplete)]
 
 

@@ -4,12 +4,12 @@ from hawker.cli.exits import ExitStatus
 from hawker.cli.main import main
 from hawker.errors import Unavailable
 from tests.cli.conftest import Hawker
-from tests.cli.fake_node import FakeNode, machine
+from tests.cli.fake_node import TOKEN, FakeNode, machine
 
 
 def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == ExitStatus.USAGE
-    assert "hawker machine run hawker/hello" in capsys.readouterr().err
+    assert "hawker run hawker/hello" in capsys.readouterr().err
 
 
 def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,3 +54,24 @@ def test_a_busy_node_is_to_be_tried_again(node: FakeNode, hawker: Hawker) -> Non
 def test_the_group_of_machines_has_three_names(node: FakeNode, hawker: Hawker, group: str) -> None:
     node.add("shop", machine())
     assert hawker(group, "ls", "-q").out == "3d8f0000000001\n"
+
+
+def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == ExitStatus.OK
+    assert capsys.readouterr().out.startswith("hawker ")
+
+
+@pytest.mark.parametrize("command", ["run", "ps", "logs", "exec", "attach", "cp", "stats", "top"])
+def test_short_forms_are_the_machine_commands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    long = {"ps": "list", "top": "ps"}.get(command, command)
+    shown = []
+    for words in ([command], ["machine", long]):
+        assert main([*words, "--help"]) == ExitStatus.OK
+        shown.append(capsys.readouterr().out.partition("\n")[2])
+    assert shown[0] == shown[1]
+
+
+def test_an_address_may_leave_out_the_scheme(node: FakeNode, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--url", url.removeprefix("http://"), "--token", TOKEN, "ps"]) == ExitStatus.OK
+    assert main(["--url", "ftp://x", "ps"]) == ExitStatus.USAGE
+    assert "not a node's address" in capsys.readouterr().err

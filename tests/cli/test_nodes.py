@@ -1,8 +1,7 @@
-""""""
-
 from collections.abc import AsyncIterator
 from typing import Any
 
+import click
 import pytest
 
 from hawker.api.contract.catalog import CatalogLine
@@ -14,14 +13,23 @@ from tests.cli.conftest import Hawker
 from tests.cli.fake_fleet import FakeFleet
 from tests.cli.fake_node import FakeNode
 
+SHARED = ("4/32", "(8:1)")
+
 
 def test_nodes_are_shown_with_what_is_known_of_them() -> None:
     lines = nodes_table(FleetNodes(nodes=tuple(FakeFleet().nodes.values()))).splitlines()
     assert [line.split() for line in lines[1:]] == [
-        ["0badcafe", "mad", "alive", "enabled", "3", "1.5/4", "512.0", "MiB/2.0", "GiB", "-", "-"],
-        ["0bad0001", "mad", "alive", "disabled", "-", "-", "-", "0.422", "ms", "-"],
-        ["00c0ffee", "fra", "down", "enabled", "-", "-", "-", "-", "-"],
+        ["0badcafe", "mad", "alive", "enabled", "3", "1.5/4", *SHARED, "512.0", "MiB/2.0", "GiB"],
+        ["0bad0001", "mad", "alive", "disabled", "-", "-", "-", "-"],
+        ["00c0ffee", "fra", "down", "enabled", "-", "-", "-", "-"],
     ]
+
+
+def test_a_wide_list_of_nodes_has_round_trips_too() -> None:
+    text = nodes_table(FleetNodes(nodes=tuple(FakeFleet().nodes.values())), wide=True)
+    head, *rows = click.unstyle(text).splitlines()
+    assert head.split()[-4:] == ["RTT", "PEER", "API", "VERSION"]
+    assert "0.422 ms" in rows[1]
 
 
 def test_a_node_that_is_drained_says_so() -> None:

@@ -1,9 +1,10 @@
 from dataclasses import dataclass
 
 import click
+import pytest
 from click.testing import CliRunner
 
-from hawker.cli.options import PlacementOptions, app_option, gathered, placement_options
+from hawker.cli.options import WordsOfAnother, app_option, gathered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +26,6 @@ def test_options_are_gathered_into_one_value_beside_the_others() -> None:
     assert seen == [Pair(a="x", b=7), "y"]
 
 
-def test_gathered_options_keep_their_order_in_the_help() -> None:
-    @click.command()
-    @placement_options
-    def command(placement: PlacementOptions) -> None: ...
-
-    text = CliRunner().invoke(command, ["--help"]).output
-    places = [text.index(flag) for flag in ("--app", "--name", "--region", "--order-id")]
-    assert places == sorted(places)
-
-
 def test_the_app_may_come_from_the_environment() -> None:
     @click.command()
     @app_option
@@ -44,3 +35,30 @@ def test_the_app_may_come_from_the_environment() -> None:
     runner = CliRunner(env={"HAWKER_APP": "shop"})
     assert runner.invoke(command, []).output == "shop\n"
     assert runner.invoke(command, ["-a", "other"]).output == "other\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        ("-v IMG sh -c x -v", ("IMG", ("sh", "-c", "x", "-v"), True, None)),
+        ("IMG -v --name n sh -c", ("IMG", ("sh", "-c"), True, "n")),
+        ("IMG -- -v", ("IMG", ("-v",), False, None)),
+        ("IMG sh -- -v", ("IMG", ("sh", "--", "-v"), False, None)),
+        ("--name n -- IMG -v", ("IMG", ("-v",), False, "n")),
+        ("IMG --name n", ("IMG", (), False, "n")),
+    ],
+)
+def test_words_from_the_second_argument_on_are_another_program_s(words: str, seen: object) -> None:
+    found: list[object] = []
+
+    @click.command(cls=WordsOfAnother)
+    @click.argument("image", required=False)
+    @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
+    @click.option("-v", "flag", is_flag=True)
+    @click.option("--name")
+    def command(image: str, rest: tuple[str, ...], flag: bool, name: str | None) -> None:
+        found.append((image, rest, flag, name))
+
+    result = CliRunner().invoke(command, words.split())
+    assert result.exit_code == 0, result.output
+    assert found == [seen]

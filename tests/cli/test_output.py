@@ -1,5 +1,3 @@
-""""""
-
 from datetime import UTC, datetime, timedelta
 
 import click

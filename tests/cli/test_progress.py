@@ -1,5 +1,3 @@
-""""""
-
 from io import StringIO
 
 import pytest
@@ -34,16 +32,18 @@ def test_each_layer_has_a_bar_of_its_own() -> None:
     display = PullDisplay("web:3", progress)
     for event in (
         PullEvent(stage="resolving"),
+        loading(None, 3),
         loading(LAYER, 10),
         loading("sha256:ff", 5),
         loading(LAYER, 90),
         PullEvent(stage="unpacking", done_bytes=7),
+        PullEvent(stage="building", done_bytes=9, total_bytes=10),
         PullEvent(stage="done", digest=LAYER),
     ):
         display.show(event)
     display.done()
     bars = [(task.description, task.completed, task.total) for task in progress.tasks]
-    assert bars == [("0123456789ab", 90, 100), ("ff", 5, 100), ("unpacking", 7, None)]
+    assert bars == [("0123456789ab", 90, 100), ("ff", 5, 100), ("unpacking", 7, None), ("building", 9, 10)]
 
 
 def test_without_a_terminal_there_are_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,20 +110,20 @@ async def test_a_pull_that_breaks_off_is_an_error(events: tuple[PullEvent, ...])
 async def test_an_image_that_is_there_is_not_pulled() -> None:
     node = FakeNode()
     node.images = (image("web:3"),)
-    await pull_if_missing(caller(node), "web:3")
+    await pull_if_missing(caller(node), "web:3", "shop")
     assert "pull_image" not in node.calls
-    await pull_if_missing(caller(node), "web:4")
+    await pull_if_missing(caller(node), "web:4", "shop")
     assert "pull_image" in node.calls
 
 
 async def test_a_driver_without_images_is_left_to_the_order() -> None:
     node = FakeNode()
     node.failures["list_images"] = NotServed("no images here")
-    await pull_if_missing(caller(node), "web:3")
+    await pull_if_missing(caller(node), "web:3", "shop")
 
 
 async def test_an_unknown_image_is_an_error() -> None:
     node = FakeNode()
     node.failures["pull_image"] = NotFound("no such image")
     with pytest.raises(NotFound):
-        await pull_if_missing(caller(node), "web:3")
+        await pull_if_missing(caller(node), "web:3", "shop")

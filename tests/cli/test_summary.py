@@ -1,28 +1,17 @@
-from datetime import timedelta
-
 import click
 import msgspec
 
-from hawker.api.contract.machine import ContainerStatus, ImageRef, LeaseInfo
+from hawker.api.contract.machine import ContainerStatus, LeaseInfo
 from hawker.cli import summary
 from hawker.cli.machines import Owned
+from hawker.config import MachineConfig, with_guest
+from hawker.config.machine import RootfsConfig
 from hawker.machine import State
-from tests.cli.fake_node import AT, DIGEST, LAUNCHED, RUN, STARTED, check, exit_event, machine
+from tests.cli.fake_node import AT, LAUNCHED, RUN, STARTED, check, exit_event, machine
 
 
 def lines(text: str) -> list[list[str]]:
     return [line.split() for line in click.unstyle(text).splitlines()]
-
-
-def test_a_list_has_a_line_per_machine() -> None:
-    head, row = lines(summary.listing([Owned("shop", machine(name="web"))], AT + timedelta(hours=3)))
-    assert head == ["ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "ADDRESS", "AGE"]
-    assert row == ["3d8f0000000001", "web", "shop", "started", "local", "registry.local/web:3", "fdaa::3", "3", "h"]
-
-
-def test_an_image_without_a_tag_is_named_by_its_digest() -> None:
-    image = ImageRef(registry="", repository="hawker/hello", tag="", digest=DIGEST)
-    assert summary.image_name(image) == "hawker/hello@sha256:abababababab"
 
 
 def test_who_ordered_is_told_what_to_connect_to() -> None:
@@ -60,10 +49,23 @@ def test_a_runs_steps_say_how_long_they_took() -> None:
 
 def test_a_machine_of_several_containers_shows_each() -> None:
     seen = machine(
-        containers=(ContainerStatus(name="web", state="running"), ContainerStatus(name="db", state="exited"))
+        containers=(
+            ContainerStatus(name="web", state="running"),
+            ContainerStatus(name="db", state="exited", restarts=2, exit_code=137, exited_at=AT),
+        )
     )
     found = lines(summary.status(Owned("shop", seen)))
-    assert ["web", "running"] in found and ["db", "exited"] in found
+    assert ["web", "running", "0", "-"] in found
+    assert ["db", "exited", "2", "137", "at"] in [line[:5] for line in found]
+
+
+def test_what_surprises_is_said() -> None:
+    config = with_guest(MachineConfig(image="web:3", schedule="daily"))
+    text = summary.status(Owned("shop", machine(config=config, state=State.STOPPED)))
+    assert "fresh at each start" in text and "on failure, 10 times in a row" in text
+    assert "daily, next at 2026-01-0" in text
+    kept = with_guest(MachineConfig(image="web:3", rootfs=RootfsConfig(persist="always")))
+    assert "kept over restarts" in summary.status(Owned("shop", machine(config=kept)))
 
 
 def test_a_long_result_of_a_step_is_cut() -> None:

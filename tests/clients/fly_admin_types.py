@@ -27,6 +27,71 @@ class Apps(msgspec.Struct, frozen=True, kw_only=True):
     apps: list[AppOverview]
 
 
+class IpAddress(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    address: str
+
+
+class DetailedApp(App, frozen=True, kw_only=True):
+    ipAddresses: list[IpAddress]
+
+
+class OrganizationFound(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    slug: str
+    name: str
+    type: Literal["PERSONAL", "SHARED"]
+    viewerRole: Literal["admin", "member"]
+
+
+class OrganizationAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    organization: OrganizationFound
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    code: str
+    latitude: float
+    longitude: float
+    gatewayAvailable: bool
+    requiresPaidPlan: bool
+
+
+class Platform(msgspec.Struct, frozen=True, kw_only=True):
+    requestRegion: str
+    regions: list[Region]
+
+
+class PlatformAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    platform: Platform
+
+
+class AllocatedAddress(IpAddress, frozen=True, kw_only=True):
+    id: str
+    region: str
+    createdAt: str
+
+
+class Allocated(msgspec.Struct, frozen=True, kw_only=True):
+    ipAddress: AllocatedAddress | None
+
+
+class AllocateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    allocateIpAddress: Allocated
+
+
+class AppNamed(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+
+
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    app: AppNamed
+
+
+class ReleaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    releaseIpAddress: Released
+
+
 class ExitEvent(msgspec.Struct, frozen=True, kw_only=True):
     requested_stop: bool
     restarting: bool

@@ -1,5 +1,3 @@
-""""""
-
 import msgspec
 import pytest
 

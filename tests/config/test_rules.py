@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"": "x"}}, "config.metadata has an empty key"),
     ({"metadata": {"a": "x" * 65_536}}, "config.metadata is larger"),
     ({"checks": {"servicecheck-00-tcp-1": {"type": "tcp", "port": 1}}}, "config.checks.servicecheck-00-tcp-1: names"),
-    ({"checks": {str(n): {"type": "tcp", "port": 1} for n in range(65)}}, "config.checks has more than 64"),
+    ({"checks": {str(n): {"type": "tcp", "port": 1} for n in range(17)}}, "config.checks has more than 16"),
     ({"restart": {"policy": "spot-price"}}, "config.restart.policy: spot-price is not served"),
     ({"restart": {"max_retries": -1}}, "config.restart.max_retries"),
     ({"stop_config": {"signal": "SIGNOPE"}}, "config.stop_config.signal: 'SIGNOPE' is not a signal"),

@@ -29,6 +29,8 @@ def check(given: dict[str, Any], served: Features = ABLE) -> None:
         {"guest": {"memory_mb": 256, "max_memory_mb": 1024}},
         {"init": {"swap_size_mb": 512, "kernel_args": ["quiet"]}},
         {"guest": {"kernel_args": ["quiet"]}},
+        {"rootfs": {"size_gb": 1}},
+        {"rootfs": {"size_gb": 500, "persist": "always"}},
     ],
 )
 def test_what_a_driver_can_do_is_accepted(given: dict[str, Any]) -> None:
@@ -40,6 +42,7 @@ def test_what_a_driver_can_do_is_accepted(given: dict[str, Any]) -> None:
     [
         *((each, "rootfs.persist is not served by this node's driver .plain.: .* no root filesystem")
           for each in PERSISTENT),
+        ({"rootfs": {"size_gb": 1}}, "rootfs.size_gb is not served by .*plain.*: .* no root filesystem"),
         ({"guest": {"max_memory_mb": 1024}}, "guest.max_memory_mb is not served by .*plain.*: .* no limits"),
         ({"init": {"swap_size_mb": 1}}, "init.swap_size_mb is not served by .*plain.*: its machines have no limits"),
         ({"init": {"kernel_args": ["a"]}}, "init.kernel_args is not served by .*plain.*: .* no kernel of their own"),
@@ -59,6 +62,8 @@ def test_what_a_driver_cannot_do_is_refused_with_its_name(given: dict[str, Any],
         ({"init": {"swap_size_mb": -1}}, "init.swap_size_mb must be between"),
         ({"init": {"swap_size_mb": 10**9}}, "init.swap_size_mb must be between"),
         ({"guest": {"persist_rootfs": "sometimes"}}, "guest.persist_rootfs must be never, restart, always or 0 to 3"),
+        ({"rootfs": {"size_gb": -1}}, "rootfs.size_gb must be between 1 and 500, not -1"),
+        ({"rootfs": {"size_gb": 501}}, "rootfs.size_gb must be between"),
         ({"guest": {"persist_rootfs": 4}}, "guest.persist_rootfs must be"),
         (
             {"rootfs": {"persist": "always"}, "containers": [{"name": "a", "image": "b"}]},

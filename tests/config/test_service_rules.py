@@ -67,7 +67,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"services": [{}]}, "services[0].internal_port must be between 1 and 65535, not None"),
     ({"services": [FLY_LAUNCH, {"internal_port": 65536}]}, "services[1].internal_port"),
     ({"services": [{"internal_port": 1}] * (MAX_SERVICES + 1)}, "services has more than 64"),
-    ({"services": [{"internal_port": 1, "checks": [{"type": "tcp"}] * 65}]}, "services have more than 64 checks"),
+    (
+        {"services": [{"internal_port": 1, "checks": [{"type": "tcp"}] * 17}]},
+        "checks: the machine and its services",
+    ),
     (_service(protocol="sctp"), "services[0].protocol must be tcp or udp, not 'sctp'"),
     (_service(ports=[{"port": 1}] * (MAX_PORTS + 1)), "services[0].ports has more than 64"),
     (_port(), "services[0].ports[0].port: give either"),

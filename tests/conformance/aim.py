@@ -54,7 +54,7 @@ def _fill(case: Case[Any], path: str, stock: Stock) -> None:
     body: dict[str, Any] = case.body
     if isinstance(body.get("config"), dict):
         body["config"]["image"] = HELLO
-    if path.endswith("/images/pull"):
+    if path.endswith(("/images/pull", "/image")):
         body["reference"] = HELLO
     if "end_foreign" in body:
         body["end_foreign"] = False  # another node may be on this host

@@ -14,7 +14,7 @@ import msgspec
 
 from hawker.api.route import AnyRoute, Socket, Upload
 from hawker.api.routes import ROUTES
-from hawker.sim.harness.chance import Chance
+from hawker.sim.harness.plan import Chance
 from tests.conformance.stock import HELLO
 
 MIB = 1 << 20

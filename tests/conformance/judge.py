@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 import schemathesis
@@ -44,6 +45,14 @@ class Finding:
         return f"{self.operation} {self.status} {self.check} ({self.kind})"
 
 
+class Reach(IntEnum):
+    """Which calls are made: a few random ones of each operation; boundary values too; those of whole configs too."""
+
+    FEW = 0
+    BOUNDARIES = 1
+    WHOLE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is tried. Unless it is the `whole`, the boundary values of whole configs are left out: there are
@@ -54,11 +63,16 @@ class Effort:
     whole: bool = False
     boundaries: bool = True
 
+    @property
+    def reach(self) -> Reach:
+        return Reach.WHOLE if self.whole else Reach.BOUNDARIES if self.boundaries else Reach.FEW
+
 
 @dataclass(slots=True)
 class Verdict:
     """`passed` counts checks by name, `answers` each operation's statuses; `errors` are the judge's own."""
 
+    reach: Reach
     findings: list[Finding] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     answers: dict[str, Counter[int]] = field(default_factory=dict)
@@ -76,7 +90,7 @@ def judge(document: Mapping[str, Any], stock: Stock, *, root: str, effort: Effor
         workers=1,
         continue_on_failure=True,
     )
-    verdict = Verdict()
+    verdict = Verdict(effort.reach)
     with _with_stock(stock):
         for event in from_schema(schema).execute():
             match event:

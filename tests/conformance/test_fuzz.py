@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.sim.harness.chance import Chance
 from hawker.sim.harness.loop import LoopClock
+from hawker.sim.harness.plan import Chance
 from tests.conformance.hostile import Hostile, hostile, routes
 from tests.conformance.stock import ORG, Stock
 from tests.e2e.running_node import RunningNode, running_node

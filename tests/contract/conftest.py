@@ -9,7 +9,9 @@ import pytest
 from tests.contract.drivers import RIGS, MakeRig, Rig, qemu_rig
 
 DEADLINE_S, BOOTS = 60.0, 15
-LONG = pytest.mark.long(reason="boots a guest kernel under emulation, as more than 100 of these tests do")
+LONG = pytest.mark.long(
+    reason="boots a guest kernel under emulation, as over 100 of these do; the `booted` ones are the short form"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ from hawker.runtime.container import container_driver
 from hawker.runtime.driver import LostPart, NodeDriver
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
+from hawker.runtime.launcher.launcher_choice import LauncherChoice
 from hawker.runtime.process import process_driver
 from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, ProcessSpec, RootDisk
 from tests.microvm import lack_of_qemu, qemu_driver, root_disks
@@ -58,6 +59,7 @@ class Rig:
         files: tuple[FileSpec, ...] = (),
         user: str = "",
         tty: bool = False,
+        stdin: bool = False,
         again: InstanceSpec | None = None,
     ) -> InstanceSpec:
         """A machine with one process per command; a string is for the shell. `again`: the same machine once more."""
@@ -68,7 +70,7 @@ class Rig:
             machine_id=machine_id,
             instance_id=InstanceId(new_ulid(CLOCK)),
             hostname="under-test",
-            processes=tuple(ProcessSpec(argv=argv, env=env or {}, user=user, tty=tty) for argv in argvs),
+            processes=tuple(ProcessSpec(argv=argv, env=env or {}, user=user, tty=tty, stdin=stdin) for argv in argvs),
             files=files,
             limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=128, pids=64),
             max_memory_mib=256,
@@ -76,8 +78,8 @@ class Rig:
             root_disk=None if self.root_disk is None else self.root_disk(machine_id),
         )
 
-    async def started(self, *commands: str | tuple[str, ...], tty: bool = False) -> InstanceSpec:
-        spec = await self.spec(*commands, tty=tty)
+    async def started(self, *commands: str | tuple[str, ...], tty: bool = False, stdin: bool = False) -> InstanceSpec:
+        spec = await self.spec(*commands, tty=tty, stdin=stdin)
         await self.driver.prepare(spec)
         await self.driver.start(spec)
         return spec
@@ -112,12 +114,12 @@ async def kill_from_outside(driver: NodeDriver, machine_id: MachineId) -> None:
 
 
 @asynccontextmanager
-async def container_rig(place: Path) -> AsyncIterator[Rig]:
+async def container_rig(place: Path, launcher: LauncherChoice = LauncherChoice.HAWKER) -> AsyncIterator[Rig]:
     """Containers with copies of the host's programs, on the host's network."""
     node_id = new_node_id(CLOCK)
 
     def renew() -> NodeDriver:
-        return container_driver(node_id, place / "machines", place / "crun", CLOCK)
+        return container_driver(node_id, place / "machines", place / "crun", CLOCK, launcher=launcher)
 
     async def make_rootfs(machine_id: MachineId) -> str:
         return str(host_programs(place / "roots" / machine_id))
@@ -134,6 +136,12 @@ async def container_rig(place: Path) -> AsyncIterator[Rig]:
         lose_cgroup=partial(take_out_of_groups, node_id) if v1 else None,
         make_rootfs=make_rootfs,
     )
+
+
+@asynccontextmanager
+async def crun_rig(place: Path) -> AsyncIterator[Rig]:
+    async with container_rig(place, LauncherChoice.CRUN) as rig:
+        yield rig
 
 
 def take_out_of_groups(node_id: NodeId, machine_id: MachineId) -> None:
@@ -216,6 +224,7 @@ async def qemu_rig(place: Path) -> AsyncIterator[Rig]:
 RIGS = [
     pytest.param(process_rig, id="process"),
     pytest.param(container_rig, id="container", marks=pytest.mark.root),
+    pytest.param(crun_rig, id="container-by-crun", marks=pytest.mark.root),
     pytest.param(fake_rig, id="fake"),
     pytest.param(qemu_rig, id="qemu", marks=pytest.mark.root),
     *(

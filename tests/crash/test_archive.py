@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
+from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.errors import NotFound
 from hawker.history.flow import ARCHIVE
 from tests.archive.s3_server import BUCKET, KEYS, S3Server, s3_server

@@ -10,7 +10,7 @@ import pytest
 from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryBackend
 from hawker.machine import State
-from hawker.record.history import ARCHIVED
+from hawker.record.machine import ARCHIVED
 from hawker.runtime.fake_host import FakeFault
 from hawker.sim.node.crash_points import CrashPoints, Death
 from hawker.sim.node.sim_worker import SimWorker

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
 
-from tests.e2e.running_node import HAWKER
+import anyio.to_thread
+
+from tests.e2e.running_node import HAWKER, RunningNode
 
 TIMEOUT_S = 90.0
 
@@ -70,6 +72,12 @@ class CommandLine:
             process.kill()
             process.wait(TIMEOUT_S)
             os.close(person)
+
+
+async def narrowed(node: RunningNode, *limits: str) -> str:
+    """A token of the node that is limited so, as `hawker tokens create` makes it."""
+    line = CommandLine(os.environ | {"HAWKER_URL": node.url, "HAWKER_TOKEN": node.token})
+    return (await anyio.to_thread.run_sync(line.say, "tokens", "create", *limits)).strip()
 
 
 class Terminal:

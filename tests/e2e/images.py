@@ -15,7 +15,7 @@ from tests.fixtures.parts import ImageParts, layer, pointer, tar
 from tests.rootfs import host_programs
 
 RUN: Mapping[str, object] = {"Cmd": ["sleep", "3600"], "Env": ["PATH=/bin", "GREETING=hello"], "WorkingDir": "/tmp"}
-_MORE_PROGRAMS = ("bash", "timeout")  # a shell that opens connections
+_MORE_PROGRAMS = ("bash", "timeout", "dd", "mkfifo", "rm")  # a shell that opens connections; pipes
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 

@@ -26,8 +26,8 @@ HERE = AppParams(app_name="shop")
 
 
 @contextmanager
-def broker(node: RunningNode) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    command = [HAWKER, "broker", "--data-dir", str(node.data_dir), "--listen", "127.0.0.1:0"]
+def broker(node: RunningNode, *before_it: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    command = [*before_it, HAWKER, "broker", "--data-dir", str(node.data_dir), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, env=node.environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -62,3 +62,50 @@ async def _knows_the_app(client: Client) -> bool:
     except HawkerError as error:
         return "already been taken" in str(error)
     return True
+
+
+_NOBODY, _DAC_OVERRIDE = 65534, 1
+_HELD = "+dac_override"
+_ALONE = """
+set -e; mount --bind "$0" "$0"; mount --bind "$0/catalog.db-shm" "$0/catalog.db-shm"; mount -o remount,ro,bind "$0"
+exec "$@"
+"""
+"""Runs a command in whose view the directory cannot be written, but for one file."""
+_UNPRIVILEGED = (
+    *("setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--no-new-privs"),
+    *(f"--inh-caps=-all,{_HELD}", f"--ambient-caps={_HELD}", f"--bounding-set=-all,{_HELD}"),
+)
+
+
+@pytest.mark.root
+async def test_a_broker_of_a_user_without_rights_serves_a_directory_it_cannot_write(tmp_path: Path) -> None:
+    """As `deploy/hawker-broker.service` runs it, also over a restart of its node."""
+    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(two_ports(HOST)))
+    try:
+        node.start()
+        before_it = ("unshare", "--mount", "sh", "-c", _ALONE, str(node.data_dir), *_UNPRIVILEGED)
+        with broker(node, *before_it) as (process, url):
+            assert _rights(process.pid) == ({str(_NOBODY)}, {1 << _DAC_OVERRIDE})
+            async with Client(url, Secret(node.token)) as client:
+                await eventually(lambda: _knows_the_app(client), WITHIN_S)
+                order = CreateMachineRequest(config=config_of(**shell("sleep 1000")))
+                made = await client.call(CREATE_MACHINE, params=HERE, body=order)
+                node.stop()
+                node.start()
+                await eventually(lambda: _lists(client, made.id), WITHIN_S)
+    finally:
+        strays = node.withdraw()
+    assert not strays
+
+
+def _rights(pid: int) -> tuple[set[str], set[int]]:
+    """A process's users and sets of capabilities."""
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return set(status["Uid"].split()), {int(status[held], 16) for held in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}
+
+
+async def _lists(client: Client, machine_id: str) -> bool:
+    try:
+        return machine_id in [machine.id for machine in (await client.call(LIST_MACHINES, params=HERE)).items]
+    except HawkerError:
+        return False

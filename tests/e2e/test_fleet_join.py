@@ -34,7 +34,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 WITHIN_S = 150.0
-HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6")
 
 
 def two_ports(host: str) -> int:
@@ -57,12 +57,20 @@ class Host:
     address: str
     port: int
 
-    def join(self, other: RunningNode, *words: str, token: str | None = None) -> "subprocess.CompletedProcess[str]":
+    def join(
+        self, other: RunningNode, *words: str, token: str | None = None, at: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
         """Only write what is learned; the node is started like any other."""
-        command = [HAWKER, "join", other.url, "--token", token or other.token, "--data-dir", str(self.node.data_dir)]
+        command = [HAWKER, "join", at or other.url, "--token-file", "-", "--data-dir", str(self.node.data_dir)]
         own = ["--advertise", self.address, "--peer-port", str(self.port), "--no-start"]
         return subprocess.run(
-            [*command, *own, *words], env=self.node.environment, capture_output=True, text=True, timeout=60, check=False
+            [*command, *own, *words],
+            env=self.node.environment,
+            input=token or other.token,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
 
 
@@ -176,6 +184,8 @@ async def test_who_may_not_join_is_told_so_in_one_line(tmp_path: Path) -> None:
         said = second.join(first.node)
         assert (said.returncode, said.stdout) == (ExitStatus.FAILED, "")
         assert "in no cluster: start it with `hawker up --advertise HOST`" in said.stderr
+        first.node.stop()
+        first.node.start("--advertise", first.address, "--peer-port", str(first.port))
         said = second.join(first.node, token="fm2_wrong")
         assert said.returncode == ExitStatus.FAILED and "does not take this token" in said.stderr
         token = first.node.token

@@ -152,7 +152,6 @@ async def test_processor_time_is_limited(shop: Shop, node: RunningNode) -> None:
         ({"cache_drive": {"size_mb": 64}}, "config.cache_drive"),
         ({"spot": {"max_price_fraction": 0.5}}, "config.spot"),
         ({"guest": {"gpus": 1}}, "config.guest.gpus"),
-        ({"rootfs": {"size_gb": 2}}, "config.rootfs.size_gb"),
     ],
 )
 async def test_what_is_not_served_yet_is_refused_by_name(shop: Shop, fields: dict[str, Any], named: str) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from hawker.api.client import Client
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.contract.network_policy import (
     DELETE_POLICY,
@@ -23,6 +22,7 @@ from hawker.api.contract.network_policy import (
     NetworkPolicyRequest,
     PolicyParams,
 )
+from hawker.api.contract.node import LIST_FINDINGS, REPAIR_FINDINGS
 from hawker.errors import HawkerError, Unprocessable
 from hawker.host.address import bridge_name
 from hawker.host.network_policy import policy_table

@@ -9,8 +9,15 @@ import msgspec
 import pytest
 
 from hawker.api.contract.machine import SignalRequest
-from hawker.api.contract.machine_operation import SIGNAL_MACHINE, SUSPEND_MACHINE
-from hawker.api.contract.memory import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY, ReclaimRequest, SetMemoryRequest
+from hawker.api.contract.machine_operation import (
+    GET_MEMORY,
+    RECLAIM_MEMORY,
+    SET_MEMORY,
+    SIGNAL_MACHINE,
+    SUSPEND_MACHINE,
+    ReclaimRequest,
+    SetMemoryRequest,
+)
 from hawker.errors import Conflict, NotServed, Unprocessable, WrongState
 from tests.e2e.images import write_layout
 from tests.e2e.running_node import running_node

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.contract.app import DELETE_APP, GET_APP, AppParams
+from hawker.api.contract.app import DELETE_APP, GET_APP, AppParams, DeleteAppQuery
 from hawker.api.contract.volume import (
     CREATE_VOLUME,
     DELETE_VOLUME,
@@ -140,7 +140,7 @@ async def test_a_volume_has_one_machine_at_a_time(shop: Shop, toolbox_image: str
         await shop.order(mounted(toolbox_image, volume))
     with pytest.raises(WrongState, match="every volume of that name is attached"):
         await shop.order({"image": toolbox_image, "mounts": [{"name": "data", "path": "/data"}]})
-    with pytest.raises(WrongState, match="destroy that machine first"):
+    with pytest.raises(WrongState, match="stop that machine and detach the volume, or destroy"):
         await shop.client.call(DELETE_VOLUME, params=params(shop, volume))
     with pytest.raises(NotFound, match="has no volume"):
         await shop.order({"image": toolbox_image, "mounts": [{"volume": "vol_0000000000000000", "path": "/data"}]})
@@ -158,10 +158,11 @@ async def test_an_update_may_move_the_volume_and_not_change_it(shop: Shop, toolb
     await eventually_said(shop, machine.id, "kept\n", "cat", "/moved/file")
 
 
-async def test_an_app_with_volumes_is_deleted_only_by_force(shop: Shop) -> None:
+async def test_volumes_keep_their_app_from_being_deleted_with_force_false(shop: Shop) -> None:
     await make(shop)
     with pytest.raises(WrongState, match="still has 1 volumes"):
-        await shop.client.call(DELETE_APP, params=AppParams(app_name=shop.app))
+        query = DeleteAppQuery(force=False)
+        await shop.client.call(DELETE_APP, params=AppParams(app_name=shop.app), query=query)
 
 
 async def test_a_deleted_volume_is_let_go_of_and_cannot_be_mounted(shop: Shop, toolbox_image: str) -> None:

@@ -51,11 +51,12 @@ class Reader:
             (directory / name).mkdir()
             daemon = Daemon(directory / name, SystemClock(), driver="container", before_it=host.before_it)
             self.stalls[name] = LabNode(host, daemon)
+        self._invite = directory / "invite"
         self._variables: dict[str, str] = {}
 
     async def type(self, command: Command) -> None:
         stall = self.stalls[self._name(command.host)]
-        words = self._filled(command.words).replace("/var/lib/hawker", str(stall.daemon.data_dir))
+        words = self._filled(command.words).replace("/tmp/invite", str(self._invite))
         if words == "poweroff":
             stall.power_off()
         elif words.endswith("&"):
@@ -97,9 +98,7 @@ class Reader:
         return words
 
     def _learn(self, words: str, said: str) -> None:
-        if words.startswith("cat "):
-            self._variables["TOKEN"] = said.strip()
-        elif "catalog query" in words:
+        if "catalog query" in words:
             row = next(line.split() for line in said.splitlines() if " worker " in line)
             self._variables["WORKERS_NODE"] = row[0]
             owner = next(stall for stall in self.stalls.values() if stall.id == row[0])

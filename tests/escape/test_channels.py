@@ -13,7 +13,7 @@ import pytest
 from hawker.errors import Unavailable
 from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.vmm.qemu_command import MONITOR
+from hawker.runtime.vmm.qemu import MONITOR
 from hawker.runtime.vmm.qmp import monitor
 from hawker.runtime.vmm.vmm_api import SOCKET
 from hawker.runtime.vmm.vmm_socket import exchange

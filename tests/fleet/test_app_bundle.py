@@ -10,9 +10,8 @@ from hawker.fleet.app_bundle import CROSSING_S, AppBundler
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.netpolicy.policies import Policies
 from hawker.policy import Direction
-from hawker.record.app import APPS
+from hawker.record.app import APPS, PolicyRule, PolicySelector
 from hawker.record.machine import BY_APP, MachineKey
-from hawker.record.network_policy import PolicyRule, PolicySelector
 from hawker.secret.secrets import Secrets
 from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault

@@ -6,12 +6,12 @@ import pytest
 
 from hawker.errors import Unavailable
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
-from hawker.ids import MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
-from hawker.record.takeover import FENCED, TAKEOVERS
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.record.node import FENCED, TAKEOVERS
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.wiring import failover_of
+from hawker.up.fleet_wiring import failover_of
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ class Seen:
 
     def __init__(self, me: NodeId) -> None:
         self.said: dict[NodeId, str] = {me: ALIVE, LOST: ALIVE, OTHER: ALIVE}
-        self.rows = {WATCHED: Watched(id=WATCHED, owner=LOST, runs=True, seen=1.0)}
+        self.rows = {WATCHED: Watched(id=WATCHED, app=AppName(APP), owner=LOST, runs=True, seen=1.0)}
         self.taken: list[Takeover] = []
         self.mine: list[Takeover] = []
         self.agree = 1
@@ -94,6 +94,17 @@ async def test_a_spare_is_started_once_for_one_loss(fleet: Fleet) -> None:
     assert (fleet.state(machine_id), fleet.starts(machine_id)) == (State.STOPPED, 1)
 
 
+async def test_a_machine_of_another_app_is_not_taken_over_from(fleet: Fleet) -> None:
+    machine_id = await spare(fleet)
+    fleet.seen.rows[WATCHED] = Watched(id=WATCHED, app=AppName("beta"), owner=LOST, runs=True, seen=1.0)
+    fleet.seen.said[LOST] = DOWN
+    await fleet.sentinel.look()
+    await fleet.worker.start(machine_id)
+    await fleet.worker.reaches(machine_id, State.STARTED)
+    await fleet.sentinel.look()
+    assert fleet.starts(machine_id) == 1 and not list(fleet.worker.store.scan(TAKEOVERS))
+
+
 async def test_another_loss_starts_it_again(fleet: Fleet) -> None:
     machine_id = await spare(fleet)
     fleet.seen.said[LOST] = DOWN
@@ -101,7 +112,7 @@ async def test_another_loss_starts_it_again(fleet: Fleet) -> None:
     await fleet.worker.reaches(machine_id, State.STARTED)
     await fleet.worker.stop(machine_id)
     await fleet.worker.reaches(machine_id, State.STOPPED)
-    fleet.seen.rows[WATCHED] = Watched(id=WATCHED, owner=LOST, runs=True, seen=2.0)
+    fleet.seen.rows[WATCHED] = Watched(id=WATCHED, app=AppName(APP), owner=LOST, runs=True, seen=2.0)
     await fleet.sentinel.look()
     await fleet.worker.reaches(machine_id, State.STARTED)
     assert fleet.starts(machine_id) == 2

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.fleet.failover_rule import ALIVE, DOWN, FailoverVerdict, Spare, Takeover, Watched, judge
-from hawker.ids import MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
-LOST = Watched(id=MachineId("d0000000000001"), owner=A, runs=True, seen=5.0)
+LOST = Watched(id=MachineId("d0000000000001"), app=AppName("a"), owner=A, runs=True, seen=5.0)
 FIRST, SECOND = Spare(id=MachineId("e0000000000001"), owner=B), Spare(id=MachineId("e0000000000002"), owner=C)
 FATES = {A: DOWN, B: ALIVE, C: ALIVE}
 TAKEN = Takeover(machine=LOST.id, spare=FIRST.id, seen=5.0)
 SEEN_EARLIER = Takeover(machine=LOST.id, spare=FIRST.id, seen=4.0)
-AT_REST = Watched(id=LOST.id, owner=A, runs=False, seen=5.0)
+AT_REST = Watched(id=LOST.id, app=LOST.app, owner=A, runs=False, seen=5.0)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_of_the_two_sides_of_a_partition_one_at_most_starts_a_spare(size: int, d
     side = set(data.draw(st.lists(st.sampled_from(others), unique=True)))
     hosts = data.draw(st.lists(st.sampled_from(others), min_size=2, max_size=4))
     spares = [Spare(id=MachineId(f"{number:014x}"), owner=host) for number, host in enumerate(hosts)]
-    watched = Watched(id=LOST.id, owner=owner, runs=True, seen=1.0)
+    watched = Watched(id=LOST.id, app=LOST.app, owner=owner, runs=True, seen=1.0)
     started = set()
     for spare in spares:
         mine = side if spare.owner in side else set(others) - side

@@ -11,7 +11,7 @@ from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import Unavailable
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.fleet.failover_view import CatalogView
-from hawker.ids import MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 
 pytestmark = pytest.mark.anyio
 
@@ -36,10 +36,19 @@ class Rows:
         return ResultTable(columns=(), rows=rows)
 
 
-def machine(rows: Rows, node: NodeId, machine_id: str, state: str, *, generation: int = 1, standby: str = "[]") -> None:
+def machine(
+    rows: Rows,
+    node: NodeId,
+    machine_id: str,
+    state: str,
+    *,
+    generation: int = 1,
+    standby: str = "[]",
+    app: str = "shop",
+) -> None:
     rows.put(
-        "INSERT INTO machines (node, id, state, generation, standby_for, updated_at) VALUES (?, ?, ?, ?, ?, 7)",
-        node, machine_id, state, generation, standby,
+        "INSERT INTO machines (node, id, app, state, generation, standby_for, updated_at) VALUES (?, ?, ?, ?, ?, ?, 7)",
+        node, machine_id, app, state, generation, standby,
     )  # fmt: skip
 
 
@@ -66,7 +75,9 @@ def sight(rows: Rows, answers: Mapping[NodeId, str | None] | None = None) -> Cat
 async def test_the_row_that_counts_is_that_of_the_greatest_generation(rows: Rows) -> None:
     machine(rows, OTHER, WATCHED, "stopped", generation=1)
     machine(rows, LOST, WATCHED, "started", generation=2)
-    assert await sight(rows).watched(WATCHED) == Watched(id=WATCHED, owner=LOST, runs=True, seen=7.0)
+    assert await sight(rows).watched(WATCHED) == Watched(
+        id=WATCHED, app=AppName("shop"), owner=LOST, runs=True, seen=7.0
+    )
 
 
 async def test_nodes_of_the_region_that_gossip_does_not_know_count_as_down(rows: Rows) -> None:
@@ -82,6 +93,8 @@ async def test_spares_are_those_that_can_still_be_started(rows: Rows) -> None:
     machine(rows, OTHER, "e0000000000001", "stopped", standby=f'["{WATCHED}"]')
     machine(rows, OTHER, "e0000000000002", "started", standby=f'["{WATCHED}"]')
     machine(rows, ME, "e0000000000003", "stopped", standby='["d0000000000009"]')
+    machine(rows, LOST, WATCHED, "started")
+    machine(rows, OTHER, "a0000000000001", "stopped", standby=f'["{WATCHED}"]', app="alpha")
     assert await sight(rows).spares(WATCHED) == [Spare(id=MachineId("e0000000000001"), owner=OTHER)]
 
 
@@ -92,6 +105,13 @@ async def test_takeovers_are_found_by_machine_and_by_its_owner(rows: Rows) -> No
     assert await sight(rows).takeovers(WATCHED) == found
     assert await sight(rows).taken_from(ME) == found
     assert await sight(rows).taken_from(LOST) == []
+
+
+async def test_a_takeover_by_a_machine_of_another_app_is_none(rows: Rows) -> None:
+    machine(rows, ME, WATCHED, "started")
+    machine(rows, OTHER, "a0000000000001", "started", app="alpha")
+    rows.put("INSERT INTO takeovers (node, machine, spare, seen) VALUES (?, ?, 'a0000000000001', 3.0)", OTHER, WATCHED)
+    assert await sight(rows).takeovers(WATCHED) == await sight(rows).taken_from(ME) == []
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from hawker.fleet.membership import Fleet
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
 from hawker.machine import State
-from hawker.sim.node.sim_worker import SimWorker
-from hawker.up.wiring import failover_of
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.up.fleet_wiring import failover_of
 from tests.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ class Witness:
         )
         for node in (worker.parts.node.id, OTHER, LOST):
             self.desk.run("INSERT INTO nodes (node, region) VALUES (?, ?)", node, worker.parts.node.region)
-        self.desk.run("INSERT INTO machines (node, id, state) VALUES (?, ?, 'started')", LOST, WATCHED)
+        self.desk.run("INSERT INTO machines (node, id, app, state) VALUES (?, ?, ?, 'started')", LOST, WATCHED, APP)
 
     def _fleet(self, worker: SimWorker) -> Fleet:
         return Fleet(

@@ -1,22 +1,24 @@
 """Two nodes over a network in memory, in virtual time: what the one tells its catalog, the other one reads."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import anyio
 import pytest
 
-from hawker.catalog.change import Scope
-from hawker.catalog.contract import Statement, Touched
+from hawker.catalog.change import Scope, Token
+from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement, Touched
+from hawker.catalog.mirror import Mirror
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import MemberRow as Row
 from hawker.catalog.storage import SqliteStorage
+from hawker.clock import ManualClock
 from hawker.errors import Unavailable
-from hawker.fleet.gossip_bridge import GossipBridge, MembersToMirror, MembersToReplica
+from hawker.fleet.gossip_bridge import AgentMembers, GossipBridge, MembersToReplica
 from hawker.fleet.members import Members
-from hawker.fleet.rows import image_row, upsert
+from hawker.fleet.rows import KEYS, image_row, upsert
 from hawker.gossip.contract import NodeMeta
 from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
@@ -125,10 +127,66 @@ async def test_without_a_catalog_of_its_own_a_node_passes_over_what_is_for_one()
     meeting.on_forget(OTHER, 1)
     with pytest.raises(Unavailable, match="keeps no catalog"):
         await meeting.on_request(OTHER, b"x")
-    kept: list[Sequence[Row]] = []
-    untold = MembersToMirror(kept.append)
-    untold.on_member(OTHER, region="mad", alive=True)
-    rows = [Row(host=OTHER, state="alive", since=1.0)]
-    await untold.set_members(rows)
-    assert kept == [rows]
-    assert untold.own_position(Scope.REGION).epoch == 0
+
+
+class Table:
+    """A catalog that remembers what it was told to do."""
+
+    def __init__(self) -> None:
+        self.told: list[Statement] = []
+
+    async def transact(self, statements: Sequence[Statement]) -> Token | None:
+        self.told += statements
+        return None
+
+    def listen(self, callback: OnTouched) -> Callable[[], None]:
+        raise AssertionError("nothing is asked")
+
+    async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
+        raise AssertionError("nothing is asked")
+
+    def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:
+        raise AssertionError("nothing is asked")
+
+    async def reached(self, token: Token, *, timeout_s: float) -> bool:
+        raise AssertionError("nothing is asked")
+
+
+async def test_at_an_agent_a_forgotten_nodes_rows_are_deleted_and_each_fence_is_above_the_last() -> None:
+    table, clock = Table(), ManualClock()
+    mirror = Mirror(table, clock)
+    saved: list[dict[NodeId, int]] = []
+    members = AgentMembers(ME, mirror, clock, {}, lambda fences: saved.append(dict(fences)))
+    meeting: GossipBridge[SqliteStorage] = GossipBridge()
+    meeting.members = members
+    fence = await members.forget(OTHER)
+    assert {(each.query, each.params) for each in table.told} == {
+        (f"DELETE FROM {name} WHERE node = ?", (OTHER,)) for name in KEYS
+    }
+    meeting.on_forget(OTHER, fence)
+    assert mirror.rows("SELECT origin, forgotten FROM __c_origin") == [(OTHER, fence)]
+    meeting.on_forget(OTHER, fence)
+    assert saved == [{OTHER: fence}], "once"
+    again = await members.forget(OTHER)
+    assert again > fence + 1, "which is the epoch in which it came back, whatever the clock says"
+
+
+async def test_a_node_that_hears_of_its_own_fence_rises_above_it() -> None:
+    clock = ManualClock()
+    members = AgentMembers(ME, Mirror(Table(), clock), clock, {}, lambda fences: None)
+    members.on_member(OTHER, region="mad", alive=True)
+    await members.set_members([Row(host=OTHER, state="alive", since=1.0)])
+    assert members.own_position(Scope.REGION).epoch == 0
+    members.on_forget(ME, 77)
+    assert {members.own_position(scope).epoch for scope in Scope} == {78}
+
+
+async def test_fences_outlive_the_node_that_heard_of_them() -> None:
+    clock, before, after = ManualClock(), Mirror(Table(), ManualClock()), Mirror(Table(), ManualClock())
+    saved: dict[NodeId, int] = {}
+    first = AgentMembers(ME, before, clock, {}, saved.update)
+    first.on_forget(OTHER, 5)
+    first.on_forget(ME, 77)
+    second = AgentMembers(ME, after, clock, saved, saved.update)
+    assert after.rows("SELECT origin, forgotten FROM __c_origin") == [(OTHER, 5)]
+    assert second.own_position(Scope.REGION).epoch == 78

@@ -24,8 +24,7 @@ from hawker.api.contract.cluster import (
     KeyParams,
     NodeParams,
 )
-from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, RepairRequest
-from hawker.api.contract.node import METRICS
+from hawker.api.contract.node import LIST_FINDINGS, METRICS, REPAIR_FINDINGS, RepairRequest
 from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
@@ -91,6 +90,7 @@ class Fair:
         self.crowd = Crowd(worker.parts.node.id)
         self.saved: list[Cluster] = []
         self.away = False
+        self.of_agent: list[str] = []  # what is wrong with an agent that keeps the catalog
         self._other = InProcessCaller(self._handlers_of_other(worker), worker.parts.deps.clock, "ann")
         fleet = Fleet(
             cluster=found_cluster(worker.parts.deps.clock, advertise="10.0.0.1", peer_port=4281),
@@ -101,8 +101,11 @@ class Fair:
             clock=worker.parts.deps.clock,
             save=self.saved.append,
         )
-        self.handlers = node_handlers(worker.parts, fleet=fleet, catalog=self.desk)
+        self.handlers = node_handlers(worker.parts, fleet=fleet, catalog=self.desk, agent_findings=self._findings)
         self.api = InProcessCaller(self.handlers, worker.parts.deps.clock, "ann")
+
+    async def _findings(self) -> Sequence[str]:
+        return self.of_agent
 
     def _handlers_of_other(self, worker: SimWorker) -> Handlers:
         node = msgspec.structs.replace(worker.parts.node, id=OTHER)
@@ -163,6 +166,7 @@ class Named:
     """A grant that may do all, of a token that was made from the root token and calls itself root."""
 
     name = "root"
+    root = False
 
     def check(self, attempt: Attempt) -> None:
         return None
@@ -267,3 +271,12 @@ async def test_the_fleet_is_measured(fair: Fair) -> None:
 async def test_nodes_are_known_while_the_catalog_is_away(fair: Fair, worker: SimWorker) -> None:
     fair.desk.away = True
     assert dict(await fair.states()) == {worker.parts.node.id: "alive", OTHER: "alive"}
+
+
+async def test_what_is_wrong_with_the_catalogs_agent_is_told_and_left_alone(fair: Fair) -> None:
+    fair.of_agent = ["it lacks a table"]
+    (finding,) = (await fair.api.call(LIST_FINDINGS)).findings
+    assert (finding.kind, finding.about, finding.detail) == ("catalog agent", "catalog", "it lacks a table")
+    assert (finding.by, "docs/cluster.md" in finding.repair) == ("nobody", True)
+    (finding,) = (await fair.api.call(REPAIR_FINDINGS, body=RepairRequest())).findings
+    assert finding.outcome == "left"

@@ -2,22 +2,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hawker.api.contract.body import instant
-from hawker.api.contract.cluster import JOIN_CLUSTER, ClusterPeer, JoinAnswer, JoinRequest
-from hawker.api.grant import Everything, Grant
+from hawker.api.contract.cluster import ADMIT_HOST, AdmitAnswer, AdmitRequest, ClusterPeer, Welcome
+from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.listener import listening
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.api.server import Server
+from hawker.auth.invitation import from_text, sealed_for
 from hawker.clock import ManualClock
 from hawker.cluster import read_cluster
-from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized, Unavailable, WrongState
+from hawker.errors import BadRequest, CannotStart, Fault, Forbidden, NotFound, Unauthorized, Unavailable, WrongState
+from hawker.fleet.invites import Invites
 from hawker.fleet.joining import join_cluster, own_address_towards, url_of
+from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.place import Place
 from hawker.record.machine import MACHINES
+from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
 from tests.worker.machines import machine
 
@@ -34,13 +39,28 @@ class Living:
         self.clock = ManualClock()
         self.cluster, self.keyring, self.keys = "c1", 3, {"2": KEY}
         self.alone = False
-        self.asked: list[JoinRequest] = []
+        self.dies_before_it_answers = False
+        self.asked: list[AdmitRequest] = []
+        self.invites = Invites(MemoryStore(), self.clock, ROOT, NodeId("0000000a"))
 
-    async def join(self, call: Call[NoParams, NoQuery, JoinRequest]) -> JoinAnswer:
+    async def invited(self, uses: int = 1) -> Secret:
+        _, token = await self.invites.make("c1", expires_s=3600, uses=uses, by="root")
+        return Secret(token)
+
+    async def admit(self, call: Call[NoParams, NoQuery, AdmitRequest]) -> AdmitAnswer:
         self.asked.append(call.body)
         if self.alone:
             raise WrongState("this node is in no cluster")
-        return JoinAnswer(
+        secret = await self.invites.admit(call.body, call.source)
+        if self.dies_before_it_answers:
+            raise Fault("died")
+        welcome = msgspec.json.encode(self._welcome())
+        key, sealed = sealed_for(call.body.key, secret, call.body.invite, welcome)
+        return AdmitAnswer(key=key, sealed=sealed)
+
+    def _welcome(self) -> Welcome:
+        return Welcome(
+            token=ROOT.reveal(),
             cluster=self.cluster,
             keys=self.keys,
             primary=2,
@@ -53,15 +73,13 @@ class Living:
     @asynccontextmanager
     async def answering(self, routes: bool = True) -> AsyncIterator[str]:
         handlers = Handlers()
-        handlers.on(JOIN_CLUSTER, self.join)
-        server = Server(handlers, self._authenticate, self.clock, routes=(JOIN_CLUSTER,) if routes else ())
+        handlers.on(ADMIT_HOST, self.admit)
+        server = Server(handlers, self._nobody, self.clock, routes=(ADMIT_HOST,) if routes else ())
         async with listening(server, "127.0.0.1", 0) as url:
             yield url
 
-    async def _authenticate(self, header: str | None, source: str) -> Grant:
-        if header != f"Bearer {ROOT.reveal()}":
-            raise Unauthorized("no valid token")
-        return Everything("root")
+    async def _nobody(self, header: str | None, source: str) -> Grant:
+        raise AssertionError("nobody is asked for a token")
 
 
 @pytest.fixture
@@ -82,7 +100,72 @@ async def test_a_host_joins_by_one_question(place: Place) -> None:
     assert (cluster.keyring.keys, cluster.keyring.primary, cluster.keyring.version) == ({"2": KEY}, 2, 3)
     assert [(peer.node, peer.address) for peer in cluster.peers] == [("0000000a", "10.0.0.1:4281")]
     assert place.token.read_text() == "hwk_root\n" and place.token.stat().st_mode & 0o777 == 0o600
-    assert living.asked == [JoinRequest()]
+    assert [(asked.invite, asked.node) for asked in living.asked] == [("root", None)]
+
+
+async def test_an_invitation_lets_one_host_join(tmp_path: Path) -> None:
+    living, first, second = Living(), Place(tmp_path / "1"), Place(tmp_path / "2")
+    token = await living.invited()
+    async with living.answering() as url:
+        await join(first, url, token)
+        with pytest.raises(Forbidden, match="this invitation was used; ask for another: `hawker fleet invite`"):
+            await join(second, url, token, ManualClock(seed=2))
+    assert first.token.read_text() == "hwk_root\n" and not first.joining.exists()
+    assert not second.token.exists() and not second.cluster.exists()
+
+
+async def test_a_host_that_lost_the_answer_joins_by_the_same_invitation(tmp_path: Path) -> None:
+    living, first, second = Living(), Place(tmp_path / "1"), Place(tmp_path / "2")
+    token = await living.invited()
+    async with living.answering() as url:
+        living.dies_before_it_answers = True
+        with pytest.raises(Fault):
+            await join(first, url, token)
+        assert first.joining.stat().st_mode & 0o777 == 0o600 and not first.token.exists()
+        living.dies_before_it_answers = False
+        with pytest.raises(Forbidden, match="was used"):
+            await join(second, url, token, ManualClock(seed=2))
+        await join(first, url, token)
+    assert read_cluster(first.cluster) is not None
+    assert [len(each.joined) for each in living.invites.list()] == [1]
+
+
+async def test_nothing_secret_crosses_the_wire_of_a_join(place: Place) -> None:
+    living = Living()
+    token = await living.invited()
+    secret = from_text(token.reveal()).secret
+    async with living.answering() as url:
+        await join(place, url, token)
+    asked = living.asked[0]
+    assert secret not in (asked.key, asked.proof) and ROOT.reveal() not in repr(asked)
+
+
+async def test_an_answer_of_somebody_else_is_not_believed(place: Place) -> None:
+    class Impostor(Living):
+        async def admit(self, call: Call[NoParams, NoQuery, AdmitRequest]) -> AdmitAnswer:
+            key, sealed = sealed_for(call.body.key, bytes(32), call.body.invite, b"{}")
+            return AdmitAnswer(key=key, sealed=sealed)
+
+    async with Impostor().answering() as url:
+        with pytest.raises(Unauthorized, match="is no node of that cluster"):
+            await join(place, url)
+    assert not place.token.exists()
+
+
+async def test_an_invitation_of_another_cluster_is_refused_before_it_is_shown(place: Place) -> None:
+    living = Living()
+    async with living.answering() as url:
+        await join(place, url)
+        _, token = await living.invites.make("c2", expires_s=60, uses=1, by="root")
+        with pytest.raises(CannotStart, match=r"is in another cluster \(c1, not c2\)"):
+            await join(place, url, Secret(token))
+    assert len(living.asked) == 1
+
+
+async def test_an_invitation_that_is_cut_off_is_told(place: Place) -> None:
+    token = await Living().invited()
+    with pytest.raises(BadRequest, match="part of it is missing"):
+        await join(place, "http://127.0.0.1:1", Secret(token.reveal()[:-9]))
 
 
 async def test_joining_again_brings_keys_up_to_date(place: Place) -> None:
@@ -138,7 +221,7 @@ async def test_machines_under_another_root_token_are_not_lost(place: Place, mach
 
 async def test_a_wrong_token_is_told_and_nothing_is_written(place: Place) -> None:
     async with Living().answering() as url:
-        with pytest.raises(Unauthorized, match=r"does not take this token .*: give the root token of that node"):
+        with pytest.raises(Unauthorized, match=r"does not take this token .*: give an invitation"):
             await join(place, url, Secret("hwk_wrong"))
     assert not place.token.exists() and not place.cluster.exists()
 

@@ -7,7 +7,7 @@ import pytest
 from hawker.catalog.change import Position, Scope
 from hawker.catalog.storage import MemberRow as Row
 from hawker.errors import Unavailable
-from hawker.fleet.members import LOOK_EVERY_S, Members, lower_epoch
+from hawker.fleet.members import LOOK_EVERY_S, Members, lower_epoch, member_hosts
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.ids import NodeId
 from hawker.sim.harness.loop import LoopClock
@@ -33,7 +33,11 @@ class Street:
         self.epochs = {Scope.REGION: 0, Scope.GLOBAL: 0}
         self.declared: list[int] = []
         self.remembered: list[list[NodeId]] = []
+        self.withheld: list[frozenset[str]] = []
         self.away = False
+
+    async def withhold(self, hosts: frozenset[str]) -> None:
+        self.withheld.append(hosts)
 
     def members(self) -> Sequence[Member]:
         return self.there
@@ -58,7 +62,7 @@ async def following(street: Street) -> AsyncIterator[Members]:
     def remember(some: Sequence[Member]) -> None:
         street.remembered.append([each.node for each in some])
 
-    members = Members(lambda: street, street, LoopClock(), remember)  # type: ignore[arg-type,return-value]
+    members = Members(lambda: street, street, LoopClock(), remember, street.withhold)  # type: ignore[arg-type,return-value]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(members.serve)
         await LoopClock().sleep(0.2)
@@ -137,3 +141,33 @@ async def test_a_catalog_that_is_away_is_told_later() -> None:
 
 def test_an_epoch_is_as_high_as_the_lower_stream() -> None:
     assert lower_epoch({Scope.REGION: Position(epoch=3), Scope.GLOBAL: Position(epoch=9)}) == 3
+
+
+def _at(node: NodeId, address: str, api: str, fate: Fate = Fate.ALIVE) -> Member:
+    return Member(node=node, address=address, incarnation=1, fate=fate, meta=NodeMeta(region="mad", api=api))
+
+
+def test_hosts_of_members_are_those_of_their_gossip_and_of_their_api() -> None:
+    here = _at(ME, "10.0.0.1:4281", "http://203.0.113.9:4282")
+    there = _at(OTHER, "[fd00::2]:4281", "http://[fd00::2]:4282", Fate.DOWN)
+    assert member_hosts([here, there]) == {"10.0.0.1", "203.0.113.9", "fd00::2"}
+
+
+def test_who_left_is_no_member_and_a_wrong_url_counts_for_nothing() -> None:
+    left, odd = _at(ME, "10.0.0.1:1", "http://10.0.0.1", Fate.LEFT), _at(OTHER, "10.0.0.2:1", "http://[10.0.0.3")
+    assert member_hosts([left, odd]) == {"10.0.0.2"}
+
+
+async def test_machines_are_kept_from_members_as_they_come_and_go_also_while_the_catalog_is_away() -> None:
+    street = Street()
+    street.away = True
+    street.there = [_at(ME, "10.0.0.1:1", "http://10.0.0.1:2")]
+    async with following(street) as members:
+        assert street.withheld == [{"10.0.0.1"}]
+        street.there.append(_at(OTHER, "10.0.0.2:1", "http://10.0.0.2:2"))
+        members.heard(street.there[1])
+        await LoopClock().sleep(0.2)
+        street.there[1] = _at(OTHER, "10.0.0.2:1", "http://10.0.0.2:2", Fate.LEFT)
+        members.heard(street.there[1])
+        await LoopClock().sleep(0.2)
+    assert street.withheld == [{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}, {"10.0.0.1"}]

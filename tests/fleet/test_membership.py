@@ -4,7 +4,6 @@ import pytest
 
 from hawker.clock import ManualClock
 from hawker.cluster import MAX_PEERS, Cluster, Peer, found_cluster
-from hawker.errors import WrongState
 from hawker.fleet.membership import Fleet, keyring_of, ring_of
 from hawker.gossip.contract import Fate, Member
 from hawker.gossip.keyring import GossipKeyring as Ring
@@ -17,14 +16,14 @@ pytestmark = pytest.mark.anyio
 class Book:
     """A fleet of two, and what it wrote down."""
 
-    def __init__(self, *, forgets: bool = True) -> None:
+    def __init__(self) -> None:
         self.written: list[Cluster] = []
         self.crowd = Crowd(ME)
         self.fleet = Fleet(
             cluster=found_cluster(ManualClock(), advertise="h", peer_port=1),
             gossip=self.crowd,
             catalog=Desk(),
-            forgets=Forgetful() if forgets else None,
+            forgets=Forgetful(),
             caller=lambda node, behalf: pytest.fail("nobody is called"),
             clock=ManualClock(),
             save=self.written.append,
@@ -70,12 +69,6 @@ async def test_a_forgotten_node_is_not_looked_for_again() -> None:
     book.crowd.set(OTHER, Fate.DOWN)
     await book.fleet.forget(OTHER, force=False)
     assert book.peers == ["0000000c"]
-
-
-async def test_an_agents_catalog_forgets_by_itself() -> None:
-    book = Book(forgets=False)
-    with pytest.raises(WrongState, match="Corrosion agent's: forget the node there"):
-        await book.fleet.forget(OTHER, force=True)
 
 
 def test_a_changed_key_is_on_disk_before_it_is_told() -> None:

@@ -28,8 +28,8 @@ class Shelf:
 
 
 @asynccontextmanager
-async def publishing(desk: Desk, *sources: Source) -> AsyncIterator[Publisher]:
-    publisher = Publisher(desk, LoopClock(), ME, sources)
+async def publishing(desk: Desk, *sources: Source, compare_every_s: float | None = None) -> AsyncIterator[Publisher]:
+    publisher = Publisher(desk, LoopClock(), ME, sources, compare_every_s=compare_every_s)
     async with anyio.create_task_group() as tasks:
         await tasks.start(publisher.serve)
         yield publisher
@@ -114,6 +114,24 @@ async def test_what_tells_nobody_is_looked_at() -> None:
         assert images(desk) == ["a2"]
 
 
+@pytest.mark.parametrize("every_s", [None, 15.0])
+async def test_rows_that_others_took_away_are_told_again_where_others_can(every_s: float | None) -> None:
+    desk, shelf = Desk(), Shelf(a="a1 a2", b="b1")
+    async with publishing(desk, shelf.source(), compare_every_s=every_s) as publisher:
+        await publisher.settled(timeout_s=5)
+        desk.run("DELETE FROM images WHERE digest <> 'b1'")
+        desk.run("INSERT INTO images VALUES ('0000000a', 'stray')")
+        shelf.digests["b"] = "b2"
+        publisher.note("shelf", "b")
+        await publisher.settled(timeout_s=5)
+        assert images(desk) == ["b2", "stray"]
+        await LoopClock().sleep(20)
+        assert images(desk) == (["b2", "stray"] if every_s is None else ["a1", "a2", "b2"])
+        told = len(desk.told)
+        await LoopClock().sleep(100)
+        assert len(desk.told) == told, "what is as it should be is not told"
+
+
 async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> None:
     desk, shelf = Desk(), Shelf(a="a1")
     desk.away = True
@@ -122,8 +140,11 @@ async def test_a_catalog_that_is_away_is_told_later_and_holds_up_nobody() -> Non
         before = anyio.current_time()
         assert await publisher.written() is None
         assert anyio.current_time() == before
+        (trouble,) = publisher.troubles
+        assert trouble.startswith("the catalog does not take what this node tells it: ")
         desk.away = False
         await publisher.settled(timeout_s=10)
+        assert not publisher.troubles
         assert images(desk) == ["a1"]
         desk.away = True
         shelf.digests["a"] = "a2"

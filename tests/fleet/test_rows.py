@@ -15,25 +15,30 @@ from hawker.fleet.rows import (
     app_row,
     capacity_row,
     health_rows,
+    image_name_row,
     image_row,
+    login_row,
     machine_row,
     node_row,
     own_rows,
+    quota_row,
     removal,
     revoked_row,
     row_of,
     service_rows,
     takeover_row,
     upsert,
+    usage_row,
     volume_row,
 )
 from hawker.gpu import parse_gpus
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity, Resources
 from hawker.record.app import AppRecord
-from hawker.record.check import CheckResult
-from hawker.record.node import NodeRecord
-from hawker.record.takeover import TakeoverRecord
+from hawker.record.machine import CheckResult
+from hawker.record.node import NodeRecord, TakeoverRecord
+from hawker.record.quota import Amount, QuotaRecord, QuotaRule
+from hawker.record.registry import LoginRecord
 from hawker.record.volume import VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import machine
@@ -47,6 +52,9 @@ APP = AppRecord(id="a", number=1, name=AppName("web"), org="me", network="defaul
 TAKEOVER = TakeoverRecord(machine=MachineId("d1"), spare=MachineId("e1"), owner=NodeId("bbbbbbbb"), seen=2.5, at=3.5)
 
 
+LOGIN = LoginRecord(org="me", registry="reg.example", username="ada", sealed=b"sealed", at=4.0, by="root")
+
+
 def every_row() -> Iterator[Row]:
     record = machine(config=config_of(services=[{"protocol": "tcp", "internal_port": 80}], metadata={"a": "b"}))
     yield node_row(NodeRecord(id=NODE, region="mad", created_at=1.0, cordoned=True), SAID)
@@ -58,6 +66,10 @@ def every_row() -> Iterator[Row]:
     yield capacity_row(NODE, Capacity(cpus=4, memory_mib=1024, disk_mib=2048), Resources(memory_mib=256), ())
     yield image_row(NODE, "sha256:00")
     yield takeover_row(NODE, TAKEOVER)
+    yield quota_row(NODE, QuotaRecord(subject="org/me", limits=QuotaRule(machines=3), at=4.0, by="root"))
+    yield usage_row(NODE, "org/me", Amount(machines=1, memory_mb=256))
+    yield login_row(NODE, LOGIN)
+    yield image_name_row(NODE, "docker.io/library/app:v1", "sha256:00", 5.5)
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
 
 

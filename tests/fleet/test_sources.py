@@ -7,7 +7,7 @@ from hawker.record.machine import MACHINES
 from hawker.record.node import NODE
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.wiring import published_by
+from hawker.up.fleet_wiring import published_by
 from tests.fleet.desk import Desk
 
 pytestmark = pytest.mark.anyio

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable
+from hawker.fair.threads import whose
+from hawker.fair.turns import Share
 from hawker.fsm.contract import Abort, Backoff, Done, HandOff, Outcome, Retry, Step
-from hawker.fsm.run import State
+from hawker.fsm.run import Run, State
 from hawker.fsm.runner import Runner
 from hawker.store.contract import Bucket
-from hawker.store.memory_store import MemoryStore
+from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import (
     DEADLINE_S,
     FAST,
@@ -25,6 +27,7 @@ from tests.fsm.serving import (
     failing,
     flow,
     noting,
+    outcomes,
     run_once,
     seen,
     serving,
@@ -375,3 +378,67 @@ async def test_a_hand_off_to_no_flow_fails_the_attempt() -> None:
     view, history = await run_once(flow("make", handing_over("nowhere")))
     assert view.state is State.FAILED and "nowhere" in (view.error or "")
     assert history == ["over 1 retry", "over 2 retry", "over 3 retry"]
+
+
+@pytest.mark.parametrize("broken", range(3, 9))
+async def test_a_store_that_cannot_write_makes_a_run_wait_and_not_fail(broken: int) -> None:
+    """Commit 1 resumes, 2 accepts, 3 to 8 are the run's own."""
+    store, notes = MemoryStore(faults=StoreFaults(fail=frozenset({broken}))), list[str]()
+    make = flow("make", step("a"), step("b"), step("c", Abort("enough")))
+    async with serving(store, make, notes=notes, clock=ManualClock()) as runner:
+        view = await carry_out(store, runner, "make")
+        history = outcomes(runner, view.run_id)
+    assert view.state is State.FAILED
+    assert notes == ["a", "b", "c", "undo c", "undo b", "undo a"]
+    assert history == ["a 1 done", "b 1 done", "c 1 failed", "c 1 undone", "b 1 undone", "a 1 undone"]
+
+
+async def test_a_step_that_gave_up_gets_no_other_chance_after_a_crash() -> None:
+    held = Held()
+
+    async def undo(context: Ctx) -> None:
+        await held(context)
+
+    store, notes = MemoryStore(), list[str]()
+    flaky = Step("b", failing(Abort("enough")), backoff=FAST)  # it would succeed if it were called again
+    async with serving(store, flow("make", Step("a", step("a").do, undo), flaky)) as runner:
+        run_id = await accept(store, runner, "make")
+        await held.reached.wait()
+    async with serving(store.crash(keep=0), flow("make", step("a"), flaky), notes=notes) as later:
+        assert (await later.wait(run_id, DEADLINE_S)).state is State.FAILED
+    assert notes == ["undo a"]
+
+
+async def test_step_records_are_left_to_the_next_durable_commit() -> None:
+    store = MemoryStore()
+    async with serving(store, flow("make", step("a"), step("b"))) as runner:
+        await carry_out(store, runner, "make")
+    assert store.pending == 2
+
+
+def test_a_runner_needs_no_loop_to_be_made() -> None:
+    assert Runner(MemoryStore(), [flow("make", step("a"))], [], ManualClock()).list() == []
+
+
+async def test_a_queue_goes_round_by_owner() -> None:
+    """One that waits for ever takes the slots of its owner, and no others."""
+    begun, gate = Counter[str](), anyio.Event()
+
+    async def fetch(context: Ctx) -> Outcome:
+        begun[whose()] += 1
+        await gate.wait()
+        return Done()
+
+    def owner_of(run: Run) -> str:
+        return "beta" if run.resource == thing(3) else "alpha"
+
+    store = MemoryStore()
+    share = Share(name="pulls", total=3, each=2, waiting=10, key="organization", over="it waits")
+    pull = flow("pull", Step("fetch", fetch, queue="pulls"))
+    async with serving(store, pull, queues={"pulls": share}, owner_of=owner_of) as runner:
+        runs = [await accept(store, runner, "pull", thing(number)) for number in range(4)]
+        await eventually(lambda: begun == {"alpha": 2, "beta": 1})
+        assert [(queue.active, queue.waiting) for queue in runner.queues()] == [(3, 1)]
+        gate.set()
+        for run_id in runs:
+            assert (await runner.wait(run_id, DEADLINE_S)).state is State.DONE

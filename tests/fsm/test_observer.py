@@ -1,13 +1,16 @@
 """What an observer of the engine hears, and in which order."""
 
+import logging
+
 import anyio
 import pytest
 
 from hawker.fsm.contract import Done, HandOff, Outcome, Resource, Retry, Step
-from hawker.fsm.observer import Silent
+from hawker.fsm.observer import RunLog, Silent
 from hawker.fsm.run import Run, StepRecord
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from tests.fsm.serving import Ctx, Held, Job, accept, carry_out, failing, flow, serving, step
+from tests.fsm.test_transition import run_at
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +103,24 @@ async def test_rolled_back_change_is_not_told_to_observers() -> None:
         with pytest.raises(ValueError, match="changed my mind"):
             await store.write(accept_and_fail)
     assert ears.heard == []
+
+
+def test_every_line_carries_the_ids(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "hawker.fsm"):
+        RunLog(logging.getLogger("hawker.fsm")).say(run_at("b"), logging.INFO, "run ended", state="done", step="c")
+    (line,) = caplog.records
+    fields = ("run", "flow", "step", "resource_kind", "resource_id", "state")
+    assert [getattr(line, name) for name in fields] == ["R", "make", "c", "thing", "a/1", "done"]
+    assert line.getMessage() == "run ended"
+
+
+def test_an_error_brings_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "hawker.fsm"):
+        RunLog(logging.getLogger("hawker.fsm")).say(run_at("b"), logging.WARNING, "step raised", KeyError("x"))
+    assert caplog.records[0].exc_info is not None
+
+
+def test_a_level_that_is_off_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "hawker.fsm"):
+        RunLog(logging.getLogger("hawker.fsm")).say(run_at("b"), logging.DEBUG, "step recorded")
+    assert caplog.records == []

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hawker.fsm.contract import Backoff, Ending, Flow, Step
-from hawker.fsm.fault import Fault
-from hawker.fsm.run import ENDED, Run, State
+from hawker.fsm.run import ENDED, Fault, Run, State
 from hawker.fsm.transition import (
+    HOST_WAIT_S,
     VAIN_RESUMES,
     Due,
     Event,
@@ -86,6 +86,11 @@ def test_a_try_waits_for_the_backoff() -> None:
 def test_a_try_waits_as_long_as_the_step_says() -> None:
     later = after(run_at("a"), Tried(FAULT, jitter=0.9, after_s=30))
     assert (later.wake_at, later.wait_s) == (NOW + 30, 30)
+
+
+def test_a_try_that_the_host_could_not_serve_costs_no_attempt() -> None:
+    spared = after(run_at("c", attempt=2), Tried(FAULT, jitter=0.5, counted=False))
+    assert (spared.state, spared.attempt, spared.wait_s) == (State.RUNNING, 2, HOST_WAIT_S)
 
 
 def test_the_last_attempt_undoes_the_step_itself_first() -> None:
@@ -171,6 +176,14 @@ def test_a_run_that_was_parked_before_its_turn_gets_in_line_again() -> None:
     parked = after(run_at("a", State.QUEUED), Parked("jammed"))
     again = after(parked, RetryAsked())
     assert (parked.state, again.state, again.note) == (State.STUCK, State.QUEUED, "")
+
+
+def test_a_retry_of_an_undo_of_a_run_that_never_began_goes_on_undoing() -> None:
+    run = run_at("a", State.QUEUED)
+    for event in (Parked("jammed"), StopAsked(Ending.CANCELLED, FAULT), Parked("jammed")):
+        run = after(run, event)
+    again = after(run, RetryAsked())
+    assert (again.state, again.step, again.ending) == (State.UNDOING, "a", Ending.CANCELLED)
 
 
 def test_a_retry_of_a_failed_run_begins_again() -> None:

@@ -4,12 +4,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from anyio import CapacityLimiter
 from msgspec.structs import replace
 
 from hawker.errors import NotFound
-from hawker.fsm.fault import Fault
-from hawker.fsm.run import State, StepRecord, StepStatus
+from hawker.fair.turns import Share, Turns
+from hawker.fsm.run import Fault, State, StepRecord, StepStatus
 from hawker.fsm.view import QueueView, queue_view_of, step_view_of, view_of
 from tests.fsm.test_transition import run_at
 
@@ -37,9 +36,9 @@ def test_a_running_run_that_waits_is_shown_as_waiting(state: State, waiting_for:
 
 @pytest.mark.anyio
 async def test_a_queue_shows_its_limit_and_what_is_under_way() -> None:
-    limiter = CapacityLimiter(3)
-    await limiter.acquire_on_behalf_of("a run")
-    assert queue_view_of("pulls", limiter) == QueueView(name="pulls", limit=3, active=1, waiting=0)
+    turns = Turns(Share(name="pulls", total=3, each=3, key="organization", over="it waits"))
+    await turns.take("a run")
+    assert queue_view_of("pulls", turns) == QueueView(name="pulls", limit=3, active=1, waiting=0)
 
 
 def test_a_failed_run_has_its_error_as_it_was_raised() -> None:

@@ -14,9 +14,9 @@ from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine
 from hawker.api.contract.market import PLACE
 from hawker.api.directory import Node
+from hawker.api.failure import ConnectionLost, Overdue, Unreachable
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
-from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.errors import HawkerError
 from hawker.ids import AppName, NodeId
 from hawker.machine import GONE
@@ -168,7 +168,7 @@ class Fleet:
             labels=host.labels,
         )
 
-    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+    def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
         return next((host.id for host in self.hosts.values() if any(m.id == machine_id for m in host.made())), None)
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None:

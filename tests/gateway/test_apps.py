@@ -46,6 +46,7 @@ class NoControl:
     """The grant of a token that may do anything but control."""
 
     name = "bob"
+    root = False
 
     def check(self, attempt: Attempt) -> None:
         if not self.permits(attempt):
@@ -224,7 +225,7 @@ async def test_an_app_with_something_anywhere_is_not_deleted(town: Town) -> None
     await one.api.app()
     await one.api.machine(region=FAR)
     with pytest.raises(WrongState, match="still has 1 machines"):
-        await two.api.call(DELETE_APP, params=SHOP)
+        await two.api.call(DELETE_APP, params=SHOP, query=DeleteAppQuery(force=False))
     far(town).cut = True
     with pytest.raises(Unavailable, match="was not deleted"):
         await two.api.call(DELETE_APP, params=SHOP, query=DeleteAppQuery(force=True))
@@ -235,7 +236,7 @@ async def test_a_deleted_app_is_gone_everywhere_and_its_name_is_free(town: Town)
     one, two, _ = brokers(town)
     await one.api.app()
     await one.api.machine(region=FAR)
-    await two.api.call(DELETE_APP, params=SHOP, query=DeleteAppQuery(force=True))
+    await two.api.call(DELETE_APP, params=SHOP)
     assert not known(town)
     with pytest.raises(NotFound):
         await one.api.call(GET_APP, params=SHOP)
@@ -252,6 +253,14 @@ async def test_a_delete_that_was_cut_short_is_finished_by_the_next(town: Town) -
     far(town).deaf = set()
     await two.api.call(DELETE_APP, params=SHOP)
     assert not known(town)
+
+
+async def test_no_app_has_a_role(town: Town) -> None:
+    """A client takes the first app of the answer for a builder of its own, and deletes it."""
+    one, *_ = brokers(town)
+    await one.api.app()
+    assert (await one.api.call(LIST_APPS, query=ListAppsQuery(app_role="remote-docker-builder"))).apps == ()
+    assert [app.name for app in (await one.api.call(LIST_APPS)).apps] == [APP]
 
 
 async def test_nobody_knows_an_app_that_was_never_made(town: Town) -> None:

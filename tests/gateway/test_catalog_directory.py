@@ -6,7 +6,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.catalog.point_reads import PointReader
+from hawker.catalog.change import Token
+from hawker.catalog.reads import PointReader
 from hawker.clock import ManualClock
 from hawker.gateway.catalog_directory import NODES_FOR_S, REVOKED_FOR_S, CatalogDirectory
 from hawker.ids import AppName, NodeId
@@ -150,6 +151,19 @@ async def test_a_place_that_is_on_its_way_is_waited_for(town: Town) -> None:
 async def _tell_when_waited_for(town: Town) -> None:
     await anyio.lowlevel.checkpoint()
     town.files.tell(A)
+
+
+async def test_a_place_in_a_catalog_that_others_keep_is_theirs_to_judge(town: Town) -> None:
+    asked: list[tuple[Token, float]] = []
+
+    async def reached(token: Token, *, timeout_s: float) -> bool:
+        asked.append((token, timeout_s))
+        return len(asked) == 1
+
+    directory = CatalogDirectory(town.glance, town.clock, A, "mad", reached)
+    assert await directory.caught_up(f"{B}:5:7", timeout_s=2)
+    assert not await directory.caught_up(f"{B}:5:7", timeout_s=2)
+    assert asked == [(Token(origin=B, epoch=5, version=7), 2)] * 2
 
 
 async def test_nobody_waits_for_the_stream_of_another_region(town: Town) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.transport_errors import lost, overdue, unreachable
+from hawker.api.failure import lost, overdue, unreachable
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, Unauthorized, Unavailable
 from hawker.gateway.fan_out import Reach
 from tests.gateway.town import HERE, Town, town_of

@@ -86,6 +86,7 @@ class Only:
     """The grant of a token for some apps."""
 
     name = "ann"
+    root = False
 
     def __init__(self, *apps: str) -> None:
         self._apps = apps

@@ -53,10 +53,11 @@ async def test_memory_is_bounded(town: Town) -> None:
 
 
 async def test_a_place_that_is_behind_is_a_hint_where_to_ask(town: Town) -> None:
-    known = owners(town)
-    assert await known.hint(None) is None and await known.hint("0000ffff:1:2") is None
+    known, there = owners(town), list(town.hosts)[1]
+    assert await known.hint(None) is None and await known.hint(f"{there}:1:2") is None
     town.freeze()
-    assert await known.hint("0000ffff:1:2") == NOWHERE
+    assert await known.hint(f"{there}:1:2") == there
+    assert await known.hint(f"{NOWHERE}:1:2") is None, "nobody knows that node: it cannot be asked"
     with pytest.raises(BadRequest):
         await known.hint("whatever; DROP TABLE nodes")
 

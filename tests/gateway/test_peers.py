@@ -1,39 +1,55 @@
 """The way to other nodes over HTTP, as it is: tokens, names, connections, what is lost."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiohttp
 import anyio
 import pytest
 
 from hawker.api.call_metadata import CallMetadata
+from hawker.api.client import Client
+from hawker.api.contract.catalog import QUERY_CATALOG
+from hawker.api.contract.cluster import (
+    ADD_KEY,
+    ADMIT_HOST,
+    CREATE_INVITE,
+    JOIN_CLUSTER,
+    LIST_KEYS,
+    REMOVE_KEY,
+    USE_KEY,
+)
 from hawker.api.contract.exec import MACHINE_LOGS, MACHINE_TERMINAL, Exited, Input, LogsQuery, TerminalRequest
-from hawker.api.contract.image import IMPORT_IMAGE
+from hawker.api.contract.image import IMPORT_IMAGE, PULL_IMAGE
 from hawker.api.contract.machine import GET_MACHINE, MachineParams
 from hawker.api.contract.machine_operation import STOP_MACHINE
+from hawker.api.contract.node import BACK_UP, HEALTH
+from hawker.api.contract.token import AUTHENTICATE_TOKEN, CREATE_DEPLOY_TOKEN, REVOKE_TOKEN
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind, listening, url_of
-from hawker.api.route import AnyRoute, Call
-from hawker.api.routes import PEER_ROUTES, ROUTES
+from hawker.api.route import AnyRoute, Call, Stream, Unary
+from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
 from hawker.api.server import Server
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.clock import SystemClock
-from hawker.errors import Fault, NotFound, Unavailable, WrongState
+from hawker.errors import Fault, Forbidden, NotFound, Unauthorized, Unavailable, WrongState
 from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Owners
 from hawker.gateway.peers import BesidePeers, HttpPeers
 from hawker.ids import AppName, NodeId
+from hawker.log import Secret
 from tests.api.samples import sample
 from tests.api.serving import Fake, served
 
 pytestmark = pytest.mark.anyio
 
-KEY = bytes(32)
+KEY, ROOT = bytes(32), Secret("hwk_root")
 FAR = NodeId("0000000f")
 HERE = NodeId("00000001")
 PARAMS = MachineParams(app_name="a/b", machine_id="0" * 14)
@@ -53,7 +69,7 @@ class Map:
     def node(self, node_id: NodeId) -> Node | None:
         return self.nodes()[0] if node_id == FAR else None
 
-    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+    def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
         return FAR
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None:
@@ -84,13 +100,13 @@ async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = 
     async def written() -> str:
         return f"{FAR}:1:7"
 
-    tokens = PeerTokens(lambda: (key,))
+    tokens = PeerTokens(lambda: (key,), ROOT)
     server = Server(
         handlers or fake.handlers(ANY), tokens, SystemClock(), routes=ANY, written=written, between_nodes=True
     )
     async with listening(server, "127.0.0.1", 0) as url:
         there = Map({FAR: url})
-        peers = HttpPeers(there.urls.get, PeerTokens(lambda: (KEY,)).own)
+        peers = HttpPeers(there.urls.get, PeerTokens(lambda: (KEY,)).own, me=FAR)
         try:
             yield Far(fake, there, peers, tokens)
         finally:
@@ -98,18 +114,20 @@ async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = 
 
 
 def passing_handlers(far: Far) -> Handlers:
-    """A broker that passes everything to the far node."""
+    """A broker that passes everything to the far node, and what nodes may not ask of each other with the root token."""
     reach = Reach(far.map, far.peers)
     asking = FanOut(reach)
     owners = Owners(far.map, asking, SystemClock())
-    passing = Forwarding(owners, reach, HERE, HomeElection(owners, asking, lambda node: False))
+    homes = HomeElection(owners, asking, lambda node: False)
+    passing = Forwarding(owners, reach, HERE, homes)
+    own = Forwarding(owners, Reach(far.map, far.peers.own(ROOT)), FAR, homes)
 
     async def choose(call: Call[Any, Any, Any]) -> NodeId:
         return FAR
 
     handlers = Handlers()
     for route in ROUTES:
-        passing.bind(handlers, route, choose)
+        (passing if asked_by_nodes(route) else own).bind(handlers, route, choose)
     return handlers
 
 
@@ -246,20 +264,20 @@ async def test_whoever_knows_a_node_says_where_it_is() -> None:
 
 async def test_a_node_that_nobody_knows_cannot_be_called() -> None:
     with pytest.raises(Unavailable, match="not known where"):
-        HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own).caller(FAR, behalf="ann")
+        HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own, me=HERE).caller(FAR, behalf="ann")
 
 
 async def test_clients_are_kept_for_the_nodes_that_were_called_last() -> None:
-    peers = HttpPeers(lambda node: f"http://{node}", PeerTokens(lambda: (KEY,)).own, most_nodes=2)
+    peers = HttpPeers(lambda node: f"http://{node}", PeerTokens(lambda: (KEY,)).own, me=HERE, most_nodes=2)
     for name in "abca":
         peers.caller(NodeId(name), behalf="ann")
-    assert [node for node, _, _ in peers._clients] == ["c", "a"]
+    assert [way.node for way in peers._clients] == ["c", "a"]
     await peers.close()
 
 
 async def test_the_worker_beside_is_called_without_http() -> None:
     fake = Fake()
-    others = HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own)
+    others = HttpPeers(lambda node: None, PeerTokens(lambda: (KEY,)).own, me=HERE)
 
     async def written() -> str:
         return "there"
@@ -269,3 +287,50 @@ async def test_the_worker_beside_is_called_without_http() -> None:
     assert fake.calls[0].caller == "ann" and metadata.version == "there"
     with pytest.raises(Unavailable):
         peers.caller(FAR, behalf="ann")
+
+
+_TABOO = (JOIN_CLUSTER, CREATE_INVITE, ADD_KEY, USE_KEY, REMOVE_KEY, LIST_KEYS, CREATE_DEPLOY_TOKEN, REVOKE_TOKEN)
+
+
+@pytest.mark.parametrize("route", _TABOO, ids=lambda route: route.name)
+async def test_the_token_between_nodes_buys_no_key_and_no_token(route: Unary[Any, Any, Any, Any]) -> None:
+    async with far_node(Fake()) as far:
+        fields = route.params.__struct_fields__
+        params = route.params(**dict.fromkeys(fields, "1"))
+        with pytest.raises(Forbidden, match="nodes may not ask this of each other: it takes the root token"):
+            await far.peers.caller(FAR, behalf="root").call(route, params=params, body=sample(route.body))
+        assert not far.fake.calls
+        await far.peers.own(ROOT).caller(FAR, behalf="root").call(route, params=params, body=sample(route.body))
+        assert far.fake.calls[0].grant.root
+
+
+async def test_the_token_between_nodes_copies_no_store_and_no_image() -> None:
+    async with far_node(Fake()) as far:
+        streams: tuple[Stream[Any, Any, Any, Any], ...] = (BACK_UP, QUERY_CATALOG, PULL_IMAGE)
+        for route in streams:
+            with pytest.raises(Forbidden):
+                async with far.peers.caller(FAR, behalf="root").stream(route, body=sample(route.body)):
+                    pass
+
+
+async def test_nothing_is_answered_without_a_token_between_nodes() -> None:
+    async with far_node(Fake()) as far, Client(far.map.urls[FAR]) as stranger:
+        open_to_all: tuple[Unary[Any, Any, Any, Any], ...] = (HEALTH, ADMIT_HOST, AUTHENTICATE_TOKEN)
+        for route in open_to_all:
+            with pytest.raises(Unauthorized):
+                await stranger.call(route, body=sample(route.body))
+        async with aiohttp.ClientSession() as http, http.get(f"{far.map.urls[FAR]}/openapi.json") as page:
+            assert page.status == 404
+
+
+async def test_a_name_in_a_header_makes_no_root_of_a_node() -> None:
+    async with far_node(Fake()) as far:
+        await far.peers.caller(FAR, behalf="root").call(GET_MACHINE, params=PARAMS)
+        assert far.fake.calls[0].caller == "root" and not far.fake.calls[0].grant.root
+
+
+async def test_each_call_names_the_node_that_makes_it(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "hawker.api"):
+        async with far_node(Fake()) as far:
+            await far.peers.caller(FAR, behalf="ann").call(GET_MACHINE, params=PARAMS)
+    assert [vars(record)["node"] for record in caplog.records if record.message == "request"] == [FAR]

@@ -6,8 +6,7 @@ from hawker.api.contract.app import CREATE_APP, DELETE_APP, LIST_APPS
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, WAIT_MACHINE
 from hawker.api.contract.node import HEALTH, METRICS, NODE_INFO
-from hawker.api.rate import Rate
-from hawker.api.route import AnyRoute, rate_of
+from hawker.api.route import AnyRoute, Rate, rate_of
 from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
 from hawker.errors import RateLimited
@@ -28,7 +27,7 @@ class Told:
             try:
                 self.limits.spend(route, params)
             except RateLimited as error:
-                assert str(error) == "rate limit exceeded"
+                assert str(error) == "rate limit exceeded" and error.after_s is not None and error.after_s >= 1
         return calls - (len(self.refused) - before)
 
 
@@ -89,3 +88,24 @@ def test_a_name_of_any_length_takes_the_same_room() -> None:
 def test_every_call_of_the_machines_api_has_a_rate_and_no_other_has() -> None:
     assert {rate_of(route) is Rate.NONE for route in ROUTES if route.path.startswith("/v1/")} == {False}
     assert {rate_of(route) for route in ROUTES if not route.path.startswith("/v1/")} == {Rate.NONE}
+
+
+def test_a_refusal_says_when_the_call_may_come_again() -> None:
+    told = Told()
+    told.passed(START_MACHINE, M1, 3)
+    with pytest.raises(RateLimited) as refused:
+        told.limits.spend(START_MACHINE, M1)
+    assert refused.value.after_s == 1
+    told.passed(DELETE_APP, {"app_name": "a"}, 100)
+    with pytest.raises(RateLimited) as refused:
+        told.limits.spend(DELETE_APP, {"app_name": "a"})
+    assert refused.value.after_s == 1
+
+
+def test_the_root_token_is_spared_where_nobody_asked_for_limits() -> None:
+    limits = RateLimits(ManualClock(), lambda method, path: None, spares_root=True)
+    for _ in range(20):
+        limits.spend(START_MACHINE, M1, root=True)
+    with pytest.raises(RateLimited):
+        for _ in range(4):
+            limits.spend(START_MACHINE, M1, root=False)

@@ -3,7 +3,7 @@ import pytest
 from hawker.auth.revocations import Revocations
 from hawker.clock import ManualClock
 from hawker.gateway.revocations import FleetRevocations
-from hawker.record.revocation import Revocation
+from hawker.record.node import Revocation
 from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio

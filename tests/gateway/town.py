@@ -16,11 +16,11 @@ from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Ma
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume, VolumeParams
 from hawker.api.directory import KnownApp, Node, Peers
+from hawker.api.failure import ConnectionLost, Unreachable
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, Unary
-from hawker.api.transport_errors import ConnectionLost, Unreachable
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens
 from hawker.clock import Clock
@@ -143,7 +143,7 @@ class Town:
         del self.hosts[host.id]
         self.fenced.add(host.id)
 
-    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+    def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
         return self.moved.get(machine_id) or self._rows().machines.get(machine_id)
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None:

@@ -13,8 +13,7 @@ from hawker.history.archivist import AGAIN_S, PARALLEL
 from hawker.history.flow import history_resource
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.record.history import ARCHIVED
-from hawker.record.machine import DESTROYED, EVENTS
+from hawker.record.machine import ARCHIVED, DESTROYED, EVENTS
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.worker.reconcile import Kind

@@ -1,5 +1,3 @@
-""""""
-
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from hawker.fsm.view import RunView
 from hawker.history.flow import ARCHIVE, Export, history_resource
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.record.history import ARCHIVED
+from hawker.record.machine import ARCHIVED
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 

@@ -3,10 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.contract.history import Kept
-from hawker.api.contract.run import RunState
+from hawker.api.contract.run import Kept, RunState
 from hawker.archive.failure import ArchiveDamaged
-from hawker.archive.history import History
+from hawker.archive.history_file import History
 from hawker.history.machine_history import answer, destroyed_history, live_history
 from hawker.ids import MachineId
 from hawker.machine import State

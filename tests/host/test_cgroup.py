@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.host.cgroup import CgroupLayout, Cgroups, CgroupUsage, Hierarchies, find_hierarchies, read_flat
+from hawker.host.cgroup import CgroupLayout, Cgroups, Hierarchies, find_hierarchies
+from hawker.host.cgroup_usage import CgroupUsage
 from hawker.host.mount import mounts, parse_mountinfo
 from hawker.ids import MachineId, NodeId
 
@@ -48,10 +49,6 @@ def test_missing_controller_is_named() -> None:
         find_hierarchies(parse_mountinfo(V1)).of("hugetlb")
 
 
-def test_flat_files_are_read_line_by_line() -> None:
-    assert read_flat("low 0\noom 2\noom_kill 3\n\nodd\n") == {"low": 0, "oom": 2, "oom_kill": 3}
-
-
 def _write(group: Path, files: dict[str, str]) -> None:
     group.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -64,8 +61,11 @@ def v2(tmp_path: Path) -> Cgroups:
         tmp_path / "hawker-fe12" / MACHINE,
         {
             "memory.events": "low 0\nhigh 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 0\n",
-            "cpu.stat": "usage_usec 2500000\nuser_usec 1\nsystem_usec 2\n",
+            "cpu.stat": "usage_usec 2500000\nuser_usec 1\nsystem_usec 2\nthrottled_usec 1500000\n",
             "memory.current": "4096\n",
+            "memory.max": "8192\n",
+            "memory.stat": "anon 1\ninactive_file 1024\n",
+            "io.stat": "8:0 rbytes=10 wbytes=7 rios=1 wios=1\n8:16 rbytes=20 wbytes=0 rios=1\n",
             "pids.current": "5\n",
         },
     )
@@ -74,14 +74,18 @@ def v2(tmp_path: Path) -> Cgroups:
 
 @pytest.fixture
 def v1(tmp_path: Path) -> Cgroups:
-    trees = {name: tmp_path / name for name in ("memory", "cpuacct", "pids")}
+    trees = {name: tmp_path / name for name in ("memory", "cpuacct", "pids", "cpu", "blkio")}
     files = {
         "memory": {
             "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
             "memory.usage_in_bytes": "4096\n",
+            "memory.limit_in_bytes": "8192\n",
+            "memory.stat": "inactive_file 5\ntotal_inactive_file 1024\n",
         },
         "cpuacct": {"cpuacct.usage": "2500000000\n"},
         "pids": {"pids.current": "5\n"},
+        "cpu": {"cpu.stat": "nr_periods 9\nnr_throttled 2\nthrottled_time 1500000000\n"},
+        "blkio": {"blkio.throttle.io_service_bytes": "8:0 Read 10\n8:0 Write 7\n8:16 Read 20\nTotal 37\n"},
     }
     for name, tree in trees.items():
         _write(tree / "hawker-fe12" / MACHINE, files[name])
@@ -92,7 +96,17 @@ def v1(tmp_path: Path) -> Cgroups:
 def test_counters_read_the_same_in_both_versions(kind: str, request: pytest.FixtureRequest) -> None:
     cgroups: Cgroups = request.getfixturevalue(kind)
     assert cgroups.oom_kills(MACHINE) == 3
-    assert cgroups.usage(MACHINE) == CgroupUsage(cpu_s=2.5, memory_bytes=4096, pids=5)
+    assert cgroups.usage(MACHINE) == CgroupUsage(
+        cpu_s=2.5,
+        memory_bytes=4096,
+        pids=5,
+        working_set_bytes=3072,
+        memory_limit_bytes=8192,
+        oom_kills=3,
+        throttled_s=1.5,
+        read_bytes=30,
+        written_bytes=7,
+    )
     assert cgroups.list() == [MACHINE]
     assert cgroups.path_of(MACHINE) == f"/hawker-fe12/{MACHINE}"
 

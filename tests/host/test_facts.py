@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host.cgroup import Cgroups, Hierarchies
-from hawker.host.facts import TOOLS, disk_of, lack_of_swap, read_facts
+from hawker.host.facts import TOOLS, cloud_of, disk_of, lack_of_swap, read_facts
 from hawker.ids import NodeId
 
 
@@ -67,3 +67,13 @@ def test_nothing_is_missing_where_swap_is_accounted_for(tmp_path: Path, swaps: P
 
 def test_a_host_without_memory_groups_says_so(swaps: Path) -> None:
     assert "no memory control groups" in lack_of_swap(Cgroups(NODE, Hierarchies({"cpu": Path("/x")}, None)), swaps)
+
+
+def test_a_cloud_is_told_by_its_firmware(tmp_path: Path) -> None:
+    assert cloud_of(tmp_path / "none") == "" == cloud_of(tmp_path)
+    (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
+    assert cloud_of(tmp_path) == "AWS"
+    (tmp_path / "sys_vendor").write_text("Microsoft Corporation\n")
+    assert cloud_of(tmp_path) == ""
+    (tmp_path / "chassis_asset_tag").write_text("7783-7084-3265-9085-8269-3286-77\n")
+    assert cloud_of(tmp_path) == "Azure"

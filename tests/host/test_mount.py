@@ -1,15 +1,20 @@
 """Facts about mounts. Those marked root mount for real, below the test's own directory."""
 
+import ctypes
+import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from hawker.host import mount as mount_module
 from hawker.host.block import attach_loop, filesystem_of
+from hawker.host.idmap import RANGE, mapping
 from hawker.host.mount import (
     bind,
     discard_overlay,
@@ -203,6 +208,98 @@ def test_overlay_takes_any_directory_name(area: Path, name: str) -> None:
     mount_overlay(here / "lower", here / "upper", here / "work", here / "root")
     assert (here / "root/file").read_text() == "x"
     assert [found.target for found in mounts(here / "root")] == [here / "root"]
+
+
+# --- a machine's own ids
+
+FIRST = 0x40000000
+
+
+def _as_machine(root: Path, work: Callable[[], None]) -> None:
+    """In a child that is root of the range's namespace, in this root directory."""
+    with mapping(FIRST) as namespace:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.chroot(root)
+                assert ctypes.CDLL(None).setns(namespace, 0x10000000) == 0
+                os.setresgid(0, 0, 0)
+                os.setresuid(0, 0, 0)
+                work()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _prepared(area: Path) -> tuple[Path, Path, Path, Path]:
+    lower = area / "lower"
+    lower.mkdir(mode=0o755)
+    for name in ("owned", "changed"):
+        (lower / name).write_text("below")
+        os.chown(lower / name, 5, 6)
+    return lower, area / "layers/one", area / "root", area / "trash"
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_mapped_overlay_is_the_range_s_and_its_layer_is_not(
+    area: Path, attached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower, layer, target, trash = _prepared(area)
+    if attached:  # as kernels before 6.15 want it
+        monkeypatch.setattr("hawker.host.mount._mount_mapped", _refusing_once(mount_module._mount_mapped))
+    fresh_overlay(lower, layer, target, trash, first_id=FIRST)
+    assert (target.stat().st_uid, (target / "owned").stat().st_uid) == (FIRST, FIRST + 5)
+
+    def work() -> None:
+        Path("/made").write_text("mine")
+        Path("/changed").write_text("mine")
+        os.chown("/made", 33, 34)
+        os.unlink("/owned")
+        assert os.stat("/changed").st_gid == 6
+
+    _as_machine(target, work)
+    made, changed = (layer / "upper/made").stat(), (layer / "upper/changed").stat()
+    assert (made.st_uid, made.st_gid, changed.st_uid, changed.st_gid) == (33, 34, 5, 6)
+    assert [each.target for each in mounts(area)] == [target]
+    assert sorted(path.name for path in area.iterdir()) == ["layers", "lower", "root"]
+
+
+def _refusing_once(then: Callable[..., None]) -> Callable[..., None]:
+    tried = iter([True])
+
+    def mount(*arguments: Any) -> None:
+        if next(tried, False):
+            raise OSError(errno.EINVAL, "detached layers are not taken")
+        then(*arguments)
+
+    return mount
+
+
+@pytest.mark.root
+def test_a_kept_layer_may_be_given_to_another_range(area: Path) -> None:
+    lower, layer, target, _ = _prepared(area)
+    layer.parent.mkdir()
+    kept_overlay(lower, layer, target, first_id=FIRST)
+    assert shows_layer(target, lower, layer, first_id=FIRST)
+    assert not shows_layer(target, lower, layer, first_id=FIRST + RANGE) and not shows_layer(target, lower, layer)
+    _as_machine(target, Path("/mine").touch)
+    unmount(target)
+    kept_overlay(lower, layer, target, first_id=FIRST + RANGE)
+    assert (target / "mine").stat().st_uid == FIRST + RANGE
+    unmount(target)
+    kept_overlay(lower, layer, target)
+    assert (target / "mine").stat().st_uid == 0 and shows_layer(target, lower, layer)
+
+
+@pytest.mark.root
+def test_a_mapped_overlay_names_no_directory_of_the_host(area: Path) -> None:
+    lower, layer, target, trash = _prepared(area)
+    fresh_overlay(lower, layer, target, trash, first_id=FIRST)
+    [line] = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(target) in line]
+    assert str(area) not in line.partition(" - ")[2]
 
 
 @pytest.mark.root

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host import netns
-from hawker.host.uplink import nameservers, own_address, parse_resolv_conf
+from hawker.host.uplink import connected_networks, nameservers, own_address, parse_resolv_conf
 
 
 @pytest.mark.parametrize(("version", "kind"), [(4, IPv4Address), (6, IPv6Address)])
@@ -42,3 +42,30 @@ def test_only_servers_that_a_machine_can_reach_are_taken(text: str, found: tuple
 
 def test_this_hosts_servers_are_addresses() -> None:
     assert all(parse_resolv_conf(f"nameserver {server}") for server in nameservers())
+
+
+ROUTE = """\
+Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
+eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
+hwab12naaaaaha	50451DAC	00000000	0005	0	0	0	FFFFFFFF	0	0	0
+tun0	00000000	00000000	0001	0	0	0	00000080	0	0	0
+"""
+_NONE = "00000000000000000000000000000000"
+ROUTE6 = "".join(
+    f"{destination} {length} {_NONE} 00 {hop} 00000100 00000001 00000000 {flags} {interface}\n"
+    for destination, length, hop, flags, interface in (
+        ("fd000000000000000000000000000000", "40", _NONE, "00000001", "eth0"),
+        ("20010db8000000000000000000000000", "30", "fe800000000000000000000000000001", "00000003", "eth0"),
+        ("fdaa0000000792a45537f8c6ee000000", "70", _NONE, "00000001", "hwab12naaaaaha"),
+        ("fd000000000000000000000000000002", "80", _NONE, "80200001", "eth0"),
+        ("ff000000000000000000000000000000", "08", _NONE, "00000001", "eth0"),
+        (_NONE, "00", _NONE, "00200200", "lo"),
+    )
+)
+
+
+def test_the_hosts_networks_are_what_routes_reach_without_a_gateway(tmp_path: Path) -> None:
+    (tmp_path / "route").write_text(ROUTE)
+    (tmp_path / "ipv6_route").write_text(ROUTE6)
+    assert list(map(str, connected_networks(tmp_path))) == ["192.0.2.0/24", "fd00::/64"]

@@ -1,4 +1,4 @@
-"""What is written, and what a connection makes of it; `test_transport` has the rest of what a server may answer."""
+"""What a connection makes of its bytes; `test_transport` has the rest of what a server may answer."""
 
 import asyncio
 import socket
@@ -7,25 +7,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from hawker.errors import BadRequest
-from hawker.http.http1 import Http1Connection, connect_tcp, connect_unix, encode_request
+from hawker.http.http1 import Http1Connection, connect_tcp, connect_unix
 
 pytestmark = pytest.mark.anyio
-
-
-def test_request_is_a_line_headers_and_a_body() -> None:
-    assert encode_request("POST", "/a?b", [("host", "c"), ("content-length", "2")], b"{}") == (
-        b"POST /a?b HTTP/1.1\r\nhost: c\r\ncontent-length: 2\r\n\r\n{}"
-    )
-    assert encode_request("GET", "/", []) == b"GET / HTTP/1.1\r\n\r\n"
-
-
-@pytest.mark.parametrize("value", ["a\r\nhost: b", "a\nb", "a\rb", "a\0b", "a\r\n\r\n"])
-def test_no_value_begins_a_line_of_its_own(value: str) -> None:
-    with pytest.raises(BadRequest, match="line break"):
-        encode_request("GET", "/", [("x", value)])
-    with pytest.raises(BadRequest, match="line break"):
-        encode_request("GET", f"/{value}", [])
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

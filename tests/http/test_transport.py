@@ -10,8 +10,8 @@ import anyio
 import httptools
 import pytest
 
-from hawker.http.http1 import MAX_HEAD_BYTES, HttpResponse
-from hawker.http.transport import MAX_IDLE_S, HttpTransport, NotSent, origin_of
+from hawker.http.message import MAX_HEAD_BYTES, HttpResponse, origin_of
+from hawker.http.transport import MAX_IDLE_S, HttpTransport, NotSent
 
 pytestmark = pytest.mark.anyio
 
@@ -240,24 +240,3 @@ async def test_closed_transport_opens_new_connections() -> None:
         await there.transport.close()
         assert (await there.ask()).body == b"fine"
         assert len(there.connections) == 2
-
-
-@pytest.mark.parametrize("url", ["", "ftp://a", "http://", "http://a:0", "http://a:x", "unix:/x", "http://[::1"])
-def test_url_that_is_no_http_has_no_origin(url: str) -> None:
-    assert origin_of(url) is None
-
-
-@pytest.mark.parametrize(
-    ("url", "host", "port", "tls", "prefix", "authority"),
-    [
-        ("http://a/b", "a", 80, False, "http://a", "a"),
-        ("https://a", "a", 443, True, "https://a", "a"),
-        ("http://me:secret@a:81/b", "a", 81, False, "http://me:secret@a:81", "a:81"),
-        ("http://[::1]:81", "::1", 81, False, "http://[::1]:81", "[::1]:81"),
-    ],
-)
-def test_origin_of_a_url(url: str, host: str, port: int, tls: bool, prefix: str, authority: str) -> None:
-    origin = origin_of(url)
-    assert origin is not None
-    assert (origin.host, origin.port, origin.tls) == (host, port, tls)
-    assert (origin.prefix, origin.authority) == (prefix, authority)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hawker.image.reach import PullReach
 from hawker.image.transport import RegistryTransport, new_session
 from tests.fixtures.debian_image import debian_image
 from tests.fixtures.registry import private_registry, registry
@@ -48,6 +49,6 @@ async def fake() -> AsyncIterator[FakeRegistry]:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[RegistryTransport]:
-    session = new_session()
-    yield RegistryTransport(session, frozenset())
+    session = new_session(PullReach())
+    yield RegistryTransport(lambda: session, PullReach())
     await session.close()

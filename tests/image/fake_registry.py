@@ -70,6 +70,8 @@ class FakeRegistry:
             return self._token(request)
         if (refused := self._refused(request)) is not None:
             return refused
+        if request.path == "/v2/":
+            return web.json_response({})
         path = request.path.removeprefix("/v2/")
         if "/manifests/" in path:
             return self._manifest(path)

@@ -40,11 +40,11 @@ def test_removed_blob_frees_its_bytes(store: BlobStore) -> None:
 
 
 def test_download_is_taken_up_where_it_was_left(store: BlobStore) -> None:
-    first = PartialBlob(store, _BLOB)
+    first = PartialBlob(store, _BLOB, "")
     first.write(_CONTENT[:1000])
     first.close()
     assert not store.has(_BLOB.digest)
-    second = PartialBlob(store, _BLOB)
+    second = PartialBlob(store, _BLOB, "")
     second.recall()
     assert second.size == 1000
     second.write(_CONTENT[1000:])
@@ -52,49 +52,49 @@ def test_download_is_taken_up_where_it_was_left(store: BlobStore) -> None:
     second.finish()
     second.close()
     assert store.read(_BLOB.digest) == _CONTENT
-    assert not store.partial(_BLOB.digest).exists()
+    assert not store.partial(_BLOB.digest, "").exists()
 
 
 def test_wrong_content_is_refused_by_name_and_forgotten(store: BlobStore) -> None:
-    partial = PartialBlob(store, _BLOB)
+    partial = PartialBlob(store, _BLOB, "")
     partial.write(b"x" * len(_CONTENT))
     with pytest.raises(BadImage, match=f"layer {_BLOB.digest} does not match its digest"):
         partial.finish()
     partial.close()
     assert not store.has(_BLOB.digest)
-    assert not store.partial(_BLOB.digest).exists()
+    assert not store.partial(_BLOB.digest, "").exists()
 
 
 def test_more_than_the_manifest_says_is_refused_and_forgotten(store: BlobStore) -> None:
-    partial = PartialBlob(store, _BLOB)
+    partial = PartialBlob(store, _BLOB, "")
     with pytest.raises(BadImage, match=f"is longer than the {len(_CONTENT)} bytes"):
         partial.write(_CONTENT + b"x")
     partial.close()
-    assert not store.partial(_BLOB.digest).exists()
+    assert not store.partial(_BLOB.digest, "").exists()
 
 
 def test_partial_that_is_too_long_is_begun_again(store: BlobStore) -> None:
-    store.partial(_BLOB.digest).write_bytes(bytes(len(_CONTENT) + 1))
-    partial = PartialBlob(store, _BLOB)
+    store.partial(_BLOB.digest, "").write_bytes(bytes(len(_CONTENT) + 1))
+    partial = PartialBlob(store, _BLOB, "")
     partial.recall()
     assert partial.size == 0
     partial.close()
-    assert store.partial(_BLOB.digest).stat().st_size == 0
+    assert store.partial(_BLOB.digest, "").stat().st_size == 0
 
 
 def test_old_partials_are_dropped_unless_somebody_works_on_them(store: BlobStore) -> None:
     old, busy, young = (Digest("sha256:" + letter * 64) for letter in "abc")
     for digest, at in ((old, 100), (busy, 100), (young, 300)):
-        store.partial(digest).write_bytes(b"x")
-        os.utime(store.partial(digest), (at, at))
+        store.partial(digest, "").write_bytes(b"x")
+        os.utime(store.partial(digest, ""), (at, at))
     assert store.drop_partials(200, frozenset({busy})) > 0
-    assert [digest for digest in (old, busy, young) if store.partial(digest).exists()] == [busy, young]
+    assert [digest for digest in (old, busy, young) if store.partial(digest, "").exists()] == [busy, young]
 
 
 def test_trap_in_the_place_of_a_partial_is_not_followed(store: BlobStore, tmp_path: Path) -> None:
-    store.partial(_BLOB.digest).symlink_to(tmp_path / "victim")
+    store.partial(_BLOB.digest, "").symlink_to(tmp_path / "victim")
     with pytest.raises(OSError, match="symbolic links"):
-        PartialBlob(store, _BLOB)
+        PartialBlob(store, _BLOB, "")
     assert not (tmp_path / "victim").exists()
 
 

@@ -1,18 +1,21 @@
 """Facts about building: the block image holds the merged tree, and a failure leaves nothing."""
 
+import gzip
 import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from hawker.errors import NoRoom, Unavailable
-from hawker.image.build import build_block, measure
+from hawker.image.build import build_block, measure, packs
 from hawker.image.failure import BadLayer
 from hawker.image.limits import BlockChoice, ImageLimits
+from hawker.image.manifest import Compression
 from hawker.image.staging import Staging, StagingPlace
 from hawker.image.tree import FileMeta, FileTree, TreeDirectory, TreeFile
 from tests.fixtures.parts import directory, entry, sha256, tar
@@ -69,6 +72,19 @@ async def test_block_image_mounts_and_holds_the_merged_tree(
         assert (info.st_mode & 0o7777, info.st_uid, info.st_gid) == (0o4755, 7, 8)
         assert (root / "d/tool").read_bytes() == b"tool"
     assert staged_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(("content", "saves"), [(b"text " * 400_000, True), (os.urandom(2_000_000), False)])
+async def test_content_is_packed_where_its_makers_saved_something(tmp_path: Path, content: bytes, saves: bool) -> None:
+    [plain] = blobs(tmp_path / "blobs", tar(("file", content)))
+    layer = replace(plain, compression=Compression.GZIP)
+    layer.path.write_bytes(gzip.compress(layer.path.read_bytes()))
+    target = tmp_path / "block"
+    await build_block([layer], target, BlockChoice.EROFS, staging_in(tmp_path), ImageLimits())
+    assert packs([layer], len(content)) is saves and packs([layer, plain], len(content))
+    assert (target.stat().st_size < len(content)) is saves
+    with mounted(target, tmp_path / "mnt") as root:
+        assert (root / "file").read_bytes() == content
 
 
 async def test_bad_layer_leaves_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hawker.image.registry import RegistrySource
 from hawker.image.transport import RegistryTransport
 from tests.fixtures.parts import sha256
 from tests.image.fake_registry import FakeRegistry
+from tests.image.images import arrivals
 
 pytestmark = pytest.mark.anyio
 
@@ -39,12 +40,12 @@ def origin(transport: RegistryTransport, fake: FakeRegistry) -> RegistrySource:
 
 
 def left(store: BlobStore) -> list[Path]:
-    return list(store.folder.rglob("*sha256/*")) + list(store.partial(_BLOB.digest).parent.iterdir())
+    return list(store.folder.rglob("*sha256/*")) + list(store.partial(_BLOB.digest, "").parent.iterdir())
 
 
 async def test_blob_comes_with_progress(origin: RegistrySource, store: BlobStore) -> None:
     seen: list[PullProgress] = []
-    await download(origin, _BLOB, store, ManualClock(), seen.append)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), seen.append)
     assert store.read(_BLOB.digest) == _CONTENT
     done = [progress.done_bytes for progress in seen]
     assert done == sorted(done)
@@ -53,13 +54,13 @@ async def test_blob_comes_with_progress(origin: RegistrySource, store: BlobStore
 
 async def test_blob_that_is_here_is_not_asked_for(origin: RegistrySource, store: BlobStore, fake: FakeRegistry) -> None:
     store.put(_CONTENT)
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert fake.asked == []
 
 
 async def test_cut_connections_are_resumed(origin: RegistrySource, store: BlobStore, fake: FakeRegistry) -> None:
     fake.cuts = [1_500_000, 1_500_000, 0, 1_500_000]
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert store.read(_BLOB.digest) == _CONTENT
     asked = [each.range for each in fake.asked]
     assert asked[0] is None
@@ -71,7 +72,7 @@ async def test_without_ranges_it_begins_again(
     origin: RegistrySource, store: BlobStore, fake: FakeRegistry, ranges: str
 ) -> None:
     fake.cuts, fake.ranges = [2_000_000], ranges
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert store.read(_BLOB.digest) == _CONTENT
 
 
@@ -80,19 +81,19 @@ async def test_registry_that_always_cuts_is_unavailable_and_the_next_call_goes_o
 ) -> None:
     fake.cuts = [1_200_000, 10, 10, 10, 10, 10]
     with pytest.raises(Unavailable, match=f"failed to download {_BLOB.digest}"):
-        await download(origin, _BLOB, store, ManualClock(), silent)
-    kept = store.partial(_BLOB.digest).stat().st_size
+        await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
+    kept = store.partial(_BLOB.digest, "").stat().st_size
     assert 0 < kept < _BLOB.size
     fake.cuts.clear()
     fake.asked.clear()
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert [each.range for each in fake.asked] == [f"bytes={kept}-"]
     assert store.read(_BLOB.digest) == _CONTENT
 
 
 async def test_busy_registry_is_asked_again(origin: RegistrySource, store: BlobStore, fake: FakeRegistry) -> None:
     fake.refusals = [503, 429]
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert store.has(_BLOB.digest)
 
 
@@ -108,7 +109,7 @@ async def test_wrong_content_names_the_layer_and_leaves_nothing(
 ) -> None:
     fake.blobs[_BLOB.digest] = served
     with pytest.raises(BadImage, match=says):
-        await download(origin, _BLOB, store, ManualClock(), silent)
+        await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert left(store) == []
     assert len(fake.asked) == 1
 
@@ -119,18 +120,18 @@ async def test_content_that_is_too_short_is_unavailable(
     fake.blobs[_BLOB.digest] = _CONTENT[:1000]
     fake.ranges = "ignored"
     with pytest.raises(Unavailable, match=f"it ended after 1000 of {_BLOB.size} bytes"):
-        await download(origin, _BLOB, store, ManualClock(), silent)
+        await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
 
 
 async def test_damaged_partial_is_found_out_and_begun_again(origin: RegistrySource, store: BlobStore) -> None:
-    store.partial(_BLOB.digest).write_bytes(b"damaged" * 1000)
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    store.partial(_BLOB.digest, "").write_bytes(b"damaged" * 1000)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert store.read(_BLOB.digest) == _CONTENT
 
 
 async def test_whole_partial_needs_no_request(origin: RegistrySource, store: BlobStore, fake: FakeRegistry) -> None:
-    store.partial(_BLOB.digest).write_bytes(_CONTENT)
-    await download(origin, _BLOB, store, ManualClock(), silent)
+    store.partial(_BLOB.digest, "").write_bytes(_CONTENT)
+    await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert store.has(_BLOB.digest)
     assert fake.asked == []
 
@@ -143,7 +144,7 @@ async def test_full_disk_is_no_room_and_leaves_nothing(
     store = BlobStore(small_disk)
     store.open()
     with pytest.raises(NoRoom, match="no space left on this node's disk while downloading") as caught:
-        await download(origin, _BLOB, store, ManualClock(), silent)
+        await download(origin, _BLOB, arrivals(store), ManualClock(), silent)
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
     assert left(store) == []

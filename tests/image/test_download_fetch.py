@@ -20,6 +20,7 @@ from hawker.image.registry import RegistrySource
 from hawker.image.transport import RegistryTransport
 from tests.fixtures.parts import sha256
 from tests.image.fake_registry import FakeRegistry
+from tests.image.images import arrivals
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +49,7 @@ async def test_all_come_and_no_more_at_once_than_allowed(
     origin: RegistrySource, store: BlobStore, fake: FakeRegistry
 ) -> None:
     fake.together = 2
-    await ImageFetcher(store, ManualClock(), 2).fetch(origin, _BLOBS, silent)
+    await ImageFetcher(ManualClock(), 2).fetch(origin, _BLOBS, arrivals(store), silent)
     assert missing(store) == []
     assert fake.most_in_flight == 2
 
@@ -56,10 +57,10 @@ async def test_all_come_and_no_more_at_once_than_allowed(
 async def test_blob_that_two_images_share_is_downloaded_once(
     origin: RegistrySource, store: BlobStore, fake: FakeRegistry
 ) -> None:
-    fetcher = ImageFetcher(store, ManualClock(), 4)
+    fetcher = ImageFetcher(ManualClock(), 4)
     async with anyio.create_task_group() as group:
         for _ in range(5):
-            group.start_soon(fetcher.fetch, origin, [_BLOBS[0], _BLOBS[0]], silent)
+            group.start_soon(fetcher.fetch, origin, [_BLOBS[0], _BLOBS[0]], arrivals(store), silent)
     assert len(fake.asked) == 1
 
 
@@ -68,7 +69,7 @@ async def test_first_error_ends_the_others_and_is_the_one_that_is_told(
 ) -> None:
     fake.blobs[_BLOBS[3].digest] = b"x" * 300_000
     with pytest.raises(BadImage, match=f"layer {_BLOBS[3].digest} does not match"):
-        await ImageFetcher(store, ManualClock(), 1).fetch(origin, _BLOBS, silent)
+        await ImageFetcher(ManualClock(), 1).fetch(origin, _BLOBS, arrivals(store), silent)
     assert len(missing(store)) >= 3
 
 
@@ -77,6 +78,6 @@ async def test_image_larger_than_the_disk_is_refused_before_it_is_fetched(
 ) -> None:
     huge = Layer(digest=Digest("sha256:" + "0" * 64), size=1 << 60, media_type="")
     with pytest.raises(NoRoom) as caught:
-        await ImageFetcher(store, ManualClock(), 1).fetch(origin, [huge], silent)
+        await ImageFetcher(ManualClock(), 1).fetch(origin, [huge], arrivals(store), silent)
     assert caught.value.shortfall["disk_mb"] > 1 << 30
     assert fake.asked == []

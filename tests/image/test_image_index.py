@@ -174,8 +174,8 @@ async def test_imported_names_are_known(index: ImageIndex) -> None:
     naming = ImageNames(index)
     await index.put_image(image(_A))
     await naming.complete(resolved("app:v1", imported=True))
-    assert naming.is_imported(parse("app:v1"))
-    assert not naming.is_imported(parse("app:v2"))
+    assert naming.imported(parse("app:v1")) is not None
+    assert naming.imported(parse("app:v2")) is None
 
 
 async def test_names_that_never_come_are_forgotten(index: ImageIndex) -> None:

@@ -1,6 +1,7 @@
 """Facts about unpacking one blob's bytes."""
 
 import gzip
+import threading
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,13 @@ def test_work_is_given_up_when_asked(tmp_path: Path) -> None:
         inflated(tmp_path / "blob", Compression.NONE, Brake(1, 10**9, ImageLimits(), stop)) as stream,
     ):
         stream.read()
+
+
+def test_thread_that_inflates_ends_with_whoever_reads_however_little_was_read(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(gzip.compress(bytes(64 * MIB)))
+    allowed, before = ImageLimits(), threading.active_count()
+    brake = Brake(64 * MIB, allowed.max_layer_bytes, allowed, lambda: None)
+    with pytest.raises(InterruptedError), inflated(tmp_path / "blob", Compression.GZIP, brake) as stream:
+        assert stream.read(1) == b"\0" and threading.active_count() == before + 1
+        raise InterruptedError
+    assert threading.active_count() == before

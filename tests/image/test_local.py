@@ -1,5 +1,6 @@
 """Facts about content that is on the node already."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,15 @@ async def test_manifest_without_end_is_refused(tmp_path: Path) -> None:
     source = LocalSource(_A, {_A: ByteRange(tmp_path / "file", 0, 101)}.get, 100)
     with pytest.raises(BadImage, match="is over 100 bytes"):
         await source.manifest(None)
+
+
+def test_pipe_in_the_place_of_a_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    """Opened as usual, it keeps its thread until somebody writes to it: for ever, if its maker wants that."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    (tmp_path / "file").write_bytes(b"content")
+    link.symlink_to(tmp_path / "file")
+    for path in (pipe, tmp_path, link):
+        with pytest.raises(BadImage, match="cannot read"):
+            ByteRange(path, 0, 5).read(0, 5)
+    assert ByteRange(tmp_path / "file", 0, 5).read(0, 5) == b"conte"

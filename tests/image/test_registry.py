@@ -1,14 +1,17 @@
 """Facts about speaking with a registry, one that behaves and one that does not."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
-from hawker.clock import ManualClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable
 from hawker.ids import Digest
+from hawker.image import registry
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
 from hawker.image.reference import RegistryReference, parse
-from hawker.image.registry import RegistrySource
+from hawker.image.registry import RegistrySource, check_login
 from hawker.image.registry_auth import Credentials
 from hawker.image.transport import RegistryTransport, TryLater
 from hawker.log import Secret
@@ -103,7 +106,7 @@ async def test_busy_registry_is_asked_again(transport: RegistryTransport, fake: 
 async def test_registry_that_stays_down_is_unavailable(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.refusals = [503] * 9
     origin = source(transport, fake.add("app", "v1", _IMAGE))
-    with pytest.raises(Unavailable, match=r"^failed to get manifest .*/app:v1: 127.0.0.1 answered 503: come back$"):
+    with pytest.raises(Unavailable, match=r"^failed to get manifest .*/app:v1: 127.0.0.1 answered 503$"):
         await origin.manifest(None)
 
 
@@ -140,3 +143,51 @@ async def test_cut_is_for_whoever_downloads(transport: RegistryTransport, fake: 
     fake.cuts = [10]
     with pytest.raises(TryLater):
         await read(origin, blob(_IMAGE.layers[0].digest))
+
+
+async def dripping(pause_s: float) -> AsyncIterator[bytes]:
+    for _ in range(100):
+        await SystemClock().sleep(pause_s)
+        yield b"x" * 1000
+
+
+async def test_registry_that_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then kept a place among the downloads for as long as the registry liked."""
+    monkeypatch.setattr(registry, "RATE_OVER_S", 0.2)
+    with pytest.raises(Unavailable, match=r"drip\.test sends fewer than"):
+        async for _ in registry._paced(dripping(0.03), "drip.test"):
+            pass
+    whole = [chunk async for chunk in registry._paced(dripping(0.0), "fast.test")]
+    assert len(whole) == 100
+
+
+async def test_time_in_which_nobody_asks_is_not_the_registrys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "RATE_OVER_S", 0.2)
+    count = 0
+    async for _ in registry._paced(dripping(0.0), "fast.test"):
+        count += 1
+        if count <= 3:
+            await SystemClock().sleep(0.15)
+    assert count == 100
+
+
+@pytest.mark.parametrize("guard", ["", "basic", "token"])
+async def test_a_login_that_the_registry_takes_is_good(
+    fake: FakeRegistry, transport: RegistryTransport, guard: str
+) -> None:
+    fake.guard = guard
+    await check_login(transport, fake.host, Credentials(USER, Secret(PASSWORD)), SystemClock())
+
+
+@pytest.mark.parametrize("guard", ["basic", "token"])
+async def test_a_wrong_login_is_refused_with_what_to_do(
+    fake: FakeRegistry, transport: RegistryTransport, guard: str
+) -> None:
+    fake.guard = guard
+    with pytest.raises(BadImage, match=r"wrong user name or password; log in again with `hawker registry login"):
+        await check_login(transport, fake.host, Credentials(USER, Secret("guess")), SystemClock())
+
+
+async def test_a_login_at_a_registry_that_is_away_can_be_tried_again(transport: RegistryTransport) -> None:
+    with pytest.raises(Unavailable, match=r"cannot log in at 127.0.0.1:1: cannot reach"):
+        await check_login(transport, "127.0.0.1:1", Credentials(USER, Secret(PASSWORD)), ManualClock())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hawker.errors import Unavailable
 from hawker.image.registry_auth import Authorizer, Credentials, find_credentials, parse_challenges
-from hawker.image.transport import RegistryRefused, RegistryTransport
+from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater
 from hawker.log import Secret
 from tests.image.fake_registry import PASSWORD, USER, FakeRegistry
 
@@ -120,7 +120,7 @@ def bearer(fake: FakeRegistry, **more: str) -> list[str]:
 
 
 async def test_token_is_fetched_and_sent(transport: RegistryTransport, fake: FakeRegistry) -> None:
-    authorizer = Authorizer(transport, "a/b", _ALICE)
+    authorizer = Authorizer(transport, fake.host, "a/b", _ALICE)
     assert authorizer.headers() == {}
     await authorizer.answer(bearer(fake), {})
     assert authorizer.headers() == {"Authorization": "Bearer t1"}
@@ -129,7 +129,7 @@ async def test_token_is_fetched_and_sent(transport: RegistryTransport, fake: Fak
 
 async def test_anybody_gets_a_token_of_a_public_registry(transport: RegistryTransport, fake: FakeRegistry) -> None:
     fake.public = True
-    authorizer = Authorizer(transport, "a/b", None)
+    authorizer = Authorizer(transport, fake.host, "a/b", None)
     await authorizer.answer(bearer(fake), {})
     assert authorizer.headers() == {"Authorization": "Bearer t1"}
     assert fake.asked[0].authorization is None
@@ -138,7 +138,7 @@ async def test_anybody_gets_a_token_of_a_public_registry(transport: RegistryTran
 async def test_many_that_are_challenged_at_once_fetch_one_token(
     transport: RegistryTransport, fake: FakeRegistry
 ) -> None:
-    authorizer = Authorizer(transport, "a/b", _ALICE)
+    authorizer = Authorizer(transport, fake.host, "a/b", _ALICE)
     async with anyio.create_task_group() as group:
         for _ in range(8):
             group.start_soon(authorizer.answer, bearer(fake), {})
@@ -146,28 +146,28 @@ async def test_many_that_are_challenged_at_once_fetch_one_token(
 
 
 async def test_token_that_is_refused_is_replaced(transport: RegistryTransport, fake: FakeRegistry) -> None:
-    authorizer = Authorizer(transport, "a/b", _ALICE)
+    authorizer = Authorizer(transport, fake.host, "a/b", _ALICE)
     await authorizer.answer(bearer(fake), {})
     await authorizer.answer(bearer(fake), authorizer.headers())
     assert authorizer.headers() == {"Authorization": "Bearer t2"}
 
 
 async def test_basic_needs_credentials(transport: RegistryTransport) -> None:
-    authorizer = Authorizer(transport, "a/b", _ALICE)
+    authorizer = Authorizer(transport, "127.0.0.1:1", "a/b", _ALICE)
     await authorizer.answer(['Basic realm="x"'], {})
     assert authorizer.headers() == {"Authorization": _ALICE.basic()}
     with pytest.raises(
         RegistryRefused, match="authentication required; the image does not exist, or needs credentials"
     ):
-        await Authorizer(transport, "a/b", None).answer(['Basic realm="x"'], {})
+        await Authorizer(transport, "127.0.0.1:1", "a/b", None).answer(['Basic realm="x"'], {})
 
 
 async def test_wrong_password_is_told(transport: RegistryTransport, fake: FakeRegistry) -> None:
-    with pytest.raises(RegistryRefused, match=r"^wrong user name or password$"):
-        await Authorizer(transport, "a/b", _MALLORY).answer(bearer(fake), {})
-    basic = Authorizer(transport, "a/b", _MALLORY)
+    with pytest.raises(RegistryRefused, match=r"^wrong user name or password; log in again"):
+        await Authorizer(transport, fake.host, "a/b", _MALLORY).answer(bearer(fake), {})
+    basic = Authorizer(transport, fake.host, "a/b", _MALLORY)
     await basic.answer(["Basic realm=x"], {})
-    with pytest.raises(RegistryRefused, match=r"^wrong user name or password$"):
+    with pytest.raises(RegistryRefused, match=r"^wrong user name or password; log in again"):
         await basic.answer(["Basic realm=x"], basic.headers())
 
 
@@ -175,11 +175,36 @@ async def test_wrong_password_is_told(transport: RegistryTransport, fake: FakeRe
 async def test_password_is_not_sent_over_an_unsafe_way(
     transport: RegistryTransport, fake: FakeRegistry, realm: str
 ) -> None:
-    with pytest.raises(RegistryRefused, match="refusing to speak"):
-        await Authorizer(transport, "a/b", _ALICE).answer(bearer(fake, realm=realm), {})
+    with pytest.raises(RegistryRefused, match=r"refusing to speak|another domain"):
+        await Authorizer(transport, fake.host, "a/b", _ALICE).answer(bearer(fake, realm=realm), {})
 
 
 @pytest.mark.parametrize("challenges", [[], [""], ["Negotiate"], ["Bearer service=x"]])
 async def test_challenge_that_is_not_understood_is_told(transport: RegistryTransport, challenges: list[str]) -> None:
     with pytest.raises(RegistryRefused, match="authentication required"):
-        await Authorizer(transport, "a/b", _ALICE).answer(challenges, {})
+        await Authorizer(transport, "127.0.0.1:1", "a/b", _ALICE).answer(challenges, {})
+
+
+async def test_password_is_sent_to_no_token_server_of_another_domain(
+    transport: RegistryTransport, fake: FakeRegistry
+) -> None:
+    challenge = bearer(fake, realm="https://tokens.example/token")
+    with pytest.raises(
+        RegistryRefused,
+        match=r"another domain, tokens.example; allow it with `hawker registry login",
+    ):
+        await Authorizer(transport, "registry.test", "a/b", _ALICE).answer(challenge, {})
+    known = Credentials(USER, Secret(PASSWORD), realm="tokens.example")
+    with pytest.raises(TryLater, match=r"cannot reach tokens.example"):  # it is asked, and is not there
+        await Authorizer(transport, "registry.test", "a/b", known).answer(challenge, {})
+
+
+async def test_registry_cannot_have_the_host_ask_its_own_loopback(
+    transport: RegistryTransport, fake: FakeRegistry
+) -> None:
+    """What an inside service answers as a token would be shown to the registry."""
+    fake.public = True
+    for realm in (f"http://{fake.host}/token?x=1", f"https://{fake.host}/token"):
+        with pytest.raises(RegistryRefused, match=r"refusing to speak http|not at a public address"):
+            await Authorizer(transport, "registry.test", "a/b", None).answer(bearer(fake, realm=realm), {})
+    assert fake.asked == []

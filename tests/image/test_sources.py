@@ -23,7 +23,9 @@ _IMAGE = ImageParts([layer(tar(("a", b"1")))])
 def sources(tmp_path: Path, transport: RegistryTransport) -> ImageSources:
     (tmp_path / "scratch").mkdir()
     (tmp_path / "hello").write_bytes(b"\x7fELF")
-    return ImageSources(ImageSettings(), transport, ManualClock(), lambda: tmp_path / "hello", tmp_path / "scratch")
+    return ImageSources(
+        ImageSettings(allow_local=True), transport, ManualClock(), lambda: tmp_path / "hello", tmp_path / "scratch"
+    )
 
 
 async def root_manifest(sources: ImageSources, reference: str) -> bytes:
@@ -77,7 +79,7 @@ async def test_upload_may_be_of_either_kind(sources: ImageSources, tmp_path: Pat
 async def test_files_of_the_node_are_not_read_where_that_is_off(
     transport: RegistryTransport, tmp_path: Path, reference: str
 ) -> None:
-    closed = ImageSources(ImageSettings(allow_local=False), transport, ManualClock(), Path, tmp_path)
+    closed = ImageSources(ImageSettings(), transport, ManualClock(), Path, tmp_path)
     with pytest.raises(NotServed, match="upload with `hawker images import`"):
         await root_manifest(closed, reference)
 

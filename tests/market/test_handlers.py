@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.machine import CreateMachineRequest
-from hawker.api.contract.market import PlaceRequest
-from hawker.api.contract.placement import LIST_PLACEMENTS, PlacementsRequest
+from hawker.api.contract.market import LIST_PLACEMENTS, PlacementsRequest, PlaceRequest
 from hawker.config import Guest
 from hawker.errors import BadRequest, RateLimited, Unprocessable
 from hawker.market.preferences import Limits, preferences

@@ -12,6 +12,7 @@ from hawker.api.contract.node import MACHINE_METRICS, METRICS
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
 from hawker.worker.scrape import UP
+from hawker.worker.usage import USAGE_NAMES
 
 PROJECT = Path(__file__).parents[2]
 DEPLOY = PROJECT / "deploy"
@@ -85,4 +86,4 @@ def test_the_example_for_prometheus_reads_where_a_node_answers() -> None:
 def test_the_page_on_watching_a_node_names_what_is_exported() -> None:
     text = (PROJECT / "docs" / "metrics.md").read_text()
     named = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\bhawker_[a-z_]+", text)}
-    assert len(named) > 5 and named <= exported().keys() | {UP}
+    assert len(named) > 5 and named <= exported().keys() | {UP} | USAGE_NAMES

@@ -20,8 +20,8 @@ def test_series_are_given_the_labels_of_their_page() -> None:
 
 
 def test_a_label_that_is_there_already_is_kept_as_exported() -> None:
-    (_, _, series) = _join(MetricsPage('up{instance="mine"} 1\n', WEB))
-    assert series == 'up{app="web",exported_instance="mine",instance="a1"} 1.0'
+    (_, _, series) = _join(MetricsPage('hits{instance="mine"} 1\n', WEB))
+    assert series == 'hits{app="web",exported_instance="mine",instance="a1"} 1.0'
 
 
 def test_families_of_one_name_stand_together_under_one_type() -> None:
@@ -55,3 +55,24 @@ def test_page_not_in_the_format_is_refused(text: str) -> None:
 def test_no_pages_are_an_empty_page() -> None:
     assert one_page([]) == ""
     assert one_page([read_page(MetricsPage("# just a remark\n", WEB))]) == ""
+
+
+FORGED = """\
+# TYPE hawker_runs_open gauge
+hawker_runs_open{job="hawker",state="stuck"} 7
+up 0
+scrape_duration_seconds 1
+ALERTS{alertname="x"} 1
+hits{job="hawker",cluster="prod",exported_job="x",path="/"} 1
+"""
+
+
+def test_what_alarms_stand_on_cannot_be_forged() -> None:
+    (family,) = read_page(MetricsPage(FORGED, {"app": "alpha"}))
+    (sample,) = family.samples
+    assert (sample.name, sample.labels) == ("hits", {"app": "alpha", "path": "/"})
+
+
+def test_a_page_with_too_many_series_is_left_out() -> None:
+    with pytest.raises(ValueError, match="more than 5000 series"):
+        read_page(MetricsPage("".join(f'a{{n="{n}"}} 1\n' for n in range(5001)), {}))

@@ -31,8 +31,14 @@ COUNTS = {  # gauges of things that are counted: the thing is the unit
     "hawker_queue_active",
     "hawker_queue_waiting",
     "hawker_fleet_nodes",
+    "hawker_connections_tracked",
+    "hawker_connections_limit",
+    "hawker_dropped_packets",
     "hawker_catalog_gaps",
     "hawker_catalog_queued",
+    "hawker_edge_events",
+    "hawker_edge_held",
+    "hawker_edge_in_flight",
 }
 
 
@@ -69,7 +75,16 @@ def test_every_family_is_exported_under_its_name(metrics: MetricsRegistry) -> No
 def test_no_label_can_name_what_a_user_names(metrics: MetricsRegistry) -> None:
     labels = {label for family in metrics.families for label in family.labels}
     of_runs, of_calls = {"flow", "step", "outcome", "queue"}, {"method", "route", "status"}
-    assert labels == of_runs | of_calls | {"state", "fate", "kind", "durability", "version", "python"}
+    assert labels == of_runs | of_calls | {
+        "state",
+        "fate",
+        "kind",
+        "durability",
+        "version",
+        "python",
+        "reason",
+        "event",
+    }
 
 
 def test_nothing_says_when_it_was_born(metrics: MetricsRegistry) -> None:

@@ -13,8 +13,8 @@ from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.proof.host_state import HostState
 from hawker.proof.violation import Invariant
-from hawker.record.capacity import USED
 from hawker.record.machine import BY_NAME, EVENTS, MACHINES, Network
+from hawker.record.node import USED
 from hawker.runtime.driver import Exit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld

@@ -4,11 +4,11 @@ import pytest
 
 from hawker.host.network_policy import FilteredPort, PacketFilter
 from hawker.ids import MachineId
-from hawker.netpolicy.enforcement import wanted
+from hawker.netpolicy.policies import wanted
 from hawker.policy import Direction, Transport
 from hawker.proof.invariants import policies_at_rest
 from hawker.proof.violation import Invariant
-from hawker.record.network_policy import PolicyRule, PolicySelector, PortRule
+from hawker.record.app import PolicyRule, PolicySelector, PortRule
 from hawker.sim.node.sim_worker import APP, SimWorker
 
 pytestmark = pytest.mark.anyio

@@ -1,5 +1,6 @@
 """Facts about containers beyond the drivers' contract: limits, confinement, and what a failed start leaves."""
 
+import os
 import shutil
 import signal
 from collections.abc import AsyncIterator
@@ -12,14 +13,15 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, CannotStart, Unavailable, WrongState
 from hawker.host.cgroup import find_hierarchies
-from hawker.host.mount import mounts
+from hawker.host.mount import discard_overlay, fresh_overlay, mounts
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Exit, Phase
+from hawker.runtime.launcher.launcher_choice import LauncherChoice
 from hawker.runtime.pilot.driver import PilotDriver
-from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
 from tests.rootfs import host_programs
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
@@ -28,9 +30,9 @@ CLOCK = SystemClock()
 DEADLINE_S = 60.0
 
 
-@pytest.fixture
-async def driver(node_id: NodeId, tmp_path: Path) -> AsyncIterator[PilotDriver]:
-    driver = container_driver(node_id, tmp_path / "machines", tmp_path / "crun", CLOCK)
+@pytest.fixture(params=LauncherChoice)
+async def driver(node_id: NodeId, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[PilotDriver]:
+    driver = container_driver(node_id, tmp_path / "machines", tmp_path / "crun", CLOCK, launcher=request.param)
     await driver.check()
     with anyio.fail_after(DEADLINE_S):
         yield driver
@@ -172,6 +174,62 @@ async def test_a_given_network_is_the_machines(
         await network.remove_node()
 
 
+FIRST_ID = 0x40000000
+_RAW_BY_FILE = bytes.fromhex("0100000200200000000000000000000000000000")  # cap_net_raw=ep, as Debian's ping has it
+
+
+async def test_a_machine_with_ids_of_its_own_is_root_of_nothing_else(
+    driver: PilotDriver, spec: InstanceSpec, tmp_path: Path
+) -> None:
+    lower = Path(spec.rootfs or "")
+    shutil.copy(lower / "bin/true", lower / "bin/capable")
+    os.setxattr(lower / "bin/capable", "security.capability", _RAW_BY_FILE)
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    before = os.stat("/dev/null")
+    fresh_overlay(lower, tmp_path / "layers/one", tmp_path / "mapped", tmp_path / "trash", first_id=FIRST_ID)
+    try:
+        mapped = msgspec.structs.replace(
+            _shell(
+                spec,
+                "cat /proc/self/uid_map; touch /data/mine /root/mine; capable; echo capable $?; mount -t tmpfs x /tmp; "
+                "echo mount $?; echo 1 > /proc/sys/kernel/panic; echo sysctl $?; echo x > /dev/null && echo null 0",
+            ),
+            rootfs=str(tmp_path / "mapped"),
+            mounts=(MountSpec(source=str(volume), target="/data", mapped=True),),
+            first_id=FIRST_ID,
+        )
+        _, written = await _run(driver, mapped)
+    finally:
+        await driver.destroy(spec.machine_id)
+        discard_overlay(tmp_path / "layers/one", tmp_path / "mapped", tmp_path / "trash")
+    assert written.split()[:3] == ["0", str(FIRST_ID), "65536"]
+    assert "capable 0\n" in written and "null 0\n" in written
+    assert "mount 0" not in written and "sysctl 0" not in written
+    assert (volume / "mine").stat().st_uid == 0, "as on the disk before"
+    after = os.stat("/dev/null")
+    assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+
+
+async def test_one_machine_cannot_take_all_inotify_instances_of_root(driver: PilotDriver) -> None:
+    if not driver.features.user_namespace:
+        pytest.skip(f"this host maps no ids: {driver.features.lacks_user_namespace}")
+    await driver.check()
+    assert _inotify("max_user_instances") >= 1 << 24
+    assert _inotify("max_user_watches") >= 1 << 28
+
+
+def _inotify(name: str) -> int:
+    return int(Path("/proc/sys/fs/inotify", name).read_text())
+
+
+async def test_a_root_that_is_not_mounted_with_the_machine_s_ids_is_refused(
+    driver: PilotDriver, spec: InstanceSpec
+) -> None:
+    with pytest.raises(WrongState, match="not mounted with the machine's ids"):
+        await driver.prepare(msgspec.structs.replace(spec, first_id=FIRST_ID))
+
+
 # --- refusals and leftovers
 
 
@@ -187,12 +245,12 @@ async def test_a_network_that_is_not_there_is_named(driver: PilotDriver, spec: I
         await driver.prepare(msgspec.structs.replace(spec, netns="/nowhere"))
 
 
-async def test_a_failing_crun_is_told_and_leaves_nothing_running(
+async def test_a_failing_launch_is_told_and_leaves_nothing_running(
     driver: PilotDriver, spec: InstanceSpec, node_id: NodeId, tmp_path: Path
 ) -> None:
     await driver.prepare(spec)
     shutil.rmtree(tmp_path / "root")
-    with pytest.raises(Unavailable, match=r"crun cannot start machine .*root"):
+    with pytest.raises(Unavailable, match=r"(crun cannot start machine|machine .* cannot be launched).*root"):
         await driver.start(spec)
     assert not _groups(node_id)
     assert (await driver.inspect(spec.machine_id)).phase is Phase.PREPARED
@@ -215,5 +273,5 @@ async def test_a_group_or_a_state_without_a_machine_is_listed_and_destroyed(
 
 async def test_check_names_what_to_install(driver: PilotDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(CannotStart, match="apt-get install crun"):
+    with pytest.raises(CannotStart, match=r"apt-get install (crun|nftables)"):
         await driver.check()

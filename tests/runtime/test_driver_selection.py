@@ -14,8 +14,8 @@ from hawker.host.facts import read_facts
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.runtime.driver_probe import DriverVerdict
-from hawker.runtime.driver_selection import NAMES, DriverSelection
-from hawker.runtime.kernel.kvm_trial import KvmTrial, KvmTrials
+from hawker.runtime.driver_selection import MICROVMS, NAMES, DriverSelection
+from hawker.runtime.kernel.kvm_trial import CONTENDERS, KvmTrial, KvmTrials
 from hawker.settings import Settings
 from tests.kernel import own_kernels
 
@@ -54,9 +54,15 @@ def kvm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_every_driver_gets_a_verdict_with_a_reason_the_best_first(tmp_path: Path) -> None:
-    verdicts = await selection(tmp_path, "process").decide()
+    asked = selection(tmp_path, "process")
+    assert [verdict.name for verdict in await asked.decide()] == ["process"]
+    verdicts = await asked.looked()
     assert tuple(verdict.name for verdict in verdicts) == NAMES and chosen(verdicts) == "process"
     assert all(verdict.reason for verdict in verdicts)
+
+
+def test_every_microvm_has_a_way_to_be_tried() -> None:
+    assert tuple(CONTENDERS) == MICROVMS
 
 
 async def test_nothing_is_made_where_nothing_can_be_tried(tmp_path: Path) -> None:
@@ -137,8 +143,10 @@ async def test_a_full_disk_only_means_that_the_driver_is_not_remembered(tmp_path
 
 
 async def test_the_one_that_was_chosen_is_made(tmp_path: Path) -> None:
-    verdicts = await selection(tmp_path, "process").decide()
-    assert selection(tmp_path).driver(verdicts, NodeId("0badcafe")).name == "process"
+    asked = selection(tmp_path, "process")
+    await asked.decide()
+    verdicts = await asked.looked()
+    assert asked.driver(verdicts, NodeId("0badcafe")).name == "process"
     changed = tuple(msgspec.structs.replace(each, chosen=each.name == "container") for each in verdicts)
     assert selection(tmp_path).driver(changed, NodeId("0badcafe")).name == "container"
 

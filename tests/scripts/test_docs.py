@@ -1,3 +1,5 @@
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from scripts.docs import errors, metrics, pages, settings, stale, write
@@ -38,3 +40,30 @@ def test_missing_changed_and_left_over_pages_are_stale_until_written(tmp_path: P
     assert stale(wanted, tmp_path) == ["errors.md", "flows/create.md", "flows/gone.md"]
     write(wanted, tmp_path)
     assert stale(wanted, tmp_path) == []
+
+
+ROOT = Path(__file__).parents[2]
+_TEST = re.compile(r"`(tests/[\w/.]+?)(?:::(\w+))?`")
+
+
+def _claims(page: Path) -> Iterator[str]:
+    """The rows of its tables that say which test shows what they promise."""
+    has_tests = False
+    for line in page.read_text().splitlines():
+        if not line.startswith("|"):
+            has_tests = False
+        elif line.rstrip("| ").endswith("| Test"):
+            has_tests = True
+        elif has_tests and not line.startswith("|---"):
+            yield line
+
+
+def test_every_promise_of_the_threat_model_names_tests_that_exist() -> None:
+    claims = list(_claims(ROOT / "docs/threat-model.md"))
+    assert len(claims) > 40
+    for claim in claims:
+        shown_by = _TEST.findall(claim.rstrip("| ").rpartition("|")[2])
+        assert shown_by, claim
+        for path, test in shown_by:
+            assert (ROOT / path).exists(), path
+            assert not test or f"def {test}(" in (ROOT / path).read_text(), test

@@ -2,7 +2,7 @@ import pytest
 
 from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.errors import Fault, NotFound, Unprocessable
-from hawker.record.secret import SECRET_KEYS
+from hawker.record.app import SECRET_KEYS
 from hawker.secret.keyring import Key, KeyType
 from hawker.secret.secret_keys import MAX_KEYS, SecretKeyStore
 from hawker.sim.node.sim_worker import APP, SimWorker

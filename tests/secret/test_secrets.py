@@ -9,7 +9,7 @@ from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.record.secret import PINNED, SECRETS
+from hawker.record.app import PINNED, SECRETS
 from hawker.secret.secrets import MAX_SECRETS, MAX_VALUE_BYTES, Secrets
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld

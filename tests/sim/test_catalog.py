@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.sim.catalog.kit import CatalogKit
+from hawker.sim.catalog.host import CatalogKit
 from hawker.sim.catalog.planted import PLANTS
 from hawker.sim.catalog.simulation import play, play_all
 from hawker.sim.catalog.spread import spread

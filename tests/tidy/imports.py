@@ -13,16 +13,16 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         frozenset,
         (
             # 0: the vocabulary: values and small pure rules
-            """app clock cluster config errors failpoint gpu guest http ids log machine node permission place policy
-            region settings token_bucket vault""".split(),
+            """app clock cluster config deferred errors failpoint fair feed gpu guest http ids log machine node
+            permission place policy region settings token_bucket vault version""".split(),
             # 1: materials, none of which knows another
-            "api store gossip catalog image host archive observe".split(),
+            "api store gossip catalog image host archive observe audit".split(),
             # 2: engines, and every stored value
-            "fsm runtime record".split(),
+            "fsm runtime record quota".split(),
             # 3: nouns with state
             "volume secret netpolicy history auth".split(),
             # 4: roles, which talk HTTP and read the catalog
-            "worker market gateway fleet edge deploys cli".split(),
+            "worker market gateway flyfront fleet edge deploys cli".split(),
             # 5: wholes
             "up chaos proof sim __main__".split(),
         ),
@@ -34,7 +34,7 @@ ROOMS = frozenset[str]().union(*RUNGS)
 WHOLES = RUNGS[-1]
 NARROW: Mapping[str, frozenset[str]] = {"fsm": frozenset({"store"}), "runtime": frozenset({"host"})}
 """Rooms that may know less of the rungs below than the others of their rung."""
-BESIDE: Mapping[str, frozenset[str]] = {"record": frozenset({"fsm", "runtime"})}
+BESIDE: Mapping[str, frozenset[str]] = {"record": frozenset({"fsm", "runtime"}), "quota": frozenset({"record"})}
 """Rooms that may know others of their own rung, because a record holds their values."""
 
 MEETING = frozenset({"image", "host", "runtime"})

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tests.tidy import calls, grain, imports, mirror, shape, text
+from tests.tidy import calls, grain, imports, mirror, shape, shares, text
 from tests.tidy.tree import Finding, Tree
 
 Rule = Callable[[Tree], Iterator[Finding]]
@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     calls.loose_tasks,
     calls.printing,
     calls.swallowing,
+    shares.unkeyed_shares,
     grain.floor,
     grain.folder_size,
     grain.one_class_a_name,

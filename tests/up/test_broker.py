@@ -47,7 +47,7 @@ class Node:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         ring = self.cluster.keyring
-        tokens = PeerTokens(lambda: tuple(ring.secrets.values()))
+        tokens = PeerTokens(lambda: tuple(ring.secrets.values()), Secret(ROOT))
         routes = (*ROUTES, *PEER_ROUTES)
         server = Server(self.fake.handlers(routes), tokens, self.clock, routes=routes, between_nodes=True)
         async with listening(server, "127.0.0.1", 0) as url:

@@ -12,7 +12,8 @@ from hawker.cluster import found_cluster, write_cluster
 from hawker.errors import CannotStart, Conflict, NotFound
 from hawker.place import Place
 from hawker.settings import Settings
-from hawker.up.fleet import cluster_of, gossiping, take_seat
+from hawker.up.fleet import gossiping
+from hawker.up.seat import cluster_of, take_seat
 
 HOST, OTHER = "127.0.0.1", "127.0.0.2"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.catalog.point_reads import PointReader
+from hawker.catalog.reads import PointReader
 from hawker.clock import ManualClock
 from hawker.cluster import KEY_BYTES, Keyring, found_cluster, write_cluster
 from hawker.errors import CannotStart

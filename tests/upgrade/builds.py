@@ -31,7 +31,8 @@ class Build:
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("HAWKER_")}
         limits = (self.folder / "hawker/gateway/rate_limits.py").exists()
-        return kept | {"PYTHONPATH": str(self.folder)} | ({"HAWKER_RATE_LIMITS": "false"} if limits else {})
+        own = {"PYTHONPATH": str(self.folder), "HAWKER_ALLOW_LOCAL_IMAGES": "true"}
+        return kept | own | ({"HAWKER_RATE_LIMITS": "false"} if limits else {})
 
     def works(self) -> bool:
         """Whether it can be imported; where from is its own business."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.record.format import FORMATS, Format
+from hawker.record.node import FORMATS, Format
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
 from hawker.worker.format import THIS
@@ -71,13 +71,14 @@ def test_a_node_whose_disk_filled_up_answers_and_ends_when_it_is_told_to(tmp_pat
     status, lines = on_a_disk("4m", script, tmp_path)
     assert status == 0, lines
     assert any(line.startswith("ready http://127.0.0.1:") for line in lines)
+    assert sum("the store has no reserve on the disk" in line for line in lines) >= 1
 
 
 WAITING = """
 (export HAWKER_FAILPOINT=create.launch.before; up) >"$OUT" 2>/dev/null & until_ready $!
 url=$(cut -d' ' -f2 "$OUT"); : >"$OUT"
-"$HAWKER" --url "$url" --token "$(cat /mnt/data/token)" apps create shop >/dev/null
-"$HAWKER" --url "$url" --token "$(cat /mnt/data/token)" machine run --app shop hawker/hello >/dev/null 2>&1 || true
+HAWKER_TOKEN="$(cat /mnt/data/token)" "$HAWKER" --url "$url" apps create shop >/dev/null
+HAWKER_TOKEN="$(cat /mnt/data/token)" "$HAWKER" --url "$url" machine run --app shop hawker/hello >/dev/null 2>&1 || true
 wait $! || true
 fill
 (up) >"$OUT" 2>"$OUT.err" & until grep -qs 'runs cannot be resumed yet' "$OUT.err"; do sleep 0.05; done

@@ -13,6 +13,7 @@ from tests.e2e.shop import HELLO, Shop
 from tests.upgrade.builds import ROOT
 
 SERVICE, SOCKET = ROOT / "deploy/hawker.service", ROOT / "deploy/hawker.socket"
+BROKER = ROOT / "deploy/hawker-broker.service"
 
 MAKES_A_MOUNT_NAMESPACE = """BindPaths BindReadOnlyPaths ExecPaths InaccessiblePaths MountAPIVFS NoExecPaths
 PrivateDevices PrivateIPC PrivateMounts PrivateTmp ProcSubset ProtectControlGroups ProtectHome ProtectKernelLogs
@@ -33,9 +34,17 @@ def settings(unit: Path, section: str) -> dict[str, str]:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
 def test_systemd_has_no_complaint() -> None:
-    command = ["systemd-analyze", "verify", "--man=no", str(SERVICE), str(SOCKET)]
+    command = ["systemd-analyze", "verify", "--man=no", str(SERVICE), str(SOCKET), str(BROKER)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_what_strangers_speak_to_has_next_to_no_rights() -> None:
+    """systemd's own score of exposure, times ten: 0 is best, 100 worst."""
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(BROKER)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_nothing_in_the_unit_would_take_machines_along_or_change_them() -> None:

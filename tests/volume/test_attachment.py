@@ -2,17 +2,21 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from hawker.config import MachineConfig
+from hawker.config.machine import Mount
 from hawker.errors import NoRoomAtVolume, NotFound, Unprocessable, WrongState
-from hawker.ids import VolumeId
+from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.record.volume import VOLUMES, VolumeRecord
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.volume.attachment import volume_id_of
+from hawker.volume.attachment import attach, detach, volume_id_of
 from tests.worker.invariants import check_at_rest
+from tests.worker.machines import NOW, machine
 
 pytestmark = pytest.mark.anyio
 
@@ -113,3 +117,28 @@ async def test_an_update_may_move_it_and_nothing_else(worker: SimWorker) -> None
     record_ = await worker.reaches(machine_id, State.STARTED)
     assert record_.config.mounts is not None
     assert (record_.config.mounts[0].volume, record_.config.mounts[0].path) == (volume.id, "/moved")
+
+
+# --- what a guest wrote
+
+
+async def test_a_volume_that_a_guest_gets_as_blocks_is_marked_with_its_machine(worker: SimWorker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    wants = machine(
+        MachineId("0000000000000a"),
+        app=APP,
+        config=MachineConfig(image="a", mounts=(Mount(volume=volume.id, path="/d"),)),
+    )
+    await worker.store.write(lambda tx: attach(tx, wants, NOW, to_guest=True))
+    assert record(worker, volume.id).guest_written and record(worker, volume.id).machine == wants.id
+    await worker.store.write(lambda tx: detach(tx, wants, NOW))
+    assert record(worker, volume.id).guest_written, "it stays so when the guest is gone"
+
+
+async def test_a_marked_volume_is_refused_to_a_machine_that_the_host_mounts_it_for(worker: SimWorker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    marked = msgspec.structs.replace(record(worker, volume.id), guest_written=True)
+    await worker.store.write(lambda tx: tx.put(VOLUMES, volume.id, marked))
+    with pytest.raises(WrongState, match="was the disk of a microVM"):
+        await worker.create(mounts=on(volume.id))
+    assert record(worker, volume.id).machine is None

@@ -7,7 +7,7 @@ import pytest
 from hawker.errors import Fault
 from hawker.ids import SnapshotId, VolumeId
 from hawker.node import Resources
-from hawker.record.capacity import used
+from hawker.record.node import used
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
     GONE_VOLUMES,

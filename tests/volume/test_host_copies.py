@@ -9,11 +9,13 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import NotFound, Unavailable
 from hawker.host.block import attach_loop
+from hawker.host.ext4 import mount_device
 from hawker.host.mount import is_mounted, unmount
 from hawker.host.sparse import Drafted, draft
 from hawker.ids import SnapshotId, VolumeId, new_snapshot_id, new_volume_id
 from hawker.volume import host_copies as module
 from hawker.volume.host_copies import HostCopies
+from tests.host.strangers import stranger
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -150,7 +152,7 @@ async def test_a_volume_that_is_never_still_is_not_copied(host: Host, monkeypatc
 @pytest.mark.root
 async def test_a_volume_whose_device_nobody_can_hold_still_is_not_copied(host: Host) -> None:
     volume_id = host.volume(bytes(MIB))
-    with attach_loop(host.file(volume_id)), pytest.raises(Unavailable, match="stop its machine first"):
+    with attach_loop(host.file(volume_id)), pytest.raises(Unavailable, match="held by others of this host"):
         await host.copies.take(volume_id, new_id())
 
 
@@ -190,3 +192,23 @@ async def test_a_volume_that_was_left_frozen_is_thawed_at_boot(host: Host) -> No
     (mount_point / "letter").write_text("goes through")
     await host.copies.mend(frozenset({volume_id}))
     assert is_mounted(mount_point)
+
+
+@pytest.mark.root
+async def test_what_a_strangers_namespace_holds_is_copied_as_one_moment(host: Host) -> None:
+    volume_id = host.mounted()
+    (host.mount_point(volume_id) / "file").write_text("kept")
+    with stranger():
+        unmount(host.mount_point(volume_id))
+        assert not is_mounted(host.mount_point(volume_id))
+        snapshot = new_id()
+        assert await host.copies.take(volume_id, snapshot) > 0
+        assert not is_mounted(host.root / volume_id / "growing")
+    copied = host.root / "copied"
+    copied.mkdir()
+    with attach_loop(host.snapshot(snapshot), writable=True) as device:
+        mount_device(device, copied, "copy")
+        try:
+            assert (copied / "file").read_text() == "kept"
+        finally:
+            unmount(copied)

@@ -4,12 +4,13 @@ and no trace of a daemon that was killed in the middle.
 
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from hawker.errors import Unavailable
+from hawker.errors import Unavailable, WrongState
 from hawker.host import ext4
 from hawker.host.block import loops
 from hawker.host.sparse import allocated_bytes
@@ -88,3 +89,12 @@ async def test_one_volume_is_worked_on_by_one_at_a_time_and_others_go_on(disks: 
 async def test_what_is_no_volume_s_directory_is_not_listed(disks: HostDisks, tmp_path: Path) -> None:
     (tmp_path / "volumes" / "lost+found").mkdir(parents=True)
     assert await disks.list() == []
+
+
+async def test_a_volume_that_a_guest_wrote_is_never_mounted_not_even_to_grow(disks: HostDisks) -> None:
+    await disks.make(disk(1))
+    written = replace(disk(2), guest_written=True)
+    with pytest.raises(WrongState, match="was the disk of a microVM"):
+        await disks.mount(written)
+    assert not await disks.grow(written)
+    assert disks.file(VOLUME).stat().st_size == written.size_bytes and await disks.mounted() == frozenset()

@@ -5,18 +5,31 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.contract.volume import CreateVolumeRequest
+from hawker.api.contract.app import CREATE_APP, CreateAppRequest
+from hawker.api.contract.volume import (
+    DETACH_VOLUME,
+    FIND_SNAPSHOT,
+    MOVE_VOLUME,
+    CreateVolumeRequest,
+    MoveVolumeRequest,
+    SnapshotParams,
+    Volume,
+    VolumeParams,
+)
 from hawker.clock import ManualClock
-from hawker.errors import NoRoom, NotFound, Unprocessable, WrongState
+from hawker.errors import NoRoom, NotFound, QuotaExceeded, Unprocessable, WrongState
 from hawker.ids import AppName, VolumeId, is_volume_id
 from hawker.machine import State
 from hawker.node import Capacity
-from hawker.record.capacity import used
-from hawker.record.volume import GONE_VOLUMES, VOLUMES, Fstype, VolumeRecord, VolumeState
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.record.node import used
+from hawker.record.quota import QuotaRule
+from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES, Fstype, VolumeRecord, VolumeState
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.volume import operations
 from hawker.volume.operations import new_volume
+from hawker.volume.retention import DAY_S, GRACE_S
+from tests.volume.shelf import Shelf
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +164,170 @@ def test_what_is_said_is_kept() -> None:
 def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(Unprocessable, match=says):
         ordered(**fields)
+
+
+async def test_a_deleted_volume_is_there_for_a_day_and_then_gone(shelf: Shelf) -> None:
+    volume_id = await shelf.written(auto_backup_enabled=False)
+    assert (await shelf.delete(volume_id)).state == "pending_destroy"
+    await shelf.world.clock.sleep(GRACE_S - 120)
+    assert volume_id in shelf.world.disks.files
+    assert (await shelf.get(volume_id)).state == "pending_destroy"
+    await shelf.world.clock.sleep(600)
+    assert volume_id not in shelf.world.disks.files
+    with pytest.raises(NotFound):
+        await shelf.get(volume_id)
+    with pytest.raises(NotFound):
+        await shelf.undelete(volume_id)
+
+
+async def test_a_deleted_volume_is_taken_back_as_it_was_and_stays(shelf: Shelf) -> None:
+    volume_id = await shelf.written(auto_backup_enabled=False)
+    await shelf.delete(volume_id)
+    assert (await shelf.undelete(volume_id)).state == "created"
+    await shelf.world.clock.sleep(3 * DAY_S)
+    assert shelf.content(volume_id) == 1
+    machine_id = await shelf.worker.started(mounts=[{"volume": volume_id, "path": "/data"}])
+    assert (await shelf.get(volume_id)).attached_machine_id == machine_id
+
+
+async def test_what_was_not_deleted_cannot_be_taken_back(shelf: Shelf) -> None:
+    volume_id = await shelf.written()
+    with pytest.raises(WrongState, match="is created, so there is nothing to take back"):
+        await shelf.undelete(volume_id)
+    with pytest.raises(NotFound):
+        await shelf.undelete("vol_0000000000000000")
+
+
+async def test_an_attached_volume_is_not_deleted_and_the_machine_is_named(shelf: Shelf) -> None:
+    volume_id = await shelf.written()
+    machine_id = await shelf.worker.started(mounts=[{"volume": volume_id, "path": "/data"}])
+    with pytest.raises(WrongState, match=f"attached to machine {machine_id}"):
+        await shelf.delete(volume_id)
+    assert (await shelf.get(volume_id)).state == "created"
+
+
+async def test_deleting_again_does_not_begin_the_day_anew(shelf: Shelf) -> None:
+    volume_id = await shelf.written()
+    await shelf.delete(volume_id)
+    first = shelf.volume(volume_id).destroy_at
+    await shelf.world.clock.sleep(3600)
+    await shelf.delete(volume_id)
+    assert shelf.volume(volume_id).destroy_at == first
+
+
+async def test_a_volume_of_another_app_cannot_be_taken_back(shelf: Shelf) -> None:
+    await shelf.worker.app("other")
+    volume_id = (await shelf.create(app="other")).id
+    with pytest.raises(NotFound):
+        await shelf.undelete(volume_id)
+
+
+async def mounted(worker: SimWorker) -> tuple[str, Volume]:
+    """A machine that is stopped, and its volume."""
+    volume = await worker.volume("data", size_gb=1)
+    machine = await worker.stopped(mounts=[{"volume": volume.id, "path": "/data"}])
+    return machine, volume
+
+
+async def detached(worker: SimWorker, volume: Volume) -> Volume:
+    return await worker.api.call(DETACH_VOLUME, params=VolumeParams(app_name=APP, volume_id=volume.id))
+
+
+async def test_a_volume_is_lent_from_a_stopped_machine_and_taken_back(worker: SimWorker, stall: MemoryWorld) -> None:
+    machine, volume = await mounted(worker)
+    assert (await detached(worker, volume)).attached_machine_id is None
+    check_at_rest(stall)
+    job = await worker.started(mounts=[{"volume": volume.id, "path": "/data"}])
+    assert (await worker.get_volume(volume.id)).attached_machine_id == job
+    with pytest.raises(WrongState, match=f"was detached, and machine {job} has it now"):
+        await worker.start(machine)
+    await worker.destroy(job, force=True)
+    await worker.at_rest()
+    await worker.start(machine)
+    await worker.reaches(machine, State.STARTED)
+    assert (await worker.get_volume(volume.id)).attached_machine_id == machine
+    check_at_rest(stall)
+
+
+async def test_a_volume_is_not_taken_from_a_machine_that_is_not_at_rest(worker: SimWorker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    machine = await worker.started(mounts=[{"volume": volume.id, "path": "/data"}])
+    with pytest.raises(WrongState, match=f"machine {machine}, .* is started and not at rest: stop it first"):
+        await detached(worker, volume)
+    await worker.suspend(machine)
+    await worker.reaches(machine, State.SUSPENDED)
+    with pytest.raises(WrongState, match="is suspended"):
+        await detached(worker, volume)
+
+
+async def test_a_free_volume_is_detached_already_and_a_foreign_one_is_not_found(worker: SimWorker) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    assert (await detached(worker, volume)).id == volume.id
+    with pytest.raises(NotFound):
+        await worker.api.call(DETACH_VOLUME, params=VolumeParams(app_name="other", volume_id=volume.id))
+
+
+async def test_a_machine_whose_volume_is_gone_says_so_and_goes_on_without_it(worker: SimWorker) -> None:
+    machine, volume = await mounted(worker)
+    await detached(worker, volume)
+    await worker.delete_volume(volume.id)
+    with pytest.raises(WrongState, match="no longer there for machine"):
+        await worker.start(machine)
+    await worker.update(machine)
+    await worker.reaches(machine, State.STARTED)
+
+
+async def second_app(worker: SimWorker, org: str = "personal") -> str:
+    await worker.api.call(CREATE_APP, body=CreateAppRequest(name="second", org_slug=org))
+    return "second"
+
+
+async def moved(worker: SimWorker, volume: Volume, to: str) -> Volume:
+    params = VolumeParams(app_name=APP, volume_id=volume.id)
+    return await worker.api.call(MOVE_VOLUME, params=params, body=MoveVolumeRequest(app=to))
+
+
+async def test_a_free_volume_and_its_snapshots_move_to_another_app_of_the_organization(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    volume, to = await worker.volume("data", size_gb=1), await second_app(worker)
+    taken = await worker.parts.snapshots.take(AppName(APP), VolumeId(volume.id))
+    await worker.at_rest()
+    before = used(worker.store)
+    await moved(worker, volume, to)
+    assert used(worker.store) == before
+    assert worker.store.get(VOLUMES, volume.id).app == to  # type: ignore[union-attr]
+    assert worker.store.get(SNAPSHOTS, taken.id).app == to  # type: ignore[union-attr]
+    with pytest.raises(NotFound):
+        await worker.get_volume(volume.id)
+    found = await worker.api.call(FIND_SNAPSHOT, params=SnapshotParams(snapshot_id=taken.id))
+    assert found.app == to
+    check_at_rest(stall)
+
+
+async def test_what_does_not_move_is_told(worker: SimWorker) -> None:
+    machine, volume = await mounted(worker)
+    to = await second_app(worker)
+    with pytest.raises(WrongState, match="hawker volumes detach"):
+        await moved(worker, volume, to)
+    await detached(worker, volume)
+    with pytest.raises(NotFound, match="app 'nowhere' not found"):
+        await moved(worker, volume, "nowhere")
+    await worker.parts.quotas.put(f"app/{to}", QuotaRule(volumes=0), "ann")
+    with pytest.raises(QuotaExceeded):
+        await moved(worker, volume, to)
+    await worker.parts.quotas.put(f"app/{to}", QuotaRule(), "ann")
+    await moved(worker, volume, to)
+    with pytest.raises(WrongState, match="no longer there for machine"):
+        await worker.start(machine)
+
+
+async def test_a_volume_does_not_move_to_another_organization(worker: SimWorker) -> None:
+    volume, to = await worker.volume("data", size_gb=1), await second_app(worker, "other")
+    with pytest.raises(NotFound, match="in the organization of app"):
+        await moved(worker, volume, to)
+
+
+async def test_a_snapshot_that_is_not_there_is_not_found(worker: SimWorker) -> None:
+    with pytest.raises(NotFound):
+        await worker.api.call(FIND_SNAPSHOT, params=SnapshotParams(snapshot_id="vs_nothing"))

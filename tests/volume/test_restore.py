@@ -11,7 +11,9 @@ from hawker.volume.restore import VolumeOrigin, completed
 from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio
-ORIGIN = VolumeOrigin(what="snapshot vs_1", size_gb=4, fstype=Fstype.EXT4, encrypted=False, key=None)
+ORIGIN = VolumeOrigin(
+    what="snapshot vs_1", size_gb=4, fstype=Fstype.EXT4, encrypted=False, key=None, guest_written=False
+)
 
 
 def test_what_an_order_leaves_open_is_as_the_origin_has_it() -> None:

@@ -168,7 +168,7 @@ async def test_a_file_that_no_record_knows_is_left_alone(shelf: Shelf) -> None:
 async def test_a_node_without_volumes_says_so(worker: SimWorker) -> None:
     deps = worker.parts.deps
     with pytest.raises(NotServed):
-        _ = module.Snapshots(deps.store, deps.driver, deps.clock, None, worker.parts.runner).copies
+        _ = module.Snapshots(deps.store, deps.driver, deps.clock, None, worker.parts.runner, worker.parts.quotas).copies
 
 
 async def with_suspended(shelf: Shelf) -> str:

@@ -7,7 +7,7 @@ from hawker.clock import ManualClock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.node import Resources
-from hawker.record.capacity import used
+from hawker.record.node import used
 from hawker.record.volume import GONE_VOLUMES, VOLUMES_BY_APP, VolumeRecord, VolumeState
 from hawker.store.memory_store import MemoryStore
 from hawker.volume.table import VolumeTable
@@ -78,5 +78,5 @@ async def test_an_app_s_volumes_are_read_in_order_and_counted_without_those_that
 async def test_a_volume_that_a_machine_has_is_not_let_go_of(store: MemoryStore, table: VolumeTable) -> None:
     attached = like(1, machine=MachineId("00000000000001"))
     await store.write(lambda tx: table.insert(tx, attached))
-    with pytest.raises(WrongState, match="destroy that machine first"):
+    with pytest.raises(WrongState, match="stop that machine and detach the volume, or destroy"):
         await store.write(lambda tx: table.let_go(tx, attached))

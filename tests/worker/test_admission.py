@@ -34,7 +34,11 @@ async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
 
 def _admission(worker: SimWorker) -> Admission:
     deps = worker.parts.deps
-    return Admission(deps.table, deps.driver, deps.settings, lambda: ROOM)
+    return Admission(deps.table, deps.driver, deps.settings, lambda: ROOM, worker.parts.quotas)
+
+
+async def _placed(worker: SimWorker, record: MachineRecord) -> MachineRecord:
+    return await worker.store.write(lambda tx: _admission(worker).place(tx, record))
 
 
 async def _new(worker: SimWorker, *, launch: bool = True) -> MachineRecord:
@@ -47,11 +51,11 @@ async def _new(worker: SimWorker, *, launch: bool = True) -> MachineRecord:
 
 async def test_a_new_machine_is_given_its_device(worker: SimWorker) -> None:
     record = await _new(worker)
-    assert _admission(worker).place(worker.store, record).gpus == (GPU,)
+    assert (await _placed(worker, record)).gpus == (GPU,)
 
 
 async def test_one_that_is_not_launched_is_given_none(worker: SimWorker) -> None:
-    assert _admission(worker).place(worker.store, await _new(worker, launch=False)).gpus == ()
+    assert (await _placed(worker, await _new(worker, launch=False))).gpus == ()
 
 
 async def test_all_that_is_missing_is_told_at_once(worker: SimWorker) -> None:
@@ -59,7 +63,7 @@ async def test_all_that_is_missing_is_told_at_once(worker: SimWorker) -> None:
     await worker.started(guest=ONE)
     large = msgspec.structs.replace(record, holds=Resources(shared_cpus=1, memory_mib=1000))
     with pytest.raises(NoRoom) as refused:
-        _admission(worker).place(worker.store, large)
+        await _placed(worker, large)
     assert set(refused.value.shortfall) == {"memory_mb", "gpus.a10"}
 
 
@@ -93,3 +97,12 @@ async def test_every_address_of_the_pool_is_given_once_and_then_none() -> None:
 async def test_the_search_begins_where_the_id_says() -> None:
     assert free_ipv4(MemoryStore(), POOL, MachineId(f"{1:014x}")) == "10.0.0.3"
     assert free_ipv4(MemoryStore(), POOL, MachineId(f"{6:014x}")) == "10.0.0.3"
+
+
+async def test_a_node_has_so_many_machines_also_stopped_ones(tmp_path: Path) -> None:
+    async with MemoryWorld(tmp_path, max_machines=2).open() as worker:
+        await worker.app()
+        for _ in range(2):
+            await worker.stopped()
+        with pytest.raises(NoRoom, match=r"stopped ones too, which is the most \(max_machines\)"):
+            await worker.create(order={"skip_launch": True})

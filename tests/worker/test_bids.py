@@ -7,6 +7,7 @@ import pytest
 from hawker.api.codec import encode_json
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import Bid, BidAsk, DeclineKind, LayerRef
+from hawker.errors import Unavailable
 from hawker.record.node import NODE, NodeRecord
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import ROOM, MemoryWorld
@@ -114,3 +115,21 @@ async def test_an_image_counts_by_what_is_missing_of_it(worker: SimWorker) -> No
 async def test_equal_asks_are_worked_out_once(worker: SimWorker) -> None:
     first, second, other = Bidder(worker.parts).quotes([ask(), ask(), ask(count=2)])
     assert first is second and first is not other
+
+
+async def test_an_image_that_nobody_can_hand_over_is_not_bid_on(worker: SimWorker) -> None:
+    lost = Unavailable("image web:1 was imported at 0000000b, which cannot hand it over now")
+    images = worker.parts.deps.images
+    object.__setattr__(images, "out_of_reach", lambda name: lost if name == "web:1" else None)
+    found = bid(worker, image="web:1")
+    assert found.decline is not None and found.decline.problem is not None
+    assert (found.decline.kind, found.decline.http_status) == (DeclineKind.UNFIT, 503)
+    assert kind(worker, image="web:2") is None
+
+
+async def test_a_bid_says_what_a_neighbour_has(worker: SimWorker) -> None:
+    layers = {"web:1": (LayerRef(digest="sha256:" + "5" * 64, size=700),)}
+    assert bid(worker, image="web:1", layers=layers).nearby_bytes == 0
+    object.__setattr__(worker.parts.deps.images, "has_neighbour", lambda name: True)
+    found = bid(worker, image="web:1", layers=layers)
+    assert (found.missing_bytes, found.nearby_bytes) == (700, 700)

@@ -1,5 +1,3 @@
-""""""
-
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,17 @@ from hawker.config import MachineConfig
 from hawker.errors import NoRoom
 from hawker.gpu import Gpu
 from hawker.host.cgroup import CgroupLayout
-from hawker.host.facts import Facts, disk_of
+from hawker.host.facts import DiskSpace, Facts
 from hawker.machine import State
 from hawker.node import Capacity, Resources
+from hawker.place import Place
 from hawker.record.machine import MachineRecord
 from hawker.runtime.fake_host import FakeFault
 from hawker.settings import Settings
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.capacity import Room, at_rest, kept_layer, room_for
+from hawker.worker.capacity import Room, at_rest, kept_layer, room_for, usual_layer_mib
+from hawker.worker.promised_disk import PromisedDisk
 from tests.worker.invariants import check_at_rest
 from tests.worker.machines import machine
 
@@ -27,28 +27,55 @@ FACTS = Facts(
 )
 
 
+FREE_MIB = 5_000
+
+
+def room_of(settings: Settings) -> Capacity:
+    disk = PromisedDisk(Place(settings.data_dir), lambda _: DiskSpace(total_bytes=1 << 40, free_bytes=FREE_MIB << 20))
+    return Room(settings, FACTS, disk)()
+
+
 def test_the_host_keeps_some_memory_for_itself(tmp_path: Path) -> None:
-    room = Room(Settings(data_dir=tmp_path, free_disk_floor_mib=1), FACTS)()
-    assert (room.cpus, room.memory_mib) == (8, 9500)
-    assert room.disk_mib == disk_of(tmp_path).total_bytes // (1 << 20) - 1
+    room = room_of(Settings(data_dir=tmp_path, free_disk_floor_mib=1))
+    assert (room.cpus, room.memory_mib, room.disk_mib) == (8, 9500, FREE_MIB - 1)
 
 
 def test_settings_say_what_is_sold(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, cpus=2, memory_mib=100, disk_mib=7, shared_cpu_ratio=3.0)
-    room = Room(settings, FACTS)()
+    room = room_of(settings)
     assert (room.cpus, room.memory_mib, room.disk_mib, room.shared_ratio) == (2, 100, 7, 3.0)
 
 
 def test_gpus_are_those_that_the_settings_name(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, gpu_devices=("a10=0000:65:00.0",))
-    assert Room(settings, FACTS)().gpus == (Gpu(kind="a10", address="0000:65:00.0"),)
-    assert Room(Settings(data_dir=tmp_path), FACTS)().gpus == ()
+    assert room_of(settings).gpus == (Gpu(kind="a10", address="0000:65:00.0"),)
+    assert room_of(Settings(data_dir=tmp_path)).gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "promised_mib", "sold_mib", "layer_mib"),
+    [
+        (1 << 20, 0, None, 8192),  # a terabyte
+        (100 * 1024 + 512, 0, None, 3200),
+        (50 * 1024 + 512, 50 * 1024, None, 3200),  # the same one, half of it written by machines
+        (1 << 20, 1 << 30, None, 8192),
+        (8 * 1024, 0, None, 256),
+        (0, 0, None, 256),
+        (1 << 20, 0, 64 * 1024, 2048),  # the operator sells less
+    ],
+)
+def test_root_filesystems_are_as_large_as_the_disk_allows(
+    tmp_path: Path, free_mib: int, promised_mib: int, sold_mib: int | None, layer_mib: int
+) -> None:
+    disk = DiskSpace(total_bytes=1 << 40, free_bytes=free_mib << 20)
+    settings = Settings(data_dir=tmp_path, disk_mib=sold_mib)
+    assert usual_layer_mib(settings, disk, promised_mib) == layer_mib
 
 
 @pytest.mark.parametrize("disk_mib", [None, 1000])
 def test_a_disk_that_is_full_has_no_room_whatever_the_settings_say(tmp_path: Path, disk_mib: int | None) -> None:
     settings = Settings(data_dir=tmp_path, disk_mib=disk_mib, free_disk_floor_mib=1 << 40)
-    assert Room(settings, FACTS)().disk_mib == 0
+    assert room_of(settings).disk_mib == 0
 
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +168,7 @@ async def test_a_machine_that_keeps_its_layer_holds_the_disk_until_it_is_destroy
         machine_id = await worker.started(rootfs={"persist": "always"})
         await worker.stop(machine_id)
         record = await worker.reaches(machine_id, State.STOPPED)
-        assert record.holds == Resources(disk_mib=stall.settings.machine_disk_mib)
+        assert record.holds == Resources(disk_mib=stall.settings.layer_mib)
         check_at_rest(stall)
     stall.crash()
     async with stall.open() as worker:

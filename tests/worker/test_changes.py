@@ -1,5 +1,3 @@
-""""""
-
 import anyio
 import pytest
 

@@ -6,9 +6,8 @@ import pytest
 
 from hawker.errors import CannotStart, Fault, Unavailable
 from hawker.ids import NodeId
-from hawker.record.format import FORMATS, Format
 from hawker.record.machine import MACHINES
-from hawker.record.node import NODE, NodeRecord
+from hawker.record.node import FORMATS, NODE, Format, NodeRecord
 from hawker.store.contract import Bucket, Tx
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.worker.format import BEFORE_FORMATS, THIS, Edition, Upgrade, enter, judge

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
-import aiohttp
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
+from hawker.fair.sessions import fleeting_session
 from hawker.worker.health import NetworkProber, Probe, ProbeResult
 
 pytestmark = pytest.mark.anyio
@@ -21,8 +21,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def prober() -> AsyncIterator[NetworkProber]:
-    async with aiohttp.ClientSession() as http:
-        yield NetworkProber(http)
+    async with fleeting_session() as http:
+        yield NetworkProber(lambda: http)
 
 
 @pytest.fixture
@@ -52,6 +52,10 @@ async def serve(asked: list[bytes]) -> AsyncIterator[Serve]:
 
         yield begin
         tasks.cancel_scope.cancel()
+
+
+def _probe(port: int, machine: str, app: str = "alpha", timeout_s: float = 2.0) -> Probe:
+    return Probe(host="::1", port=port, timeout_s=timeout_s, path="/", app=app, machine=machine)
 
 
 def _answer(status: str, body: str = "", extra: str = "") -> bytes:
@@ -100,3 +104,33 @@ async def test_a_long_answer_is_cut(prober: NetworkProber, serve: Serve) -> None
 
 
 BAD = ProbeResult(False, "refused")
+
+
+async def test_machine_that_never_answers_makes_only_itself_wait(prober: NetworkProber, serve: Serve) -> None:
+    """Two machines with 64 checks each, at a port that accepts and never answers, and another app's machine."""
+    silent, good = await serve(b""), await serve(_answer("200 OK", "well"))
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for machine in ("a1", "a2"):
+                for _ in range(64):
+                    tasks.start_soon(prober, _probe(silent, app="alpha", machine=machine, timeout_s=300.0))
+            await anyio.wait_all_tasks_blocked()
+            for _ in range(3):
+                found = await prober(_probe(good, app="beta", machine="b1", timeout_s=2.0))
+                assert found == ProbeResult(True, "well")
+            tasks.cancel_scope.cancel()
+
+
+async def test_deadline_of_a_probe_begins_when_it_is_its_turn(prober: NetworkProber, serve: Serve) -> None:
+    silent, good = await serve(b""), await serve(_answer("200 OK", "well"))
+    found: list[ProbeResult] = []
+
+    async def ask(port: int, timeout_s: float) -> None:
+        found.append(await prober(_probe(port, machine="m", timeout_s=timeout_s)))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):  # as many as a machine has at once
+            tasks.start_soon(ask, silent, 1.0)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(ask, good, 0.9)
+    assert sorted(each.passing for each in found) == [False] * 4 + [True]

@@ -13,7 +13,7 @@ from hawker.app import network_id
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import machine_prefix, network_prefix
 from hawker.ids import MachineId
-from hawker.record.ip_assignment import IPS, IPS_TAKEN
+from hawker.record.app import IPS, IPS_TAKEN
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.ip_assignments import MAX_PER_APP, IpAllocator, IpRequest
@@ -25,7 +25,7 @@ def ips_of(worker: SimWorker, *, outward: dict[int, str] | None = None, **settin
     deps = worker.parts.deps
     changed = msgspec.structs.replace(deps.settings, **settings)
     here = HOST_ADDRESSES if outward is None else outward
-    return IpAllocator(deps.store, deps.clock, changed, "mad", here.get)
+    return IpAllocator(deps.store, deps.clock, changed, "mad", here.get, worker.parts.quotas)
 
 
 async def test_a_pool_gives_each_address_to_one_app_until_it_is_empty(worker: SimWorker) -> None:

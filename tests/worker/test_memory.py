@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.contract.memory import GET_MEMORY, RECLAIM_MEMORY, ReclaimRequest
+from hawker.api.contract.machine_operation import GET_MEMORY, RECLAIM_MEMORY, ReclaimRequest
 from hawker.errors import Conflict, LeaseHeld, NotServed, Unprocessable, WrongState
 from hawker.machine import State
 from hawker.runtime.driver import Features

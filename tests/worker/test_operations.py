@@ -8,7 +8,7 @@ import pytest
 
 from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.machine_operation import CORDON_MACHINE, UNCORDON_MACHINE
-from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailable
+from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailable, Unprocessable
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId
 from hawker.machine import State
@@ -35,6 +35,17 @@ async def test_the_same_order_is_the_same_machine(worker: SimWorker, stall: Memo
     assert (await worker.create(key="order")).state is State.DESTROYED, "an order is filled once"
     await worker.at_rest()
     check_at_rest(stall)
+
+
+async def test_a_spare_of_another_apps_machine_is_refused(worker: SimWorker) -> None:
+    await worker.app("beta")
+    theirs = await worker.create(app="beta")
+    with pytest.raises(Unprocessable, match=rf"standbys\[0\]: machine {theirs.id} is not one of app 'stall'"):
+        await worker.create(standbys=(theirs.id,))
+    own = await worker.stopped()
+    with pytest.raises(Unprocessable, match="is not one of app"):
+        await worker.update(own, standbys=(theirs.id,))
+    assert worker.record((await worker.create(standbys=(own,))).id).config.standbys == (own,)
 
 
 async def test_orders_that_come_at_once_are_one_machine(worker: SimWorker) -> None:

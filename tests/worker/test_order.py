@@ -22,12 +22,12 @@ from hawker.errors import (
     WrongState,
 )
 from hawker.ids import AppName, NodeId, OrderId
+from hawker.image.readers import ImageReader
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MachineRecord
-from hawker.record.node import NODE, NodeRecord
-from hawker.record.order import CANCELLED, CLAIMS
+from hawker.record.node import CANCELLED, CLAIMS, NODE, NodeRecord
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.store.contract import Reader, Tx
 from hawker.worker.images import Images
@@ -121,10 +121,10 @@ async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(work
         await filling(worker).accept_order(order(app), "ann")
     asked = anyio.Event()
 
-    async def slowly(reference: str) -> Any:
+    async def slowly(reference: str, credentials: object, *, org: ImageReader) -> Any:
         asked.set()
         await ledger.cancel(AppName(APP), OrderId("p"))
-        return await type(worker.parts.deps.images).resolve(worker.parts.deps.images, reference)
+        return await type(worker.parts.deps.images).resolve(worker.parts.deps.images, reference, org=org)
 
     object.__setattr__(worker.parts.deps.images, "resolve", slowly)
     with pytest.raises(OrderCancelled):
@@ -133,7 +133,7 @@ async def test_one_that_was_cancelled_is_refused_also_while_it_is_under_way(work
 
 
 async def test_a_registry_that_is_slower_than_the_caller_ends_it(worker: SimWorker) -> None:
-    async def never(reference: str) -> Any:
+    async def never(reference: str, credentials: object, *, org: str) -> Any:
         await anyio.sleep_forever()
 
     object.__setattr__(worker.parts.deps.images, "resolve", never)

@@ -16,7 +16,7 @@ from hawker.ids import MachineId
 from hawker.machine import Operation, State, judge
 from hawker.proof.legal_path import illegal_steps
 from hawker.runtime.fake_host import FakeFault
-from hawker.sim.harness.chance import Chance
+from hawker.sim.harness.plan import Chance
 from hawker.sim.node.sim_worker import SimWorker, params
 from hawker.sim.node.world import MemoryWorld
 from tests.worker.invariants import check_at_rest

@@ -1,15 +1,24 @@
 from collections.abc import AsyncIterator
 
-import aiohttp
 import anyio
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from hawker.clock import SystemClock
+from hawker.config.machine import Metrics
+from hawker.fair.sessions import fleeting_session
+from hawker.ids import MachineId, NodeId
+from hawker.machine import State
+from hawker.record.machine import Network
+from hawker.runtime.fake_driver import FakeDriver
+from hawker.runtime.fake_host import FakeHost
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.store.memory_store import MemoryStore
 from hawker.worker import scrape
-from hawker.worker.scrape import HttpFetch, ScrapeFailed
+from hawker.worker.scrape import HttpFetch, ScrapeFailed, Scraper
+from hawker.worker.usage import UsageMeter
 
 pytestmark = pytest.mark.anyio
 UP = "hawker_machine_metrics_up"
@@ -48,7 +57,7 @@ async def test_only_started_machines_with_an_endpoint_are_asked(worker: SimWorke
     await worker.started()
     stopped = await worker.started(metrics={"port": 1})
     await worker.stop(stopped)
-    assert not await _series(worker)
+    assert not [name for name in await _series(worker) if not name.startswith("hawker_machine_")]
 
 
 @pytest.mark.parametrize("answer", [None, b"\xff\xfe", b"<html>", b"a 1\n" * 300_000])
@@ -67,6 +76,7 @@ async def test_what_all_say_together_is_bounded(
     worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scrape, "ALL_BYTES", 10)
+    monkeypatch.setattr(scrape, "LEAST_BYTES", 1)
     machines = [await worker.started(metrics={"port": 9091}) for _ in range(3)]
     for machine_id in machines:
         stall.fetcher.answers[_endpoint(worker, machine_id)] = b"hits 1\n"
@@ -76,8 +86,8 @@ async def test_what_all_say_together_is_bounded(
 
 @pytest.fixture
 async def fetch() -> AsyncIterator[HttpFetch]:
-    async with aiohttp.ClientSession() as http:
-        yield HttpFetch(http)
+    async with fleeting_session() as http:
+        yield HttpFetch(lambda: http)
 
 
 async def _answer(request: web.Request) -> web.Response:
@@ -116,3 +126,35 @@ async def test_an_endpoint_is_asked_within_bounds_and_not_followed_elsewhere(fet
         ended.set()
     with pytest.raises(ScrapeFailed):
         await fetch(f"{url}metrics", 100, 60)
+
+
+async def test_app_with_many_silent_machines_leaves_another_its_turn() -> None:
+    """A hundred machines that keep whoever asks waiting, and one of another app after them."""
+    asked: list[str] = []
+
+    async def fetch(url: str, limit: int, timeout_s: float) -> bytes:
+        asked.append(url)
+        if "a:" in url:
+            await anyio.sleep_forever()
+        return b"hits 1\n"
+
+    heard = scrape._Heard(100)
+    store, node = MemoryStore(), NodeId("0123abcd")
+    meter = UsageMeter(store, node, FakeDriver(FakeHost(SystemClock())), None)
+    scraper = Scraper(store, node, fetch, meter)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(scraper._ask, _exposing("alpha", f"a:{number}"), heard)
+            await anyio.wait_all_tasks_blocked()
+            await scraper._ask(_exposing("beta", "b:1"), heard)
+            tasks.cancel_scope.cancel()
+    assert list(heard.pages) == ["b:1"] and len(asked) == 9
+
+
+def _exposing(app: str, machine_id: str) -> scrape._Exposing:
+    network = Network(private_ip=machine_id, network_id=1)
+    config = scrape._Config(metrics=Metrics(port=1))
+    return scrape._Exposing(
+        id=MachineId(machine_id), app=app, region="local", state=State.STARTED, network=network, config=config
+    )

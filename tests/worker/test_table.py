@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from hawker.clock import ManualClock
+from hawker.config import MachineConfig
 from hawker.errors import NotFound
 from hawker.ids import AppName, MachineId, Version
 from hawker.machine import State
@@ -12,7 +13,7 @@ from hawker.record.machine import BY_APP, BY_NAME
 from hawker.store.contract import Tx
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.changes import Changes
-from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, Happened, MachineTable
+from hawker.worker.table import EVENTS_KEPT, VERSIONS_KEPT, VERSIONS_KEPT_BYTES, Happened, MachineTable
 from tests.worker.machines import NOW, machine
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +106,20 @@ async def test_old_versions_are_kept_and_bounded(store: MemoryStore, table: Mach
         await store.write(partial(table.add_version, record=record))
     versions = table.versions(store, MachineId("00000000000001"))
     assert len(versions) == VERSIONS_KEPT and versions[0].version == f"V{VERSIONS_KEPT + 2:03}"
+
+
+async def test_large_versions_are_bounded_by_their_bytes_and_the_newest_stays(
+    store: MemoryStore, table: MachineTable
+) -> None:
+    large = MachineConfig(image="a", env={"X": "x" * (VERSIONS_KEPT_BYTES // 4)})
+    for number in range(9):
+        record = machine(version=Version(f"V{number}"), config=large)
+        await store.write(partial(table.add_version, record=record))
+    assert [each.version for each in table.versions(store, MachineId("00000000000001"))] == ["V8", "V7", "V6"]
+    larger = MachineConfig(image="a", env={"X": "x" * (VERSIONS_KEPT_BYTES + 1)})
+    record = machine(version=Version("V9"), config=larger)
+    await store.write(partial(table.add_version, record=record))
+    assert [each.version for each in table.versions(store, MachineId("00000000000001"))] == ["V9"]
 
 
 async def test_each_change_is_later_though_the_clock_was_set_back(store: MemoryStore) -> None:

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.fsm.contract import Ending, Resource, Retry, Step
-from hawker.fsm.fault import fault_of
-from hawker.fsm.run import Run, State, StepRecord, StepStatus
+from hawker.fsm.run import Run, State, StepRecord, StepStatus, fault_of
 from hawker.ids import RunId
 from hawker.observe.metrics import build_metrics
 from hawker.observe.span import Span, span_of, trace_of

@@ -14,13 +14,14 @@ from hawker.config.process_rules import LONGEST_STOP_S, SIGNAL_NAMES, SIGNAL_NUM
 WRITTEN = "x-written"
 """A schema that stands for the whole of what it is found in."""
 
-APPS_IN_PAGE, IN_PAGE, RUNS_IN_PAGE = 5000, 1000, 500
+APPS_IN_PAGE, IN_PAGE, RUNS_IN_PAGE, RELEASES_IN_PAGE = 5000, 1000, 500, 100
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 MIN_RETENTION_DAYS, MAX_RETENTION_DAYS = 1, 60
 
 AppsLimit: TypeAlias = Annotated[int, Meta(ge=1, le=APPS_IN_PAGE)]
 PageLimit: TypeAlias = Annotated[int, Meta(ge=1, le=IN_PAGE)]
 RunsLimit: TypeAlias = Annotated[int, Meta(ge=1, le=RUNS_IN_PAGE)]
+ReleasesLimit: TypeAlias = Annotated[int, Meta(ge=1, le=RELEASES_IN_PAGE)]
 EventsLimit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 

@@ -11,10 +11,12 @@ from hawker.errors import BadRequest
 VERSION_HEADER = "hawker-version"
 MISSING_HEADER = "hawker-missing-regions"
 CALLER_HEADER = "hawker-caller"
+NODE_HEADER = "hawker-node"
 DEADLINE_HEADER = "hawker-deadline-ms"
 
 MAX_CALLER = 256
 _MOST_DIGITS = 9
+_NODE = re.compile(r"[0-9a-f]{8}")
 _PLACE = re.compile(r"[0-9a-f]{8}:[0-9]{1,18}:[0-9]{1,18}")
 
 
@@ -51,6 +53,12 @@ def place_of(text: str | None) -> str | None:
     if not _PLACE.fullmatch(text):
         raise BadRequest("the header Hawker-Version is not one that this API gave out")
     return text
+
+
+def node_of(text: str | None) -> str:
+    """The node that says it calls, in a call between nodes; empty for one of an older version, and for what is no
+    node's id."""
+    return text if text and _NODE.fullmatch(text) else ""
 
 
 def written_name(name: str) -> str:

@@ -1,33 +1,78 @@
-"""The typed HTTP client, driven by the route table: the `Caller` between processes and for the command line.
+"""The typed HTTP client, driven by the route table: the `Caller` between processes and for the command line; and the
+retry of calls that came too often.
 
 An error answer is raised as the error that the other side raised. `Unavailable` means that nothing was sent; `Fault`
 that the call may or may not have taken effect. A call that may not be repeated never is. Streams, uploads and sockets
 are `streaming`'s, which is imported by name when the first one is made: aiohttp would be half of the time of a command.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from copy import copy
-from importlib import import_module
 from types import TracebackType
-from typing import Any, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 import httptools
 import msgspec
 
-from hawker.api.call_metadata import CALLER_HEADER, DEADLINE_HEADER, written_deadline, written_name
+from hawker.api.call_metadata import CALLER_HEADER, DEADLINE_HEADER, NODE_HEADER, written_deadline, written_name
 from hawker.api.caller import CallOptions
+from hawker.api.failure import lost, no_address, not_understood, overdue, refusal, unreachable
 from hawker.api.handlers import SocketChannel
 from hawker.api.outgoing import Outgoing, RouteCodecs
-from hawker.api.retry import RateLimitRetry
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
-from hawker.api.transport_errors import lost, no_address, not_understood, overdue, refusal, unreachable
-from hawker.http.http1 import HttpResponse
-from hawker.http.transport import HttpTransport, NotSent, origin_of
+from hawker.clock import Clock
+from hawker.deferred import deferred
+from hawker.errors import OverShare, RateLimited
+from hawker.http.message import HttpResponse, origin_of
+from hawker.http.transport import HttpTransport, NotSent
 from hawker.log import Secret
 
+if TYPE_CHECKING:
+    from hawker.api import streaming
+else:
+    streaming = deferred("hawker.api.streaming")
+
+T = TypeVar("T")
+
+WITHIN_S = 120.0
+_FIRST_S, _LONGEST_S, _GROWTH = 0.4, 3.0, 1.5
+
+
+# Calls that come too often are made again: one that is refused with 429 was not begun, and a script of many
+# commands need not know of rate limits. Pauses grow, with jitter, so that commands side by side do not meet again
+# and again.
+
+
+class RateLimitRetry:
+    """`told` hears once, in words for a person, why it takes longer."""
+
+    def __init__(self, clock: Clock, told: Callable[[str], None] | None = None) -> None:
+        self._clock = clock
+        self._told = told
+
+    async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What `attempt` returns once it is not refused any more. Raises `RateLimited` after `WITHIN_S` seconds of
+        refusals, and every other error of `attempt` at once."""
+        deadline, pause_s = self._clock.monotonic() + WITHIN_S, _FIRST_S
+        while True:
+            wait_s = pause_s * (0.5 + self._clock.random())
+            try:
+                return await attempt()
+            except (RateLimited, OverShare) as error:
+                if self._clock.monotonic() + wait_s > deadline:
+                    raise
+                self._tell(str(error))
+            await self._clock.sleep(wait_s)
+            pause_s = min(pause_s * _GROWTH, _LONGEST_S)
+
+    def _tell(self, why: str) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            told(why)
+
+
 CONNECT_S = 5.0
-_STREAMING = "hawker.api.streaming"
 
 
 class Streaming(Protocol):
@@ -64,8 +109,7 @@ class _Connections:
     @property
     def streaming(self) -> Streaming:
         if self._streaming is None:
-            made: Streaming = import_module(_STREAMING).StreamingClient(self._url, self._connect_s, self._most)
-            self._streaming = made
+            self._streaming = streaming.StreamingClient(self._url, self._connect_s, self._most)
         return self._streaming
 
     async def close(self) -> None:
@@ -87,11 +131,15 @@ class Client:
         connect_s: float = CONNECT_S,
         connections: int = 0,
         retry: RateLimitRetry | None = None,
+        node: str = "",
     ) -> None:
         """`connect_s` seconds at most are for opening a connection; `connections` are open at once, 0 for no limit; a
-        unary call that comes too often is made again by `retry`, else it raises `RateLimited`."""
+        unary call that comes too often is made again by `retry`, else it raises `RateLimited`. Between nodes, `node` is
+        the one that calls."""
         self._url = url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
+        if node:
+            self._headers[NODE_HEADER] = node
         self._connections = _Connections(self._url, connect_s, connections)
         self._retry = retry
         self._codecs: dict[str, RouteCodecs[Any, Any, Any, Any]] = {}

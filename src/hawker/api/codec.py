@@ -89,7 +89,8 @@ class AnswerCodec(Generic[R]):
 
     def __init__(self, route: AnyRoute) -> None:
         self._none = route.response is NoneType
-        self._text = route.media != JSON
+        self._plain = route.media != JSON
+        self._bytes = route.response is bytes
         self._paged = get_origin(route.response) is Page
         self._decoder = msgspec.json.Decoder(answer_type(route))
 
@@ -97,8 +98,8 @@ class AnswerCodec(Generic[R]):
         """The body, and the cursor of the next page."""
         if self._none:
             return b"", None
-        if self._text:
-            return str(answer).encode(), None
+        if self._plain:
+            return answer if isinstance(answer, bytes) else str(answer).encode(), None
         if isinstance(answer, Page):
             return encode_json(answer.items), answer.next_cursor
         return encode_json(answer), None
@@ -107,8 +108,8 @@ class AnswerCodec(Generic[R]):
         """Raises `msgspec.DecodeError`."""
         if self._none:
             return cast(R, None)
-        if self._text:
-            return cast(R, data.decode(errors="replace"))
+        if self._plain:
+            return cast(R, data if self._bytes else data.decode(errors="replace"))
         answer = self._decoder.decode(data)
         if self._paged:
             return cast(R, Page(items=answer, next_cursor=headers.get(CURSOR_HEADER)))

@@ -57,8 +57,8 @@ class Directory(Protocol):
 
     def node(self, node_id: NodeId) -> Node | None: ...
 
-    def owner_of_machine(self, machine_id: str) -> NodeId | None:
-        """Of the row that counts, among those of this region."""
+    def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
+        """Of the row that counts, among those of this region; of a machine of that app only, where one is named."""
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None: ...
 

@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Protocol
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from hawker.api.codec import AnswerCodec, Receive, encode_json
 from hawker.api.error_boundary import typed_errors
@@ -14,27 +15,29 @@ from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, Written, finish
 from hawker.api.reply import LINES, HttpReply
-from hawker.api.request import CallReader, Incoming, body_chunks
+from hawker.api.request import UPLOAD_PACE, CallReader, Incoming, body_chunks
 from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of, writes
+from hawker.api.routes import asked_by_nodes
 from hawker.api.shutdown import Shutdown
 from hawker.clock import Clock
-from hawker.errors import HawkerError
+from hawker.errors import Forbidden, HawkerError
+from hawker.fair.turns import Turns
 
 KEEPALIVE_S = 15.0
-UPLOAD_CHUNK_DEADLINE_S = 60.0
+_TURN = 32  # lines, between which the loop turns
 
 
 class Limiter(Protocol):
     """Asked once for each call, after its token was found good and before anything is read or done."""
 
-    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
-        """Raises `RateLimited`."""
+    def spend(self, route: AnyRoute, params: Mapping[str, str], *, root: bool) -> None:
+        """`root`: the caller holds the root token. Raises `RateLimited`."""
 
 
 class Unlimited:
     """Keeps `Limiter`, and lets everything pass."""
 
-    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+    def spend(self, route: AnyRoute, params: Mapping[str, str], *, root: bool) -> None:
         return None
 
 
@@ -51,10 +54,15 @@ class Guard:
         if self.route is not None and self.auth and self.route.guarded:
             grant.check(attempt_of(self.route, params))
 
-    def spend(self, limiter: Limiter, params: Mapping[str, str]) -> None:
+    def check_node(self, grant: Grant) -> None:
+        """Of a call between nodes: what they do not ask of each other takes the root token. Raises `Forbidden`."""
+        if not grant.root and self.route is not None and not asked_by_nodes(self.route):
+            raise Forbidden("nodes may not ask this of each other: it takes the root token")
+
+    def spend(self, limiter: Limiter, params: Mapping[str, str], grant: Grant) -> None:
         """Raises `RateLimited`."""
         if self.route is not None:
-            limiter.spend(self.route, params)
+            limiter.spend(self.route, params, root=grant.root)
 
 
 def guard_of(route: AnyRoute) -> Guard:
@@ -73,13 +81,15 @@ class RouteEndpoint(Protocol):
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What all endpoints of a server share. A body of more than `max_body_bytes` is refused with `TooLarge`; `written`
-    tells where in the catalog a call that wrote can be read, None for nowhere."""
+    tells where in the catalog a call that wrote can be read, None for nowhere; large bodies come in turns of
+    `bodies`."""
 
     handlers: Handlers
     shutdown: Shutdown
     clock: Clock
     max_body_bytes: int
     written: Written | None = None
+    bodies: Turns | None = None
 
 
 class UnaryEndpoint:
@@ -89,12 +99,17 @@ class UnaryEndpoint:
         self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
-        self._reader = CallReader(route, setup.max_body_bytes)
-        self._codec: AnswerCodec[Any] = AnswerCodec(route)
+        self._reader = CallReader(route, setup.max_body_bytes, setup.bodies)
+        self._route = route
         self._kind = route.media.encode()
         lasting = route.method == "GET" and route.timeout_s > USUAL_TIMEOUT_S
         self._shutdown = setup.shutdown if lasting else None
         self._written = setup.written if writes(route) else None
+
+    @cached_property
+    def _codec(self) -> AnswerCodec[Any]:
+        """Made for the first call."""
+        return AnswerCodec(self._route)
 
     async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         call = await self._reader.with_body(request, grant)
@@ -112,13 +127,18 @@ class UploadEndpoint:
         self._status = route.status
         self._handler = setup.handlers.of(route)
         self._reader = CallReader(route, 0)
-        self._codec: AnswerCodec[Any] = AnswerCodec(route)
+        self._route = route
         self._shutdown = setup.shutdown
+
+    @cached_property
+    def _codec(self) -> AnswerCodec[Any]:
+        """Made for the first call."""
+        return AnswerCodec(self._route)
 
     async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None:
         call = self._reader.with_data(request, grant, b"")
         with self._shutdown.until_stop():
-            answer = await self._handler(call, body_chunks(request, UPLOAD_CHUNK_DEADLINE_S))
+            answer = await self._handler(call, body_chunks(request, UPLOAD_PACE))
         data, cursor = self._codec.encode(answer)
         await reply.answer(self._status, data, cursor)
 
@@ -131,7 +151,7 @@ class StreamEndpoint:
         self.path, self.guard = route.path, guard_of(route)
         self._status = route.status
         self._handler = setup.handlers.of(route)
-        self._reader = CallReader(route, setup.max_body_bytes)
+        self._reader = CallReader(route, setup.max_body_bytes, setup.bodies)
         self._shutdown = setup.shutdown
         self._clock = setup.clock
 
@@ -151,8 +171,12 @@ class StreamEndpoint:
     async def _send_lines(self, items: AsyncIterator[object], request: Incoming, reply: HttpReply) -> None:
         try:
             with typed_errors(request.request_id), self._shutdown.until_stop():
+                count = 0
                 async for item in items:
                     await reply.part(encode_json(item) + b"\n")
+                    count += 1
+                    if not count % _TURN:
+                        await checkpoint()  # a client that takes all at once is not to hold up the others
         except HawkerError as error:
             await reply.part(encode_json(failed(error)) + b"\n")
 

@@ -1,10 +1,22 @@
-"""Errors of the family to and from the body of an error answer. Pure."""
+"""Errors of the family to and from the body of an error answer, and what goes wrong between a client and a node, as
+errors of the family. Pure.
+"""
 
 import msgspec
 
 from hawker import errors
 from hawker.api.contract.body import Failed, Problem
-from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom, OrderUncertain
+from hawker.errors import (
+    BadRequest,
+    CannotStart,
+    DeadlineExceeded,
+    Fault,
+    HawkerError,
+    NoRoom,
+    OrderUncertain,
+    QuotaExceeded,
+    Unavailable,
+)
 
 _FAILED_HEAD = b'{"type":"failed",'
 
@@ -18,6 +30,8 @@ def problem_of(error: HawkerError) -> Problem:
             shortfall=error.shortfall,
             nearest=error.nearest,
         )
+    if isinstance(error, QuotaExceeded):
+        return Problem(error=str(error), status=error.code, scope="quota", shortfall=error.shortfall)
     order = error.order if isinstance(error, OrderUncertain) else None
     return Problem(error=str(error), status=error.code, order=order)
 
@@ -44,6 +58,8 @@ def error_of(http_status: int, problem: Problem) -> HawkerError:
     if kind is NoRoom:
         shortfall = problem.shortfall or {}
         return NoRoom(problem.error, scope=problem.scope or "host", shortfall=shortfall, nearest=problem.nearest)
+    if kind is QuotaExceeded:
+        return QuotaExceeded(problem.error, shortfall=problem.shortfall or {})
     if kind is OrderUncertain:
         return OrderUncertain(problem.error, order=problem.order or "")
     return _with_text(kind, problem.error)
@@ -71,3 +87,44 @@ _FAMILY: tuple[type[HawkerError], ...] = tuple(
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, HawkerError) and kind not in (HawkerError, CannotStart)
 )
+
+
+class Unreachable(Unavailable):
+    """Found on this side: nothing was sent."""
+
+
+class Overdue(DeadlineExceeded):
+    """Found on this side: whether the call took effect is not known."""
+
+
+class ConnectionLost(Fault):
+    """Found on this side: whether the call took effect is not known."""
+
+
+def unreachable(url: str) -> Unreachable:
+    return Unreachable(f"cannot reach {url}: is the node running? start one with `hawker up`")
+
+
+def overdue(url: str) -> Overdue:
+    return Overdue(f"no answer from {url} in time")
+
+
+def lost(url: str, error: Exception) -> ConnectionLost:
+    return ConnectionLost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
+
+
+def not_understood(url: str, error: msgspec.DecodeError) -> Fault:
+    return Fault(f"{url} answered in a way that this version does not know: {error}")
+
+
+def no_address(url: str) -> BadRequest:
+    return BadRequest(f"{url!r} is not a node's address, such as http://127.0.0.1:4280")
+
+
+def refusal(status: int, data: bytes) -> HawkerError:
+    """The error in an error answer, also in one that is not ours."""
+    try:
+        return error_of(status, msgspec.json.decode(data, type=Problem))
+    except msgspec.DecodeError:
+        text = data[:200].decode(errors="replace").strip() or "no text"
+        return error_of(status, Problem(error=f"HTTP status {status}: {text}", status="unknown"))

@@ -14,17 +14,27 @@ class Grant(Protocol):
     def name(self) -> str:
         """Whom the caller's token stands for."""
 
+    @property
+    def root(self) -> bool:
+        """Whether the caller holds the root token itself, and not one that was made from it."""
+
     def check(self, attempt: Attempt) -> None:
         """Raises `Forbidden`."""
 
     def permits(self, attempt: Attempt) -> bool: ...
 
 
-class Everything:
-    """The grant of a caller that needs no token: within the process, or on a path for everybody."""
+ROOT = "root"
+"""The name of the root token itself."""
 
-    def __init__(self, name: str = "") -> None:
+
+class Everything:
+    """The grant of a caller that needs no token: within the process, or on a path for everybody. Without `root` it is
+    a node's, which calls for others and may not become more than they are."""
+
+    def __init__(self, name: str = "", *, root: bool = True) -> None:
         self.name = name
+        self.root = root
 
     def check(self, attempt: Attempt) -> None:
         return None

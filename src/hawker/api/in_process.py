@@ -12,10 +12,10 @@ from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import CallOptions
+from hawker.api.failure import Overdue
 from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers, In_co, Out_contra, SocketChannel, Written, finish
 from hawker.api.route import B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload, writes
-from hawker.api.transport_errors import Overdue
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
 from hawker.ids import new_ulid

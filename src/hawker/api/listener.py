@@ -1,26 +1,25 @@
 """A server on a TCP port, run by uvicorn inside the caller's event loop, stopped when the context is left.
 
-A client that sends the head of a request byte by byte, or never, does not keep a connection for ever: uvicorn knows a
-limit for idle connections only. Bodies are bounded by size, and answers by the calls themselves.
+Connections and heads are bounded before anything is kept of them (`http.incoming`), bodies by who reads them, answers
+by the calls themselves.
 """
 
-import asyncio
 import socket
-from asyncio import TimerHandle
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hawker.api.server import Server
 from hawker.errors import CannotStart
+from hawker.fair.connections import ConnectionTable, DescriptorCount
+from hawker.fair.table import CONNECTIONS
+from hawker.http.incoming import conversation, incoming
 
 STOP_GRACE_S = 2
 DRAIN_S = 0.25
 START_DEADLINE_S = 10.0
-HEADER_TIMEOUT_S = 15.0
 
 
 class _Uvicorn(uvicorn.Server):
@@ -113,9 +112,12 @@ def url_of(listener: socket.socket) -> str:
 
 
 def _config(server: Server) -> uvicorn.Config:
+    table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce, server.is_proxy)
     return uvicorn.Config(
         server,
-        http=HeaderTimeout,
+        http=incoming(table),
+        ws=conversation,  # type: ignore[arg-type]  # it is only called
+        proxy_headers=False,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -125,41 +127,3 @@ def _config(server: Server) -> uvicorn.Config:
         ws_max_size=1024 * 1024,
         ws_per_message_deflate=False,
     )
-
-
-class HeaderTimeout(HttpToolsProtocol):
-    """Closes a connection whose next request is not told within `header_timeout_s` seconds of the connection or of its
-    first byte."""
-
-    header_timeout_s = HEADER_TIMEOUT_S
-    _overdue: TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_head()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._overdue is None:
-            self._await_head()
-
-    def on_headers_complete(self) -> None:
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        self._overdue = self.loop.call_later(self.header_timeout_s, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
-            self._overdue = None
-
-
-def header_timeout(seconds: float) -> type[HeaderTimeout]:
-    """The protocol with another timeout."""
-    return type("HeaderTimeout", (HeaderTimeout,), {"header_timeout_s": seconds})

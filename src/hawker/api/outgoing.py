@@ -10,7 +10,7 @@ import msgspec
 from hawker.api.codec import AnswerCodec, BodyCodec
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, P, Q, R, Route
-from hawker.http.http1 import encode_request
+from hawker.http.message import encode_request
 
 
 @dataclass(frozen=True, slots=True)

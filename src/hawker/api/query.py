@@ -2,7 +2,8 @@
 
 a bool in any way that people write yes and no, `Seconds` as a number or a Go duration, a tuple repeated or separated by
 commas, a dict of strings as `name.key=value`. Parameters that the struct does not have are ignored, and so is one that
-is empty, unless empty says something: a text that may be absent is absent when it is empty.
+is empty, unless empty says something: a text that may be absent is absent when it is empty. Of a list an unknown one is
+refused: whoever wanted a part of it would take the whole for that part.
 """
 
 from collections.abc import Iterable
@@ -23,8 +24,10 @@ _NO = frozenset({"0", "f", "false", "n", "no", "off"})
 class QueryCodec(Generic[Q]):
     """Built once per route."""
 
-    def __init__(self, kind: type[Q]) -> None:
+    def __init__(self, kind: type[Q], *, strict: bool = False) -> None:
+        """`strict` refuses parameters that `kind` does not have, unless they are empty."""
         self._kind = kind
+        self._strict = strict
         cores = {name: _core(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
         self._maps = {f"{name}.": name for name, core in cores.items() if get_origin(core) is dict}
         self._fields = {name: core for name, core in cores.items() if get_origin(core) is not dict}
@@ -36,8 +39,8 @@ class QueryCodec(Generic[Q]):
         for name, text in pairs:
             if name in self._fields:
                 self._take(found, name, text)
-            elif self._maps:
-                self._take_entry(found, name, text)
+            elif not self._take_entry(found, name, text) and text and self._strict:
+                raise BadRequest(f"query parameter {name:.80}: this list cannot be narrowed by it")
         try:
             return msgspec.convert(found, self._kind, strict=False)
         except msgspec.ValidationError as error:
@@ -69,12 +72,15 @@ class QueryCodec(Generic[Q]):
         else:
             found[name] = text
 
-    def _take_entry(self, found: dict[str, object], name: str, text: str) -> None:
+    def _take_entry(self, found: dict[str, object], name: str, text: str) -> bool:
+        """Whether it is one of a map."""
         for prefix, field in self._maps.items():
             if name.startswith(prefix):
                 entries = found.setdefault(field, {})
                 assert isinstance(entries, dict)
                 entries[name.removeprefix(prefix)] = text
+                return True
+        return False
 
 
 def _core(hint: object) -> object:

@@ -1,5 +1,9 @@
 """One HTTP answer as it goes out. Remembers whether it has begun, because an error can be answered only before that."""
 
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.codec import CURSOR_HEADER, Send, encode_json
 from hawker.api.failure import problem_of
@@ -16,6 +20,9 @@ class HttpReply:
         self._send = send
         self._request_id = request_id.encode()
         self.status = 0  # 0: nothing was sent yet
+        self.before: Callable[[int], Awaitable[None]] | None = None
+        """What is done, with the status, before the first byte of the answer goes out."""
+        self.listed_errors = False
 
     async def body(self, status: int, data: bytes, *, kind: bytes = JSON, extra: Headers | None = None) -> None:
         """The whole answer at once."""
@@ -36,14 +43,21 @@ class HttpReply:
     async def problem(self, error: HawkerError, extra: Headers | None = None) -> None:
         """Nothing when the answer has begun: the client sees it break off."""
         if not self.status:
-            await self.body(error.status, encode_json(problem_of(error)), extra=extra)
+            later = [] if error.after_s is None else [(b"retry-after", b"%d" % error.after_s)]
+            await self.body(error.status, self._problem(error), extra=[*(extra or ()), *later])
 
     async def last_problem(self, error: HawkerError) -> None:
         """An error after which the connection is closed; the caller calls `end`."""
-        data = encode_json(problem_of(error))
+        data = self._problem(error)
         length = (b"content-length", b"%d" % len(data))
         await self._start(error.status, [length, (b"content-type", JSON), (b"connection", b"close")])
         await self.part(data)
+
+    def _problem(self, error: HawkerError) -> bytes:
+        problem = problem_of(error)
+        if self.listed_errors:
+            problem = msgspec.structs.replace(problem, errors=({"message": problem.error},))
+        return encode_json(problem)
 
     async def begin(self, status: int, kind: bytes) -> None:
         """The head of an answer whose body comes in parts."""
@@ -57,5 +71,7 @@ class HttpReply:
 
     async def _start(self, status: int, headers: Headers) -> None:
         self.status = status
+        if self.before is not None:
+            await self.before(status)
         headers.append((b"fly-request-id", self._request_id))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})

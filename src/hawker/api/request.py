@@ -1,9 +1,11 @@
 """One HTTP request as it comes in: its headers, its body up to a limit, and the typed `Call` for the handler."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from types import NoneType
-from typing import Any, Generic
+from typing import Any, Generic, TypeAlias
 from urllib.parse import parse_qsl
 
 import anyio
@@ -13,11 +15,14 @@ from hawker.api.call_metadata import DEADLINE_HEADER, read_deadline
 from hawker.api.codec import BodyCodec, Receive, Scope
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
-from hawker.api.route import B, Call, P, Q, Route
+from hawker.api.route import B, Call, P, Q, Route, is_list
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
+from hawker.fair.connections import key_of
+from hawker.fair.turns import Turns
 
-BODY_DEADLINE_S = 30.0
+LARGE_BODY = 64 * 1024
 MAX_QUERY_BYTES = 64 * 1024
+_UNKNOWN = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +43,70 @@ class Incoming:
         return None if value is None else value.decode("latin-1")
 
 
-def incoming(scope: Scope, params: Mapping[str, str], receive: Receive, request_id: str) -> Incoming:
+IPNetwork: TypeAlias = IPv4Network | IPv6Network
+
+
+def incoming(
+    scope: Scope, params: Mapping[str, str], receive: Receive, request_id: str, proxies: Sequence[IPNetwork] = ()
+) -> Incoming:
+    """`proxies` are those whose word on where a request comes from is believed."""
+    headers = dict(scope["headers"])
     source = (scope.get("client") or ("",))[0]
-    return Incoming(params, scope["query_string"], dict(scope["headers"]), receive, request_id, source)
+    if proxies and is_in(source, proxies):
+        source = _told_source(scope["headers"], source, proxies)
+    return Incoming(params, scope["query_string"], headers, receive, request_id, source)
+
+
+def is_in(address: str, networks: Sequence[IPNetwork]) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:  # a caller without an address
+        return False
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return any(found in network for network in networks)
+
+
+def _told_source(headers: Sequence[tuple[bytes, bytes]], peer: str, proxies: Sequence[IPNetwork]) -> str:
+    """The last address of X-Forwarded-For that is no proxy of ours: each proxy adds its own peer at the end, so
+    whatever stands before that is the caller's own invention."""
+    told = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+    for address in reversed([each.strip() for each in told.split(",")] if told else []):
+        if not is_in(address, proxies):
+            return address
+    return peer
 
 
 class CallReader(Generic[P, Q, B]):
     """Makes the calls of one route; its codecs are built once."""
 
-    def __init__(self, route: Route[P, Q, B, Any], max_body_bytes: int) -> None:
+    def __init__(self, route: Route[P, Q, B, Any], max_body_bytes: int, bodies: Turns | None = None) -> None:
         self._params = route.params
-        self._query = QueryCodec(route.query)
-        self._body = BodyCodec(route.body, strict=route.strict, optional=route.body_optional)
+        self._route = route
         self._takes_body = route.body is not NoneType
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = min(max_body_bytes, route.body_bytes or max_body_bytes)
+        self._bodies = bodies
+
+    @cached_property
+    def _query(self) -> QueryCodec[Q]:
+        """This and the next one are made for the first call: a hundred routes would hold up the boot."""
+        return QueryCodec(self._route.query, strict=is_list(self._route))
+
+    @cached_property
+    def _body(self) -> BodyCodec[B]:
+        return BodyCodec(self._route.body, strict=self._route.strict, optional=self._route.body_optional)
 
     async def with_body(self, request: Incoming, grant: Grant) -> Call[P, Q, B]:
         """Reads the body to its end, if the route has one. Raises `TooLarge`, `BadRequest`, `Unprocessable`."""
-        data = await read_body(request, self._max_body_bytes) if self._takes_body else b""
-        return self.with_data(request, grant, data)
+        return self.with_data(request, grant, await self._body_of(request) if self._takes_body else b"")
+
+    async def _body_of(self, request: Incoming) -> bytes:
+        """A large one in its turn: what an address sends, or only announces, is held here until it is whole."""
+        most = self._max_body_bytes
+        if self._bodies is None or min(most, _announced(request)) <= LARGE_BODY:
+            return await read_body(request, most)
+        async with self._bodies.hold(key_of(request.source)):
+            return await read_body(request, most)
 
     def with_data(self, request: Incoming, grant: Grant, data: bytes) -> Call[P, Q, B]:
         return Call(
@@ -69,6 +119,7 @@ class CallReader(Generic[P, Q, B]):
             idempotency_key=request.header(b"idempotency-key"),
             version=request.header(b"hawker-version"),
             deadline_s=read_deadline(request.header(DEADLINE_HEADER.encode())),
+            source=request.source,
         )
 
 
@@ -89,11 +140,11 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
 
 async def read_body(request: Incoming, limit: int) -> bytes:
     """The whole body. Raises `TooLarge` as soon as it is known to be longer than `limit`."""
-    if _announced(request) > limit:
+    if limit < _announced(request) < _UNKNOWN:
         raise too_large(limit)
     chunks: list[bytes] = []
     left = limit
-    async for chunk in body_chunks(request, BODY_DEADLINE_S):
+    async for chunk in body_chunks(request, BODY_PACE):
         left -= len(chunk)
         if left < 0:
             raise too_large(limit)
@@ -102,7 +153,10 @@ async def read_body(request: Incoming, limit: int) -> bytes:
 
 
 def _announced(request: Incoming) -> int:
-    length = request.headers.get(b"content-length", b"0")
+    """The bytes of the body as its head says; without a word, any number."""
+    length = request.headers.get(b"content-length")
+    if length is None:
+        return _UNKNOWN if b"transfer-encoding" in request.headers else 0
     return int(length) if length.isdigit() else 0
 
 
@@ -110,17 +164,39 @@ def too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is larger than {limit} bytes")
 
 
-async def body_chunks(request: Incoming, chunk_deadline_s: float) -> AsyncIterator[bytes]:
-    """The body as it arrives. Raises `Unavailable` when the client goes away before its end."""
-    more = True
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How slowly a body may come: no pause of more than `pause_s` seconds, and from `grace_s` seconds on at least
+    `floor` bytes for each second since its begin."""
+
+    pause_s: float
+    grace_s: float
+    floor: int
+
+    def until(self, began: float, now: float, received: int) -> float:
+        """The moment by which more has to have come."""
+        return min(now + self.pause_s, began + self.grace_s + received / self.floor)
+
+
+BODY_PACE = Pace(pause_s=15.0, grace_s=15.0, floor=16 * 1024)
+UPLOAD_PACE = Pace(pause_s=60.0, grace_s=60.0, floor=32 * 1024)
+
+
+async def body_chunks(request: Incoming, pace: Pace) -> AsyncIterator[bytes]:
+    """The body as it arrives. Raises `Unavailable` when the client goes away before its end, `DeadlineExceeded` when it
+    is slower than `pace`. Time in which nobody asked for more counts for the client."""
+    began, received, more = anyio.current_time(), 0, True
     while more:
-        message = None
-        with anyio.move_on_after(chunk_deadline_s):
+        message, asked = None, anyio.current_time()
+        with anyio.CancelScope(deadline=pace.until(began, asked, received)):
             message = await request.receive()
         if message is None:
-            raise DeadlineExceeded(f"no more of the body came for {chunk_deadline_s:g} s")
+            raise DeadlineExceeded(f"the body comes too slowly: {received} bytes in {asked - began:.0f} s")
+        received += len(message.get("body", b""))
         if message["type"] == "http.disconnect":
             raise Unavailable("the client went away before the end of its body")
         if message.get("body"):
+            given = anyio.current_time()
             yield message["body"]
+            began += anyio.current_time() - given
         more = message.get("more_body", False)

@@ -15,9 +15,21 @@ from typing_extensions import TypeVar
 
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.grant import Grant
-from hawker.api.rate import Rate
 from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
 from hawker.permission import Action, Attempt
+from hawker.token_bucket import Allowance
+
+# How often a call may be made. The numbers are the contract's; a row of the route table names its class.
+
+
+class Rate(Enum):
+    """The classes. `NONE` is for calls of our own, which no client of the Machines API makes."""
+
+    USUAL = Allowance(1.0, 3)
+    LOOK = Allowance(5.0, 10)  # at one machine
+    APP_DELETION = Allowance(100 / 60, 100)  # of all apps together
+    NONE = Allowance(0.0, 0)
+
 
 USUAL_TIMEOUT_S = 30.0
 JSON = "application/json"
@@ -28,7 +40,7 @@ class NoParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Query parameters are ignored."""
+    """No query parameters. Those that come are ignored, but for a list's, see `is_list`."""
 
 
 P = TypeVar("P", bound=msgspec.Struct)  # path parameters
@@ -53,6 +65,7 @@ class Tag(Enum):
     NODE = "Node"
     RUNS = "Runs"
     IMAGES = "Images"
+    FLYCTL = "flyctl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +90,10 @@ class Route(Generic[P, Q, B, R]):
     request's defaults; with `strict` unknown fields of the body are refused; `keyed` calls take an
     Idempotency-Key. `timeout_s` is how long a client waits. `action` is what a token must allow, by the method unless
     told; unless `guarded`, the handler asks the caller's grant itself. `rate` is how often the call may be made, the
-    usual unless told for calls of the Machines API. With another `media` than JSON, `R` is `str`, and that text is the
-    answer as it stands."""
+    usual unless told for calls of the Machines API. A body of more than `body_bytes` is
+    refused, the server's own bound unless told. With another `media` than JSON, `R` is `str` or `bytes`, and that is
+    the answer as it stands. With `listed_errors` an error's body also has its text in a list `errors`, as clients of
+    GraphQL read it."""
 
     name: str
     method: str
@@ -96,11 +111,13 @@ class Route(Generic[P, Q, B, R]):
     guarded: bool = True
     rate: Rate | None = None
     body_optional: bool = False
+    body_bytes: int | None = None
     strict: bool = False
     keyed: bool = False
     aliases: tuple[Alias, ...] = ()
     timeout_s: float = USUAL_TIMEOUT_S
     media: str = JSON
+    listed_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +152,11 @@ def attempt_of(route: AnyRoute, params: Mapping[str, str]) -> Attempt:
     """What a call of this route does, and to what: the path names it."""
     action = route.action or _BY_METHOD.get(route.method, Action.WRITE)
     return Attempt(action, app=params.get("app_name"), machine=params.get("machine_id"))
+
+
+def is_list(route: AnyRoute) -> bool:
+    """Whether it answers several things, which its query parameters narrow."""
+    return route.method == "GET" and route.name.startswith("list_")
 
 
 def writes(route: AnyRoute) -> bool:
@@ -185,6 +207,7 @@ class Call(Generic[P, Q, B]):
     idempotency_key: str | None = None
     version: str | None = None
     deadline_s: float | None = None
+    source: str = ""
     metadata: CallMetadata = field(default_factory=CallMetadata)
 
     @property

@@ -6,34 +6,44 @@ calls of the Machines API that are not answered yet.
 
 from dataclasses import dataclass
 
-from hawker.api.contract.app import APP_ROUTES
+from hawker.api.contract.app import APP_ROUTES, CREATE_APP, LIST_APPS
 from hawker.api.contract.catalog import CATALOG_ROUTES
-from hawker.api.contract.cluster import CLUSTER_PEER_ROUTES, CLUSTER_ROUTES
-from hawker.api.contract.doctor import DOCTOR_ROUTES
+from hawker.api.contract.cluster import (
+    ADMIT_HOST,
+    CLUSTER_PEER_ROUTES,
+    CLUSTER_ROUTES,
+    CORDON_NODE,
+    DRAIN_NODE,
+    REVOKE_INVITE,
+    UNCORDON_NODE,
+)
 from hawker.api.contract.exec import INSIDE_ROUTES
-from hawker.api.contract.history import HISTORY_ROUTES
-from hawker.api.contract.image import IMAGE_ROUTES
+from hawker.api.contract.flyctl import FLYCTL_ROUTES
+from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES
 from hawker.api.contract.ip_assignment import IP_ROUTES
 from hawker.api.contract.lease import LEASE_ROUTES
 from hawker.api.contract.machine import MACHINE_ROUTES
-from hawker.api.contract.machine_operation import OPERATION_ROUTES
-from hawker.api.contract.market import MARKET_PEER_ROUTES, MARKET_ROUTES
-from hawker.api.contract.memory import MEMORY_ROUTES
+from hawker.api.contract.machine_operation import MEMORY_ROUTES, OPERATION_ROUTES
+from hawker.api.contract.market import LIST_PLACEMENTS, MARKET_PEER_ROUTES, MARKET_ROUTES, PLACEMENT_ROUTES
 from hawker.api.contract.metadata import METADATA_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES
-from hawker.api.contract.node import NODE_ROUTES
-from hawker.api.contract.org import ORG_ROUTES
+from hawker.api.contract.node import DOCTOR_ROUTES, NODE_INFO, NODE_ROUTES
+from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES
 from hawker.api.contract.owner import OWNER_PEER_ROUTES
-from hawker.api.contract.placement import PLACEMENT_ROUTES
-from hawker.api.contract.run import RUN_ROUTES
+from hawker.api.contract.published_port import PUBLISHED_PORT_ROUTES
+from hawker.api.contract.quota import QUOTA_ROUTES
+from hawker.api.contract.registry import REGISTRY_PEER_ROUTES, REGISTRY_ROUTES
+from hawker.api.contract.release import RELEASE_ROUTES
+from hawker.api.contract.run import ABORT_RUN, GET_RUN, HISTORY_ROUTES, LIST_RUNS, RETRY_RUN, RUN_ROUTES
 from hawker.api.contract.secret import SECRET_ROUTES
 from hawker.api.contract.secret_key import SECRET_KEY_ROUTES
-from hawker.api.contract.token import TOKEN_ROUTES
-from hawker.api.contract.volume import VOLUME_ROUTES
+from hawker.api.contract.token import CREATE_DEPLOY_TOKEN, TOKEN_ROUTES
+from hawker.api.contract.volume import LIST_ORG_VOLUMES, VOLUME_ROUTES
 from hawker.api.route import AnyRoute
 
 ROUTES: tuple[AnyRoute, ...] = (
     *APP_ROUTES,
+    *RELEASE_ROUTES,
     *MACHINE_ROUTES,
     *OPERATION_ROUTES,
     *INSIDE_ROUTES,
@@ -41,6 +51,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *LEASE_ROUTES,
     *MEMORY_ROUTES,
     *METADATA_ROUTES,
+    *PUBLISHED_PORT_ROUTES,
     *ORG_ROUTES,
     *VOLUME_ROUTES,
     *SECRET_ROUTES,
@@ -50,16 +61,57 @@ ROUTES: tuple[AnyRoute, ...] = (
     *POLICY_ROUTES,
     *NODE_ROUTES,
     *CLUSTER_ROUTES,
+    *QUOTA_ROUTES,
     *PLACEMENT_ROUTES,
     *MARKET_ROUTES,
     *RUN_ROUTES,
     *IMAGE_ROUTES,
+    *REGISTRY_ROUTES,
     *DOCTOR_ROUTES,
     *CATALOG_ROUTES,
 )
 
-PEER_ROUTES: tuple[AnyRoute, ...] = (*MARKET_PEER_ROUTES, *OWNER_PEER_ROUTES, *CLUSTER_PEER_ROUTES)
-"""The calls between nodes. The peer API serves them beside `ROUTES`."""
+PUBLIC_ROUTES: tuple[AnyRoute, ...] = (*ROUTES, *FLYCTL_ROUTES)
+"""What clients are answered: also the calls of flyctl, each made of calls in `ROUTES`."""
+
+PEER_ROUTES: tuple[AnyRoute, ...] = (
+    *MARKET_PEER_ROUTES,
+    *OWNER_PEER_ROUTES,
+    *CLUSTER_PEER_ROUTES,
+    *IMAGE_PEER_ROUTES,
+    *REGISTRY_PEER_ROUTES,
+)
+"""The calls between nodes. The peer API serves them beside those of `ROUTES` that nodes pass on."""
+
+_PASSED = (
+    ADMIT_HOST,
+    CORDON_NODE,
+    CREATE_APP,
+    DRAIN_NODE,
+    GET_RUN,
+    LIST_APPS,
+    LIST_ORG_MACHINES,
+    LIST_ORG_VOLUMES,
+    LIST_PLACEMENTS,
+    LIST_RUNS,
+    ABORT_RUN,
+    NODE_INFO,
+    RETRY_RUN,
+    REVOKE_INVITE,
+    UNCORDON_NODE,
+)
+_NAMES = frozenset({"app_name", "machine_id", "volume_id"})
+_NEVER = frozenset({CREATE_DEPLOY_TOKEN.name})
+_BETWEEN_NODES = frozenset(route.name for route in (*PEER_ROUTES, *_PASSED))
+
+
+def asked_by_nodes(route: AnyRoute) -> bool:
+    """Whether a node may ask it of another with the token that all nodes can make: what a client's call about an app, a
+    machine or a volume needs elsewhere, lists of all nodes, orders. Nothing that shows or changes who is of the
+    cluster, makes tokens, or copies a node's store, images or catalog."""
+    if route.name in _NEVER:
+        return False
+    return route.name in _BETWEEN_NODES or not _NAMES.isdisjoint(route.params.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True)

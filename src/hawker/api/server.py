@@ -4,18 +4,18 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
-from typing import Generic, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Protocol
 from urllib.parse import unquote
 
 import anyio
 
-from hawker.api.call_metadata import read_name
+from hawker.api.audit import AuditedCall, Auditor, Unaudited, is_audited, is_grave
+from hawker.api.call_metadata import CALLER_HEADER, NODE_HEADER, node_of, read_name
 from hawker.api.codec import Message, Receive, Scope, Send, encode_json
 from hawker.api.contract.body import Problem
-from hawker.api.docs import docs
 from hawker.api.endpoints import (
     FixedEndpoint,
     Guard,
@@ -27,18 +27,31 @@ from hawker.api.endpoints import (
     endpoint_of,
 )
 from hawker.api.error_boundary import typed_errors
-from hawker.api.grant import Authenticate, Everything, Grant
+from hawker.api.grant import ROOT, Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers, Written
-from hawker.api.openapi import openapi
 from hawker.api.reply import JSON, HttpReply
-from hawker.api.request import Incoming, incoming
+from hawker.api.request import Incoming, IPNetwork, incoming, is_in
 from hawker.api.route import AnyRoute, Socket, T
 from hawker.api.routes import ROUTES, UNSERVED
 from hawker.api.shutdown import Shutdown
 from hawker.api.socket import SocketEndpoint
 from hawker.clock import Clock
-from hawker.errors import BadRequest, Fault, HawkerError, NotFound, NotServed, TooLarge
+from hawker.deferred import deferred
+from hawker.errors import BadRequest, Fault, HawkerError, NotFound, NotServed, RateLimited, TooLarge
+from hawker.fair.connections import key_of
+from hawker.fair.round_robin import RoundRobin
+from hawker.fair.table import BODIES
+from hawker.fair.threads import on_behalf_of
+from hawker.fair.turns import NODE, Turns
 from hawker.ids import new_ulid
+from hawker.token_bucket import Allowance, TokenBuckets
+from hawker.version import VERSION
+
+if TYPE_CHECKING:
+    from hawker.api import docs, openapi
+else:
+    docs = deferred("hawker.api.docs")
+    openapi = deferred("hawker.api.openapi")
 
 ANY_METHOD = "*"
 
@@ -124,9 +137,9 @@ def _segments(path: str) -> list[str]:
 MAX_BODY_BYTES = 1024 * 1024
 LINGER_S, LINGER_BYTES = 1.0, 8 * 1024 * 1024
 
-PROGRAM_VERSION = metadata.version("hawker")
-
+_HTML = b"text/html; charset=utf-8"
 _NOBODY = Everything()
+_STRANGERS = Allowance(per_s=50, burst=500)
 _log = logging.getLogger("hawker.api")
 
 
@@ -155,14 +168,18 @@ class Server:
         clock: Clock,
         *,
         routes: Iterable[AnyRoute] = ROUTES,
-        version: str = PROGRAM_VERSION,
+        version: str = VERSION,
         max_body_bytes: int = MAX_BODY_BYTES,
         observer: ServerObserver | None = None,
         limiter: Limiter | None = None,
         written: Written | None = None,
         between_nodes: bool = False,
+        proxies: Sequence[IPNetwork] = (),
+        auditor: Auditor | None = None,
     ) -> None:
-        """`between_nodes`: whoever has a token here is of the fleet, and says in whose name it calls."""
+        """`between_nodes`: whoever has a token here is of the fleet, and says in whose name it calls. Every call takes
+        one there, also such as the public API answers everybody; and a node gets what nodes ask of each other.
+        `proxies` are the networks of those whose word on where a call comes from is believed."""
         routes = tuple(routes)
         missing = handlers.missing(routes)
         assert not missing, f"routes without a handler: {', '.join(missing)}"
@@ -174,10 +191,14 @@ class Server:
         self._http: Dispatch[RouteEndpoint] = Dispatch()
         self._sockets: Dispatch[SocketEndpoint] = Dispatch()
         self._between_nodes = between_nodes
-        setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written)
+        self._auditor = auditor or Unaudited()
+        self._proxies = tuple(proxies)
+        self._entrance = RoundRobin()
+        self._strangers = TokenBuckets(_STRANGERS) if limiter is not None else None
+        setup = Setup(handlers, self._shutdown, clock, max_body_bytes, written, Turns(BODIES))
         for route in routes:
             self._add(route, setup)
-        for page in _pages(routes, version):
+        for page in () if between_nodes else _pages(routes, version):
             self._http.add("GET", page.path, page)
         for unserved in UNSERVED:
             refusal = RefusingEndpoint(unserved.path, NotServed, f"{unserved.what} is not served by this node yet")
@@ -186,6 +207,10 @@ class Server:
     def stop(self) -> None:
         """End the streams, conversations and waits that would go on; other calls come to their end."""
         self._shutdown.stop()
+
+    def is_proxy(self, address: str) -> bool:
+        """Whether it is one that we were told to trust."""
+        return bool(self._proxies) and is_in(address, self._proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -216,8 +241,16 @@ class Server:
             with typed_errors(request_id):
                 if isinstance(found, Found):
                     path = found.target.path
-                    request = incoming(scope, found.params, receive, request_id)
-                    await found.target(request, await self._granted(found.target.guard, request), reply)
+                    request = incoming(scope, found.params, receive, request_id, self._proxies)
+                    await self._entrance.come_in(key_of(request.source))
+                    guard = found.target.guard
+                    reply.listed_errors = guard.route is not None and guard.route.listed_errors
+                    grant = await self._authenticated(guard, request)
+                    audited = self._audited(guard, request, grant)
+                    reply.before = None if audited is None else partial(self._auditor.ends, audited)
+                    await self._admit(guard, request, grant, audited)
+                    with on_behalf_of(share_of(grant, found.params)):
+                        await found.target(request, grant, reply)
                 else:
                     await _no_endpoint(found, reply)
         except TooLarge as error:
@@ -230,53 +263,111 @@ class Server:
             await reply.problem(Fault("the node stopped before the call came to its end: it may have taken effect"))
             raise
         finally:
-            self._note(scope["method"], path, reply.status, started, request_id)
+            self._note(scope, path, reply.status, started, request_id)
 
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = self._clock.monotonic()
         request_id = new_ulid(self._clock)
         reply = HttpReply(_denial(send), request_id)
-        path, status = "-", 0
+        path, status, audited = "-", 0, None
         await receive()  # websocket.connect
         try:
             found = self._sockets.find("GET", _path(scope))
             if not isinstance(found, Found):
                 raise NotFound("there is no such WebSocket")
             path = found.target.path
-            request = incoming(scope, found.params, receive, request_id)
+            request = incoming(scope, found.params, receive, request_id, self._proxies)
+            await self._entrance.come_in(key_of(request.source))
             with typed_errors(request_id):
-                grant = await self._granted(found.target.guard, request)
-                status = await found.target(request, grant, send)
+                grant = await self._authenticated(found.target.guard, request)
+                audited = self._audited(found.target.guard, request, grant)
+                await self._admit(found.target.guard, request, grant, audited)
+                with on_behalf_of(share_of(grant, found.params)):
+                    status = await found.target(request, grant, send)
         except HawkerError as error:
             await reply.problem(error)
             status = reply.status
         finally:
-            self._note("SOCKET", path, status, started, request_id)
+            if audited is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._auditor.ends(audited, status)
+            self._note({**scope, "method": "SOCKET"}, path, status, started, request_id)
 
-    async def _granted(self, guard: Guard, request: Incoming) -> Grant:
+    async def _authenticated(self, guard: Guard, request: Incoming) -> Grant:
         grant: Grant = _NOBODY
-        if guard.auth:
+        if guard.auth or self._between_nodes:
             grant = await self._authenticate(request.header(b"authorization"), request.source)
-            named = request.header(b"hawker-caller") if self._between_nodes else None
-            grant = grant if named is None else Everything(read_name(named))
-        guard.check(grant, request.params)
-        guard.spend(self._limiter, request.params)
-        return grant
+        elif self._strangers is not None and not self._strangers.take(key_of(request.source).encode(), self._now()):
+            raise RateLimited("too many calls without a token from this address")
+        named = request.header(CALLER_HEADER.encode()) if self._between_nodes else None
+        return grant if named is None else Everything(read_name(named), root=grant.root)
 
-    def _note(self, method: str, path: str, status: int, started: float, request_id: str) -> None:
-        seconds = self._clock.monotonic() - started
+    async def _admit(self, guard: Guard, request: Incoming, grant: Grant, audited: AuditedCall | None) -> None:
+        """Nothing is read of a body or done before. Raises `Forbidden`, `RateLimited`, and `Unavailable` for a grave
+        call that cannot be told."""
+        if self._between_nodes:
+            guard.check_node(grant)
+        guard.check(grant, request.params)
+        guard.spend(self._limiter, request.params, grant)
+        if audited is not None and audited.grave:
+            await self._auditor.begins(audited)
+
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def _audited(self, guard: Guard, request: Incoming, grant: Grant) -> AuditedCall | None:
+        """None for a call that is not told."""
+        route = guard.route
+        if route is None or not is_audited(route, request.query):
+            return None
+        return AuditedCall(
+            route=route,
+            grant=grant,
+            source=request.source,
+            node=node_of(request.header(NODE_HEADER.encode())) if self._between_nodes else "",
+            params=request.params,
+            request_id=request.request_id,
+            grave=is_grave(route, request.query),
+        )
+
+    def _note(self, scope: Scope, path: str, status: int, started: float, request_id: str) -> None:
+        method, seconds = scope["method"], self._clock.monotonic() - started
         self._observer.answered(method, path, status, seconds)
         if _log.isEnabledFor(logging.INFO):
             ms = round(seconds * 1000, 1)
-            fields = {"method": method, "path": path, "status": status, "ms": ms, "request_id": request_id}
+            fields: dict[str, object] = {
+                "method": method,
+                "path": path,
+                "status": status,
+                "ms": ms,
+                "request_id": request_id,
+            }
+            if self._between_nodes:
+                fields["node"] = _calling_node(scope)
             _log.info("request", extra=fields)
+
+
+def share_of(grant: Grant, params: Mapping[str, str]) -> str:
+    """In whose share the work of a call counts: the app's that the path names, else the caller's. The operator's own
+    calls, with the root token, count as the node's."""
+    if isinstance(grant, Everything) and grant.name in ("", ROOT):
+        return NODE
+    return params.get("app_name") or grant.name
 
 
 def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, FixedEndpoint]:
     return (
-        FixedEndpoint("/openapi.json", lambda: encode_json(openapi(routes, version)), JSON),
-        FixedEndpoint("/docs", lambda: docs(openapi(routes, version)).encode(), b"text/html; charset=utf-8"),
+        FixedEndpoint("/openapi.json", lambda: encode_json(openapi.openapi(routes, version)), JSON),
+        FixedEndpoint(
+            "/docs", lambda: docs.docs(openapi.openapi(routes, version)).encode(), b"text/html; charset=utf-8"
+        ),
     )
+
+
+def _calling_node(scope: Scope) -> str:
+    """Which node says that it calls, in a call between nodes."""
+    shown = dict(scope["headers"]).get(NODE_HEADER.encode(), b"")
+    return node_of(shown.decode("latin-1"))
 
 
 def _path(scope: Scope) -> str:

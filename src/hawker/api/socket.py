@@ -1,5 +1,6 @@
 """The server's end of a WebSocket: the first message opens the call, an error is the last message."""
 
+from contextlib import suppress
 from typing import Any, Generic
 
 import anyio
@@ -51,9 +52,10 @@ class ServerChannel(Generic[R, U]):
         """Say why if it was an error, and close; nothing if the client has gone."""
         if self._gone:
             return
-        if error is not None:
-            await self._send({"type": "websocket.send", "text": encode_json(failed(error)).decode()})
-        await self._send({"type": "websocket.close", "code": 1000})
+        with suppress(OSError):  # it goes as soon as it has the last message
+            if error is not None:
+                await self._send({"type": "websocket.send", "text": encode_json(failed(error)).decode()})
+            await self._send({"type": "websocket.close", "code": 1000})
 
 
 class SocketEndpoint:

@@ -12,13 +12,12 @@ import msgspec
 from yarl import URL
 
 from hawker.api.codec import encode_json
-from hawker.api.failure import error_in, is_failed
+from hawker.api.failure import error_in, is_failed, lost, not_understood, overdue, refusal, unreachable
 from hawker.api.outgoing import Outgoing
 from hawker.api.route import R, U
-from hawker.api.transport_errors import lost, not_understood, overdue, refusal, unreachable
 from hawker.errors import Fault, Unavailable
-from hawker.http.http1 import HttpResponse
-from hawker.http.transport import origin_of
+from hawker.fair.sessions import kept_session
+from hawker.http.message import HttpResponse, origin_of
 
 SILENCE_S = 60.0  # a living node sends an empty line every 15 s
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -77,7 +76,7 @@ class StreamingClient:
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:
-            self._opened = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=self._connections))
+            self._opened = kept_session(self._connections)
         return self._opened
 
     def _timeout(self, total: float | None = None, sock_read: float | None = None) -> aiohttp.ClientTimeout:

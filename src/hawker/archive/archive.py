@@ -12,14 +12,14 @@ from pathlib import Path
 from shutil import rmtree
 
 import anyio
-import anyio.to_thread
 
-from hawker.archive import file, pack
+from hawker.archive import history_file, pack
 from hawker.archive.backend import ArchiveBackend
 from hawker.archive.failure import ArchiveDamaged, of_os
-from hawker.archive.history import History
+from hawker.archive.history_file import History
 from hawker.errors import NotFound, Unavailable
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import MachineId
 
 MIB = 1 << 20
@@ -61,7 +61,7 @@ class Archive:
         """Prepare the file; how large it is. Raises `Unavailable` when the disk does not take it."""
         machine_id = MachineId(history.machine.id)
         async with self._on_disk():
-            return await anyio.to_thread.run_sync(self._write, machine_id, history)
+            return await in_thread(Pool.ARCHIVE, self._write, machine_id, history)
 
     def is_written(self, machine_id: MachineId) -> bool:
         return self._staged(machine_id).exists()
@@ -82,7 +82,7 @@ class Archive:
     async def discard(self, machine_id: MachineId) -> None:
         """Let go of the prepared file."""
         async with self._on_disk():
-            await anyio.to_thread.run_sync(_remove, self._staged(machine_id))
+            await in_thread(Pool.ARCHIVE, _remove, self._staged(machine_id))
         inside("discarded")
 
     async def read(self, machine_id: str) -> History | None:
@@ -98,8 +98,8 @@ class Archive:
         try:
             if not await self._place.get(key, packed, MOST_PACKED_BYTES):
                 return None
-            await anyio.to_thread.run_sync(pack.expand, packed, plain, MOST_BYTES)
-            history = await anyio.to_thread.run_sync(file.read, plain)
+            await in_thread(Pool.ARCHIVE, pack.expand, packed, plain, MOST_BYTES)
+            history = await in_thread(Pool.ARCHIVE, history_file.read, plain)
             if history.machine.id != machine_id:
                 raise ArchiveDamaged(f"it is the history of {history.machine.id}")
             return history
@@ -111,7 +111,7 @@ class Archive:
         """A directory for one reading."""
         room = self._directory / f"read-{next(self._numbers)}"
         async with self._on_disk():
-            await anyio.to_thread.run_sync(_make_anew, room)
+            await in_thread(Pool.ARCHIVE, _make_anew, room)
             try:
                 yield room
             finally:
@@ -132,7 +132,7 @@ class Archive:
         plain, draft = staged.with_name(f"{machine_id}.sqlite"), staged.with_name(f"{staged.name}.partial")
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            file.write(history, plain)
+            history_file.write(history, plain)
             if plain.stat().st_size > MOST_BYTES:
                 raise ArchiveDamaged(f"the history of {machine_id} is too long to be read again")
             size = pack.compress(plain, draft)

@@ -1,13 +1,18 @@
 """Where archives go: a directory, or a bucket of an S3 service. What a place is, and which one a setting means."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from hawker.archive.bucket import bucket_of
 from hawker.archive.directory import DirectoryBackend
+from hawker.deferred import deferred
 from hawker.errors import CannotStart
+
+if TYPE_CHECKING:
+    from hawker.archive import s3
+else:
+    s3 = deferred("hawker.archive.s3")
 
 
 class ArchiveBackend(Protocol):
@@ -43,5 +48,4 @@ def open_backend(
             raise CannotStart("setting refused: archive is empty; give a directory or s3://BUCKET/PREFIX")
         return DirectoryBackend(base / Path(setting).expanduser())
     bucket = bucket_of(setting, endpoint, region)
-    s3 = import_module("hawker.archive.s3")
-    return cast(ArchiveBackend, s3.S3Backend(bucket, environ))
+    return s3.S3Backend(bucket, environ)

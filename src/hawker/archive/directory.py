@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-import anyio.to_thread
-
 from hawker.archive.failure import ArchiveDamaged, of_os
 from hawker.archive.pack import owned
+from hawker.fair.threads import Pool, in_thread
 
 T = TypeVar("T")
 
@@ -44,7 +43,7 @@ class DirectoryBackend:
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         try:
-            return await anyio.to_thread.run_sync(call)
+            return await in_thread(Pool.ARCHIVE, call)
         except OSError as error:
             raise of_os(self.name, error) from error
 

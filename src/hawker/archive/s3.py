@@ -12,7 +12,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import obstore
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
@@ -22,6 +21,7 @@ from hawker.archive.directory import MARK, MARK_TEXT
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.archive.pack import owned
 from hawker.errors import Unavailable
+from hawker.fair.threads import Pool, in_thread
 
 CONNECT_S = 5
 REQUEST_S = 60
@@ -169,7 +169,7 @@ async def _save(answer: "obstore.GetResult", target: Path, most_bytes: int) -> N
             count += len(chunk)
             if count > most_bytes:
                 raise ArchiveDamaged(f"it has more than {most_bytes} bytes")
-            await anyio.to_thread.run_sync(file.write, chunk)
+            await in_thread(Pool.ARCHIVE, file.write, chunk)
 
 
 def _reason(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from hawker.permission import Attempt, actions_of, letters_of
+from hawker.permission import Attempt, actions_of, covers, letters_of
 
 
 class Orgs(msgspec.Struct, frozen=True, array_like=True, tag="org"):
@@ -53,7 +53,7 @@ class Actions(msgspec.Struct, frozen=True, array_like=True, tag="action"):
         actions_of(self.letters)
 
     def allows(self, attempt: Attempt) -> bool:
-        return attempt.action in actions_of(self.letters)
+        return covers(actions_of(self.letters), attempt.action)
 
     def __str__(self) -> str:
         return f"actions {letters_of(actions_of(self.letters))}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from hawker.clock import Clock
-from hawker.record.revocation import REVOKED, Revocation
+from hawker.record.node import REVOKED, Revocation
 from hawker.store.contract import Store
 
 

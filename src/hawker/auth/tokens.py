@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hawker.api.grant import Everything, Grant
+from hawker.api.grant import ROOT, Everything, Grant
 from hawker.auth import caveat
 from hawker.auth.macaroon import PREFIX, Macaroon, chain, from_text, key_name, key_of, mint
 from hawker.clock import Clock
@@ -17,7 +17,6 @@ from hawker.errors import CannotStart, Forbidden, Unauthorized
 from hawker.log import Secret
 from hawker.permission import Attempt, letters_of
 
-ROOT = "root"
 MAX_OFFERED = 16
 _SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it
 
@@ -117,6 +116,8 @@ def _listed(authorization: str | None) -> list[str]:
 
 class Narrowed:
     """Allows what any one of the tokens allows by itself."""
+
+    root = False
 
     def __init__(self, tokens: tuple[Macaroon, ...], source: str, now: float, org_of: OrgOf) -> None:
         self.tokens = tokens

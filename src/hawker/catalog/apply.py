@@ -10,10 +10,9 @@ import msgspec
 from hawker.catalog.capture import is_too_large
 from hawker.catalog.change import Delta, Op, ReplicatedTx
 from hawker.catalog.contract import ApplyOutcome, Touched
-from hawker.catalog.log import ReplayLog
 from hawker.catalog.quarantine import QuarantineTable
 from hawker.catalog.rows import Key, TableRows
-from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
+from hawker.catalog.streams import RESETTING, ReplayLog, StreamPositions, StreamState
 from hawker.ids import NodeId
 
 TOUCHED_LIMIT = 20_000

@@ -9,11 +9,10 @@ import apsw
 import msgspec
 
 from hawker.catalog.apply import StorageParts
-from hawker.catalog.capture import Capture
+from hawker.catalog.capture import Capture, StatementFailed, Statements
 from hawker.catalog.change import Op, ReplicatedTx, Scope, Token
 from hawker.catalog.contract import Committed, Effect, LocalTransaction
 from hawker.catalog.freshness import FreshnessFile
-from hawker.catalog.statements import StatementFailed, Statements
 from hawker.errors import HawkerError
 
 

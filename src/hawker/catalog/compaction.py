@@ -7,7 +7,7 @@ from hawker.catalog.capture import op_size
 from hawker.catalog.change import Delta, VersionedOp
 from hawker.catalog.quarantine import QuarantineTable, key_of
 from hawker.catalog.rows import TableRows
-from hawker.catalog.stream_positions import RESETTING, StreamState
+from hawker.catalog.streams import RESETTING, StreamState
 
 
 def delta(

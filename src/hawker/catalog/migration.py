@@ -8,8 +8,7 @@ from typing import Any
 import apsw
 
 from hawker.catalog.change import Scope
-from hawker.catalog.definition import normal, parse, quoted
-from hawker.catalog.schema import Replicated, Schema, SchemaRefused, described
+from hawker.catalog.schema import Replicated, Schema, SchemaRefused, described, normal, parse, quoted
 
 _LIVE = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?"
 _INDEXES = "SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"

@@ -19,6 +19,7 @@ from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
 VALUE_BYTES = 2 * 1024 * 1024
 SQL_BYTES = 1024 * 1024
 SPARE = 8
+HEAP_BYTES = 512 * 1024 * 1024  # of all of SQLite in the process
 _STEPS_BETWEEN_LOOKS = 10_000
 _BUSY_MS = 5_000
 _BOUNDS = {
@@ -29,12 +30,13 @@ _BOUNDS = {
     apsw.SQLITE_LIMIT_COMPOUND_SELECT: 100,
     apsw.SQLITE_LIMIT_ATTACHED: 0,
 }
-_READS = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
+READS = frozenset({apsw.SQLITE_SELECT, apsw.SQLITE_READ, apsw.SQLITE_FUNCTION, apsw.SQLITE_RECURSIVE})
 _WRITES = frozenset({apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE})
 _FORBIDDEN_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"})
-_SETUP = "PRAGMA query_only = 1; PRAGMA temp_store = FILE; PRAGMA cache_size = -2048; PRAGMA trusted_schema = 0"
+_SETUP = "PRAGMA query_only = 1; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -2048; PRAGMA trusted_schema = 0"
 
 NOT_READING = "statement is not readonly"
+_TOO_MUCH = "the statement took longer, or kept more, than it may; narrow it or raise its timeout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +122,14 @@ class ReadConnection:
         try:
             yield
         except apsw.InterruptError as error:
-            raise DeadlineExceeded("the statement took longer than it may; narrow it or raise its timeout") from error
+            raise DeadlineExceeded(_TOO_MUCH) from error
         except apsw.BusyError as error:
             raise Unavailable("the catalog is busy, try again") from error
         except (apsw.Error, UnicodeDecodeError, MemoryError) as error:
             raise Fault(str(error)) from error
 
     def _authorize(self, action: int, one: str | None, two: str | None, *_: object) -> int:
-        if action not in _READS or (action == apsw.SQLITE_FUNCTION and (two or "").lower() in _FORBIDDEN_FUNCTIONS):
+        if action not in READS or (action == apsw.SQLITE_FUNCTION and (two or "").lower() in _FORBIDDEN_FUNCTIONS):
             self._denied = action
             return apsw.SQLITE_DENY
         if action == apsw.SQLITE_READ and one:
@@ -149,6 +151,9 @@ class ReadConnection:
         return BadRequest(str(error))
 
     def _late(self) -> bool:
+        """Also when what is sorted and kept meanwhile, which is in memory and in no file, grows beyond the bound."""
+        if apsw.memory_used() > HEAP_BYTES:
+            return True
         return self._deadline is not None and self._clock.monotonic() > self._deadline
 
 
@@ -172,7 +177,7 @@ class _Start:
         except apsw.ExecTraceAbort:
             return cursor
         except apsw.InterruptError as error:
-            raise DeadlineExceeded("the statement took longer than it may; narrow it or raise its timeout") from error
+            raise DeadlineExceeded(_TOO_MUCH) from error
         except (apsw.BindingsError, KeyError, UnicodeEncodeError) as error:
             raise BadRequest(f"the parameters do not fit the statement: {error}") from error
         except (apsw.Error, MemoryError) as error:

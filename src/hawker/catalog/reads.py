@@ -1,17 +1,24 @@
-"""`Reads`: what workers and brokers ask of the replica in this process, whole answers and live ones."""
+"""Reads of the replica: what workers and brokers ask of it in this process, whole answers and live ones; and point
+reads by key.
+"""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import assert_never
+from urllib.parse import quote
+
+import apsw
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import ResultTable, RowChange, Statement
+from hawker.catalog.database import check
 from hawker.catalog.live.engine import Live
 from hawker.catalog.live.feed import Lagged
 from hawker.catalog.live.subscription import AnswerChanges, AnswerColumns, AnswerEnd, AnswerRows, SubscriptionEvent
 from hawker.catalog.read_connection import QueryCursor, ReadConnection, ReadPool
 from hawker.clock import Clock
-from hawker.errors import HawkerError, Unavailable, Unprocessable
+from hawker.errors import CannotStart, HawkerError, Unavailable, Unprocessable
 
 MOST_ROWS = 100_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -84,3 +91,37 @@ def _change(said: object) -> RowChange:
         raise said
     assert isinstance(said, RowChange)
     return said
+
+
+# Point reads of the catalog's file: one connection that cannot write, for reads by key that are short enough for
+# the event loop, in the daemon or in a process beside it.
+
+WAIT_MS = 100
+STATEMENTS_CACHED = 100
+_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+
+
+class PointReader:
+    """Raises `CannotStart` when there is no catalog that this version can read. For one thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            file = f"file:{quote(str(path))}"
+            self._connection = apsw.Connection(file, flags=_FLAGS, statementcachesize=STATEMENTS_CACHED)
+            self._connection.set_busy_timeout(WAIT_MS)
+            self._connection.pragma("query_only", True)
+            check(self._connection, path)
+        except apsw.Error as error:
+            raise CannotStart(f"cannot read the catalog {path}: {error}; does its node run here?") from error
+
+    def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
+        """All of a constant query of ours. Raises `Unavailable` when the file cannot be read now."""
+        try:
+            found: list[tuple[Value, ...]] = self._connection.execute(query, params).fetchall()
+            return found
+        except apsw.Error as error:
+            raise Unavailable(f"the catalog {self._path} cannot be read now: {error}") from error
+
+    def close(self) -> None:
+        self._connection.close()

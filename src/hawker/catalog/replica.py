@@ -34,6 +34,8 @@ from hawker.catalog.snapshots import SnapshotExchange
 from hawker.catalog.write_queue import QueuedCall, QueuedTransaction, WriteQueue, run_all
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, NotServed, Unavailable
+from hawker.fair.threads import Pool
+from hawker.fair.threads import in_thread as in_pool
 from hawker.ids import NodeId
 from hawker.token_bucket import Allowance, TokenBucket
 
@@ -102,7 +104,7 @@ class StorageRunner(Protocol):
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    return await anyio.to_thread.run_sync(work)
+    return await in_pool(Pool.REPLICA, work)
 
 
 class Replica(Generic[S]):
@@ -224,7 +226,7 @@ class Replica(Generic[S]):
 
     async def query(self, statement: Statement, *, timeout_s: float = 60.0) -> ResultTable:
         if self._reads is not None:
-            return await in_thread(partial(self._reads, statement, timeout_s))
+            return await in_pool(Pool.QUERIES, self._reads, statement, timeout_s)
         return await self.do(lambda storage: storage.query(statement))
 
     def subscribe(self, statement: Statement) -> AbstractAsyncContextManager[AsyncIterator[ResultTable | RowChange]]:

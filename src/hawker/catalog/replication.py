@@ -12,7 +12,7 @@ from hawker.catalog import fan_out
 from hawker.catalog.anti_entropy import Rounds
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.catalog.epochs import Inquiry, outdated
-from hawker.catalog.fan_out import ReplicaPeers
+from hawker.catalog.fan_out import PushBatcher, ReplicaPeers
 from hawker.catalog.inbound import MAX_READY, Inbound
 from hawker.catalog.messages import (
     Bulk,
@@ -36,7 +36,6 @@ from hawker.catalog.messages import (
     tx_of,
 )
 from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
-from hawker.catalog.push_batch import PushBatcher
 from hawker.clock import Clock
 from hawker.ids import NodeId
 

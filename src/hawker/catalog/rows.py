@@ -6,8 +6,7 @@ from typing import Any
 import apsw
 
 from hawker.catalog.change import Op, Value, VersionedOp
-from hawker.catalog.definition import quoted
-from hawker.catalog.schema import Replicated
+from hawker.catalog.schema import Replicated, quoted
 
 Key = tuple[Value, ...]
 

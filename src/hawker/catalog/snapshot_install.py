@@ -16,12 +16,11 @@ import zstandard
 from hawker.catalog import compaction
 from hawker.catalog.apply import BatchApplier, StorageParts
 from hawker.catalog.change import Scope, VersionedOp
-from hawker.catalog.definition import quoted
 from hawker.catalog.quarantine import QuarantineTable
 from hawker.catalog.rows import TableRows
-from hawker.catalog.schema import Replicated, describe
+from hawker.catalog.schema import Replicated, describe, quoted
 from hawker.catalog.snapshots import stored
-from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
+from hawker.catalog.streams import RESETTING, StreamPositions, StreamState
 from hawker.errors import BadRequest
 
 UNPACKED_BYTES = 8 * 1024 * 1024 * 1024

@@ -13,23 +13,16 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import anyio
-import anyio.to_thread
 import apsw
 import zstandard
 
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Touched
-from hawker.catalog.definition import quoted
-from hawker.catalog.messages import (
-    SnapshotAsk,
-    SnapshotMeta,
-    SnapshotPart,
-    SnapshotRead,
-    decode,
-    encode,
-)
+from hawker.catalog.messages import SnapshotAsk, SnapshotMeta, SnapshotPart, SnapshotRead, decode, encode
+from hawker.catalog.schema import quoted
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound, Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import NodeId
 
 _LEVEL = 3
@@ -184,7 +177,7 @@ class SnapshotExchange:
             raise NotFound("that snapshot of the catalog is not kept any more; ask for another")
         snapshot, _, scopes = self._kept[message.number]
         self._kept[message.number] = (snapshot, self._clock.monotonic(), scopes)
-        data = await anyio.to_thread.run_sync(snapshot.read, message.offset, CHUNK_BYTES)
+        data = await in_thread(Pool.REPLICA, snapshot.read, message.offset, CHUNK_BYTES)
         return encode(SnapshotPart(data=data))
 
     async def take(self, whom: NodeId, scopes: Iterable[Scope]) -> Touched:
@@ -197,7 +190,7 @@ class SnapshotExchange:
         file = self._place / f"snapshot-taken-{self._number}"
         try:
             await self._fetch(whom, meta, file)
-            return await anyio.to_thread.run_sync(self._storage.install, file, meta.digest)
+            return await in_thread(Pool.REPLICA, self._storage.install, file, meta.digest)
         finally:
             file.unlink(missing_ok=True)
 
@@ -224,7 +217,7 @@ class SnapshotExchange:
             self._number += 1
             number = self._number
             target = self._place / f"snapshot-{number}"
-            snapshot = await anyio.to_thread.run_sync(partial(self._storage.snapshot, target, scopes))
+            snapshot = await in_thread(Pool.REPLICA, partial(self._storage.snapshot, target, scopes))
             self._kept[number] = (snapshot, self._clock.monotonic(), scopes)
             return SnapshotMeta(number=number, size=snapshot.size_bytes, digest=snapshot.digest)
 

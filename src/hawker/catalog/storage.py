@@ -16,12 +16,12 @@ import msgspec
 
 from hawker.catalog import compaction
 from hawker.catalog.apply import BatchApplier, StorageParts
+from hawker.catalog.capture import Statements
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Value
 from hawker.catalog.commits import Commits, TransactionLost
 from hawker.catalog.contract import ApplyOutcome, Committed, LocalTransaction, ResultTable, Statement, Touched
 from hawker.catalog.database import Database
 from hawker.catalog.freshness import FreshnessFile, boot_id
-from hawker.catalog.log import LOG_AGE_S, ReplayLog
 from hawker.catalog.migration import evolve, tables_of
 from hawker.catalog.quarantine import QuarantineTable
 from hawker.catalog.read_connection import ReadConnection
@@ -29,8 +29,7 @@ from hawker.catalog.rows import TableRows
 from hawker.catalog.schema import fingerprint, read, shipped
 from hawker.catalog.snapshot_install import Draft, is_further, opened, take
 from hawker.catalog.snapshots import CatalogSnapshot, make
-from hawker.catalog.statements import Statements
-from hawker.catalog.stream_positions import RESETTING, StreamPositions, StreamState
+from hawker.catalog.streams import LOG_AGE_S, RESETTING, ReplayLog, StreamPositions, StreamState
 from hawker.clock import Clock
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from hawker.ids import NodeId

@@ -36,6 +36,46 @@ CREATE TABLE revoked_tokens (
     PRIMARY KEY (node, token_id)
 ) WITHOUT ROWID;
 
+-- What an organization or an app may have (`limits`, JSON). Of several nodes' rows the one set last counts.
+CREATE TABLE quotas (
+    node TEXT NOT NULL,
+    subject TEXT NOT NULL,                 -- org/NAME, app/NAME, org/*
+    limits TEXT NOT NULL DEFAULT '{}',
+    at REAL NOT NULL DEFAULT 0,
+    by TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (node, subject)
+) WITHOUT ROWID;
+
+-- What a subject that has a quota has on the node (`amount`, JSON).
+CREATE TABLE quota_usage (
+    node TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    amount TEXT NOT NULL DEFAULT '{}',
+    PRIMARY KEY (node, subject)
+) WITHOUT ROWID;
+
+-- Which nodes have an organization's login at a registry, without its password. Of several rows the newest counts.
+CREATE TABLE registry_logins (
+    node TEXT NOT NULL,
+    org TEXT NOT NULL,
+    registry TEXT NOT NULL,                -- HOST or HOST:PORT
+    username TEXT NOT NULL DEFAULT '',
+    at REAL NOT NULL DEFAULT 0,
+    by TEXT NOT NULL DEFAULT '',
+    gone INTEGER NOT NULL DEFAULT 0,       -- 1: it was given up
+    PRIMARY KEY (node, org, registry)
+) WITHOUT ROWID;
+
+-- Names that were given to uploaded images, which no registry knows. Of several rows of a name the newest counts.
+CREATE TABLE image_names (
+    node TEXT NOT NULL,
+    reference TEXT NOT NULL,
+    digest TEXT NOT NULL DEFAULT '',
+    at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, reference)
+) WITHOUT ROWID;
+CREATE INDEX image_names_by_reference ON image_names (reference);
+
 -- scope: region
 
 -- `generation` tells which of several rows of one machine is the one that counts: the greatest.
@@ -112,6 +152,7 @@ CREATE TABLE images (
     digest TEXT NOT NULL,
     PRIMARY KEY (node, digest)
 ) WITHOUT ROWID;
+CREATE INDEX images_by_digest ON images (digest);
 
 -- That a spare was started for a machine whose host was lost; the owner is the spare's. `seen` is the lost machine's
 -- `updated_at` at that time.

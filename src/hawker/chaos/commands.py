@@ -5,6 +5,7 @@ Each command is a process of its own, like `up`, and no client of a node.
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,10 @@ from hawker.chaos.fleet.report import page as fleet_page
 from hawker.chaos.fleet.trial import TrialPlan as FleetPlan
 from hawker.chaos.fleet.trial import run_trial
 from hawker.chaos.guests import GUEST_DRIVERS
+from hawker.chaos.hostile.judgement import HostileReport, HostileRow
+from hawker.chaos.hostile.lab import end_with_the_pipe, run_apart
+from hawker.chaos.hostile.planted import HOLES, before_it
+from hawker.chaos.hostile.trial import SCENES, HostilePlan, run_hostile
 from hawker.chaos.report import page
 from hawker.chaos.soak import plan_of, soak
 from hawker.chaos.steps import FLOW_NAMES, DeathRow, StepsPlan, StepsReport, run_steps
@@ -36,6 +41,8 @@ def command() -> None:
 @command.command("steps")
 @click.option("--flow", type=click.Choice(FLOW_NAMES), help="Only this flow; default all.")
 @click.option("--driver", type=_STEP_DRIVERS, help="The driver; default container for root, else process.")
+@click.option("--launcher", type=click.Choice(["auto", "hawker", "crun"]), default="auto",
+              help="Who starts containers, as of `hawker up`.")  # fmt: skip
 @click.option("--kernels", type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="The directory of imported kernels, for microVMs.")  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -43,7 +50,13 @@ def command() -> None:
 @click.option("--in-a-row", is_flag=True, help="Also kill each next daemon, at the next failpoint.")
 @click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
 def steps(
-    flow: str | None, driver: str | None, kernels: Path | None, data_dir: Path | None, in_a_row: bool, json: bool
+    flow: str | None,
+    driver: str | None,
+    launcher: str,
+    kernels: Path | None,
+    data_dir: Path | None,
+    in_a_row: bool,
+    json: bool,
 ) -> int:
     """Kill a daemon before, inside and after every step of every operation. Start another one, and check that nothing
     is lost, doubled, half-visible or left over.
@@ -59,7 +72,7 @@ def steps(
     if not json:
         click.echo(_line(("FLOW", "STEP", "KILLED", "RECOVERED"), "FINDINGS"))
     tell: Callable[[DeathRow], None] = (lambda row: None) if json else (lambda row: click.echo(_row(row)))
-    plan = StepsPlan(driver=driver, flow=flow, in_a_row=in_a_row, where=data_dir, kernels=kernels)
+    plan = StepsPlan(driver=driver, launcher=launcher, flow=flow, in_a_row=in_a_row, where=data_dir, kernels=kernels)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends it as Ctrl-C does, in order
     report = anyio.run(partial(run_steps, plan, SystemClock(), tell))
     click.echo(as_json(report) if json else _summary(report))
@@ -124,6 +137,71 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
     report = anyio.run(run_trial, plan, SystemClock(), note)
     click.echo(as_json(report) if json else fleet_page(report))
     return report.status
+
+
+@command.command("hostile")
+@click.option("--minutes", type=click.FloatRange(0.1, 240), default=15, show_default=True,
+              help="About how long to attack, in minutes, shared by the scenes.")  # fmt: skip
+@click.option("--scene", "names", multiple=True, help="Only this scene; may be repeated.")
+@click.option("--short", is_flag=True, help="Only one scene of each kind.")
+@click.option("--list", "listed", is_flag=True, help="Print the scenes, and attack nothing.")
+@click.option("--plant", "planted", multiple=True, type=click.Choice([hole.name for hole in HOLES]), metavar="NAME",
+              help="Plant this hole in the one node; may be repeated.")  # fmt: skip
+@click.option("--plants", is_flag=True, help="List the holes that can be planted, each with a scene that finds it.")
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where to make the temporary directory.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
+@click.option("--inside", type=click.Path(path_type=Path, file_okay=False, exists=True), hidden=True)
+def hostile(
+    minutes: float, names: tuple[str, ...], short: bool, listed: bool, planted: tuple[str, ...], plants: bool,
+    data_dir: Path | None, json: bool, inside: Path | None,
+) -> int:  # fmt: skip
+    """Attack a real node scene by scene: without a token, with an app's token, from a machine, by a registry. Meanwhile
+    look at what another tenant sees: its machines, checks, orders, data, and how long each call takes. Nothing may go
+    wrong for it, nothing may take twice as long as alone, and nothing may be left afterwards.
+
+    For root. The node, its networks and its disk are in namespaces of their own; all of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos hostile
+      hawker chaos hostile --minutes 5 --scene "a full disk" --scene "many waits"
+    """
+    known = [scene.name for scene in SCENES]
+    if unknown := [name for name in names if name not in known]:
+        raise click.BadParameter(f"no scene is called {unknown[0]!r}: see --list", param_hint="--scene")
+    if listed:
+        click.echo("\n".join(_attack(scene.name, scene.by.value, scene.shared, "") for scene in SCENES))
+        return ExitStatus.OK
+    if plants:
+        click.echo("\n".join(f"{hole.name:22}{hole.what:50}{hole.scene}" for hole in HOLES))
+        return ExitStatus.OK
+    if inside is None:
+        return run_apart(sys.argv[3:], data_dir)
+    end_with_the_pipe()
+    if not json:
+        click.echo(_attack("SCENE", "BY", "SHARED", "WORST AT P99, ALONE     FINDINGS"))
+    tell: Callable[[HostileRow], None] = (lambda row: None) if json else (lambda row: click.echo(_hostile_row(row)))
+    plan = HostilePlan(minutes=minutes, names=names, short=short, before_it=before_it(planted))
+    report = anyio.run(partial(run_hostile, plan, inside, SystemClock(), tell))
+    click.echo(as_json(report) if json else _hostile_summary(report))
+    return ExitStatus.FAILED if report.found else ExitStatus.OK
+
+
+def _attack(scene: str, by: str, shared: str, rest: str) -> str:
+    return f"{scene:32}{by:16}{shared:20}{rest}".rstrip()
+
+
+def _hostile_row(row: HostileRow) -> str:
+    worst = row.worst
+    told = "-" if worst is None else f"{worst.operation} {worst.p99_ms:.0f} ms, {worst.alone_p99_ms:.0f} ms"
+    again = f"played {row.plays} times; " if row.plays > 1 else ""
+    return _attack(row.scene, row.by, row.shared, f"{told:24}{again}{'; '.join(row.findings) or 'none'}")
+
+
+def _hostile_summary(report: HostileReport) -> str:
+    text = f"{len(report.rows)} scenes, {report.found} findings; {report.seconds:.0f} s"
+    return "\n".join([*report.findings, text])
 
 
 def _row(row: DeathRow) -> str:

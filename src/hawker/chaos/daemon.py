@@ -63,7 +63,7 @@ class Daemon:
 
     def launch(self, *flags: str, failpoint: str | None = None) -> Self:
         """Begin a life, and do not wait for it. `failpoint` is where it kills itself."""
-        return self._begin("up", ("--listen", "127.0.0.1:0", *self.flags, *flags), failpoint)
+        return self._begin("up", ("--listen", "127.0.0.1:0", "--allow-local-images", *self.flags, *flags), failpoint)
 
     def start_as(self, command: str, *words: str) -> Self:
         """Begin a life with these words, beside those that say where and how, and return once it is ready."""

@@ -22,7 +22,7 @@ _FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW
 _RECURSIVE, _MAKE_PRIVATE = 0x4000, 0x40000
 _COMMAND_S = 60.0
 _CHUNKS = (1 << 20, 1 << 16, 1 << 12, 1)
-_MACHINES_OWN = frozenset({"layers", "rootfs", "journal", "output.0", "output.1"})
+_MACHINES_OWN = frozenset({"disks", "layers", "rootfs", "journal", "output.0", "output.1"})
 """What a pilot or a workload writes to."""
 
 

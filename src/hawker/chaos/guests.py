@@ -9,9 +9,8 @@ from pathlib import Path
 
 from hawker.errors import CannotStart
 from hawker.ids import InstanceId, MachineId, VolumeId
-from hawker.place import Place
+from hawker.place import Place, default_data_dir
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.settings import default_data_dir
 
 GUEST_DRIVERS = frozenset({"qemu", "firecracker", "cloud-hypervisor"})
 CONTAINED = frozenset({"container", *GUEST_DRIVERS})

@@ -27,15 +27,13 @@ from hawker.api.contract.machine import (
 from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunState
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.inspect import violations_at_rest
-from hawker.chaos.scenario_client import ScenarioClient
-from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioContext
+from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioClient, ScenarioContext
 from hawker.chaos.scenarios import Scenario
 from hawker.chaos.verdict import ScenarioMachine, check
 from hawker.clock import Clock
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.failpoint import LISTING
-from hawker.proof.promises import Promises
-from hawker.proof.sight import impossible, unknown, vanished
+from hawker.proof.promises import Promises, impossible, unknown, vanished
 from hawker.proof.violation import Violation
 
 _EVERY_S = 0.02

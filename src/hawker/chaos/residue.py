@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hawker.host.address import bridge_prefix, interface_prefix, spare_veth_name, veth_name
-from hawker.host.mount import mounts
+from hawker.host.mount import MountEntry, mounts
 from hawker.ids import InstanceId, MachineId, NodeId, SnapshotId, VolumeId, is_snapshot_id
 
 _PROC = Path("/proc")
@@ -69,8 +69,8 @@ def _is_daemon(command: str) -> bool:
 
 
 def _is_of_machine(name: str, command: str, environment: str) -> bool:
-    """A pilot, a VMM or its keeper, or what runs in a machine. A zombie has neither command nor environment."""
-    known = name in ("pilot", "keeper", *_VMMS)
+    """A pilot or its launcher, a VMM or its keeper, or what runs in a machine. A zombie has no command."""
+    known = name in ("pilot", "launcher", "keeper", *_VMMS)
     return bool(command) and (known or _MACHINE_VARIABLE in environment)
 
 
@@ -139,6 +139,8 @@ def _link(file: Path) -> str:
 # it tells only what bears one of them.
 
 _LAYER = re.compile(r"(?:^|,)upperdir=[^,]*/layers/([^/,]+)/(?:roots/[^/,]+/)?upper")
+_MAPPED_LAYER = re.compile(r"^hawker:[^/]+/layers/([^/:]+)")
+_READY_LAYER = "/layers/draft-"
 _SYS_NET = Path("/sys/class/net")
 
 
@@ -146,12 +148,18 @@ def mounted(machines: Path) -> Mapping[MachineId, InstanceId]:
     """Whose writable layer is at each machine's root, or at those of its containers."""
     found = {}
     for mount in mounts(machines):
-        layer = _LAYER.search(mount.options)
+        layer = _layer_of(mount)
         if mount.target.name == "rootfs" and layer:
-            found[MachineId(mount.target.parent.name)] = InstanceId(layer[1])
+            found[MachineId(mount.target.parent.name)] = InstanceId(layer)
         elif mount.target.parent.name == "containers" and layer:
-            found[MachineId(mount.target.parent.parent.name)] = InstanceId(layer[1])
+            found[MachineId(mount.target.parent.parent.name)] = InstanceId(layer)
     return found
+
+
+def _layer_of(mount: MountEntry) -> str | None:
+    """The name of its writable layer: by its directory, or by its own name where its ids are mapped."""
+    named = _LAYER.search(mount.options) or _MAPPED_LAYER.search(mount.source)
+    return None if named is None else named[1]
 
 
 def networks(directory: Path) -> frozenset[MachineId]:
@@ -219,9 +227,14 @@ class RecordedClaims:
 
 
 def unclaimed(traces: Iterable[Residue], claims: RecordedClaims) -> list[str]:
-    """The residue of a node that nothing accounts for."""
+    """The residue of a node that nothing accounts for. Layers that its daemon has ready for later starts are mounted
+    where nobody sees them."""
     traces = list(traces)
-    loops = {trace for trace in traces if trace.kind == "loop" and not _is_mounted(trace, traces)}
+    loops = {
+        trace
+        for trace in traces
+        if trace.kind == "loop" and not _is_mounted(trace, traces) and _READY_LAYER not in trace.name
+    }
     return sorted(str(trace) for trace in traces if trace in loops or not _is_claimed(trace, claims))
 
 

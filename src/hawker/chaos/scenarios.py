@@ -5,8 +5,7 @@ dies in between, and how often, is not their concern.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hawker.chaos.scenario_client import exits_of
-from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext
+from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext, exits_of
 from hawker.chaos.volume_scenarios import (
     broken_with_volume,
     create_broken_with_volume,

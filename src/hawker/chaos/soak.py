@@ -19,7 +19,6 @@ from anyio.to_thread import run_sync
 
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
 from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunState
-from hawker.chaos.calls import APP, MeasuredCalls
 from hawker.chaos.chance import SeededChance
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.daemon_supervisor import DaemonSupervisor
@@ -30,7 +29,7 @@ from hawker.chaos.inspect import inspect, violations_at_rest
 from hawker.chaos.report import SoakReport, report_of
 from hawker.chaos.residue import pilots
 from hawker.chaos.scrub import scrub
-from hawker.chaos.tally import SoakTally
+from hawker.chaos.tally import APP, MeasuredCalls, SoakTally
 from hawker.chaos.workload import SoakClient, SoakReader
 from hawker.clock import OFFSET_VARIABLE, Clock
 from hawker.errors import CannotStart, HawkerError, Unavailable
@@ -40,7 +39,14 @@ from hawker.proof.promises import Promises
 CUSTOMERS = 4
 GROUND_MIB = 384
 _FLAGS = (
-    *("--free-disk-floor-mib", "0", "--disk-mib", "100000"),  # so that a full disk is met by flows, not by admission
+    *(
+        "--free-disk-floor-mib",
+        "0",
+        "--disk-mib",
+        "100000",
+        "--machine-disk-mib",
+        "256",
+    ),  # so that a full disk is met by flows, not by admission
     *("--logs-mib", "1", "--reconcile-every-s", "5"),
 )
 _BEFORE_REST = 4

@@ -15,8 +15,7 @@ from anyio.to_thread import run_sync
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.guests import CONTAINED, GUEST_DRIVERS, bring_kernels
 from hawker.chaos.kill_runner import KillOutcome, KillRunner
-from hawker.chaos.sample_image import write_commandless_image
-from hawker.chaos.scenario_context import SampleMachines
+from hawker.chaos.scenario_context import SampleMachines, write_commandless_image
 from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet
 from hawker.chaos.scrub import scrub
 from hawker.clock import Clock
@@ -30,6 +29,8 @@ _FLAGS = (
     "65536",
     "--disk-mib",
     "262144",
+    "--machine-disk-mib",
+    "256",
     "--free-disk-floor-mib",
     "0",
     "--deleted-volumes-kept-s",
@@ -67,9 +68,10 @@ class StepsReport(msgspec.Struct, frozen=True, kw_only=True):
 class StepsPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`flow` None is all of them. `in_a_row`: whoever takes over dies too, at the next place, and so on. `where` is a
     directory for the node; None makes one and removes it. `kernels` has been imported for guests; None: where a node
-    of this host has its own."""
+    of this host has its own. `launcher` is the setting, which says who starts containers."""
 
     driver: str | None = None
+    launcher: str = "auto"
     flow: str | None = None
     in_a_row: bool = False
     where: Path | None = None
@@ -124,7 +126,7 @@ async def killable_node(plan: StepsPlan, clock: Clock, findings: list[str]) -> A
     """A node that was up once and is stopped; at the end it is gone. `findings` hears of what is left of it then."""
     with tempfile.TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where, ignore_cleanup_errors=True) as made:
         directory = Path(made)
-        daemon = Daemon(directory, clock, *_FLAGS, driver=plan.driver)
+        daemon = Daemon(directory, clock, *_FLAGS, "--launcher", plan.launcher, driver=plan.driver)
         if daemon.driver in GUEST_DRIVERS:
             bring_kernels(daemon.place, plan.kernels)
         samples = SampleMachines(daemon.driver, write_commandless_image(directory / "image"), directory / "archive")

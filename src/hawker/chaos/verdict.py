@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import aiohttp
 
 from hawker.api.contract.machine import Machine
-from hawker.chaos.scenario_client import ScenarioClient, exits_of
-from hawker.chaos.scenario_context import SampleMachines, ScenarioContext
+from hawker.chaos.scenario_context import SampleMachines, ScenarioClient, ScenarioContext, exits_of
 from hawker.chaos.scenarios import Scenario
 from hawker.errors import HawkerError
 from hawker.ids import MachineId

@@ -34,9 +34,9 @@ from hawker.api.contract.machine_operation import (
 )
 from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.route import B, P, Q, R, Unary
-from hawker.chaos.calls import APP, CallOutcome, MeasuredCalls, params_of
 from hawker.chaos.chance import SeededChance
 from hawker.chaos.endings import ToldExits
+from hawker.chaos.tally import APP, CallOutcome, MeasuredCalls, params_of
 from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.config.machine import Guest, Init, MachineRestart, StopConfig

@@ -1,11 +1,9 @@
 """What the options `--url` and `--token` say of the way to a node. Light, since `--help` imports it."""
 
-from dataclasses import dataclass
-
-from hawker.log import Secret
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     url: str | None = None
-    token: Secret | None = None
+    token: str | None = field(default=None, repr=False)

@@ -1,83 +1,25 @@
 """Staying with a machine: its output as it comes, and the exit status of what it ran."""
 
 import signal
-import sys
-from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
 
 from hawker.api.caller import Caller
-from hawker.api.contract.exec import MACHINE_LOGS, LogsQuery
-from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, MachineParams
+from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, Machine, MachineParams
 from hawker.api.contract.machine_operation import STOP_MACHINE
-from hawker.api.contract.node import LogChunk
 from hawker.cli import waiting
-from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.exits import ExitStatus, Failure, say_error
+from hawker.cli.log_stream import Follower
 from hawker.cli.output import note
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
 from hawker.errors import NotFound
 from hawker.machine import State
 
-
-class Prefix:
-    """Remembers, for each stream, whose line is not at its end yet."""
-
-    def __init__(self) -> None:
-        self._open: dict[int, str] = {}
-
-    def told(self, chunk: LogChunk) -> bytes:
-        """The bytes to write to the chunk's stream. A line that another one breaks into is ended first; the output of a
-        machine without containers is as it was."""
-        if not chunk.container or not chunk.data:
-            return chunk.data
-        name, whose = f"{chunk.container} | ".encode(), self._open.pop(chunk.stream, None)
-        lines = chunk.data.splitlines(keepends=True)
-        before = b"" if whose is None or whose == chunk.container else b"\n"
-        first = b"" if whose == chunk.container else name
-        if not lines[-1].endswith((b"\n", b"\r")):
-            self._open[chunk.stream] = chunk.container
-        return before + first + name.join(lines)
-
-
-# Output of several containers, told apart: each line says whose it is. Pure.
-
 _DAY_S = 86_400.0
 _LAST_WORDS_S = 2.0
 _DESTROY_S = 10.0
-
-
-class Follower:
-    """Prints a machine's output and remembers how far it came."""
-
-    def __init__(self, caller: Caller, params: MachineParams, write: Callable[[LogChunk], None] | None = None) -> None:
-        self._caller, self._params, self._write = caller, params, write or self._write_bytes
-        self._prefix = Prefix()
-        self._after: int | None = None
-        self.ended = anyio.Event()
-
-    async def print(self, *, follow: bool, tail: int | None = None) -> None:
-        query = LogsQuery(follow=follow, tail=tail, after=self._after)
-        async with self._caller.stream(MACHINE_LOGS, params=self._params, query=query) as chunks:
-            async for chunk in chunks:
-                self._write(chunk)
-                self._after = chunk.position
-        if follow:
-            self.ended.set()
-
-    def _write_bytes(self, chunk: LogChunk) -> None:
-        """To the stream that they were written to; those of containers with their names before them."""
-        stream = sys.stderr if chunk.stream == 2 else sys.stdout
-        stream.buffer.write(self._prefix.told(chunk))
-        stream.buffer.flush()
-
-    async def print_rest(self) -> None:
-        """What came between the last look and the end; of a destroyed machine there may be nothing left."""
-        try:
-            await self.print(follow=False)
-        except NotFound:
-            return
 
 
 async def stay(caller: Caller, params: MachineParams, version: str, clock: Clock) -> int:
@@ -92,7 +34,7 @@ async def stay(caller: Caller, params: MachineParams, version: str, clock: Clock
                 await follower.ended.wait()
         tasks.cancel_scope.cancel()
     await follower.print_rest()
-    return await _status(caller, params)
+    return await run_status(caller, params)
 
 
 async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
@@ -112,9 +54,18 @@ async def destroy(caller: Caller, params: MachineParams) -> None:
         await caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
 
 
-async def _status(caller: Caller, params: MachineParams) -> int:
+async def run_status(caller: Caller, params: MachineParams) -> int:
+    """The exit status of what a machine ran; says so when memory was to blame. Raises `Failure` when it never ran."""
     machine = await caller.call(GET_MACHINE, params=params)
     found = waiting.last_exit(machine)
     if found is None or found.reason:
         raise Failure(f"machine {machine.id} did not run: {waiting.failure(machine)}", ExitStatus.NOT_RUN)
+    if found.oom_killed:
+        say_error(f"machine {machine.id} ran out of its {_memory(machine)} of memory", "give it more with --memory")
     return found.exit_code
+
+
+def _memory(machine: Machine) -> str:
+    """The limit that it ran into."""
+    guest = machine.config.guest if machine.config is not None else None
+    return f"{guest.memory_mb} MiB" if guest is not None and guest.memory_mb else "share"

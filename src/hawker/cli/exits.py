@@ -6,6 +6,7 @@ from enum import IntEnum
 import click
 
 from hawker.errors import (
+    BadRequest,
     CannotStart,
     Conflict,
     DeadlineExceeded,
@@ -41,16 +42,27 @@ _STATUS: tuple[tuple[type[HawkerError], ExitStatus], ...] = (
     (Unavailable, ExitStatus.UNAVAILABLE),
 )
 
+_CASES: tuple[tuple[str, str], ...] = (
+    ("unable to destroy machine", "stop it first, or destroy it with --force"),
+    ("destroy them first", "`hawker apps destroy --force` destroys them too"),
+    (
+        "no free volume",
+        "see `hawker volumes list`; a volume of a host that is away is not lost: see `hawker node list`",
+    ),
+    ("still has a", "destroy what holds it first, or see `hawker volumes show`"),
+    ("is attached to", "see `hawker volumes show` for the machine that holds it"),
+    ("in use and cannot be held still", "stop its machine first; `hawker node doctor` says what else holds it"),
+)
+"""What to do next where the error's text says more than its kind."""
+
 _HINTS: tuple[tuple[type[HawkerError], str], ...] = (
-    (Unauthorized, "give the node's token with --token or HAWKER_TOKEN; a local node's is in DATA_DIR/token"),
-    (Forbidden, "this token does not allow that: use another with --token or HAWKER_TOKEN"),
+    (Unauthorized, "give the node's token with --token-file or HAWKER_TOKEN; a local node's is in DATA_DIR/token"),
+    (Forbidden, "this token does not allow that: use another with --token-file or HAWKER_TOKEN"),
     (LeaseHeld, "another client holds this machine's lease: wait until the lease expires or is released"),
     (Conflict, "another client changed it at the same moment: check its state and try again"),
-    (NoRoom, "see `hawker node show` for what is free, or order a smaller machine"),
     (NotFound, "see `hawker machine list`, `hawker apps list` and `hawker volumes list` for what there is"),
-    (WrongState, "see its state with `hawker machine status`"),
     (DeadlineExceeded, "the operation may still complete: see `hawker machine status` and `hawker runs list`"),
-    (RateLimited, "wait a moment and try again"),
+    (RateLimited, "the node limits how often a call may come: wait a moment and try again"),
 )
 
 
@@ -62,11 +74,28 @@ class Failure(click.ClickException):
         self.status = status
 
 
+_API_WORDS = ("invalid_argument", "aborted", "already_exists", "failed_precondition", "deadline_exceeded")
+_NO_SUCH_IMAGE = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN")
+
+
 def status_of(error: HawkerError) -> ExitStatus:
+    if isinstance(error, BadRequest) and any(each in str(error) for each in _NO_SUCH_IMAGE):
+        return ExitStatus.NOT_FOUND
     return next((status for kind, status in _STATUS if isinstance(error, kind)), ExitStatus.FAILED)
 
 
 def hint_of(error: HawkerError) -> str | None:
+    text = str(error)
+    for part, hint in _CASES:
+        if part in text:
+            return hint
+    match error:
+        case NoRoom() if error.shortfall:
+            return "see `hawker node list` for what is free, or order a smaller machine"
+        case NoRoom():
+            return "`hawker place --dry-run` shows what each node says to this order"
+        case WrongState() if "machine" in text:
+            return "see its state with `hawker machine status`"
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
 
 
@@ -86,8 +115,11 @@ def say_error(text: str, hint: str | None = None) -> None:
 
 
 def text_of(error: HawkerError) -> str:
-    """On one line."""
-    return " ".join(str(error).split())
+    """On one line, without the API's word for the kind of error, which its exit status and hint say better."""
+    text = " ".join(str(error).split())
+    for prefix in _API_WORDS:
+        text = text.removeprefix(f"{prefix}: ").replace(f"({prefix}: ", "(")
+    return text
 
 
 def sole_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

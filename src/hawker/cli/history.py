@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from hawker.api.contract.history import Kept, MachineHistory
 from hawker.api.contract.machine import MachineEvent
-from hawker.api.contract.run import Run, RunStep
+from hawker.api.contract.run import Kept, MachineHistory, Run, RunStep
 from hawker.cli import waiting
 from hawker.cli.output import fields, local, table, took
 

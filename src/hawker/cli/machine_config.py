@@ -6,27 +6,23 @@ What a config may hold is the node's to judge. Flags change what they name and l
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 import click
 import msgspec
 
 from hawker.api.codec import BodyCodec
-from hawker.cli.notation import LocalFile, NamedCheck, Variable, variables
-from hawker.config import (
-    File,
-    Guest,
-    Init,
-    MachineConfig,
-    MachineProcess,
-    MachineRestart,
-    StopConfig,
-)
+from hawker.cli.config_notation import NamedCheck, PublishedPort
+from hawker.cli.notation import LocalFile, Variable, variables
+from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
 from hawker.config.effective import PRESETS
-from hawker.config.machine import Mount
+from hawker.config.machine import Mount, Port, Service
 from hawker.errors import HawkerError
+from hawker.feed import PUBLISH
 
 T = TypeVar("T")
+
+_FILES_MAX = 700 * 1024  # bytes; in base64 and with the rest of the config, what a node takes
 
 replace = msgspec.structs.replace
 
@@ -51,8 +47,10 @@ class Flags:
     volume: Mount | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     check: tuple[NamedCheck, ...] = ()
+    publish: tuple[PublishedPort, ...] = ()
     stop_signal: str | None = None
     stop_timeout: str | None = None
+    schedule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +78,15 @@ def configured(
         init=_init(config.init, flags.entrypoint, command),
         size=flags.vm_size or config.size,
         guest=_guest(config, flags),
-        metadata=_merged(config.metadata, dict(flags.metadata)),
+        metadata=_merged(config.metadata, {**_publish_at(flags.publish), **dict(flags.metadata)}),
+        services=_services(config.services, flags.publish),
         mounts=config.mounts if flags.volume is None else (flags.volume,),
         files=_files(config.files, flags.file, sources),
         processes=_processes(config.processes, flags.user),
         checks=_merged(config.checks, {named.name: named.check for named in flags.check}),
         restart=flags.restart or config.restart,
         stop_config=_stop(config.stop_config, flags),
+        schedule=flags.schedule or config.schedule,
         auto_destroy=config.auto_destroy if flags.rm is None else flags.rm,
     )
 
@@ -103,6 +103,27 @@ def from_file(name: str, sources: ConfigSources) -> MachineConfig:
 
 def _merged(before: dict[str, T] | None, added: dict[str, T]) -> dict[str, T] | None:
     return {**(before or {}), **added} if added else before
+
+
+def _publish_at(ports: tuple[PublishedPort, ...]) -> dict[str, str]:
+    """The metadata that says where. Raises `click.BadParameter` when that is not one place."""
+    addresses = {port.address for port in ports}
+    if len(addresses) > 1:
+        raise click.BadParameter("all ports of a machine are published at the same address", param_hint="--publish")
+    return {PUBLISH: addresses.pop()} if addresses else {}
+
+
+def _services(before: tuple[Service, ...] | None, ports: tuple[PublishedPort, ...]) -> tuple[Service, ...] | None:
+    """A port leads to the service of the same internal port, if there is one."""
+    if not ports:
+        return before
+    services = {(each.protocol or "tcp", each.internal_port): each for each in before or ()}
+    for port in ports:
+        key = ("tcp", port.internal)
+        found = services.get(key) or Service(protocol="tcp", internal_port=port.internal)
+        others = [each for each in found.ports or () if each.port != port.port]
+        services[key] = replace(found, ports=(*others, Port(port=port.port, handlers=port.handlers or None)))
+    return tuple(services.values())
 
 
 def _env(before: dict[str, str] | None, flags: Flags, sources: ConfigSources) -> dict[str, str] | None:
@@ -169,10 +190,23 @@ def _files(
     if not given:
         return before
     files = {file.guest_path: file for file in before or ()}
+    total = 0
     for item in given:
         data = _content(item.local, "--file", sources)
+        total += len(data)
+        if total > _FILES_MAX:
+            _refuse_size(item, len(data))
         files[item.guest_path] = File(guest_path=item.guest_path, raw_value=base64.b64encode(data).decode())
     return tuple(files.values())
+
+
+def _refuse_size(item: LocalFile, size: int) -> NoReturn:
+    """A config is kept in the machine's record, which every node that needs it reads as a whole."""
+    text = (
+        f"{item.local} has {size} bytes: the files of a config may have {_FILES_MAX} in all; put large ones into the"
+        " image, or on a volume with `hawker cp`"
+    )
+    raise click.BadParameter(text, param_hint="--file")
 
 
 def _processes(before: tuple[MachineProcess, ...] | None, user: str | None) -> tuple[MachineProcess, ...] | None:

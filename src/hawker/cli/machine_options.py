@@ -5,16 +5,17 @@ from pathlib import Path
 
 import click
 
-from hawker.cli import notation
+from hawker.cli import config_notation, notation
 from hawker.cli.machine_config import ConfigSources, Flags
 from hawker.cli.notation import Written
-from hawker.cli.options import gathered
+from hawker.cli.options import completed, gathered
 from hawker.config.effective import PRESETS
 
 _OPTIONS = (
     click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, type=Written(notation.variable, "variable"),
                  help="Set a variable; NAME alone takes the value from your environment."),
-    click.option("--env-file", metavar="FILE", multiple=True, help="Set the variables in a file, one a line."),
+    click.option("--env-file", metavar="FILE", multiple=True,
+                 help="Set the variables in a file, one NAME=VALUE a line."),
     click.option("--unset-env", metavar="NAME", multiple=True, help="Remove a variable of the earlier config."),
     click.option("--cpus", metavar="N", type=int, help="How many cpus."),
     click.option("--cpu-kind", type=click.Choice(["shared", "performance"]), help="Shared cpus may be oversold."),
@@ -22,7 +23,7 @@ _OPTIONS = (
                  help="Such as 512, 512m or 1g."),
     click.option("--vm-size", metavar="PRESET", type=click.Choice(list(PRESETS)),
                  help="A size by name, such as shared-cpu-2x or performance-1x."),
-    click.option("--restart", metavar="POLICY", type=Written(notation.restart, "policy"),
+    click.option("--restart", metavar="POLICY", type=Written(config_notation.restart, "policy"),
                  help="no, always, on-failure or on-failure:RETRIES."),
     click.option("--rm/--no-rm", default=None, help="Destroy the machine when it ends."),
     click.option("--entrypoint", metavar="COMMAND", type=Written(notation.words, "command"),
@@ -30,15 +31,21 @@ _OPTIONS = (
     click.option("-u", "--user", metavar="USER", help="Run as this user instead of the image's."),
     click.option("-f", "--file", metavar="PATH=LOCAL", multiple=True, type=Written(notation.local_file, "file"),
                  help="Put a local file into the machine."),
-    click.option("-v", "--volume", metavar="VOLUME:PATH", type=Written(notation.mount, "mount"),
-                 help="Mount a volume, given by its id or its name."),
+    click.option("-v", "--volume", metavar="VOLUME:PATH", type=Written(config_notation.mount, "mount"),
+                 shell_complete=completed("mounts"), help="Mount a volume, given by its id or its name."),
     click.option("--metadata", metavar="KEY=VALUE", multiple=True, type=Written(notation.pair, "pair"),
                  help="Set metadata."),
-    click.option("--check", metavar="CHECK", multiple=True, type=Written(notation.check, "check"),
+    click.option("--check", metavar="CHECK", multiple=True, type=Written(config_notation.check, "check"),
                  help="Such as tcp:5432, http:8080/ready or web=http:80/,interval=5s,timeout=2s,grace=1s."),
+    click.option("-p", "--publish", metavar="[ADDRESS:]PORT[:INTERNAL][/HANDLERS]", multiple=True,
+                 type=Written(config_notation.published, "port"),
+                 help="Publish a port of the machine at one of the host, such as 8080:80, 127.0.0.1:5432:5432 or"
+                 " 8080:80/http."),
     click.option("--stop-signal", metavar="SIGNAL", help="The signal that stop sends first."),
-    click.option("--stop-timeout", metavar="TIME", type=Written(notation.duration, "duration"),
+    click.option("--stop-timeout", metavar="TIME", type=Written(config_notation.duration, "duration"),
                  help="How long stop waits before the kill, such as 30 or 1m30s."),
+    click.option("--schedule", type=click.Choice(["hourly", "daily", "weekly", "monthly"]),
+                 help="Start it once in each; for a job that ends by itself."),
     click.option("--config", metavar="FILE",
                  help="Start from a whole machine config as JSON; the other options change it."),
 )  # fmt: skip

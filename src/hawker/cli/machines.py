@@ -5,12 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import click
+import msgspec
 from click.shell_completion import CompletionItem
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import LIST_APPS, AppParams, ListAppsQuery
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, ListMachinesQuery, Machine, MachineParams
 from hawker.cli.connect import talk
+from hawker.cli.listing import Listed, MachineSelection, ShownMachine
 from hawker.errors import BadRequest, HawkerError, NotFound
 from hawker.machine import GONE
 
@@ -49,6 +51,24 @@ async def list_machines(caller: Caller, app: str | None, query: ListMachinesQuer
         with suppress(NotFound):  # destroyed since its name was read
             found += await _machines_of(caller, name, query)
     return found
+
+
+def select_machines(ctx: click.Context, selection: MachineSelection, *, summary: bool) -> list[Owned]:
+    """Those of the node that the command line names."""
+    query = ListMachinesQuery(
+        state=selection.states,
+        region=selection.region,
+        metadata=dict(selection.metadata),
+        include_deleted=selection.everything,
+        summary=summary,
+    )
+    return talk(ctx, lambda caller: list_machines(caller, selection.app, query))
+
+
+def listed_machines(ctx: click.Context, selection: MachineSelection) -> list[Listed]:
+    """The same, as a list shows them."""
+    machines = select_machines(ctx, selection, summary=True)
+    return [Listed(each.app, msgspec.convert(each.machine, ShownMachine, from_attributes=True)) for each in machines]
 
 
 async def _machines_of(caller: Caller, app: str, query: ListMachinesQuery) -> list[Owned]:

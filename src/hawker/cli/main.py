@@ -5,9 +5,9 @@ import click
 
 from hawker.cli.access import Access
 from hawker.cli.exits import ExitStatus, Failure, report, say_error
-from hawker.cli.lazy import CommandModule, LazyGroup
+from hawker.cli.lazy import CommandModule, LazyGroup, found
+from hawker.cli.token_input import read_token, refuse_root
 from hawker.errors import HawkerError
-from hawker.log import Secret
 
 _IN = "hawker.cli.commands"
 
@@ -16,6 +16,16 @@ TABLE = {
     "join": CommandModule("hawker.up.commands.join", "Join a cluster, and run a node on this host."),
     "worker": CommandModule("hawker.up.commands.worker", "Run a node that does not answer clients."),
     "broker": CommandModule("hawker.up.commands.broker", "Run a broker beside a node of this host."),
+    "run": CommandModule(f"{_IN}.machine.run", "Order a machine and wait until it runs: machine run."),
+    "ps": CommandModule(f"{_IN}.machine.list", "List machines: machine list."),
+    "logs": CommandModule(f"{_IN}.machine.logs", "Print output of machines: machine logs."),
+    "exec": CommandModule(f"{_IN}.machine.exec", "Run a command in a machine: machine exec."),
+    "attach": CommandModule(f"{_IN}.machine.attach", "Go to a machine's own process: machine attach."),
+    "cp": CommandModule(f"{_IN}.machine.cp", "Copy files into a machine or out of it: machine cp."),
+    "stats": CommandModule(f"{_IN}.machine.stats", "What machines use now: machine stats."),
+    "top": CommandModule(f"{_IN}.machine.ps", "List the processes in a machine: machine ps."),
+    "edge": CommandModule("hawker.edge.commands", "Serve published ports; `up` starts it.", hidden=True),
+    "edge-process": CommandModule("hawker.edge.process", "What `edge` starts.", hidden=True),
     "apps": CommandModule(f"{_IN}.apps", "List, create, show and destroy apps."),
     "machine": CommandModule(f"{_IN}.machine", "Order machines and work with them."),
     "machines": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
@@ -23,13 +33,17 @@ TABLE = {
     "place": CommandModule(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
     "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
     "volume": CommandModule(f"{_IN}.volumes", "The same as volumes.", hidden=True),
-    "images": CommandModule(f"{_IN}.images", "List, pull, import and prune the node's images."),
-    "runs": CommandModule(f"{_IN}.runs", "List, show, retry and abort runs: what the node did, step by step."),
+    "images": CommandModule(f"{_IN}.images", "List, pull, import, push and prune the node's images."),
+    "registry": CommandModule(f"{_IN}.registry", "Log organizations in at registries of images."),
+    "runs": CommandModule(f"{_IN}.runs", "List, show, retry and abort runs: what the node did."),
     "secrets": CommandModule(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
     "ips": CommandModule(f"{_IN}.ips", "List, allocate and release an app's addresses."),
     "policies": CommandModule(f"{_IN}.policies", "List, set and remove an app's network policies."),
+    "quotas": CommandModule(f"{_IN}.quotas", "Show, set and clear what organizations and apps may have."),
     "tokens": CommandModule(f"{_IN}.tokens", "Make, inspect and revoke limited tokens."),
+    "audit": CommandModule(f"{_IN}.audit", "Show, export and verify who did what on this host's node."),
     "kernel": CommandModule(f"{_IN}.kernel", "Import, list, choose and remove the kernels of microVMs."),
+    "fleet": CommandModule(f"{_IN}.fleet", "Invite hosts into the cluster."),
     "node": CommandModule(f"{_IN}.node", "The nodes of the fleet: capacity, state, backup, repair."),
     "catalog": CommandModule(f"{_IN}.catalog", "Query in SQL what runs where in the cluster."),
     "sim": CommandModule("hawker.sim.commands.worker", "Simulate a worker in virtual time and check its promises."),
@@ -41,16 +55,25 @@ TABLE = {
 _EPILOG = """\b
 Examples:
   hawker up                                    run a node on this host
-  hawker machine run hawker/hello              order a machine, wait until it runs
-  hawker machine list                          what runs where
-  hawker machine exec 3d8f -- sh               a shell inside it
+  hawker run hawker/hello                      order a machine, wait until it runs
+  hawker ps                                    what runs where
+  hawker exec 3d8f sh                          a shell inside it
+  hawker run --rm -it alpine:3 sh              a shell in a machine that goes with it
 
 Without --url the command finds the node that runs on this host.
 """
 
 
-def _root(ctx: click.Context, url: str | None, token: str | None) -> None:
-    ctx.obj = Access(url=url, token=Secret(token) if token else None)
+def _say_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """By name: package metadata is read when it is asked for."""
+    if wanted:
+        click.echo(f"hawker {found('importlib.metadata', 'version')('hawker')}")
+        ctx.exit()
+
+
+def _root(ctx: click.Context, url: str | None, token: str | None, token_file: str | None) -> None:
+    refuse_root(token)
+    ctx.obj = Access(url=url, token=read_token(token_file) or token or None)
 
 
 ROOT = LazyGroup(
@@ -59,7 +82,16 @@ ROOT = LazyGroup(
     callback=click.pass_context(_root),
     params=[
         click.Option(["--url"], metavar="URL", help="The node's address. [env var: HAWKER_URL]"),
-        click.Option(["--token"], metavar="TOKEN", help="The token for it. [env var: HAWKER_TOKEN]"),
+        click.Option(["--token"], metavar="TOKEN", help="A limited token for it. [env var: HAWKER_TOKEN]"),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_say_version,
+            help="Print the version of this command.",
+        ),
+        click.Option(["--token-file"], metavar="FILE", help="A file with the token for it, or - for standard input."),
     ],
     help="Order machines: workers bid, and the order fills now or not at all.",
     epilog=_EPILOG,

@@ -24,7 +24,12 @@ async def find_fleet_node(caller: Caller, text: str) -> FleetNode:
     return found[0]
 
 
-def nodes_table(answer: FleetNodes) -> str:
+_HEADINGS = ("NODE", "REGION", "STATE", "SCHEDULING", "MACHINES", "CPUS", "SHARED", "MEMORY")
+_WIDE = ("RTT", "PEER API", "VERSION")
+
+
+def nodes_table(answer: FleetNodes, *, wide: bool = False) -> str:
+    """What is used of what is sold. SHARED are cpus of the kind of which several are sold for each real one."""
     rows = (
         (
             node.id,
@@ -33,13 +38,13 @@ def nodes_table(answer: FleetNodes) -> str:
             _scheduling(node),
             node.machines,
             _cpus(node),
+            _shared(node),
             _memory(node),
-            "-" if node.rtt_ms is None else f"{node.rtt_ms:.3g} ms",
-            node.version,
+            *(("-" if node.rtt_ms is None else f"{node.rtt_ms:.3g} ms", node.api, node.version) if wide else ()),
         )
         for node in answer.nodes
     )
-    return table(("NODE", "REGION", "STATE", "SCHEDULING", "MACHINES", "CPUS", "MEMORY", "RTT", "VERSION"), rows)
+    return table((*_HEADINGS, *(_WIDE if wide else ())), rows)
 
 
 def node_fields(node: FleetNode) -> str:
@@ -97,6 +102,13 @@ def _cpus(node: FleetNode) -> str | None:
         return None
     used = node.used.performance_cpus + node.used.shared_cpus / (node.capacity.shared_cpu_ratio or 1)
     return f"{used:.3g}/{node.capacity.cpus}"
+
+
+def _shared(node: FleetNode) -> str | None:
+    if node.capacity is None or node.used is None:
+        return None
+    ratio = node.capacity.shared_cpu_ratio or 1
+    return f"{node.used.shared_cpus}/{int(node.capacity.cpus * ratio)} ({ratio:.3g}:1)"
 
 
 def _memory(node: FleetNode) -> str | None:

@@ -1,21 +1,19 @@
-"""How people write values on a command line: sizes, pairs, restart policies, checks, files. Pure text to values.
+"""How people write values on a command line: sizes, pairs, times, files. Pure text to values; `config_notation` has
+those of a machine's config. Light, since a list of machines imports it.
 
 Every function raises `ValueError` with a text that says what was expected; `Written` shows that as the option's error.
 """
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
 import click
 
-from hawker.config import MachineCheck, MachineRestart
-from hawker.config.duration import format_duration, parse_seconds
-from hawker.config.machine import Mount
-from hawker.ids import is_volume_id
+from hawker.cli.lazy import found
 
 T = TypeVar("T")
 
@@ -23,7 +21,6 @@ E = TypeVar("E", bound=StrEnum)
 
 _MEMORY = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _MIB_PER_UNIT = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
-_CHECK_TIMES = frozenset({"interval", "timeout", "grace"})
 
 
 class Written(click.ParamType[T], Generic[T]):
@@ -41,10 +38,10 @@ class Written(click.ParamType[T], Generic[T]):
 
 
 class OneOf(click.Choice[str], Generic[E]):
-    """An option that takes the values of an enum, and passes on its members."""
+    """An option that takes the values of an enum, or of some of its members, and passes on members."""
 
-    def __init__(self, kind: type[E]) -> None:
-        super().__init__([member.value for member in kind])
+    def __init__(self, kind: type[E], members: Iterable[E] | None = None) -> None:
+        super().__init__([member.value for member in (kind if members is None else members)])
         self._kind = kind
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> E:
@@ -82,9 +79,18 @@ def variable(text: str) -> Variable:
 
 
 def variables(text: str) -> tuple[Variable, ...]:
-    """A file of them: one a line, empty lines and lines that begin with # left out."""
-    lines = (line.strip() for line in text.splitlines())
-    return tuple(variable(line) for line in lines if line and not line.startswith("#"))
+    """A file of them, read as docker reads it: one a line, empty lines and lines that begin with # left out, quotes and
+    blanks at a value's end kept."""
+    lines = (line.lstrip() for line in text.removeprefix("\ufeff").splitlines())
+    return tuple(_plain_variable(line) for line in lines if line and not line.startswith("#"))
+
+
+def _plain_variable(line: str) -> Variable:
+    found = variable(line if "=" in line else line.rstrip())
+    if any(map(str.isspace, found.name)):
+        export = "; `export` is for a shell, leave it out" if found.name.startswith("export ") else ""
+        raise ValueError(f"variable {found.name!r} has a blank in its name{export}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,66 +108,12 @@ def local_file(text: str) -> LocalFile:
     return LocalFile(guest_path, local)
 
 
-def mount(text: str) -> Mount:
-    """ "data:/var/lib/data", "vol_0123456789abcdef:/data": a name gets a free volume of that name."""
-    volume, sign, path = text.partition(":")
-    if not volume or not sign or not path.startswith("/"):
-        raise ValueError(f"{text!r} is not of the form VOLUME:/path/in/machine")
-    return Mount(volume=volume, path=path) if is_volume_id(volume) else Mount(name=volume, path=path)
-
-
-def restart(text: str) -> MachineRestart:
-    policy, sign, retries = text.partition(":")
-    known: dict[str, Literal["no", "always", "on-failure"]] = {
-        "no": "no",
-        "never": "no",
-        "always": "always",
-        "on-failure": "on-failure",
-    }
-    if policy not in known or (sign and not retries.isdecimal()):
-        raise ValueError(f"{text!r} is none of no, always, on-failure and on-failure:RETRIES")
-    return MachineRestart(policy=known[policy], max_retries=int(retries) if sign else None)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedCheck:
-    name: str
-    check: MachineCheck
-
-
-def check(text: str) -> NamedCheck:
-    """ "tcp:5432", "http:8080/ready", "web=http:8080/,interval=5s,timeout=2s,grace=1s"."""
-    target, *times = text.split(",")
-    match = re.fullmatch(r"(?:([\w.-]+)=)?(tcp|http|https):(\d{1,5})(/.*)?", target)
-    if match is None or (match[2] == "tcp" and match[4]):
-        raise ValueError(f"{text!r} is not a check such as tcp:5432 or http:8080/ready")
-    kind, port = match[2], int(match[3])
-    given = {key: duration(value) for key, value in map(pair, times)}
-    if unknown := given.keys() - _CHECK_TIMES:
-        raise ValueError(f"{min(unknown)!r} is none of interval, timeout and grace")
-    return NamedCheck(
-        name=match[1] or f"{kind}-{port}",
-        check=MachineCheck(
-            type="tcp" if kind == "tcp" else "http",
-            port=port,
-            path=match[4] or (None if kind == "tcp" else "/"),
-            protocol="https" if kind == "https" else None,
-            interval=given.get("interval"),
-            timeout=given.get("timeout"),
-            grace_period=given.get("grace"),
-        ),
-    )
-
-
 def words(text: str) -> tuple[str, ...]:
     """As a shell splits them."""
     return tuple(shlex.split(text))
 
 
 def seconds(text: str) -> float:
-    return parse_seconds(text)
-
-
-def duration(text: str) -> str:
-    """A Go duration from one, or from a plain number of seconds."""
-    return format_duration(round(parse_seconds(text) * 1e9))
+    """Plain, or as a duration."""
+    parsed: float = found("hawker.config.duration", "parse_seconds")(text)
+    return parsed

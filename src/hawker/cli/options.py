@@ -1,18 +1,16 @@
-"""Options and arguments that several commands share, and how many options become one value."""
+"""Options and arguments that several commands share, and how many options become one value. Light, since a list of
+machines imports it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeAlias
 
 import click
-import msgspec
+from click.shell_completion import CompletionItem
 
-from hawker.cli.machines import complete_machine
-from hawker.cli.notation import OneOf, Written, pair, seconds
-from hawker.config import MachineConfig
-from hawker.config.placement import SPREAD, Spread
-from hawker.config.placement import Placement as Wanted
+from hawker.cli.lazy import found
+from hawker.cli.notation import Written, seconds
 
 Command: TypeAlias = Callable[..., Any]
 
@@ -41,16 +39,57 @@ def gathered(
     return decorate
 
 
+class WordsOfAnother(click.Command):
+    """The first argument is this command's; from the second on all words are another program's, also those that look
+    like options. `--` says so too, and is needed where there is no first argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._marked(ctx, args))
+
+    def _marked(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = self._next_argument(ctx, args, 0)
+        second = None if first is None else self._next_argument(ctx, args, first + 1)
+        return args if second is None else [*args[:second], "--", *args[second:]]
+
+    def _next_argument(self, ctx: click.Context, args: list[str], start: int) -> int | None:
+        """Where it is, past options and their values; None when there is none, or `--` comes before."""
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        parser = click.Command(self.name, params=list[click.Parameter](options)).make_parser(ctx)
+        parser.allow_interspersed_args = False
+        _, rest, _ = parser.parse_args(args[start:])
+        at = len(args) - len(rest)
+        return at if rest and not (at > start and args[at - 1] == "--") else None
+
+
+def completed(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """What a shell offers: `apps`, `volumes`, `mounts`, `images` or `nodes`. By name: a client of the API is imported
+    when a shell asks."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        items: list[CompletionItem] = found("hawker.cli.completions", what)(ctx, param, incomplete)
+        return items
+
+    return complete
+
+
 app_option = click.option(
-    "-a", "--app", metavar="NAME", envvar="HAWKER_APP", show_envvar=True, help="The machine's app."
-)
+    "-a", "--app", metavar="NAME", envvar="HAWKER_APP", show_envvar=True, shell_complete=completed("apps"),
+    help="The machine's app.",
+)  # fmt: skip
 """Passed on as `app`; None means all apps, or for an order the default one."""
 
-machine_argument = click.argument("machine", metavar="MACHINE", shell_complete=complete_machine)
+
+def _complete_machine(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """By name: a client of the API is imported when a shell asks."""
+    items: list[CompletionItem] = found("hawker.cli.machines", "complete_machine")(ctx, param, incomplete)
+    return items
+
+
+machine_argument = click.argument("machine", metavar="MACHINE", shell_complete=_complete_machine)
 """An id, the unique beginning of one, or a name."""
 
 machines_argument = click.argument(
-    "machines", metavar="MACHINE...", nargs=-1, required=True, shell_complete=complete_machine
+    "machines", metavar="MACHINE...", nargs=-1, required=True, shell_complete=_complete_machine
 )
 
 command_argument = click.argument("arguments", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
@@ -64,46 +103,3 @@ within_option = click.option(
     help="How long to wait, such as 30 or 1m30s; default 5 minutes.",
 )
 wait_option = click.option("--wait/--no-wait", default=True, help="Wait for the result, or not.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementOptions:
-    """What an order says beside its config, and where its machines are to be."""
-
-    app: str | None
-    name: str | None
-    region: str | None
-    order_id: str | None
-    label: tuple[tuple[str, str], ...] = ()
-    driver: str | None = None
-    spread: Spread | None = None
-
-    def within(self, config: MachineConfig) -> MachineConfig:
-        """The config that says so itself, and goes on saying it wherever the machine is moved."""
-        said = Wanted(labels=dict(self.label), driver=self.driver).metadata()
-        if self.spread is not None:
-            said[SPREAD] = self.spread.value
-        return msgspec.structs.replace(config, metadata={**(config.metadata or {}), **said}) if said else config
-
-
-placement_options = gathered(
-    PlacementOptions,
-    "placement",
-    (
-        app_option,
-        click.option("-n", "--name", metavar="NAME", help="The machine's name, unique in its app."),
-        click.option("-r", "--region", metavar="LIST", help="Regions of the machine: codes, the best first, or any."),
-        click.option(
-            "--order-id", metavar="ID", help="Make the order repeatable: the same id never makes a second machine."
-        ),
-        click.option(
-            "--label",
-            metavar="KEY=VALUE",
-            multiple=True,
-            type=Written(pair, "pair"),
-            help="Only on nodes with this label.",
-        ),
-        click.option("--driver", metavar="NAME", help="Only on nodes that offer this driver."),
-        click.option("--spread", type=OneOf(Spread), help="How machines of the app avoid each other; default soft."),
-    ),
-)

@@ -36,7 +36,7 @@ async def place(caller: Caller, order: ClientOrder) -> Machine:
     else:
         await caller.call(GET_APP, params=AppParams(app_name=order.app_name))
     if order.request.config.image and await _is_for_one_node(caller, order):
-        await pull_if_missing(caller, order.request.config.image)
+        await pull_if_missing(caller, order.request.config.image, order.app_name)
     return await caller.call(
         CREATE_MACHINE,
         params=AppParams(app_name=order.app_name),

@@ -19,23 +19,33 @@ T = TypeVar("T")
 class Form(StrEnum):
     TABLE = "table"
     JSON = "json"
+    WIDE = "wide"  # a table that may be wider than 80 columns
 
 
 def output_option(command: C) -> C:
     """Adds `--output`, passed on as `form`."""
+    return _option(command, "For people or for programs.", (Form.TABLE, Form.JSON))
+
+
+def wide_output_option(command: C) -> C:
+    """The same for a table that leaves out columns, which `wide` shows."""
+    return _option(command, "For people or for programs; wide shows all columns.", tuple(Form))
+
+
+def _option(command: C, text: str, forms: Sequence[Form]) -> C:
     return click.option(
         "-o",
         "--output",
         "form",
-        type=OneOf(Form),
+        type=OneOf(Form, forms),
         default=Form.TABLE.value,
         show_default=True,
-        help="For people or for programs.",
+        help=text,
     )(command)
 
 
 def show(value: T, form: Form, text: Callable[[T], str]) -> None:
-    click.echo(text(value) if form is Form.TABLE else as_json(value))
+    click.echo(as_json(value) if form is Form.JSON else text(value))
 
 
 def as_json(value: object) -> str:

@@ -2,16 +2,16 @@
 elsewhere; what is being done to a volume."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
 from hawker.api.caller import Caller
-from hawker.api.contract.image import LIST_IMAGES, PULL_IMAGE, PullEvent, PullRequest
+from hawker.api.contract.image import LIST_IMAGES, PULL_IMAGE, PUSH_IMAGE, PullEvent, PullRequest, PushRequest
 from hawker.cli.output import note
-from hawker.errors import NotServed, Unavailable
+from hawker.errors import BadRequest, NotServed, Unavailable
 
 _SHOWN = 12  # of a digest
 
@@ -19,26 +19,28 @@ _SHOWN = 12  # of a digest
 class PullDisplay:
     """Says nothing until bytes are fetched or unpacked: an image that is there already needs no words."""
 
-    def __init__(self, reference: str, progress: Progress) -> None:
+    def __init__(self, reference: str, progress: Progress, verb: str = "pull") -> None:
         self._reference = reference
+        self._verb = verb
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
         self._said = False
 
     def show(self, event: PullEvent) -> None:
-        if event.stage in ("downloading", "unpacking"):
+        if event.stage in ("downloading", "unpacking", "building", "uploading"):
             self._announce()
-            self._bar(event)
+            if event.layer is not None or event.stage != "downloading":  # each layer has a bar of its own
+                self._bar(event)
 
     def done(self) -> None:
         if self._said:
             self._progress.stop()
-            note(f"pulled {self._reference}")
+            note(f"{self._verb}ed {self._reference}")
 
     def _announce(self) -> None:
         if not self._said:
             self._said = True
-            note(f"pulling {self._reference}")
+            note(f"{self._verb}ing {self._reference}")
             self._progress.start()
 
     def _bar(self, event: PullEvent) -> None:
@@ -64,16 +66,16 @@ def _progress() -> Progress:
 
 
 @contextmanager
-def pull_display(reference: str) -> Iterator[PullDisplay]:
+def pull_display(reference: str, verb: str = "pull") -> Iterator[PullDisplay]:
     progress = _progress()
     try:
-        yield PullDisplay(reference, progress)
+        yield PullDisplay(reference, progress, verb)
     finally:
         progress.stop()
 
 
 @contextmanager
-def upload_display(name: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+def upload_display(name: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
     """Yields what to call with the number of bytes that were sent."""
     with _progress() as progress:
         bar = progress.add_task(name, total=total_bytes)
@@ -104,22 +106,34 @@ def states_display(name: str) -> Iterator[Callable[[str], None]]:
 
 async def pull(caller: Caller, order: PullRequest) -> PullEvent:
     """The last event, which has the image's digest."""
-    last: PullEvent | None = None
     with pull_display(order.reference) as display:
         async with caller.stream(PULL_IMAGE, body=order) as events:
-            async for last in events:
-                display.show(last)
-        if last is None or last.digest is None:
-            raise Unavailable("the pull ended without the image")
-        display.done()
+            return await _shown(events, display)
+
+
+async def push(caller: Caller, order: PushRequest) -> PullEvent:
+    """The last event, which has the image's digest."""
+    with pull_display(order.to or order.reference, "push") as display:
+        async with caller.stream(PUSH_IMAGE, body=order) as events:
+            return await _shown(events, display)
+
+
+async def _shown(events: AsyncIterator[PullEvent], display: PullDisplay) -> PullEvent:
+    last: PullEvent | None = None
+    async for last in events:
+        display.show(last)
+    if last is None or last.digest is None:
+        raise Unavailable("the call ended without the image")
+    display.done()
     return last
 
 
-async def pull_if_missing(caller: Caller, reference: str) -> None:
-    """So that the person who orders a machine sees what takes long. The order itself pulls what is missing, too."""
+async def pull_if_missing(caller: Caller, reference: str, app: str) -> None:
+    """So that the person who orders a machine sees what takes long. The order itself pulls what is missing, too, maybe
+    at another node, and says what is wrong with the image."""
     try:
         images = await caller.call(LIST_IMAGES)
         if not any(reference in image.references for image in images.images):
-            await pull(caller, PullRequest(reference=reference))
-    except NotServed:
-        return  # a driver that runs no images
+            await pull(caller, PullRequest(reference=reference, app=app))
+    except (NotServed, BadRequest):
+        return  # a driver that runs no images, or nothing to be had from here

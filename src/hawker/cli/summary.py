@@ -1,46 +1,25 @@
-"""Machines as text: one line of a list, the lines about one. Pure."""
+"""One machine as text: the lines about it. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from hawker.api.contract.machine import ImageRef, Machine, MachineEvent
+from hawker.api.contract.machine import ContainerStatus, Machine, MachineEvent
 from hawker.api.contract.run import Run, RunStep
 from hawker.cli import waiting
+from hawker.cli.listing import image_name
 from hawker.cli.machines import Owned
-from hawker.cli.output import age, fields, local, moment, table, took
-from hawker.config.effective import guest
+from hawker.cli.output import fields, local, moment, table, took
+from hawker.config import MachineConfig
+from hawker.config.effective import Persist, guest, persistence, restart_policy
+from hawker.config.schedule import moment_after
+from hawker.machine import OFF, Policy
 
-_HEADINGS = ("ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "ADDRESS", "AGE")
 _EVENTS_SHOWN = 8
 _RESULT_CHARS = 80
 
 
-def listing(machines: Sequence[Owned], now: datetime) -> str:
-    return table(_HEADINGS, (_row(owned, now) for owned in machines))
-
-
-def _row(owned: Owned, now: datetime) -> tuple[object, ...]:
-    machine = owned.machine
-    return (
-        machine.id,
-        machine.name,
-        owned.app,
-        machine.state,
-        machine.region,
-        image_name(machine.image_ref),
-        machine.private_ip,
-        age(machine.created_at, now),
-    )
-
-
-def image_name(image: ImageRef) -> str:
-    """As short as it can be said: the tag, or what there is of a digest."""
-    name = f"{image.registry}/{image.repository}" if image.registry else image.repository
-    return f"{name}:{image.tag}" if image.tag else f"{name}@{image.digest[:19]}"
-
-
-def started(app: str, machine: Machine) -> str:
-    """What a person wants to know who just ordered it."""
+def started(app: str, machine: Machine, published: str = "") -> str:
+    """What a person wants to know who just ordered it. `published` is where its ports are reached."""
     return fields(
         (
             ("machine", machine.id),
@@ -48,6 +27,7 @@ def started(app: str, machine: Machine) -> str:
             ("app", app),
             ("state", machine.state),
             ("address", machine.private_ip),
+            ("published", published or None),
         )
     )
 
@@ -56,12 +36,24 @@ def status(owned: Owned) -> str:
     machine = owned.machine
     parts = [_about(owned)]
     if machine.containers:
-        parts.append(table(("CONTAINER", "STATE"), ((each.name, each.state) for each in machine.containers)))
+        parts.append(table(("CONTAINER", "STATE", "RESTARTS", "LAST EXIT"), map(_container, machine.containers)))
     if machine.checks:
         checks = ((check.name, check.status, local(check.updated_at), check.output) for check in machine.checks)
         parts.append(table(("CHECK", "STATUS", "UPDATED", "OUTPUT"), checks))
     parts.append(events(machine.events[:_EVENTS_SHOWN]))
     return "\n\n".join(parts)
+
+
+def _container(found: ContainerStatus) -> tuple[object, ...]:
+    if found.exit_code is None:
+        return (found.name, found.state, found.restarts, None)
+    when = f" at {local(found.exited_at)}" if found.exited_at is not None else ""
+    return (
+        found.name,
+        found.state,
+        found.restarts,
+        f"{'out of memory' if found.oom_killed else found.exit_code}{when}",
+    )
 
 
 def _about(owned: Owned) -> str:
@@ -79,6 +71,10 @@ def _about(owned: Owned) -> str:
             ("digest", machine.image_ref.digest),
             ("address", machine.private_ip),
             ("size", size and f"{size.cpus} {size.cpu_kind} cpu{'s' * (size.cpus != 1)}, {size.memory_mb} MiB"),
+            ("restart", _restart(machine.config)),
+            ("schedule", _schedule(machine)),
+            ("root", _root(machine.config)),
+            ("volumes", _volumes(machine.config)),
             ("version", machine.version),
             ("created", local(machine.created_at)),
             ("updated", local(machine.updated_at)),
@@ -88,10 +84,51 @@ def _about(owned: Owned) -> str:
     )
 
 
+def _restart(config: MachineConfig | None) -> str | None:
+    """What becomes of it when it ends by itself."""
+    if config is None or config.containers:
+        return None
+    policy, retries = restart_policy(config)
+    return {
+        Policy.NO: "no: it stays stopped when it ends",
+        Policy.ALWAYS: "always",
+        Policy.ON_FAILURE: f"on failure, {retries} times in a row; it stays stopped after exit 0",
+    }.get(policy, policy.value)
+
+
+def _schedule(machine: Machine) -> str | None:
+    schedule = machine.config.schedule if machine.config is not None else None
+    if schedule is None:
+        return None
+    if machine.state not in OFF:
+        return schedule
+    since = max(machine.created_at, machine.updated_at).timestamp()
+    due = moment_after(machine.created_at.timestamp(), schedule, since)
+    return f"{schedule}, next at {local(datetime.fromtimestamp(due).astimezone())}"
+
+
+def _root(config: MachineConfig | None) -> str | None:
+    """Whether what it writes outlives it: the question after a first restart."""
+    if config is None or config.containers:
+        return None
+    kept = persistence(config) is not Persist.NEVER
+    return "kept over restarts" if kept else "fresh at each start; volumes keep their files"
+
+
+def _volumes(config: MachineConfig | None) -> str:
+    mounts = config.mounts if config is not None else None
+    return ", ".join(f"{each.volume or each.name} at {each.path}" for each in mounts or ())
+
+
 def events(shown: Sequence[MachineEvent]) -> str:
     """Newest first, as they are told."""
-    rows = ((moment(event.timestamp), event.type, event.status, event.source, waiting.reason(event)) for event in shown)
-    return table(("WHEN", "EVENT", "STATUS", "SOURCE", "DETAIL"), rows)
+    rows = ((moment(event.timestamp), event.type, event.status, _by(event), waiting.reason(event)) for event in shown)
+    return table(("WHEN", "EVENT", "STATUS", "BY", "DETAIL"), rows)
+
+
+def _by(event: MachineEvent) -> str:
+    """Who did it: the API says `flyd` of what the node did by itself."""
+    return "node" if event.source == "flyd" else event.source
 
 
 def steps(run: Run) -> str:

@@ -35,8 +35,8 @@ class Descriptors:
 
 
 def own_descriptors(*, stdin: bool) -> Descriptors:
-    has_input = stdin and sys.stdin is not None  # a service may be started without one
-    return Descriptors(sys.stdin.fileno() if has_input else None, sys.stdout.fileno(), sys.stderr.fileno())
+    given = sys.__stdin__ if stdin else None  # a service may be started without one
+    return Descriptors(given.fileno() if given else None, sys.stdout.fileno(), sys.stderr.fileno())
 
 
 def is_terminal(descriptors: Descriptors) -> bool:

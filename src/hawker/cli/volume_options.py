@@ -6,14 +6,16 @@ from dataclasses import dataclass
 import click
 
 from hawker.cli.notation import Written
-from hawker.cli.options import gathered
+from hawker.cli.options import completed, gathered
 
 _SIZE = re.compile(r"(\+?)(\d{1,6})\s*(?:g(?:i?b)?)?", re.IGNORECASE)
 
-volume_argument = click.argument("volume", metavar="VOLUME")
+volume_argument = click.argument("volume", metavar="VOLUME", shell_complete=completed("volumes"))
 """An id, the unique beginning of one, or a name."""
 
-volumes_argument = click.argument("volumes", metavar="VOLUME...", nargs=-1, required=True)
+volumes_argument = click.argument(
+    "volumes", metavar="VOLUME...", nargs=-1, required=True, shell_complete=completed("volumes")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +61,9 @@ keeping_options = gathered(
 )
 
 size_option = click.option(
-    "-s", "--size", metavar="GIB", type=Written(whole_gib, "size"), help="Size in GiB; default 3."
+    "-s",
+    "--size",
+    metavar="GIB",
+    type=Written(whole_gib, "size"),
+    help="Size in GiB; default 3, or its origin's.",
 )

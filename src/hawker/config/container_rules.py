@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from hawker.config.effective import guest
+from hawker.config.effective import LONGEST_CHECK_S, guest
 from hawker.config.machine import Container, ContainerHealthcheck, HttpHealthcheck, MachineConfig
 from hawker.config.process_rules import (
     MAX_FILES_BYTES,
@@ -65,7 +65,7 @@ def _apart(config: MachineConfig) -> Iterator[str]:
     init = config.init
     if config.processes:
         yield "processes: a machine with containers has no processes of its own"
-    if init and (init.exec or init.entrypoint or init.cmd or init.tty):
+    if init and (init.exec or init.entrypoint or init.cmd or init.tty or init.stdin):
         yield "init: a machine with containers runs no command of its own, each container has its own"
     if config.files:
         yield "files: name them in containers[].files; each container has its own root filesystem"
@@ -147,7 +147,7 @@ def _healthcheck(check: ContainerHealthcheck) -> Iterator[str]:
     if len(kinds) != 1:
         yield "needs exactly one of http, tcp and exec"
     yield from _within("interval", check.interval, 1, 86_400)
-    yield from _within("timeout", check.timeout, 1, 300)
+    yield from _within("timeout", check.timeout, 1, int(LONGEST_CHECK_S))
     yield from _within("grace_period", check.grace_period, 0, 86_400)
     yield from _within("success_threshold", check.success_threshold, 1, 100)
     yield from _within("failure_threshold", check.failure_threshold, 1, 100)

@@ -26,6 +26,7 @@ from hawker.config.machine import (
 from hawker.config.process_rules import signal_name
 from hawker.machine import Policy
 
+LONGEST_CHECK_S = 60.0
 SHARED_MIB_PER_CPU = 256
 PERFORMANCE_MIB_PER_CPU = 2048
 MAX_RETRIES = 10
@@ -33,6 +34,7 @@ STOP_SIGNAL = "SIGINT"
 STOP_TIMEOUT_S = 5.0
 FILE_MODE = 0o644
 SERVICE_CHECK = "servicecheck-"
+_MIB_PER_GB = 1024
 
 _SHARED = (1, 2, 4, 6, 8)
 _PERFORMANCE = (1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128)
@@ -88,6 +90,12 @@ def persistence(config: MachineConfig) -> Persist:
     if config.rootfs is not None and config.rootfs.persist:
         return Persist(config.rootfs.persist)
     return persist_of(config.guest.persist_rootfs if config.guest is not None else None) or Persist.NEVER
+
+
+def rootfs_mib(config: MachineConfig) -> int | None:
+    """How much the machine may write to its root filesystem; None: what its node gives to each."""
+    size_gb = config.rootfs.size_gb if config.rootfs is not None else None
+    return size_gb * _MIB_PER_GB if size_gb else None
 
 
 def persist_of(given: int | str | None) -> Persist | None:
@@ -170,7 +178,7 @@ def _check(name: str, given: MachineCheck | ServiceCheck, port: int | None) -> C
         type=given.type or "tcp",
         port=port or 0,
         interval_s=_seconds(given.interval, 15.0),
-        timeout_s=_seconds(given.timeout, 10.0),
+        timeout_s=min(_seconds(given.timeout, 10.0), LONGEST_CHECK_S),
         grace_s=_seconds(given.grace_period, 5.0),
         method=(given.method or "GET").upper(),
         path=given.path or "/",
@@ -217,6 +225,13 @@ class EffectiveTempDir:
     name: str
     storage: Storage
     size_mib: int
+
+
+def image_names(config: MachineConfig) -> list[str]:
+    """The images that a config asks for, each once."""
+    containers = config.containers or ()
+    names = [config.image, *(container_image(config, each) for each in containers)]
+    return list(dict.fromkeys(name or "" for name in names if name or not containers))
 
 
 def container_image(config: MachineConfig, container: Container) -> str:

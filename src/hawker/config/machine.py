@@ -156,12 +156,14 @@ class MachineSecret(Part, frozen=True, kw_only=True):
 
 
 class Init(Part, frozen=True, kw_only=True):
-    """Replaces parts of the image's command: `exec` all of it, `entrypoint` and `cmd` each their own part."""
+    """Replaces parts of the image's command: `exec` all of it, `entrypoint` and `cmd` each their own part. `tty` gives
+    it a terminal; `stdin` keeps its input open for clients that attach, where without it has none."""
 
     exec: tuple[str, ...] | None = None
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     tty: bool | None = None
+    stdin: bool | None = None
     swap_size_mb: int | None = None
     kernel_args: tuple[str, ...] | None = None
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from hawker.config import container_rules, dns, gpu_rules, service_rules
-from hawker.config.effective import PRESETS, SERVICE_CHECK, Persist, guest, persist_of, persistence
+from hawker.config.effective import PRESETS, SERVICE_CHECK, Persist, guest, persist_of, persistence, rootfs_mib
 from hawker.config.machine import MachineConfig, Mount
 from hawker.config.process_rules import (
     argv_complaints,
@@ -40,7 +40,6 @@ NOT_SERVED: tuple[UnservedField, ...] = (
     UnservedField("volumes[].image", "containers share temporary directories only"),
     UnservedField("containers[].files[].image_config", "image configs are not written to files yet"),
     UnservedField("containers[].restart.gpu_bid_price", "there is no spot price"),
-    UnservedField("rootfs.size_gb", "every root filesystem has the node's size"),
     UnservedField("cache_drive", "there are no cache drives yet"),
     UnservedField("spot", "there is no spot price"),
     UnservedField("dns.dns_forward_rules", "no name server of the node's own stands between"),
@@ -87,6 +86,7 @@ def _asks(value: object) -> bool:
 # What a config's memory, swap and root filesystem must satisfy. Pure; yields complaints that open with the path.
 
 MAX_SWAP_MIB = 64 * 1024
+MAX_ROOTFS_GB = 500
 
 
 class Sized(Protocol):
@@ -119,6 +119,9 @@ def persist(config: MachineConfig) -> Iterator[str]:
         yield f"guest.persist_rootfs must be never, restart, always or 0 to 3, not {given!r}"
     elif persistence(config) is not Persist.NEVER and config.containers:
         yield "rootfs.persist is not served by this node yet: root filesystems of containers are not kept"
+    size_gb = config.rootfs.size_gb if config.rootfs is not None else None
+    if size_gb and not 1 <= size_gb <= MAX_ROOTFS_GB:
+        yield f"rootfs.size_gb must be between 1 and {MAX_ROOTFS_GB}, not {size_gb}"
 
 
 def unserved(config: MachineConfig, served: Sized) -> Iterator[str]:
@@ -126,6 +129,8 @@ def unserved(config: MachineConfig, served: Sized) -> Iterator[str]:
     start = f"is not served by this node's driver ({served.driver}):"
     if persistence(config) is not Persist.NEVER and not served.rootfs:
         yield f"rootfs.persist {start} its machines have no root filesystem"
+    if rootfs_mib(config) is not None and not served.rootfs:
+        yield f"rootfs.size_gb {start} its machines have no root filesystem"
     if config.guest is not None and config.guest.max_memory_mb and not served.limits:
         yield f"guest.max_memory_mb {start} its machines have no limits"
     if config.init is not None and config.init.swap_size_mb and served.lacks_swap:

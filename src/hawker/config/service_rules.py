@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hawker.config.duration import duration_complaints
+from hawker.config.effective import LONGEST_CHECK_S
 from hawker.config.machine import (
     Concurrency,
     HttpHeader,
@@ -22,7 +23,7 @@ from hawker.config.machine import (
 )
 from hawker.ids import is_machine_id
 
-MAX_CHECKS = 64
+MAX_CHECKS = 16
 _TYPES = ("tcp", "http")
 _CHECK_PROTOCOLS = ("http", "https")
 
@@ -34,7 +35,7 @@ def check_complaints(check: MachineCheck | ServiceCheck) -> Iterator[str]:
     if check.port is not None or isinstance(check, MachineCheck):
         yield from port_complaints("port", check.port)
     yield from duration_complaints("interval", check.interval, 1.0, 86_400.0)
-    yield from duration_complaints("timeout", check.timeout, 0.001, 300.0)
+    yield from duration_complaints("timeout", check.timeout, 0.001, LONGEST_CHECK_S)
     yield from duration_complaints("grace_period", check.grace_period, 0.0, 86_400.0)
     if not (check.method or "GET").isalpha():
         yield f"method is not an HTTP method: {check.method!r}"
@@ -77,8 +78,8 @@ def services(config: MachineConfig) -> Iterator[str]:
     if len(given) > MAX_SERVICES:
         yield f"services has more than {MAX_SERVICES} items"
         return
-    if sum(len(service.checks or ()) for service in given) > MAX_CHECKS:
-        yield f"services have more than {MAX_CHECKS} checks together"
+    if len(config.checks or {}) + sum(len(service.checks or ()) for service in given) > MAX_CHECKS:
+        yield f"checks: the machine and its services have more than {MAX_CHECKS} together"
     for index, service in enumerate(given):
         yield from (f"services[{index}].{complaint}" for complaint in _service(service))
     yield from _taken_twice(given)

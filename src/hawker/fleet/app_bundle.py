@@ -17,10 +17,18 @@ from hawker.auth.peer_key import luggage_key
 from hawker.clock import Clock
 from hawker.errors import Conflict, Fault, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
-from hawker.record.app import APPS, CARRIED_APPS, AppRecord, CarriedApp
+from hawker.record.app import (
+    APPS,
+    CARRIED_APPS,
+    POLICIES,
+    SECRETS,
+    SECRETS_VERSIONS,
+    AppRecord,
+    CarriedApp,
+    PolicyRecord,
+    SecretsVersion,
+)
 from hawker.record.machine import BY_APP
-from hawker.record.network_policy import POLICIES, PolicyRecord
-from hawker.record.secret import SECRETS, SECRETS_VERSIONS, SecretsVersion
 from hawker.record.volume import VOLUMES_BY_APP
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Bucket, Reader, Store, Tx

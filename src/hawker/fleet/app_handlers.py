@@ -3,7 +3,7 @@ whoever makes an app of them.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -29,7 +29,6 @@ from hawker.app import app_name
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
 from hawker.errors import Conflict, NotFound, NotServed
-from hawker.fleet.app_bundle import AppBundler
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import AppName, NodeId
 from hawker.record import views
@@ -37,6 +36,9 @@ from hawker.record.app import APPS, NAMES, NameRecord
 from hawker.record.machine import DESTROYED, MACHINES
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 from hawker.store.contract import Bucket, Reader, Store, Tx
+
+if TYPE_CHECKING:
+    from hawker.fleet.app_bundle import AppBundler
 
 
 class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ class PeerAppHandlers:
         counts: AppCounts,
         enforce: Callable[[str], Awaitable[None]],
         catalog: Catalog | None,
-        bundler: AppBundler | None,
+        bundler: "AppBundler | None",
         members: Callable[[], Sequence[Member]],
     ) -> None:
         self._node = node

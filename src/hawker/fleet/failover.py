@@ -12,7 +12,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, OFF, State
 from hawker.record.machine import MACHINES, MachineRecord, MachineTarget, current_lease
-from hawker.record.takeover import FENCED, TAKEOVERS, FencedRecord, TakeoverRecord
+from hawker.record.node import FENCED, TAKEOVERS, FencedRecord, TakeoverRecord
 from hawker.store.contract import Store, Tx
 
 LOOK_S = 1.0
@@ -114,7 +114,7 @@ class Failover:
             return
         for machine_id in record.config.standbys or ():
             watched = await self._sight.watched(MachineId(machine_id))
-            if watched is None or watched.owner not in lost:
+            if watched is None or watched.app != record.app or watched.owner not in lost:
                 continue
             verdict = await self._judge(record, watched)
             if verdict is FailoverVerdict.START:
@@ -158,9 +158,11 @@ class Failover:
         over, too: else both would run once that host is back."""
         for spare_id in sorted(self._by_hand):
             record = self._store.get(MACHINES, spare_id)
-            for machine_id in (record.config.standbys if record else None) or ():
+            if record is None:
+                continue
+            for machine_id in record.config.standbys or ():
                 watched = await self._sight.watched(MachineId(machine_id))
-                if watched is None or not watched.runs or watched.owner not in lost:
+                if watched is None or watched.app != record.app or not watched.runs or watched.owner not in lost:
                     continue
                 if not any(each.seen >= watched.seen for each in self._own(watched.id)):
                     await self._took_over(spare_id, watched)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hawker.ids import MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 
 ALIVE, DOWN = "alive", "down"
 WITNESSES = 1
@@ -21,6 +21,7 @@ class Watched:
     the owner changes it whenever the machine changes."""
 
     id: MachineId
+    app: AppName
     owner: NodeId
     runs: bool
     seen: float

@@ -4,15 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
 from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
 from hawker.catalog.change import Value
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import HawkerError
 from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.fleet.membership import Fleet
-from hawker.ids import MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.node import NodeRecord
 
@@ -20,15 +18,20 @@ QUERY_S = 5.0
 _CALLER = "spares"
 _RUNS = frozenset({State.STARTED, State.STARTING, State.RESTARTING, State.UPDATING})
 _NODES = "SELECT node FROM nodes WHERE region = ?"
-_WATCHED = "SELECT node, id, state, updated_at FROM machines WHERE id = ? ORDER BY generation DESC LIMIT 1"
+_WATCHED = "SELECT node, id, app, state, updated_at FROM machines WHERE id = ? ORDER BY generation DESC LIMIT 1"
 _SPARES = (
     "SELECT machines.node, machines.id FROM machines, json_each(machines.standby_for) AS watched "
-    "WHERE watched.value = ? AND machines.state IN ('stopped', 'created')"
+    "WHERE watched.value = ? AND machines.state IN ('stopped', 'created') "
+    "AND EXISTS (SELECT 1 FROM machines AS lost WHERE lost.id = watched.value AND lost.app = machines.app)"
 )
-_TAKEOVERS = "SELECT machine, spare, seen FROM takeovers WHERE machine = ?"
+_OF_ANOTHER_APP = (
+    "EXISTS (SELECT 1 FROM machines AS spares, machines AS lost WHERE spares.node = takeovers.node "
+    "AND spares.id = takeovers.spare AND lost.id = takeovers.machine AND lost.app <> spares.app)"
+)
+_TAKEOVERS = f"SELECT machine, spare, seen FROM takeovers WHERE machine = ? AND NOT {_OF_ANOTHER_APP}"
 _TAKEN_FROM = (
     "SELECT takeovers.machine, takeovers.spare, takeovers.seen FROM takeovers, machines "
-    "WHERE machines.id = takeovers.machine AND machines.node = ?"
+    f"WHERE machines.id = takeovers.machine AND machines.node = ? AND NOT {_OF_ANOTHER_APP}"
 )
 
 
@@ -44,12 +47,13 @@ class FailoverView(Protocol):
 
     async def watched(self, machine_id: MachineId) -> Watched | None: ...
 
-    async def spares(self, machine_id: MachineId) -> Sequence[Spare]: ...
+    async def spares(self, machine_id: MachineId) -> Sequence[Spare]:
+        """Of the machine's own app; a machine of another app may name it, and is no spare."""
 
     async def takeovers(self, machine_id: MachineId) -> Sequence[Takeover]: ...
 
     async def taken_from(self, owner: NodeId) -> Sequence[Takeover]:
-        """Those of machines that this node has."""
+        """Those of machines that this node has, by spares of their own apps."""
 
     async def witnesses(self, owner: NodeId) -> int:
         """How many other living nodes of the region say, asked now, that the owner is down."""
@@ -74,9 +78,13 @@ class CatalogView:
         return {node: believed.get(node, DOWN) for node in sorted({*nodes, self.me})}
 
     async def watched(self, machine_id: MachineId) -> Watched | None:
-        for node, machine, state, updated_at in await self._rows(_WATCHED, machine_id):
+        for node, machine, app, state, updated_at in await self._rows(_WATCHED, machine_id):
             return Watched(
-                id=MachineId(str(machine)), owner=NodeId(str(node)), runs=state in _RUNS, seen=_number(updated_at)
+                id=MachineId(str(machine)),
+                app=AppName(str(app)),
+                owner=NodeId(str(node)),
+                runs=state in _RUNS,
+                seen=_number(updated_at),
             )
         return None
 
@@ -111,7 +119,8 @@ def _takeover(row: tuple[Value, ...]) -> Takeover:
 
 
 def _number(value: Value) -> float:
-    return msgspec.convert(value, float, strict=False)
+    """Never of what no node of ours writes."""
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: CatalogQueries) -> CatalogView:

@@ -2,16 +2,19 @@
 for the other, and what gossip hears of members and forgotten nodes is passed on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.contract import Storage
+from hawker.catalog.contract import Statement, Storage
 from hawker.catalog.messages import ForgetOrigin, encode
+from hawker.catalog.mirror import Mirror
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import MemberRow as Row
 from hawker.catalog.storage import SqliteStorage
+from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.fleet.rows import KEYS
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId
 
@@ -19,12 +22,13 @@ S = TypeVar("S", bound=Storage)
 
 
 class GossipBridge(Generic[S]):
-    """Both are set before either serves. Without a replica, where an agent keeps the catalog, what is for one is passed
-    over."""
+    """All are set before either serves. Where an agent keeps the catalog there is no replica: what is for one is passed
+    over, and `members` hears who is forgotten."""
 
     def __init__(self) -> None:
         self.gossip: GossipNode | None = None
         self.replica: Replica[S] | None = None
+        self.members: AgentMembers | None = None
 
     # From the replica.
 
@@ -52,6 +56,8 @@ class GossipBridge(Generic[S]):
         forgotten node itself."""
         if self.replica is not None:
             self.replica.on_message(node, encode(ForgetOrigin(origin=node, epoch=fence, hop=0)))
+        if self.members is not None:
+            self.members.on_forget(node, fence)
 
 
 class MembersToReplica:
@@ -75,18 +81,49 @@ class MembersToReplica:
         return self._replica.engine.position(scope, self._replica.engine.me)
 
 
-class MembersToMirror:
-    """Keeps `members.Replicates` where an agent keeps the catalog, which has members of its own: `keep` is for those
-    that gossip knows."""
+class AgentMembers:
+    """Keeps `members.Replicates` and `membership.Forgets` where an agent keeps the catalog, which has members and
+    versions of its own. A forgotten node's rows are deleted there; its epoch, which gossip alone looks at, rises above
+    the fence that it hears of, and then it publishes again what it has (`Publisher`)."""
 
-    def __init__(self, keep: Callable[[Sequence[Row]], None]) -> None:
-        self._keep = keep
+    def __init__(
+        self,
+        me: NodeId,
+        mirror: Mirror,
+        clock: Clock,
+        fences: Mapping[NodeId, int],
+        save: Callable[[Mapping[NodeId, int]], None],
+    ) -> None:
+        """`fences` are those that `save` was given last."""
+        self._me, self._mirror, self._clock, self._save = me, mirror, clock, save
+        self._epoch = 0
+        self._fences: dict[NodeId, int] = {}
+        for node, fence in fences.items():
+            self._fence(node, fence)
 
     def on_member(self, node: NodeId, *, region: str, alive: bool, rtt_s: float = 0.0) -> None:
         return None
 
     async def set_members(self, members: Sequence[Row]) -> None:
-        self._keep(members)
+        self._mirror.set_members(members)
 
     def own_position(self, scope: Scope) -> Position:
-        return Position()
+        return Position(epoch=self._epoch)
+
+    async def forget(self, origin: NodeId) -> int:
+        """A fence above all before, even when the clock was set back. Raises what `Catalog.transact` raises."""
+        gone = [Statement(query=f"DELETE FROM {table} WHERE node = ?", params=(origin,)) for table in KEYS]
+        await self._mirror.transact(gone)
+        return max(int(self._clock.now() * 1000), self._fences.get(origin, 0) + 2)
+
+    def on_forget(self, node: NodeId, fence: int) -> None:
+        if fence > self._fences.get(node, -1):
+            self._fence(node, fence)
+            self._save(self._fences)
+
+    def _fence(self, node: NodeId, fence: int) -> None:
+        self._fences[node] = fence
+        if node == self._me:
+            self._epoch = max(self._epoch, fence + 1)
+        else:
+            self._mirror.fence(node, fence)

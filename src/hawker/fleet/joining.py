@@ -1,21 +1,21 @@
-"""`hawker join`: how a host becomes one of a cluster. A living node is asked with its root token; the answer and the
-token go into the data directory, and from then on the node is one of the cluster whenever it is up.
+"""`hawker join`: how a host becomes one of a cluster. A living node is asked with an invitation or the root token, of
+which neither is sent; the answer goes into the data directory, and from then on the node is one of the cluster whenever
+it is up.
 
 What can be refused is refused before anything is written. The last thing written is cluster.json.
 """
 
-import os
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
-from hawker.api.client import Client
-from hawker.api.contract.cluster import JOIN_CLUSTER, JoinAnswer, JoinRequest
-from hawker.api.retry import RateLimitRetry
+from hawker.api.client import Client, RateLimitRetry
+from hawker.api.contract.cluster import ADMIT_HOST, AdmitRequest, JoinAnswer, Welcome
+from hawker.auth.invitation import KEY_BYTES, PREFIX, ROOT_INVITE, JoinAttempt, from_text, join_secret
 from hawker.clock import Clock
-from hawker.cluster import USUAL_PEER_PORT, Cluster, Keyring, Peer, read_cluster, write_cluster
+from hawker.cluster import USUAL_PEER_PORT, Cluster, Keyring, Peer, read_cluster, write_cluster, write_privately
 from hawker.errors import BadRequest, CannotStart, NotFound, Unauthorized
 from hawker.ids import NodeId
 from hawker.log import Secret
@@ -32,19 +32,24 @@ _WITHIN_S = 30.0
 async def join_cluster(
     place: Place, clock: Clock, target: str, token: Secret, *, advertise: str | None, peer_port: int | None
 ) -> Cluster:
-    """Make the node of `place` one of the cluster that `target` is in. Joining again brings keys and peers up to date;
-    what is not given then stays as it was. Raises `CannotStart` when the directory or the clock speaks against it, and
-    what the other node answers."""
+    """Make the node of `place` one of the cluster that `target` is in, by `token`: an invitation or the root token.
+    Joining again brings keys and peers up to date; what is not given then stays as it was. Raises `CannotStart` when
+    the directory or the clock speaks against it, and what the other node answers."""
     url = url_of(target)
     place.make()
     with place.held():
         known = read_cluster(place.cluster)
-        answer = await _asked(url, token, clock, place)
-        _refuse_other_cluster(place, known, answer)
-        await _take_token(place, token)
+        attempt, cluster = _attempt(place, token, clock)
+        if known is not None and cluster is not None:
+            _refuse_other_cluster(place, known, cluster)
+        answer = await _asked(url, attempt, clock)
+        if known is not None:
+            _refuse_other_cluster(place, known, answer.cluster)
+        await _take_token(place, Secret(answer.token))
         host = advertise or (known.advertise if known else own_address_towards(url))
         joined = _joined(answer, host, peer_port or (known.peer_port if known else USUAL_PEER_PORT))
         write_cluster(place.cluster, joined)
+        place.joining.unlink(missing_ok=True)
     return joined
 
 
@@ -78,16 +83,55 @@ def own_address_towards(url: str) -> str:
         ) from (error)
 
 
-async def _asked(url: str, token: Secret, clock: Clock, place: Place) -> JoinAnswer:
-    before = clock.now()
+class _Joining(msgspec.Struct, frozen=True, kw_only=True):
+    """In DATA_DIR/joining while a join is under way: with the same key a repeated join uses an invitation once."""
+
+    invite: str
+    key: bytes
+
+
+def _attempt(place: Place, token: Secret, clock: Clock) -> tuple[JoinAttempt, str | None]:
+    """And the cluster that an invitation is for. Raises `BadRequest` for a token that is cut off."""
+    node = place.remembered() or ""
+    if not token.reveal().startswith(PREFIX):
+        secret = join_secret(token, ROOT_INVITE)
+        return JoinAttempt(ROOT_INVITE, secret, clock.token_bytes(KEY_BYTES), node), None
     try:
-        async with Client(url, token, retry=RateLimitRetry(clock)) as client:
-            request = JoinRequest(node=place.remembered())
-            answer = await client.call(JOIN_CLUSTER, body=request, timeout_s=_WITHIN_S)
+        invitation = from_text(token.reveal())
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    key = _kept_key(place.joining, invitation.id, clock)
+    return JoinAttempt(invitation.id, invitation.secret, key, node), invitation.cluster
+
+
+def _kept_key(file: Path, invite: str, clock: Clock) -> bytes:
+    """Durable before it is shown to anybody."""
+    try:
+        known = msgspec.json.decode(file.read_bytes(), type=_Joining)
+    except (OSError, ValueError):
+        known = None
+    if known is None or known.invite != invite:
+        known = _Joining(invite=invite, key=clock.token_bytes(KEY_BYTES))
+        write_privately(file, msgspec.json.encode(known))
+    return known.key
+
+
+async def _asked(url: str, attempt: JoinAttempt, clock: Clock) -> Welcome:
+    before = clock.now()
+    request = AdmitRequest(invite=attempt.invite, key=attempt.public, proof=attempt.proof, node=attempt.node or None)
+    try:
+        async with Client(url, retry=RateLimitRetry(clock)) as client:
+            sealed = await client.call(ADMIT_HOST, body=request, timeout_s=_WITHIN_S)
+        answer = msgspec.json.decode(attempt.opened(sealed.key, sealed.sealed), type=Welcome)
     except Unauthorized as error:
-        raise Unauthorized(f"{url} does not take this token ({error}): give the root token of that node") from error
+        raise Unauthorized(
+            f"{url} does not take this token ({error}): give an invitation of `hawker fleet invite` or the root token"
+            " of that node"
+        ) from error
     except NotFound as error:
         raise NotFound(f"{url} is no node that can be joined ({error}): is it this version of hawker?") from error
+    except ValueError as error:
+        raise Unauthorized(f"{url} is no node of that cluster: {error}") from error
     skew_s = (before + clock.now()) / 2 - answer.now.timestamp()
     if abs(skew_s) > MOST_SKEW_S:
         how = "ahead of" if skew_s > 0 else "behind"
@@ -95,11 +139,9 @@ async def _asked(url: str, token: Secret, clock: Clock, place: Place) -> JoinAns
     return answer
 
 
-def _refuse_other_cluster(place: Place, known: Cluster | None, answer: JoinAnswer) -> None:
-    if known is not None and known.id != answer.cluster:
-        raise CannotStart(
-            f"{place.root} is in another cluster ({known.id}, not {answer.cluster}): choose another --data-dir"
-        )
+def _refuse_other_cluster(place: Place, known: Cluster, other: str) -> None:
+    if known.id != other:
+        raise CannotStart(f"{place.root} is in another cluster ({known.id}, not {other}): choose another --data-dir")
 
 
 async def _take_token(place: Place, token: Secret) -> None:
@@ -112,13 +154,7 @@ async def _take_token(place: Place, token: Secret) -> None:
             f"{place.root} has machines that were made under another root token: choose another --data-dir,"
             " or destroy them first"
         )
-    draft = place.token.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(f"{token.reveal()}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(place.token)
+    write_privately(place.token, f"{token.reveal()}\n".encode())
 
 
 def _read(file: Path) -> str | None:

@@ -2,15 +2,17 @@
 any query may join, and now and then to cluster.json, so that this node finds the others again.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from statistics import median_high, median_low
-from typing import Protocol
+from typing import Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 import anyio
 
 from hawker.catalog.change import Position, Scope
 from hawker.catalog.storage import MemberRow as Row
 from hawker.clock import Clock
+from hawker.cluster import host_of
 from hawker.errors import HawkerError
 from hawker.fleet.joining import MOST_SKEW_S
 from hawker.gossip.contract import Fate, Member
@@ -24,6 +26,9 @@ DECLARE_EVERY_S = 0.5
 _LIVING = frozenset({Fate.ALIVE, Fate.SUSPECT})
 
 _log = bind("hawker.members")
+
+
+Withhold: TypeAlias = Callable[[frozenset[str]], Awaitable[None]]
 
 
 class Replicates(Protocol):
@@ -43,11 +48,15 @@ class Members:
         replica: Replicates,
         clock: Clock,
         remember: Callable[[Sequence[Member]], None],
+        withhold: Withhold | None = None,
     ) -> None:
+        """`withhold` is told all addresses that machines may not reach, whenever they change."""
         self._gossip = gossip
         self._replica = replica
         self._clock = clock
         self._remember = remember
+        self._withhold = withhold
+        self._withheld: frozenset[str] | None = None
         self._wake = anyio.Event()
         self._remembered: frozenset[tuple[NodeId, str]] = frozenset()
         self._declared = 0
@@ -77,6 +86,10 @@ class Members:
         members = self._gossip().members()
         for member in members:
             self._tell(member)
+        hosts = member_hosts(members)
+        if self._withhold is not None and hosts != self._withheld:
+            await self._withhold(hosts)
+            self._withheld = hosts
         await self._replica.set_members([row_of(member) for member in members])
         living = [member for member in members if member.fate in _LIVING]
         places = frozenset((member.node, member.address) for member in living)
@@ -94,6 +107,21 @@ class Members:
         if epoch > self._declared:
             self._gossip().declare(epoch=epoch)
             self._declared = epoch
+
+
+def member_hosts(members: Iterable[Member]) -> frozenset[str]:
+    """Where all are that did not leave: their gossip, and their API for peers."""
+    there = [member for member in members if member.fate is not Fate.LEFT]
+    apis = (_host_of_api(member.meta.api) for member in there if member.meta is not None)
+    return frozenset(host for host in (*(host_of(member.address) for member in there), *apis) if host)
+
+
+def _host_of_api(url: str) -> str | None:
+    """None for what another node wrongly says of itself."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def lower_epoch(positions: Mapping[Scope, Position]) -> int:

@@ -15,13 +15,15 @@ from hawker.api.contract.cluster import ClusterKey, ClusterKeys, ClusterPeer, Fl
 from hawker.catalog.contract import Catalog, ResultTable
 from hawker.catalog.http.service import Vitals
 from hawker.clock import Clock
-from hawker.cluster import KEY_BYTES, MAX_PEERS, Cluster, Keyring, Peer, name_of_key
-from hawker.errors import BadRequest, Conflict, NotFound, Unavailable, WrongState
+from hawker.cluster import KEY_BYTES, MAX_FORGOTTEN, MAX_PEERS, Cluster, Keyring, Peer, name_of_key
+from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, WrongState
 from hawker.fleet.view import NODES, fleet_nodes, one_of
 from hawker.gossip.contract import Fate, Member, Mesh
 from hawker.gossip.keyring import GossipKeyring as Ring
 from hawker.ids import NodeId
 from hawker.log import bind
+
+QUERY_S = 5.0
 
 _log = bind("hawker.fleet")
 
@@ -59,14 +61,14 @@ class Fleet:
         cluster: Cluster,
         gossip: Gossip,
         catalog: Catalog,
-        forgets: Forgets | None,
+        forgets: Forgets,
         caller: CallerOf,
         clock: Clock,
         save: Callable[[Cluster], None],
         vitals: Callable[[], Vitals | None] = lambda: None,
     ) -> None:
-        """`forgets` is None where an agent keeps the catalog. `save` writes cluster.json; it blocks for a sync.
-        `vitals` says how replication does."""
+        """`save` writes cluster.json; it blocks for a sync. `vitals` says how replication does, None where an agent
+        keeps the catalog."""
         self._cluster = cluster
         self._gossip = gossip
         self._catalog = catalog
@@ -81,6 +83,11 @@ class Fleet:
         return self._gossip.me.node
 
     @property
+    def cluster(self) -> str:
+        """Its id."""
+        return self._cluster.id
+
+    @property
     def api(self) -> str:
         """Of this node, for others."""
         meta = self._gossip.me.meta
@@ -90,11 +97,16 @@ class Fleet:
     def members(self) -> Sequence[Member]:
         return self._gossip.members()
 
+    @property
+    def peers(self) -> Sequence[Peer]:
+        """Those who were known last, as they are written down."""
+        return self._cluster.peers
+
     async def nodes(self) -> tuple[FleetNode, ...]:
-        """What gossip knows of them, should the catalog be an agent's that is away."""
+        """What gossip knows of them, should the catalog be an agent's that is away, slow or wrong."""
         try:
-            told = await self._catalog.query(NODES)
-        except Unavailable:
+            told = await self._catalog.query(NODES, timeout_s=QUERY_S)
+        except HawkerError:
             told = ResultTable(columns=(), rows=())
         return fleet_nodes(told, self.members, self.me)
 
@@ -124,8 +136,6 @@ class Fleet:
         node = await self.node(node_id)
         if node.id == self.me:
             raise WrongState("this is the node itself: ask another one to forget it")
-        if self._forgets is None:
-            raise WrongState("the catalog is a Corrosion agent's: forget the node there")
         if node.state in (Fate.ALIVE, Fate.SUSPECT) and not force:
             raise WrongState(f"node {node.id} is {node.state}: stop it first, or forget it with --force")
         epoch = await self._forgets.forget(NodeId(node.id))
@@ -158,9 +168,17 @@ class Fleet:
         self._all_have_it()
         return self._rotate(self._gossip.keyring.removed(number))
 
-    def remember(self, keyring: Ring | None = None, members: Sequence[Member] = ()) -> None:
-        """Write down what is needed to find the others again."""
+    def remember(
+        self,
+        keyring: Ring | None = None,
+        members: Sequence[Member] = (),
+        forgotten: Mapping[NodeId, int] | None = None,
+    ) -> None:
+        """Write down what is needed to find the others again, and who was forgotten last."""
         cluster = self._cluster
+        if forgotten is not None:
+            last = sorted(forgotten.items(), key=lambda each: each[1])[-MAX_FORGOTTEN:]
+            cluster = msgspec.structs.replace(cluster, forgotten=dict(last))
         if keyring is not None:
             cluster = msgspec.structs.replace(cluster, keyring=keyring_of(keyring))
         if members:

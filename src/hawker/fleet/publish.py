@@ -23,6 +23,7 @@ CALM_S = 0.5
 LOOK_EVERY_S = 10.0
 AGAIN_S = 1.0
 WRITTEN_S = 0.5
+COMPARE_EVERY_S = 15.0
 ROWS_AT_ONCE = 500
 
 _log = bind("hawker.publish")
@@ -95,7 +96,17 @@ class RowChanges:
 
 
 class Publisher:
-    def __init__(self, catalog: Catalog, clock: Clock, node: NodeId, sources: Sequence[Source]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        node: NodeId,
+        sources: Sequence[Source],
+        *,
+        compare_every_s: float | None = None,
+    ) -> None:
+        """`compare_every_s` is for a catalog in which others can write this node's rows, or that can lose them: an
+        agent's. Otherwise all of it is compared once."""
         self._catalog = catalog
         self._clock = clock
         self._node = node
@@ -106,7 +117,9 @@ class Publisher:
         self._wake, self._progress = anyio.Event(), anyio.Event()
         self._asked, self._done = 0, 0
         self._calm_at = self._look_at = clock.monotonic()
+        self._compare_every_s, self._compare_at = compare_every_s, float("inf")
         self._sound = False  # the catalog takes what it is told
+        self._refused = ""  # why it does not
         self.token: Token | None = None
 
     def note(self, source: str, key: str) -> None:
@@ -119,6 +132,11 @@ class Publisher:
             self._noted[source, key] = None
             self._asked += 1
         self._wake.set()
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """For people; empty when all is well."""
+        return [f"the catalog does not take what this node tells it: {self._refused}"] if self._refused else []
 
     async def settled(self, *, timeout_s: float) -> Token | None:
         """Where the catalog's stream is once it has all that was noted so far; None when that takes too long, or
@@ -143,13 +161,15 @@ class Publisher:
                 await self._compare()
                 await self._follow()
             except HawkerError as error:
-                self._sound = False
+                self._sound, self._refused = False, str(error)
                 _log.warning("cannot tell the catalog", extra={"error": str(error)})
                 await self._clock.sleep(AGAIN_S)
 
     async def _compare(self) -> None:
         """All that the catalog has of this node with all that there is."""
         asked = self._asked
+        if self._compare_every_s is not None:
+            self._compare_at = self._clock.monotonic() + self._compare_every_s
         self._noted, self._calm = {}, {}
         found: list[Row] = []
         for table in KEYS:
@@ -163,11 +183,12 @@ class Publisher:
             some = strays[start : start + ROWS_AT_ONCE]
             await self._transact([removal(at) for at in some])
             self._ledger.dropped(some)
-        self._sound = True
+        self._sound, self._refused = True, ""
         self._reached(asked)
 
     async def _follow(self) -> None:
-        while True:
+        """Until all is to be compared again."""
+        while self._clock.monotonic() < self._compare_at:
             await self._until_due()
             asked, noted = self._asked, self._noted
             self._noted = {}
@@ -180,10 +201,13 @@ class Publisher:
             self._reached(asked)
 
     async def _until_due(self) -> None:
-        """Something was noted and a moment has passed in which more of it may come, or it is time to look."""
+        """Something was noted and a moment has passed in which more of it may come, or it is time to look, at the
+        sources or at the catalog."""
         while not self._noted and not (self._calm and self._clock.monotonic() >= self._calm_at):
+            if self._clock.monotonic() >= self._compare_at:
+                return
             self._wake = anyio.Event()
-            next_look = self._calm_at if self._calm else self._look_at
+            next_look = min(self._calm_at if self._calm else self._look_at, self._compare_at)
             with anyio.move_on_after(max(0.0, next_look - self._clock.monotonic())):
                 await self._wake.wait()
             if self._clock.monotonic() >= self._look_at:

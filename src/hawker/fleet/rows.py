@@ -13,11 +13,10 @@ from hawker.catalog.contract import Statement
 from hawker.ids import NodeId
 from hawker.node import Capacity, Resources
 from hawker.record.app import AppRecord
-from hawker.record.check import CheckResult
-from hawker.record.gpu_claim import counted
-from hawker.record.machine import MachineRecord
-from hawker.record.node import NodeRecord
-from hawker.record.takeover import TakeoverRecord
+from hawker.record.machine import CheckResult, MachineRecord, counted
+from hawker.record.node import NodeRecord, TakeoverRecord
+from hawker.record.quota import Amount, QuotaRecord
+from hawker.record.registry import LoginRecord
 from hawker.record.volume import VolumeRecord
 
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -31,6 +30,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "capacity": ("node",),
     "images": ("node", "digest"),
     "takeovers": ("node", "machine", "spare"),
+    "quotas": ("node", "subject"),
+    "quota_usage": ("node", "subject"),
+    "registry_logins": ("node", "org", "registry"),
+    "image_names": ("node", "reference"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -45,6 +48,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
                  "used_memory_mib", "used_disk_mib", "gpus"),
     "images": (),
     "takeovers": ("seen", "at"),
+    "quotas": ("limits", "at", "by"),
+    "quota_usage": ("amount",),
+    "registry_logins": ("username", "at", "by", "gone"),
+    "image_names": ("digest", "at"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -160,8 +167,26 @@ def image_row(node: NodeId, digest: str) -> Row:
     return _row("images", (node, digest), ())
 
 
+def image_name_row(node: NodeId, reference: str, digest: str, at: float) -> Row:
+    return _row("image_names", (node, reference), (digest, at))
+
+
 def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:
     return _row("takeovers", (node, record.machine, record.spare), (record.seen, record.at))
+
+
+def quota_row(node: NodeId, record: QuotaRecord) -> Row:
+    return _row("quotas", (node, record.subject), (_json(record.limits), record.at, record.by))
+
+
+def usage_row(node: NodeId, subject: str, amount: Amount) -> Row:
+    return _row("quota_usage", (node, subject), (_json(amount),))
+
+
+def login_row(node: NodeId, record: LoginRecord) -> Row:
+    """Without the password."""
+    values = (record.username, record.at, record.by, int(record.gone))
+    return _row("registry_logins", (node, record.org, record.registry), values)
 
 
 def revoked_row(node: NodeId, token_id: str, *, at: float, by: str, note: str) -> Row:

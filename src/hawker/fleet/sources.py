@@ -13,6 +13,7 @@ from hawker.fleet.rows import (
     app_row,
     capacity_row,
     health_rows,
+    image_name_row,
     image_row,
     machine_row,
     node_row,
@@ -23,30 +24,27 @@ from hawker.fleet.rows import (
 from hawker.ids import MachineId, NodeId
 from hawker.node import Capacity
 from hawker.record.app import APPS
-from hawker.record.capacity import USED, used
-from hawker.record.check import CheckResult
-from hawker.record.gpu_claim import taken
-from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.node import NODE
-from hawker.record.takeover import TAKEOVERS
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord, taken
+from hawker.record.node import NODE, TAKEOVERS, USED, used
 from hawker.record.volume import VOLUMES
-from hawker.store.contract import Bucket, Reader
-from hawker.store.observer import Observable
+from hawker.store.contract import Bucket, Observable, Reader
 
-HEALTH, IMAGES = "health", "images"
-_ALL = "all"
+HEALTH, IMAGES, IMAGE_NAMES = "health", "images", "image_names"
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedState:
     """What a worker has that others are told of. `health_of` are the results of a machine's checks, `room` is what the
-    host has to sell, `images` are the digests of the images that are here."""
+    host has to sell, `images` are the digests of the images that are here, `image_names` are the names of uploads, each
+    with its digest and when it was given."""
 
     node: NodeId
     store: Reader
     health_of: Callable[[MachineRecord], Iterable[CheckResult]]
     room: Callable[[], Capacity]
     images: Callable[[], Iterable[str]]
+    image_names: Callable[[], Iterable[tuple[str, str, float]]] = tuple
 
 
 def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, ...]:
@@ -61,6 +59,7 @@ def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, 
         Source(name=USED.name, every=_one, rows=rows.capacity, calm=True, looked_at=True),
         Source(name=HEALTH, every=partial(keys, MACHINES), rows=rows.health, calm=True),
         Source(name=IMAGES, every=_one, rows=rows.images, calm=True, looked_at=True),
+        Source(name=IMAGE_NAMES, every=_one, rows=rows.image_names),
     )
 
 
@@ -75,7 +74,7 @@ def _keys(reader: Reader, bucket: Bucket[object]) -> list[str]:
 
 
 def _one() -> tuple[str, ...]:
-    return (_ALL,)
+    return (ALL,)
 
 
 class _Rows:
@@ -114,3 +113,6 @@ class _Rows:
 
     def images(self, key: str) -> Iterable[Row]:
         return (image_row(self._node, digest) for digest in dict.fromkeys(self._published.images()))
+
+    def image_names(self, key: str) -> Iterable[Row]:
+        return (image_name_row(self._node, *named) for named in self._published.image_names())

@@ -9,35 +9,115 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import msgspec
-from anyio import CancelScope, CapacityLimiter
+from anyio import CancelScope
 
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded
+from hawker.errors import DeadlineExceeded, Unavailable
 from hawker.failpoint import enter, inside, reach
-from hawker.fsm import journal, verdict
+from hawker.fair.threads import on_behalf_of, whose
+from hawker.fair.turns import Turns
+from hawker.fsm import journal, transition
 from hawker.fsm.context import Context
-from hawker.fsm.contract import Ending, Flow, Resource, Step
-from hawker.fsm.fault import error_of, fault_of
-from hawker.fsm.ledger import Ledger
-from hawker.fsm.log import RunLog
-from hawker.fsm.recorder import Recorder
-from hawker.fsm.run import ENDED, Run, State, StepRecord, StepStatus
-from hawker.fsm.transition import StopAsked
-from hawker.fsm.verdict import Verdict
+from hawker.fsm.contract import Backoff, Ending, Flow, Resource, Step
+from hawker.fsm.ledger import CommitFailed, EndFailed, Ledger
+from hawker.fsm.observer import RunLog
+from hawker.fsm.run import ENDED, Run, State, StepRecord, StepStatus, error_of, fault_of
+from hawker.fsm.transition import Event, Parked, StopAsked, Verdict
 from hawker.ids import RunId
-from hawker.store.contract import Durability, Store
+from hawker.store.contract import Durability, Store, Tx
+
+T = TypeVar("T")
+
+STORE_BACKOFF: Final = Backoff(first_s=0.05, cap_s=5.0)  # its `attempts` do not count here
+
+
+# What a drive writes: attempts and events, each in one transaction, for as long as it takes. Invariant: what has
+# happened is recorded before the run goes on. A full disk makes a run wait, never fail. A `commit` that raises
+# fails the attempt; an `on_end` that raises parks the run, with nothing undone.
+
+
+class Recorder:
+    def __init__(self, store: Store, ledger: Ledger, clock: Clock, log: RunLog) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._clock = clock
+        self._log = log
+
+    async def attempt(self, run: Run, found: Verdict, started_at: float, durable: bool) -> tuple[Run, StepRecord]:
+        """The run after an attempt, and the attempt's line of history. Durable as well: what did not succeed, since
+        once an undo has begun, the step must not get another chance; and a hand-off, since it accepts a run."""
+        durable = durable or found.outcome in (StepStatus.RETRY, StepStatus.FAILED, StepStatus.HANDED_OFF)
+        durability = Durability.DURABLE if durable else Durability.ORDERED
+        try:
+            return await self._attempt(run, found, started_at, durability)
+        except CommitFailed as failure:
+            error = failure.__cause__ or failure
+            self._log.say(run, logging.WARNING, "commit raised", error)
+            undoing, jitter = run.state is State.UNDOING, self._clock.random()
+            instead = transition.of_undo(error, jitter) if undoing else transition.of_error(error, jitter)
+        return await self._attempt(run, instead, started_at, Durability.DURABLE)
+
+    async def post(self, run: Run, event: Event) -> Run:
+        return await self._or_park(run, partial(self._ledger.post, run_id=run.id, event=event), Durability.DURABLE)
+
+    async def due(self, run: Run) -> Run:
+        return await self._or_park(run, partial(self._ledger.due, run_id=run.id))
+
+    async def _attempt(
+        self, run: Run, found: Verdict, started_at: float, durability: Durability
+    ) -> tuple[Run, StepRecord]:
+        record = self._line(run, found, started_at)
+
+        def apply(tx: Tx) -> Run:
+            if found.hand_off is not None:
+                return self._ledger.hand_off(tx, run.id, found.hand_off, record)
+            assert found.event is not None
+            return self._ledger.step(tx, run.id, found.event, record, found.commit)
+
+        return await self._or_park(run, apply, durability), record
+
+    async def _or_park(self, run: Run, apply: Callable[[Tx], Run], durability: Durability = Durability.ORDERED) -> Run:
+        try:
+            return await self._write(run, apply, durability)
+        except EndFailed as failure:
+            error = failure.__cause__ or failure
+            self._log.say(run, logging.WARNING, "on_end raised", error)
+        park = partial(self._ledger.post, run_id=run.id, event=Parked(fault_of(error).text))
+        return await self._write(run, park, Durability.ORDERED)
+
+    async def _write(self, run: Run, apply: Callable[[Tx], T], durability: Durability) -> T:
+        tries = 0
+        while True:
+            try:
+                return await self._store.write(apply, durability)
+            except Unavailable as error:
+                tries += 1
+                self._log.say(run, logging.ERROR, "run cannot be recorded yet", reason=str(error))
+            await self._clock.sleep(STORE_BACKOFF.wait_s(tries, self._clock.random()))
+
+    def _line(self, run: Run, found: Verdict, started_at: float) -> StepRecord:
+        return StepRecord(
+            step=run.step,
+            attempt=run.attempt,
+            outcome=found.outcome,
+            started_at=started_at,
+            ended_at=self._clock.now(),
+            fault=found.fault,
+            result=found.result,
+        )
+
 
 D = TypeVar("D")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Engine(Generic[D]):
-    """What all drives of a runner share. `settled` waits until a run has ended."""
+    """What all drives of a runner share. `settled` waits until a run has ended, `owner_of` says in whose share the work
+    of a run counts."""
 
     store: Store
     ledger: Ledger
@@ -45,9 +125,10 @@ class Engine(Generic[D]):
     flows: dict[str, Flow[Any]]
     deps: D
     clock: Clock
-    queues: dict[str, CapacityLimiter]
+    queues: dict[str, Turns]
     settled: Callable[[RunId], Awaitable[Run]]
     log: RunLog
+    owner_of: Callable[[Run], str]
 
 
 class Drive(Generic[D]):
@@ -66,6 +147,10 @@ class Drive(Generic[D]):
             self._scope.cancel()
 
     async def run(self) -> None:
+        with on_behalf_of(self._engine.owner_of(self._run)):
+            await self._run_to_end()
+
+    async def _run_to_end(self) -> None:
         if self._run.records > 0:
             for record in journal.history(self._engine.store, self._run.id):
                 self._note(record)
@@ -155,12 +240,12 @@ class Drive(Generic[D]):
         if step.queue is None:
             await self._perform(step)
             return
-        limiter = self._engine.queues[step.queue]
-        if await self._wait(f"queue {step.queue}", partial(_acquire, limiter, self)):
+        turns, key = self._engine.queues[step.queue], whose()
+        if await self._wait(f"queue {step.queue}", partial(_take, turns, key)):
             try:
                 await self._perform(step)
             finally:
-                limiter.release_on_behalf_of(self)
+                turns.give_back(key)
 
     async def _perform(self, step: Step) -> None:
         name, started_at = f"{self._run.flow}.{step.name}", self._engine.clock.now()
@@ -176,7 +261,7 @@ class Drive(Generic[D]):
         elif deadline <= limit:
             await self._expire()
         else:
-            await self._record(verdict.of_error(_overtime(step), self._jitter()), started_at, step)
+            await self._record(transition.of_error(_overtime(step), self._jitter()), started_at, step)
 
     async def _undo(self) -> None:
         step, started_at = self._step(), self._engine.clock.now()
@@ -186,18 +271,18 @@ class Drive(Generic[D]):
         found = await self._unless_poked(partial(self._call, step), anyio.current_time() + step.timeout_s)
         reach(f"{name}.undone")
         if found is not None or not self._poked:
-            await self._record(found or verdict.of_undo(_overtime(step), self._jitter()), started_at, step)
+            await self._record(found or transition.of_undo(_overtime(step), self._jitter()), started_at, step)
 
     async def _call(self, step: Step) -> Verdict:
         undoing = self._run.state is State.UNDOING
         try:
             if not undoing:
-                return verdict.of_outcome(await step.do(self._context(step)), self._jitter())
+                return transition.of_outcome(await step.do(self._context(step)), self._jitter())
             assert step.undo is not None, "only a step with an undo is undone"
             await step.undo(self._context(step))
-            return verdict.of_undo(None, self._jitter())
+            return transition.of_undo(None, self._jitter())
         except Exception as error:  # noqa: BLE001 - a step may raise anything
-            found = (verdict.of_undo if undoing else verdict.of_error)(error, self._jitter())
+            found = (transition.of_undo if undoing else transition.of_error)(error, self._jitter())
             if found.fault is not None and not found.fault.kind:  # in the family, the text is enough
                 self._say(logging.WARNING, "step raised", raised=error)
             return found
@@ -246,8 +331,8 @@ class Drive(Generic[D]):
         self._engine.log.say(self._run, level, phrase, raised, **fields)
 
 
-async def _acquire(limiter: CapacityLimiter, borrower: object) -> bool:
-    await limiter.acquire_on_behalf_of(borrower)
+async def _take(turns: Turns, key: str) -> bool:
+    await turns.take(key)
     return True
 
 

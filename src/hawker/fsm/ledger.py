@@ -15,9 +15,8 @@ from hawker.clock import Clock
 from hawker.errors import Conflict, NotFound, WrongState
 from hawker.fsm import journal
 from hawker.fsm.contract import Commit, EndedRun, Ending, Flow, HandOff, Resource, WhenBusy
-from hawker.fsm.fault import fault_of
 from hawker.fsm.observer import Observer
-from hawker.fsm.run import ENDED, Run, State, StepRecord, next_run_id
+from hawker.fsm.run import ENDED, Run, State, StepRecord, fault_of, next_run_id
 from hawker.fsm.transition import (
     Due,
     Event,

@@ -5,26 +5,23 @@ The thin shell: what a run does next is decided in `transition`, written by `led
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import anyio
-from anyio import CapacityLimiter
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable, WrongState
+from hawker.fair.turns import NODE, Share, Turns
 from hawker.fsm import journal
 from hawker.fsm.contract import Ending, Flow, I, Resource, WhenBusy
-from hawker.fsm.drive import Drive, Engine
-from hawker.fsm.fault import fault_of
+from hawker.fsm.drive import STORE_BACKOFF, Drive, Engine, Recorder
 from hawker.fsm.ledger import EndFailed, Ledger
-from hawker.fsm.log import RunLog
-from hawker.fsm.observer import Observer, Silent
-from hawker.fsm.recorder import STORE_BACKOFF, Recorder
-from hawker.fsm.run import ENDED, Run, State
+from hawker.fsm.observer import Observer, RunLog, Silent
+from hawker.fsm.run import ENDED, Run, State, fault_of
 from hawker.fsm.transition import StopAsked
 from hawker.fsm.view import QueueView, RunView, StepView, queue_view_of, shown_state, step_view_of, view_of
 from hawker.ids import RunId
@@ -34,6 +31,7 @@ D = TypeVar("D")
 
 KEEP_RUNS = 50  # per resource, the newest; older ended ones are dropped with their history
 PRUNE_BATCH = 200
+MOST_QUEUED = 100_000  # runs of one key: each was accepted before
 
 
 class _Waiter:
@@ -45,7 +43,8 @@ class _Waiter:
 
 
 class Runner(Generic[D]):
-    """Runs `flows` on what is in `store`. `queues` gives each named queue its concurrency limit. `epoch` names how
+    """Runs `flows` on what is in `store`. `queues` gives each named queue its concurrency limit, or its share;
+    `owner_of` says in whose share the work of a run counts, which nobody's is unless told. `epoch` names how
     long what steps make can last: the kernel's boot id, say. A run that is resumed in another epoch goes through its
     steps again from the first."""
 
@@ -56,7 +55,8 @@ class Runner(Generic[D]):
         deps: D,
         clock: Clock,
         *,
-        queues: Mapping[str, int] | None = None,
+        queues: Mapping[str, int | Share] | None = None,
+        owner_of: Callable[[Run], str] = lambda run: NODE,
         epoch: str = "",
         keep_runs: int = KEEP_RUNS,
         log: logging.Logger | None = None,
@@ -68,14 +68,16 @@ class Runner(Generic[D]):
         self._waiters: dict[RunId, _Waiter] = {}
         self._group: TaskGroup | None = None
         self._observer = observer or Silent()
-        self._queues = {name: CapacityLimiter(limit) for name, limit in (queues or {}).items()}
+        self._queues = {name: Turns(_share_of(name, limit)) for name, limit in (queues or {}).items()}
         named = _by_name(flows, queues or {})
         last = journal.newest_id(store)
         self._ledger = Ledger(named, deps, clock, keep_runs, epoch, self._begin, self._finish, last, self._observer)
         self._log = log or logging.getLogger("hawker.fsm")
         run_log = RunLog(self._log)
         recorder = Recorder(store, self._ledger, clock, run_log)
-        self._engine = Engine(store, self._ledger, recorder, named, deps, clock, self._queues, self._settled, run_log)
+        self._engine = Engine(
+            store, self._ledger, recorder, named, deps, clock, self._queues, self._settled, run_log, owner_of
+        )
 
     def accept(
         self,
@@ -180,7 +182,7 @@ class Runner(Generic[D]):
         return Counter(shown_state(run.state, self._waiting_for(run.id)) for run in journal.open_states(self._store))
 
     def queues(self) -> Sequence[QueueView]:
-        return [queue_view_of(name, limiter) for name, limiter in self._queues.items()]
+        return [queue_view_of(name, turns) for name, turns in self._queues.items()]
 
     def forget(self, tx: Tx, resource: Resource) -> None:
         """Drop the ended runs of a resource and their history."""
@@ -238,7 +240,14 @@ class Runner(Generic[D]):
         return "" if drive is None else drive.waiting_for
 
 
-def _by_name(flows: Sequence[Flow[Any]], queues: Mapping[str, int]) -> dict[str, Flow[Any]]:
+def _share_of(name: str, limit: int | Share) -> Share:
+    """A bare limit is for all together."""
+    if isinstance(limit, Share):
+        return limit
+    return Share(name=name, total=limit, each=limit, waiting=MOST_QUEUED, key="owner", over="the run waits")
+
+
+def _by_name(flows: Sequence[Flow[Any]], queues: Mapping[str, int | Share]) -> dict[str, Flow[Any]]:
     named = {flow.name: flow for flow in flows}
     if len(named) < len(flows):
         raise ValueError("two flows have the same name")

@@ -4,16 +4,21 @@ Invariant: an event that comes too late (the run was cancelled meanwhile, or has
 UNDOING only by ending or by getting stuck.
 """
 
+import errno
 from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from hawker.fsm.contract import Ending, Flow
-from hawker.fsm.fault import Fault
-from hawker.fsm.run import ENDED, Run, State
+from hawker.errors import HawkerError, leaf_of
+from hawker.fsm.contract import Abort, Commit, Done, Ending, Flow, HandOff, Outcome, Retry
+from hawker.fsm.run import ENDED, Fault, Run, State, StepStatus, fault_of
 from hawker.ids import RunId
+
+_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_EXHAUSTED = _DESCRIPTORS | {errno.ENOMEM, errno.ENOSPC}
+
 
 # Why these rules
 #
@@ -68,11 +73,13 @@ class HandedOff:
 @dataclass(frozen=True, slots=True)
 class Tried:
     """The current step did not succeed and may succeed next time. `jitter` is uniform in [0, 1), for the backoff;
-    `after_s` is the step's own wish in seconds, None for its backoff."""
+    `after_s` is the step's own wish in seconds, None for its backoff. Not `counted`: it was the host's fault, and costs
+    the step none of its attempts."""
 
     fault: Fault
     jitter: float
     after_s: float | None = None
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +127,7 @@ class Parked:
 Event: TypeAlias = Due | Finished | HandedOff | Tried | GaveUp | Undone | UndoFailed | StopAsked | RetryAsked | Parked
 
 
+HOST_WAIT_S = 5.0  # between tries that the host cannot serve, short of descriptors, memory or disk
 VAIN_RESUMES = 5  # so many daemons in a row may end while a run is at one attempt of one step
 
 
@@ -211,6 +219,9 @@ def _finished(run: Run, flow: Flow[Any], event: Finished, now: float) -> Run:
 
 
 def _tried(run: Run, flow: Flow[Any], event: Tried, now: float) -> Run:
+    if not event.counted:
+        pause_s = HOST_WAIT_S * (0.75 + event.jitter / 2)
+        return replace(run, wake_at=now + pause_s, wait_s=pause_s)
     wait_s = _wait_s(run, flow, event.jitter)
     if wait_s is None:
         return _undo(run, flow, event.fault, now)
@@ -252,7 +263,7 @@ def _stop(run: Run, flow: Flow[Any], event: StopAsked, now: float) -> Run:
 
 def _retry(run: Run, flow: Flow[Any], now: float) -> Run:
     match run.state:
-        case State.STUCK if run.started_at is None:
+        case State.STUCK if run.started_at is None and run.ending is None:
             return replace(run, state=State.QUEUED, fault=None, note="", deadline_at=None)
         case State.STUCK:
             state = State.RUNNING if run.ending is None else State.UNDOING
@@ -304,3 +315,62 @@ def _park(run: Run, why: str) -> Run:
 
 def _end(run: Run, ending: Ending, now: float) -> Run:
     return replace(run, state=State(ending.value), ending=ending, ended_at=now, wake_at=None)
+
+
+# What an attempt came to: from a step's outcome, or from what it raised, to an event and a line of history. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`event` is None for a hand-off: that event is made inside the transaction, with the successor's id."""
+
+    outcome: StepStatus
+    event: Event | None
+    fault: Fault | None = None
+    result: bytes | None = None
+    commit: Commit | None = None
+    hand_off: HandOff | None = None
+
+
+def of_outcome(outcome: Outcome, jitter: float) -> Verdict:
+    match outcome:
+        case Done(result, commit):
+            data = _encode(result)
+            return Verdict(StepStatus.DONE, Finished(data), result=data, commit=commit)
+        case Retry(reason, after_s):
+            fault = fault_of(reason)
+            return Verdict(StepStatus.RETRY, Tried(fault, jitter, after_s), fault)
+        case Abort(error):
+            fault = fault_of(error)
+            return Verdict(StepStatus.FAILED, GaveUp(fault), fault)
+        case HandOff(commit=commit):
+            return Verdict(StepStatus.HANDED_OFF, None, commit=commit, hand_off=outcome)
+        case _:
+            assert_never(outcome)
+
+
+def of_error(error: BaseException, jitter: float) -> Verdict:
+    """The family's errors say whether a retry helps; of anything else nobody knows, so it is tried again."""
+    leaf = leaf_of(error)
+    fault = fault_of(leaf)
+    if isinstance(leaf, HawkerError) and not leaf.retry:
+        return Verdict(StepStatus.FAILED, GaveUp(fault), fault)
+    return Verdict(StepStatus.RETRY, Tried(fault, jitter, counted=not is_the_hosts(leaf)), fault)
+
+
+def is_the_hosts(error: BaseException) -> bool:
+    """Whether the host, and nothing about this run, is short of what the step needs."""
+    if isinstance(error, HawkerError):
+        return isinstance(error.__cause__, OSError) and error.__cause__.errno in _DESCRIPTORS
+    return isinstance(error, OSError) and error.errno in _EXHAUSTED
+
+
+def of_undo(error: BaseException | None, jitter: float) -> Verdict:
+    if error is None:
+        return Verdict(StepStatus.UNDONE, Undone())
+    fault = fault_of(leaf_of(error))
+    return Verdict(StepStatus.UNDO_FAILED, UndoFailed(fault, jitter), fault)
+
+
+def _encode(result: Any) -> bytes:
+    return msgspec.msgpack.encode(result)

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from anyio import CapacityLimiter
 
 from hawker.errors import HawkerError
+from hawker.fair.turns import Turns
 from hawker.fsm.contract import Resource
-from hawker.fsm.fault import Fault, error_of
-from hawker.fsm.run import ENDED, Run, State, StepRecord, StepStatus
+from hawker.fsm.run import ENDED, Fault, Run, State, StepRecord, StepStatus, error_of
 from hawker.ids import RunId
 
 
@@ -123,9 +122,9 @@ def step_view_of(record: StepRecord) -> StepView:
     )
 
 
-def queue_view_of(name: str, limiter: CapacityLimiter) -> QueueView:
-    now = limiter.statistics()
-    return QueueView(name=name, limit=int(now.total_tokens), active=now.borrowed_tokens, waiting=now.tasks_waiting)
+def queue_view_of(name: str, turns: Turns) -> QueueView:
+    now = turns.view()
+    return QueueView(name=name, limit=now.share.total, active=now.used, waiting=now.waiting)
 
 
 def _plain(data: bytes | None) -> Any:

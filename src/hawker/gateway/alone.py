@@ -29,7 +29,7 @@ class OneNode:
         node = self._node()
         return node if node.id == node_id else None
 
-    def owner_of_machine(self, machine_id: str) -> NodeId | None:
+    def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
         return self._node().id
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None:

@@ -3,6 +3,7 @@ nodes know it as soon as they have a machine of it. A name is one app's: see `na
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -28,9 +29,9 @@ from hawker.api.contract.network_policy import (
     NetworkPolicyRequest,
     PolicyParams,
 )
-from hawker.api.cursor import after_of, cursor_after
 from hawker.api.directory import AppIndex
 from hawker.api.handlers import Handlers
+from hawker.api.paging import after_of, cursor_after
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG, app_name
 from hawker.errors import Fault, HawkerError, NameTaken, NotFound, Unavailable, Unprocessable, WrongState
@@ -80,6 +81,8 @@ class FleetApps:
         """Those that the caller's token may see, with what all nodes have of each."""
         query, grant = call.query, call.grant
         after_of(query.cursor)
+        if query.app_role:
+            return AppList(total_apps=0, apps=())
         known = self._index.apps()
         wanted = {each.name: each.org for each in known if query.org_slug in (None, "", each.org)}
         seen = {name for name, org in wanted.items() if grant.permits(Attempt(Action.READ, org=org, app=name))}
@@ -132,16 +135,17 @@ class FleetApps:
     async def delete(self, call: Call[AppParams, DeleteAppQuery, None]) -> None:
         """Everywhere, its home last, so that what is cut short can be made again. Nothing is done while a node that
         knows the app cannot be asked."""
-        name, force = AppName(call.params.app_name), call.query.force
+        name, force = AppName(call.params.app_name), call.query.forced
+        call = replace(call, query=DeleteAppQuery(force=force))  # as older nodes need to be told
         asked = await self._shown(call.params, call.caller, call.version)
         if asked.silent:
             raise Unavailable(f"app '{name}' was not deleted: {asked.silent[0][1]}")
         machines = sum(app.machine_count for _, app in asked.answers)
         volumes = sum(app.volume_count for _, app in asked.answers)
         if not force and machines:
-            raise WrongState(f"app '{name}' still has {machines} machines: destroy them first, or use force=true")
+            raise WrongState(f"app '{name}' still has {machines} machines: destroy them first")
         if not force and volumes:
-            raise WrongState(f"app '{name}' still has {volumes} volumes: destroy them first, or use force=true")
+            raise WrongState(f"app '{name}' still has {volumes} volumes: destroy them first")
         home = self._owners.home_of_app(name)
         for node, _ in sorted(asked.answers, key=lambda pair: pair[0] == home):
             try:

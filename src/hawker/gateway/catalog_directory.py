@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import msgspec
 
 from hawker.api.directory import KnownApp, Node
-from hawker.catalog.change import Value
+from hawker.catalog.change import Token, Value
 from hawker.clock import Clock
 from hawker.ids import AppName, NodeId
 from hawker.node import Capacity, Resources
-from hawker.record.revocation import Revocation
+from hawker.record.node import Revocation
 
 CATCH_UP_EVERY_S = 0.01
 REVOKED_FOR_S = 0.25
@@ -25,12 +25,20 @@ class Looks(Protocol):
     def rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]: ...
 
 
+class Reached(Protocol):
+    """Whether what was written at a place can be looked at by now, waiting for it if need be; False where nobody can
+    tell. `catalog.mirror.Mirror.reached` keeps it."""
+
+    async def __call__(self, token: Token, *, timeout_s: float) -> bool: ...
+
+
 _NODES = """SELECT n.node, n.region, n.cordoned, n.draining, n.drivers, n.labels, m.state,
     c.cpus, c.memory_mib, c.disk_mib, c.shared_ratio,
     c.used_shared_cpus, c.used_performance_cpus, c.used_memory_mib, c.used_disk_mib
     FROM nodes n LEFT JOIN __corro_members m ON m.host = n.node LEFT JOIN capacity c ON c.node = n.node
     ORDER BY n.node"""
 _MACHINE = "SELECT node FROM machines WHERE id = ? ORDER BY generation DESC, updated_at DESC, node LIMIT 1"
+_MACHINE_OF_APP = _MACHINE.replace("id = ?", "id = ? AND app = ?")
 _VOLUME = "SELECT node FROM volumes WHERE id = ? ORDER BY node LIMIT 1"
 _APP = """SELECT node, name, org, home, CASE WHEN json_valid(record) THEN json_extract(record, '$.created_at') END
     FROM apps WHERE name = ? ORDER BY home DESC, node"""
@@ -42,13 +50,15 @@ _LIVES = frozenset({"alive", "suspect"})
 
 
 class CatalogDirectory:
-    """Keeps `Directory` and `AppIndex`. `own` is the node whose catalog it is."""
+    """Keeps `Directory` and `AppIndex`. `own` is the node whose catalog it is. `reached` judges places where that is
+    not in what is looked at, as where an agent keeps the catalog."""
 
-    def __init__(self, looks: Looks, clock: Clock, own: NodeId, region: str) -> None:
+    def __init__(self, looks: Looks, clock: Clock, own: NodeId, region: str, reached: Reached | None = None) -> None:
         self._looks = looks
         self._clock = clock
         self._own = own
         self._region = region
+        self._reached = reached
         self._rows: Sequence[tuple[Value, ...]] = ()
         self._nodes: Mapping[NodeId, Node] = {}
         self._all: tuple[Node, ...] = ()
@@ -70,8 +80,8 @@ class CatalogDirectory:
     def node(self, node_id: NodeId) -> Node | None:
         return self._known().get(node_id)
 
-    def owner_of_machine(self, machine_id: str) -> NodeId | None:
-        return self._one(_MACHINE, machine_id)
+    def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
+        return self._one(_MACHINE, machine_id) if app is None else self._one(_MACHINE_OF_APP, machine_id, app)
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None:
         return self._one(_VOLUME, volume_id)
@@ -116,6 +126,9 @@ class CatalogDirectory:
     async def caught_up(self, token: str, *, timeout_s: float) -> bool:
         """No wait for what never comes here: the stream of another region."""
         origin, epoch, version = token.split(":")
+        if self._reached is not None:
+            place = Token(origin=NodeId(origin), epoch=int(epoch), version=int(version))
+            return await self._reached(place, timeout_s=timeout_s)
         until = self._clock.monotonic() + timeout_s
         while True:
             places = {
@@ -145,8 +158,8 @@ class CatalogDirectory:
             self._nodes_until = now + NODES_FOR_S
         return self._nodes
 
-    def _one(self, query: str, name: str) -> NodeId | None:
-        return next((NodeId(str(node)) for (node,) in self._looks.rows(query, name)), None)
+    def _one(self, query: str, *names: str) -> NodeId | None:
+        return next((NodeId(str(node)) for (node,) in self._looks.rows(query, *names)), None)
 
 
 def _reached(places: Mapping[str, tuple[int, int]], epoch: int, version: int) -> bool:

@@ -11,7 +11,7 @@ import anyio
 
 from hawker.api.caller import Caller
 from hawker.api.directory import Directory, Peers
-from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
+from hawker.api.failure import ConnectionLost, Overdue, Unreachable
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, RateLimited, Unauthorized, Unavailable
 from hawker.ids import NodeId
 
@@ -36,6 +36,14 @@ class Reach:
     def alive(self, node_id: NodeId) -> bool:
         node = self.directory.node(node_id)
         return node is not None and node.alive
+
+    def knows(self, node_id: NodeId) -> bool:
+        """Whether there is a way to it, be it alive or not."""
+        try:
+            self._peers.caller(node_id, behalf="")
+        except Unavailable:
+            return False
+        return True
 
     def region_of(self, node_id: NodeId) -> str:
         node = self.directory.node(node_id)

@@ -2,27 +2,38 @@
 one node that can answer it, or is the business of the node that the broker stands beside.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Protocol
 
 from hawker.api.caller import Caller
-from hawker.api.contract.cluster import CLUSTER_ROUTES
-from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
+from hawker.api.contract.cluster import ROOT_CLUSTER_ROUTES
+from hawker.api.contract.image import RESOLVE_IMAGE
 from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
-from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList
-from hawker.api.contract.run import ABORT_RUN, GET_RUN, RETRY_RUN, Run, RunParams
+from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList, region_list
+from hawker.api.contract.registry import REGISTRY_ROUTES, RegistryParams
+from hawker.api.contract.run import (
+    ABORT_RUN,
+    GET_RUN,
+    MACHINE_HISTORY,
+    RETRY_RUN,
+    HistoryParams,
+    MachineHistory,
+    Run,
+    RunParams,
+)
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
+from hawker.api.contract.volume import MOVE_VOLUME
 from hawker.api.directory import AppIndex, Directory, Peers
-from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
-from hawker.api.regions import region_list
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery, Unary
 from hawker.api.routes import ROUTES
+from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
+from hawker.config import MachineConfig
 from hawker.errors import Forbidden, NotFound, Unavailable
+from hawker.fair.threads import PoolProbe
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.apps import FleetApps
 from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
@@ -34,6 +45,7 @@ from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.volumes import FleetVolumes
 from hawker.ids import AppName, NodeId, new_ulid
 from hawker.permission import Action, Attempt
+from hawker.version import VERSION
 
 
 class FleetRuns:
@@ -75,7 +87,6 @@ class FleetRuns:
 
 # Runs of a fleet: an id does not say which node has the run, so the nodes are asked.
 
-VERSION = version("hawker")
 _KINDS: tuple[Kind, ...] = ("machine", "volume")
 
 
@@ -100,15 +111,18 @@ class Market(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
     """The node that the broker stands beside. `handlers` are its worker's where both are one process; without them it
-    is reached as all others. `exposition` is what the broker itself measured, where it is a process of its own."""
+    is reached as all others, and for what nodes may not ask of each other by `own`. `exposition` is what the broker
+    itself measured, where it is a process of its own."""
 
     node: NodeId
     handlers: Handlers | None = None
     exposition: Callable[[], str] | None = None
+    own: Peers | None = None
 
 
 class Gateway:
-    """Answers all of `ROUTES`. `market` answers orders, `tokens` what is asked about tokens."""
+    """Answers all of `ROUTES`. `market` answers orders, `tokens` what is asked about tokens. `registries`, those of the
+    settings, may be anywhere."""
 
     def __init__(
         self,
@@ -120,8 +134,11 @@ class Gateway:
         market: Market,
         tokens: Answers,
         patience: FanOutLimits | None = None,
+        registries: Container[str] = (),
     ) -> None:
         self._directory = directory
+        self._registries = registries
+        self._probe = PoolProbe(clock)
         self._beside = beside
         self._market, self._tokens = market, tokens
         reach = Reach(directory, peers)
@@ -129,6 +146,8 @@ class Gateway:
         self._owners = Owners(directory, self._fan_out, clock)
         self._home_election = HomeElection(self._owners, self._fan_out, directory.forgotten)
         self._forwarding = Forwarding(self._owners, reach, beside.node, self._home_election)
+        own = reach if beside.own is None else Reach(directory, beside.own)
+        self._to_own = Forwarding(self._owners, own, beside.node, self._home_election)
         self._app_sync = AppSync(self._owners, self._fan_out)
         names = NameQuorum(directory, self._fan_out)
         self._apps = FleetApps(
@@ -158,6 +177,7 @@ class Gateway:
         return handlers
 
     async def health(self, call: Call[NoParams, NoQuery, None]) -> Health:
+        await self._probe.check()
         return Health(status="ok", version=VERSION)
 
     async def metrics(self, call: Call[NoParams, NoQuery, None]) -> str:
@@ -209,22 +229,37 @@ class Gateway:
             return self._forwarding.bind(handlers, route, self._forwarding.to_home, self._before(route))
         if self._beside.handlers is not None:
             return handlers.adopt(route, self._beside.handlers)  # with the caller's own token
-        return self._forwarding.bind(handlers, route, self._forwarding.to_own, self._before(route))
+        return self._to_own.bind(handlers, route, self._to_own.to_own, self._before(route))
 
     def _before(self, route: AnyRoute) -> Before | None:
         """What a worker would ask the caller's token, which does not travel; and what an update needs to be there."""
         if route is UPDATE_MACHINE:
             return self._carry
+        if route is RESOLVE_IMAGE:
+            return self._may_name
         if route in (LIST_SECRETS, GET_SECRET):
             return _may_show_secrets
         if route is ASSIGN_IP:
             return self._may_assign
-        if route in CLUSTER_ROUTES and route.method != "GET" and "/cluster/" in route.path:
+        if route in ROOT_CLUSTER_ROUTES:
             return _is_root
+        if route is MOVE_VOLUME:
+            return self._bring_target
+        if route in REGISTRY_ROUTES:
+            return _may_act_for_org
         return None
 
     async def _carry(self, call: AnyCall, node: NodeId) -> None:
+        check_image_names(call.grant, call.body.config, self._registries)
         await self._app_sync.to(AppName(call.params.app_name), node, call.caller)
+
+    async def _bring_target(self, call: AnyCall, node: NodeId) -> None:
+        """The app that gets the volume is known where the volume is."""
+        call.grant.check(Attempt(Action.CREATE, app=call.body.app))
+        await self._app_sync.to(AppName(call.body.app), node, call.caller)
+
+    async def _may_name(self, call: AnyCall, node: NodeId) -> None:
+        check_image_names(call.grant, MachineConfig(image=call.body.reference), self._registries)
 
     async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
         known = self._directory.app(AppName(call.params.app_name))
@@ -237,6 +272,11 @@ async def _may_show_secrets(call: AnyCall, node: NodeId) -> None:
         call.grant.check(Attempt(Action.CONTROL, app=call.params.app_name))
 
 
+async def _may_act_for_org(call: AnyCall, node: NodeId) -> None:
+    action = Action.WRITE if isinstance(call.params, RegistryParams) else Action.READ
+    call.grant.check(Attempt(action, org=call.params.org_slug))
+
+
 async def _is_root(call: AnyCall, node: NodeId) -> None:
-    if not isinstance(call.grant, Everything):
+    if not call.grant.root:
         raise Forbidden("this takes the root token itself")

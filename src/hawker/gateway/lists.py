@@ -25,10 +25,10 @@ from hawker.api.contract.volume import (
     OrgVolumesQuery,
     Volume,
 )
-from hawker.api.cursor import after_of, cursor_after
 from hawker.api.directory import AppIndex
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
+from hawker.api.paging import after_of, cursor_after
 from hawker.api.route import Call, NoParams, Page, Q, Unary
 from hawker.errors import NotFound
 from hawker.gateway.fan_out import Asked, FanOut

@@ -39,12 +39,13 @@ class Owners:
             self._seen.popitem(last=False)
 
     async def hint(self, version: str | None) -> NodeId | None:
-        """Waits until what the caller wrote can be read here. The node where it was written when that takes too long.
-        Raises `BadRequest`."""
+        """Waits until what the caller wrote can be read here. The node where it was written when that takes too long,
+        or cannot be told; None where nobody knows that node, which then cannot be asked. Raises `BadRequest`."""
         place = place_of(version)
         if place is None or await self.directory.caught_up(place, timeout_s=CATCH_UP_S):
             return None
-        return NodeId(place.partition(":")[0])
+        node = NodeId(place.partition(":")[0])
+        return node if self._fan_out.reach.knows(node) else None
 
     def known(self, kind: Kind, name: str) -> NodeId | None:
         """Without asking anybody."""

@@ -6,8 +6,7 @@ Kept in memory, for this process's callers only: a daemon that starts anew begin
 import hashlib
 from collections.abc import Callable, Mapping
 
-from hawker.api.rate import Rate
-from hawker.api.route import AnyRoute, rate_of, subject_of
+from hawker.api.route import AnyRoute, Rate, rate_of, subject_of
 from hawker.clock import Clock
 from hawker.errors import RateLimited
 from hawker.token_bucket import MOST, TokenBuckets
@@ -16,21 +15,26 @@ TEXT = "rate limit exceeded"
 
 
 class RateLimits:
-    """Keeps `api.endpoints.Limiter`. `refused` is told the method and the path of the route of what was refused."""
+    """Keeps `api.endpoints.Limiter`. `refused` is told the method and the path of the route of what was refused;
+    `spares_root`: the root token's calls pass, and are not counted."""
 
-    def __init__(self, clock: Clock, refused: Callable[[str, str], None], *, most: int = MOST) -> None:
+    def __init__(
+        self, clock: Clock, refused: Callable[[str, str], None], *, most: int = MOST, spares_root: bool = False
+    ) -> None:
         self._clock = clock
         self._refused = refused
+        self._spares_root = spares_root
         self._buckets = {rate: TokenBuckets(rate.value, most) for rate in Rate if rate is not Rate.NONE}
 
-    def spend(self, route: AnyRoute, params: Mapping[str, str]) -> None:
+    def spend(self, route: AnyRoute, params: Mapping[str, str], *, root: bool = False) -> None:
         """Raises `RateLimited`, which no action has seen anything of."""
         rate, subject = rate_of(route), subject_of(route, params)
-        if rate is Rate.NONE or subject is None:
+        if rate is Rate.NONE or subject is None or (root and self._spares_root):
             return
-        if not self._buckets[rate].take(_key(route.name, *subject), self._clock.monotonic()):
+        buckets, key, now = self._buckets[rate], _key(route.name, *subject), self._clock.monotonic()
+        if not buckets.take(key, now):
             self._refused(route.method, route.path)
-            raise RateLimited(TEXT)
+            raise RateLimited(TEXT, wait_s=buckets.wait_s(key, now))
 
 
 def _key(*parts: str) -> bytes:

@@ -7,7 +7,7 @@ from hawker.api.contract.token import REVOKE_TOKEN, RevokeTokenRequest
 from hawker.api.directory import Peers
 from hawker.auth.revocations import Ended
 from hawker.ids import NodeId
-from hawker.record.revocation import Revocation
+from hawker.record.node import Revocation
 
 
 class FleetRevocations:

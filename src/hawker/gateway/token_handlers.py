@@ -27,18 +27,19 @@ from hawker.api.contract.token import (
     TokenNonce,
     VerifiedToken,
 )
+from hawker.api.grant import ROOT
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
 from hawker.auth.caveat import Apps, Caveat, Expires, Holder, Machines, Orgs, holder_of
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, is_token_id, narrow, to_text
 from hawker.auth.revocations import Ended
-from hawker.auth.tokens import ROOT, Narrowed, Offered, Tokens
+from hawker.auth.tokens import Narrowed, Offered, Tokens
 from hawker.clock import Clock
 from hawker.config.duration import parse_duration
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.permission import Action, Attempt, actions_of
-from hawker.record.revocation import Revocation
+from hawker.record.node import Revocation
 
 _UNKNOWN_HERE = ("app_feature", "machine_feature", "org_feature", "mutation", "storage_object", "volume_id")
 

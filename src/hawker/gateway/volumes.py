@@ -4,7 +4,14 @@ node that has none sends the call to the next.
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.owner import Owner
-from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume
+from hawker.api.contract.volume import (
+    CREATE_VOLUME,
+    FIND_SNAPSHOT,
+    CreateVolumeRequest,
+    SnapshotOwner,
+    SnapshotParams,
+    Volume,
+)
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
@@ -27,6 +34,7 @@ class FleetVolumes:
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(CREATE_VOLUME, self.create)
+        handlers.on(FIND_SNAPSHOT, self.snapshot)
 
     async def create(self, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
         app, body = AppName(call.params.app_name), call.body
@@ -48,6 +56,12 @@ class FleetVolumes:
         regions = sorted({node.region for node in self._owners.directory.nodes() if _open(node)})
         raise Unprocessable(f"region: no node of {body.region!r:.40} takes volumes now; there are {', '.join(regions)}")
 
+    async def snapshot(self, call: Call[SnapshotParams, NoQuery, None]) -> SnapshotOwner:
+        found = await self._owner("snapshot", call.params.snapshot_id, call.caller)
+        if not call.grant.permits(Attempt(Action.READ, app=found.app)):
+            raise NotFound(f"snapshot {call.params.snapshot_id:.40} not found")
+        return SnapshotOwner(id=call.params.snapshot_id, app=found.app)
+
     async def _at(self, node: NodeId, app: AppName, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
         await self._app_sync.to(app, node, call.caller)
         made = await self._forwarding.unary_at(node, CREATE_VOLUME, call)
@@ -63,12 +77,15 @@ class FleetVolumes:
         name = body.snapshot_id or body.source_volume_id
         if not name:
             return None
-        kind: Kind = "snapshot" if body.snapshot_id else "volume"
+        return await self._owner("snapshot" if body.snapshot_id else "volume", name, call.caller)
+
+    async def _owner(self, kind: Kind, name: str, caller: str) -> Owner:
+        """Raises `NotFound`."""
         known = self._owners.known(kind, name)
         alive = [node.id for node in self._owners.directory.nodes() if node.alive]
-        found = await self._owners.ask(kind, name, [known] if known else alive, call.caller)
+        found = await self._owners.ask(kind, name, [known] if known else alive, caller)
         if found is None and known:
-            found = await self._owners.ask(kind, name, alive, call.caller, without=known)
+            found = await self._owners.ask(kind, name, alive, caller, without=known)
         if found is None:
             raise NotFound(f"{kind} {name:.40} not found")
         return found

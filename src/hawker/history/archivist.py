@@ -22,8 +22,7 @@ from hawker.history.flow import ARCHIVE, Export, history_resource
 from hawker.history.machine_history import histories_waiting
 from hawker.ids import MachineId, RunId
 from hawker.log import bind
-from hawker.record.history import ARCHIVED
-from hawker.record.machine import DESTROYED, machine_resource
+from hawker.record.machine import ARCHIVED, DESTROYED, machine_resource
 from hawker.store.contract import Reader, Store, Tx
 
 _log = bind("hawker.archivist")

@@ -14,8 +14,7 @@ from hawker.errors import NotServed
 from hawker.fsm.contract import Abort, Backoff, Done, Flow, Outcome, Resource, Step, StepContext
 from hawker.history.machine_history import destroyed_history
 from hawker.ids import MachineId
-from hawker.record.history import ArchiveRecord
-from hawker.record.machine import machine_id_of
+from hawker.record.machine import ArchiveRecord, machine_id_of
 from hawker.store.contract import Store, Tx
 
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input

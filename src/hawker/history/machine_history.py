@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from hawker.api.contract.body import instant
-from hawker.api.contract.history import HistoryVersion, Kept, MachineHistory
 from hawker.api.contract.machine import EventRequest, ExitEvent, MachineEvent
+from hawker.api.contract.run import HistoryVersion, Kept, MachineHistory, RunState, RunStep
 from hawker.api.contract.run import Run as RunBody
-from hawker.api.contract.run import RunState, RunStep
 from hawker.archive.failure import ArchiveDamaged
-from hawker.archive.history import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
+from hawker.archive.history_file import EventRow, History, MachineRow, RunRow, StepRow, VersionRow
 from hawker.config import MachineConfig, with_guest
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
@@ -20,8 +19,16 @@ from hawker.fsm.run import Run, StepRecord
 from hawker.fsm.view import step_view_of, view_of
 from hawker.ids import MachineId
 from hawker.record import views
-from hawker.record.history import ARCHIVED
-from hawker.record.machine import DESTROYED, EVENTS, MACHINES, VERSIONS, EventRecord, MachineRecord, VersionRecord
+from hawker.record.machine import (
+    ARCHIVED,
+    DESTROYED,
+    EVENTS,
+    MACHINES,
+    VERSIONS,
+    EventRecord,
+    MachineRecord,
+    VersionRecord,
+)
 from hawker.record.node import NODE
 from hawker.store.contract import Reader
 

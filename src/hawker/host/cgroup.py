@@ -1,7 +1,8 @@
 """The control groups of one node's machines: how they are mounted here, what they count, and their end.
 
-Made by the container runtime at `/hawker-<node>/<machine id>`; only read, emptied and removed here. `find_hierarchies`
-reads the layout; `Cgroups` works in all three: v1, v2, and hybrid (v1 with an almost unused v2 beside it).
+Made by the launcher, or by a runtime, at `/hawker-<node>/<machine id>`; only read, emptied and removed here.
+`find_hierarchies` reads the layout; `Cgroups` works in all three: v1, v2, and hybrid (v1 with an almost unused v2
+beside it).
 """
 
 import os
@@ -11,15 +12,19 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from hawker.errors import NotFound, Unavailable, WrongState
+from hawker.host.cgroup_below import machines_below, remove_below
 from hawker.host.cgroup_freezer import thaw, unless_gone
 from hawker.host.cgroup_restore import Bounds, is_populated, restore_group
+from hawker.host.cgroup_usage import CgroupUsage, read_flat, read_usage
 from hawker.host.mount import MountEntry
 from hawker.ids import MachineId, NodeId
 
 _KILL_TRIES = 20
+_LINKS_OF_A_LEAF = 2
 _DYING_S = 10.0  # how long the kernel may take to end processes that were sent SIGKILL
 
 
@@ -69,26 +74,19 @@ def find_hierarchies(mounted: Iterable[MountEntry]) -> Hierarchies:
     return Hierarchies({name: tree for name, tree in v1.items() if name not in ("rw", "ro", "xattr")}, v2)
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupUsage:
-    """Cpu in seconds since the group was made, memory in bytes and processes now."""
-
-    cpu_s: float
-    memory_bytes: int
-    pids: int
-
-
 class Cgroups:
     """The groups of one node. Blocking only in `kill`, and there bounded."""
 
     def __init__(self, node_id: NodeId, hierarchies: Hierarchies) -> None:
         self._parent = f"hawker-{node_id[:4]}"
-        self._hierarchies = hierarchies
+        self.hierarchies = hierarchies
+        self._hidden = hierarchies.v2 if hierarchies.layout is CgroupLayout.HYBRID else None
+        self._below = frozenset[str]()  # of which machines something was below the mount of v2 when it was listed
         self._unified = hierarchies.layout is CgroupLayout.V2
 
     @property
     def layout(self) -> CgroupLayout:
-        return self._hierarchies.layout
+        return self.hierarchies.layout
 
     def path_of(self, machine_id: MachineId) -> str:
         """Within each tree; what the runtime is told."""
@@ -101,11 +99,11 @@ class Cgroups:
 
     def tree(self, controller: str) -> Path:
         """Raises `NotFound` when no tree has it."""
-        return self._hierarchies.of(controller)
+        return self.hierarchies.of(controller)
 
     def has(self, controller: str) -> bool:
         """In v2 every controller is in the one tree, as is the freezer."""
-        return self._unified or controller in self._hierarchies.v1
+        return self._unified or controller in self.hierarchies.v1
 
     def oom_kills(self, machine_id: MachineId) -> int:
         """How many processes the memory limit has killed; 0 when the group is gone."""
@@ -117,21 +115,21 @@ class Cgroups:
 
     def usage(self, machine_id: MachineId) -> CgroupUsage:
         """Raises `NotFound` when the machine has no group."""
-        if self._unified:
-            cpu_s = read_flat(self._read(machine_id, "cpu", "cpu.stat"))["usage_usec"] / 1e6
-        else:
-            cpu_s = int(self._read(machine_id, "cpuacct", "cpuacct.usage")) / 1e9
-        memory = "memory.current" if self._unified else "memory.usage_in_bytes"
-        return CgroupUsage(
-            cpu_s=cpu_s,
-            memory_bytes=int(self._read(machine_id, "memory", memory)),
-            pids=int(self._read(machine_id, "pids", "pids.current")),
-        )
+        read, optional = partial(self._read, machine_id), partial(self._read_optional, machine_id)
+        return read_usage(read, optional, unified=self._unified)
+
+    def knows(self, machine_id: MachineId) -> bool:
+        """Whether any tree has a group of the machine, or something of it was listed below the mount of v2."""
+        own = f"{self._parent}/{machine_id}"
+        there = any(os.path.lexists(f"{tree}/{own}") for tree in self.hierarchies.trees())
+        return there or machine_id in self._below
 
     def list(self) -> list[MachineId]:
-        """Every machine with a group in any tree."""
-        found: set[str] = set()
-        for tree in self._hierarchies.trees():
+        """Every machine with a group in any tree, or with what an older runtime left below the mount of v2."""
+        if self._hidden is not None:
+            self._below = frozenset(machines_below(self._hidden, self._parent))
+        found = set(self._below)
+        for tree in self.hierarchies.trees():
             with suppress(FileNotFoundError), os.scandir(tree / self._parent) as entries:
                 found.update(entry.name for entry in entries if entry.is_dir())
         return [MachineId(name) for name in sorted(found)]
@@ -147,12 +145,12 @@ class Cgroups:
         if self._unified:
             text = f"the device rules of machine {machine_id} went with its control group: restart it"
             raise WrongState(text)
-        restore_group(self._hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids, tuple(devices))
+        restore_group(self.hierarchies.trees(), Path(self._parent) / machine_id, bounds, pids, tuple(devices))
 
     def _limiting(self) -> set[Path]:
         names = ("cpu", "memory", "pids", "devices")
-        return {self._hierarchies.v1[name] for name in names if name in self._hierarchies.v1} or {
-            *self._hierarchies.trees()
+        return {self.hierarchies.v1[name] for name in names if name in self.hierarchies.v1} or {
+            *self.hierarchies.trees()
         }
 
     def kill(self, machine_id: MachineId) -> None:
@@ -160,19 +158,26 @@ class Cgroups:
         In v1, whoever is frozen does not even die."""
         if self.has("freezer"):
             thaw(self.group("freezer", machine_id))
-        for tree in self._hierarchies.trees():
-            for group in _subtree(tree / self._parent / machine_id):
-                _kill_all(group)
+        for tree in self.hierarchies.trees():
+            for group in _subtree(f"{tree}/{self._parent}/{machine_id}"):
+                _kill_all(group, at_once=self._unified)
 
     def remove(self, machine_id: MachineId) -> None:
         """`kill`, then remove the group from every tree; the node's own parent group too when it was the last."""
-        self.kill(machine_id)
-        for tree in self._hierarchies.trees():
-            for group in _subtree(tree / self._parent / machine_id):
+        if self.knows(machine_id):
+            self.kill(machine_id)
+            self._remove_groups(machine_id)
+        if self._hidden is not None:
+            remove_below(self._hidden, self._parent, machine_id)
+            self._below -= {machine_id}
+
+    def _remove_groups(self, machine_id: MachineId) -> None:
+        for tree in self.hierarchies.trees():
+            for group in _subtree(f"{tree}/{self._parent}/{machine_id}"):
                 with suppress(FileNotFoundError):
-                    group.rmdir()
+                    os.rmdir(group)
             with suppress(OSError):  # other machines' groups are in it, or it is gone
-                (tree / self._parent).rmdir()
+                os.rmdir(f"{tree}/{self._parent}")
 
     def _read(self, machine_id: MachineId, controller: str, name: str) -> str:
         group = self.group(controller, machine_id)
@@ -181,34 +186,40 @@ class Cgroups:
         except OSError as error:
             raise NotFound(f"no {name} of machine {machine_id}") from error
 
-
-def read_flat(text: str) -> dict[str, int]:
-    """The kernel's "flat keyed" files: a name and a number on each line."""
-    pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
-
-
-def _subtree(group: Path) -> list[Path]:
-    """The group and all below it, innermost first."""
-    return [Path(path) for path, _, _ in os.walk(group, topdown=False)]
+    def _read_optional(self, machine_id: MachineId, controller: str, name: str) -> str:
+        try:
+            return self._read(machine_id, controller, name)
+        except NotFound:
+            return ""
 
 
-def _kill_all(group: Path) -> None:
+def _subtree(group: str) -> list[str]:
+    """The group and all below it, innermost first. A group without any below it has two links."""
+    try:
+        if os.lstat(group).st_nlink == _LINKS_OF_A_LEAF:
+            return [group]
+    except FileNotFoundError:
+        return []
+    return [path for path, _, _ in os.walk(group, topdown=False)]
+
+
+def _kill_all(group: str, *, at_once: bool) -> None:
     """Processes may fork meanwhile, so look again until none is left. v2 can kill a whole group at once."""
-    if (group / "cgroup.kill").exists():
+    if at_once and os.path.exists(f"{group}/cgroup.kill"):
         with unless_gone():
-            (group / "cgroup.kill").write_text("1")
+            Path(group, "cgroup.kill").write_text("1")
     for _ in range(_KILL_TRIES):
         pids = _processes(group)
         if not pids:
             return
         _kill_and_wait(pids)
-    raise Unavailable(f"processes of {group.name} do not end")
+    raise Unavailable(f"processes of {os.path.basename(group)} do not end")
 
 
-def _processes(group: Path) -> list[int]:
+def _processes(group: str) -> list[int]:
     try:
-        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
+        with open(f"{group}/cgroup.procs", "rb") as file:
+            return [int(line) for line in file.read().split()]
     except OSError:
         return []
 

@@ -33,12 +33,15 @@ _POWERLESS = (f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", "--n
 _INHERITED = "/proc/self/fd/3"  # the first that `spawn` passes on
 _RESERVED_PERCENT = "1"
 _LAZY = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"
+_BARE = ("-O", "^has_journal,^resize_inode")
 
 
-async def make_filesystem(file: Path) -> None:
+async def make_filesystem(file: Path, *, journal: bool = True) -> None:
     """An empty filesystem as large as the file. Quick whatever the size, and takes next to nothing of the disk: what
-    is a hole in the file reads as the zeros that others would write. Raises `Unavailable` when mke2fs fails."""
-    status = await _run("mke2fs", "-q", "-F", "-t", "ext4", "-m", _RESERVED_PERCENT, "-E", _LAZY, str(file))
+    is a hole in the file reads as the zeros that others would write. Without a journal it is for what nobody reads
+    after a crash, and never grows. Raises `Unavailable` when mke2fs fails."""
+    reserved, kind = ("-m", _RESERVED_PERCENT) if journal else ("-m", "0"), () if journal else _BARE
+    status = await _run("mke2fs", "-q", "-F", "-t", "ext4", *kind, *reserved, "-E", _LAZY, str(file))
     if status != 0:
         raise Unavailable(f"mke2fs could not make a filesystem in {file.name}: it ended with {status}")
 

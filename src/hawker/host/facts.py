@@ -58,6 +58,34 @@ def disk_of(path: Path) -> DiskSpace:
     return DiskSpace(total_bytes=found.f_blocks * found.f_frsize, free_bytes=found.f_bavail * found.f_frsize)
 
 
+_FIRMWARE = Path("/sys/class/dmi/id")
+_CLOUDS = {
+    "Amazon EC2": "AWS",
+    "Google Compute Engine": "Google Cloud",
+    "7783-7084-3265-9085-8269-3286-77": "Azure",  # the asset tag of its chassis
+    "OracleCloud.com": "Oracle Cloud",
+    "Alibaba Cloud": "Alibaba Cloud",
+    "Tencent Cloud": "Tencent Cloud",
+    "DigitalOcean": "DigitalOcean",
+    "Hetzner": "Hetzner",
+    "Scaleway": "Scaleway",
+    "Vultr": "Vultr",
+    "Akamai": "Linode",
+    "OpenStack": "OpenStack",
+}
+
+
+def cloud_of(firmware: Path = _FIRMWARE) -> str:
+    """The cloud whose instance this host is, by what its firmware says of it; "" for none that is known."""
+    for name in ("sys_vendor", "product_name", "board_vendor", "chassis_asset_tag"):
+        file = firmware / name
+        said = file.read_text(errors="replace").strip() if file.is_file() else ""
+        for mark, cloud in _CLOUDS.items():
+            if mark in said:
+                return cloud
+    return ""
+
+
 def lack_of_swap(cgroups: Cgroups, swaps: Path = _SWAPS) -> str:
     """Why this host cannot give machines swap, and what would help; "" where it can: it must have some, and its kernel
     must account for it by control group."""

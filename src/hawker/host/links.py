@@ -1,20 +1,17 @@
-"""Requests to the kernel about interfaces, addresses and routes; encoded by pyroute2, sent by a `NetlinkSocket`.
+"""Requests to the kernel about interfaces, addresses and routes (rtnetlink(7)), sent by a `NetlinkSocket`.
 
-Each is idempotent where the kernel allows it: what is there already, or gone already, is success.
+Each is idempotent where the kernel allows it: what is there already, or gone already, is success. The few messages are
+written here: pyroute2, which has them all, took a fifth of a daemon's boot to import.
 """
 
 import errno
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Interface, IPv6Interface
-from typing import Any, TypeAlias
-
-from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-from pyroute2.netlink.rtnl.ndmsg import ndmsg
-from pyroute2.netlink.rtnl.rtmsg import rtmsg
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address
+from typing import TypeAlias
 
 from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkRequest, NetlinkSocket
 
@@ -22,17 +19,34 @@ Interface: TypeAlias = IPv4Interface | IPv6Interface
 
 _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
 _NEWADDR, _NEWROUTE, _DELROUTE = 20, 24, 25
+_NEWNEIGH = 28
 _IFF_UP = 1
 _NO_DAD = 0x02
 _ON_LINK = 4
 _SCOPE_LINK = 253
 _TABLE_MAIN, _PROTO_STATIC, _UNICAST = 254, 4, 1
-_HEADER_SIZE = 16
-_NEWNEIGH = 28
 _AF_BRIDGE = 7
 _NUD_STATIC = 0x42  # known for good, but not the host's own: NUD_NOARP | NUD_REACHABLE
 _NTF_MASTER = 0x04
 _KEPT = 1024  # encoding takes longer than the kernel's work, and each start of a machine says the same
+
+# The kernel's structures, linux/rtnetlink.h, if_addr.h and neighbour.h, and the numbers of their attributes.
+_IFINFOMSG = struct.Struct("=BxHiII")  # family, type, index, flags, change
+_IFADDRMSG = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index
+_RTMSG = struct.Struct("=BBBBBBBBI")  # family, both prefix lengths, tos, table, protocol, scope, type, flags
+_NDMSG = struct.Struct("=B3xiHBB")  # family, index, state, flags, type
+_ATTRIBUTE = struct.Struct("=HH")  # length with this header, number
+_NUMBER_MASK = 0x3FFF  # above are flags
+
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_LINK, _IFLA_MASTER = 1, 3, 5, 10
+_IFLA_LINKINFO, _IFLA_IFALIAS, _IFLA_NET_NS_FD = 18, 20, 28
+_INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND, _INFO_SLAVE_DATA = 1, 2, 4, 5
+_BR_MCAST_SNOOPING, _BR_NF_CALL_IPTABLES, _BR_NF_CALL_IP6TABLES = 23, 36, 37
+_BRPORT_LEARNING, _BRPORT_UNICAST_FLOOD = 8, 9
+_VETH_INFO_PEER = 1
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
+_NDA_LLADDR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,142 +70,104 @@ class VethPeer:
 
 def add_bridge(name: str, mac: str) -> NetlinkRequest:
     """Without multicast snooping: nobody here sends the queries it relies on, and neighbour discovery must work."""
-    options = {"attrs": [("IFLA_BR_MCAST_SNOOPING", 0)]}
-    info = {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", options)]}
-    message = _up(ifinfmsg())
-    message["attrs"] = [("IFLA_IFNAME", name), ("IFLA_ADDRESS", mac), ("IFLA_LINKINFO", info)]
-    return _request(_NEWLINK, message, CREATE | EXCLUSIVE, errno.EEXIST)
+    about = [_text(_IFLA_IFNAME, name), _mac(_IFLA_ADDRESS, mac), _bridge_info(_byte(_BR_MCAST_SNOOPING, 0))]
+    return _link_request(_NEWLINK, *about, up=True, flags=CREATE | EXCLUSIVE, tolerated=errno.EEXIST)
 
 
 def show_packets(index: int) -> NetlinkRequest:
     """Let the packet rules see what bridge `index` passes from port to port (`br_netfilter`)."""
-    options = {"attrs": [("IFLA_BR_NF_CALL_IPTABLES", 1), ("IFLA_BR_NF_CALL_IP6TABLES", 1)]}
-    message = ifinfmsg()
-    message["index"] = index
-    message["attrs"] = [("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_KIND", "bridge"), ("IFLA_INFO_DATA", options)]})]
-    return _request(_NEWLINK, message, 0, errno.ENODEV)
+    info = _bridge_info(_byte(_BR_NF_CALL_IPTABLES, 1), _byte(_BR_NF_CALL_IP6TABLES, 1))
+    return _link_request(_NEWLINK, info, index=index, tolerated=errno.ENODEV)
 
 
 def add_veth(name: str, *, master: int, peer: VethPeer) -> NetlinkRequest:
     """A pair in one step: `name` here, up and in the bridge `master`; `peer` in its namespace. A `%d` in `name` becomes
     the first free number."""
-    other = {"attrs": [("IFLA_IFNAME", peer.name), ("IFLA_ADDRESS", peer.mac), ("IFLA_NET_NS_FD", peer.netns)]}
-    info = {"attrs": [("IFLA_INFO_KIND", "veth"), ("IFLA_INFO_DATA", {"attrs": [("VETH_INFO_PEER", other)]})]}
-    message = _up(ifinfmsg())
-    message["attrs"] = [("IFLA_IFNAME", name), ("IFLA_MASTER", master), ("IFLA_LINKINFO", info)]
-    return _request(_NEWLINK, message, CREATE | EXCLUSIVE)
+    about_peer = [_text(_IFLA_IFNAME, peer.name), _mac(_IFLA_ADDRESS, peer.mac), _number(_IFLA_NET_NS_FD, peer.netns)]
+    other = _attribute(_VETH_INFO_PEER, _IFINFOMSG.pack(0, 0, 0, 0, 0) + b"".join(about_peer))
+    info = _nested(_IFLA_LINKINFO, _text(_INFO_KIND, "veth"), _nested(_INFO_DATA, other))
+    about = [_text(_IFLA_IFNAME, name), _number(_IFLA_MASTER, master), info]
+    return _link_request(_NEWLINK, *about, up=True, flags=CREATE | EXCLUSIVE)
 
 
 @lru_cache(_KEPT)
 def link_up(index: int) -> NetlinkRequest:
-    message = _up(ifinfmsg())
-    message["index"] = index
-    return _request(_NEWLINK, message)
+    return _link_request(_NEWLINK, index=index, up=True)
 
 
 def join_bridge(index: int, bridge: int) -> NetlinkRequest:
     """Make a link a port of `bridge`, and up."""
-    message = _up(ifinfmsg())
-    message["index"] = index
-    message["attrs"] = [("IFLA_MASTER", bridge)]
-    return _request(_NEWLINK, message)
+    return _link_request(_NEWLINK, _number(_IFLA_MASTER, bridge), index=index, up=True)
 
 
 def learn_nothing(index: int, *, flood: bool = True) -> NetlinkRequest:
     """Let the bridge of port `index` keep no table of who is behind it; without `flood`, send there no frames for
     somebody of whom it does not know where they are."""
-    data = {"attrs": [("IFLA_BRPORT_LEARNING", 0), ("IFLA_BRPORT_UNICAST_FLOOD", int(flood))]}
-    message = ifinfmsg()
-    message["index"] = index
-    message["attrs"] = [
-        ("IFLA_LINKINFO", {"attrs": [("IFLA_INFO_SLAVE_KIND", "bridge"), ("IFLA_INFO_SLAVE_DATA", data)]})
-    ]
-    return _request(_NEWLINK, message)
+    data = _nested(_INFO_SLAVE_DATA, _byte(_BRPORT_LEARNING, 0), _byte(_BRPORT_UNICAST_FLOOD, int(flood)))
+    return _link_request(_NEWLINK, _nested(_IFLA_LINKINFO, _text(_INFO_SLAVE_KIND, "bridge"), data), index=index)
 
 
 def stand_behind(index: int, mac: str) -> NetlinkRequest:
     """Tell the bridge of port `index` that frames for `mac` go there, whatever it hears."""
-    message = ndmsg()
-    message["family"], message["ifindex"] = _AF_BRIDGE, index
-    message["state"], message["flags"] = _NUD_STATIC, _NTF_MASTER
-    message["attrs"] = [("NDA_LLADDR", mac)]
-    return _request(_NEWNEIGH, message, CREATE | REPLACE)
+    head = _NDMSG.pack(_AF_BRIDGE, index, _NUD_STATIC, _NTF_MASTER, 0)
+    return NetlinkRequest(_NEWNEIGH, head + _mac(_NDA_LLADDR, mac), CREATE | REPLACE)
 
 
 def write_label(index: int, label: str) -> NetlinkRequest:
     """At most 255 characters, which stay on the link and are shown with it (`ip link`: alias)."""
-    message = ifinfmsg()
-    message["index"] = index
-    message["attrs"] = [("IFLA_IFALIAS", label)]
-    return _request(_NEWLINK, message)
+    return _link_request(_NEWLINK, _text(_IFLA_IFALIAS, label), index=index)
 
 
 def set_mac(index: int, mac: str) -> NetlinkRequest:
-    message = ifinfmsg()
-    message["index"] = index
-    message["attrs"] = [("IFLA_ADDRESS", mac)]
-    return _request(_NEWLINK, message)
+    return _link_request(_NEWLINK, _mac(_IFLA_ADDRESS, mac), index=index)
 
 
 def delete_link(name: str) -> NetlinkRequest:
-    message = ifinfmsg()
-    message["attrs"] = [("IFLA_IFNAME", name)]
-    return _request(_DELLINK, message, 0, errno.ENODEV)
+    return _link_request(_DELLINK, _text(_IFLA_IFNAME, name), tolerated=errno.ENODEV)
 
 
 def delete_link_by_index(index: int) -> NetlinkRequest:
-    message = ifinfmsg()
-    message["index"] = index
-    return _request(_DELLINK, message, 0, errno.ENODEV)
+    return _link_request(_DELLINK, index=index, tolerated=errno.ENODEV)
 
 
 @lru_cache(_KEPT)
 def add_address(index: int, address: Interface) -> NetlinkRequest:
     """Usable at once: no duplicate address detection."""
-    message = ifaddrmsg()
-    message["family"] = _family(address)
-    message["index"] = index
-    message["prefixlen"] = address.network.prefixlen
-    message["flags"] = _NO_DAD if address.version == 6 else 0
-    message["scope"] = _SCOPE_LINK if address.version == 4 and address.is_link_local else 0
-    message["attrs"] = [("IFA_LOCAL", str(address.ip)), ("IFA_ADDRESS", str(address.ip))]
-    return _request(_NEWADDR, message, CREATE | REPLACE)
+    flags = _NO_DAD if address.version == 6 else 0
+    scope = _SCOPE_LINK if address.version == 4 and address.is_link_local else 0
+    head = _IFADDRMSG.pack(_family(address), address.network.prefixlen, flags, scope, index)
+    body = head + _address(_IFA_LOCAL, address.ip) + _address(_IFA_ADDRESS, address.ip)
+    return NetlinkRequest(_NEWADDR, body, CREATE | REPLACE)
 
 
 @lru_cache(_KEPT)
 def add_route(target: Interface, index: int, *, via: str | None = None) -> NetlinkRequest:
     """A route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
     neighbour that need not be in a network of the link."""
-    message = _route(target, index)
-    if via is not None:
-        message["flags"] = _ON_LINK
-        message["attrs"].append(("RTA_GATEWAY", via))
-    return _request(_NEWROUTE, message, CREATE | REPLACE)
+    if via is None:
+        return NetlinkRequest(_NEWROUTE, _route(target, index), CREATE | REPLACE)
+    body = _route(target, index, _ON_LINK) + _address(_RTA_GATEWAY, ip_address(via))
+    return NetlinkRequest(_NEWROUTE, body, CREATE | REPLACE)
 
 
 def delete_route(target: Interface, index: int) -> NetlinkRequest:
-    return _request(_DELROUTE, _route(target, index), 0, errno.ESRCH)
+    return NetlinkRequest(_DELROUTE, _route(target, index), 0, frozenset({errno.ESRCH}))
 
 
 def links(netlink: NetlinkSocket) -> list[HostLink]:
     """Every interface of the socket's namespace."""
-    request = _request(_GETLINK, ifinfmsg(), DUMP, ack=False)
-    return [_read_link(body) for body in netlink.dump(request)]
+    return [_read_link(body) for body in netlink.dump(_link_request(_GETLINK, flags=DUMP, ack=False))]
 
 
 def link(netlink: NetlinkSocket, index: int) -> HostLink:
     """Raises `OSError` with ENODEV when it is gone."""
-    asked = ifinfmsg()
-    asked["index"] = index
-    return _read_link(netlink.ask(_request(_GETLINK, asked, ack=False)))
+    return _read_link(netlink.ask(_link_request(_GETLINK, index=index, ack=False)))
 
 
 def other_end_of(netlink: NetlinkSocket, index: int) -> int | None:
     """The index of a veth's far end, in whatever namespace that is."""
-    asked = ifinfmsg()
-    asked["index"] = index
-    value = _decode(netlink.ask(_request(_GETLINK, asked, ack=False))).get_attr("IFLA_LINK")
-    return None if value is None else int(value)
+    body = netlink.ask(_link_request(_GETLINK, index=index, ack=False))
+    return _number_in(dict(_attributes(body)), _IFLA_LINK)
 
 
 def index_of(name: str) -> int | None:
@@ -202,43 +178,97 @@ def index_of(name: str) -> int | None:
         return None
 
 
-def _up(message: Any) -> Any:
-    message["flags"] = message["change"] = _IFF_UP
-    return message
+# Messages to bytes.
 
 
-def _route(target: Interface, index: int) -> Any:
-    message, network = rtmsg(), target.network
-    message["family"] = _family(target)
-    message["dst_len"] = network.prefixlen
-    message["table"], message["proto"], message["type"] = _TABLE_MAIN, _PROTO_STATIC, _UNICAST
-    message["scope"] = _SCOPE_LINK if target.version == 4 and network.prefixlen == 32 else 0
-    message["attrs"] = [("RTA_OIF", index)]
-    if network.prefixlen:
-        message["attrs"].append(("RTA_DST", str(network.network_address)))
-    return message
+def _link_request(
+    kind: int,
+    *attributes: bytes,
+    index: int = 0,
+    up: bool = False,
+    flags: int = 0,
+    tolerated: int | None = None,
+    ack: bool = True,
+) -> NetlinkRequest:
+    state = _IFF_UP if up else 0
+    body = _IFINFOMSG.pack(0, 0, index, state, state) + b"".join(attributes)
+    return NetlinkRequest(kind, body, flags, frozenset() if tolerated is None else frozenset({tolerated}), ack)
+
+
+def _route(target: Interface, index: int, flags: int = 0) -> bytes:
+    network = target.network
+    scope = _SCOPE_LINK if target.version == 4 and network.prefixlen == 32 else 0
+    about = (_family(target), network.prefixlen, 0, 0, _TABLE_MAIN, _PROTO_STATIC, scope, _UNICAST, flags)
+    to = _address(_RTA_DST, network.network_address) if network.prefixlen else b""
+    return _RTMSG.pack(*about) + _number(_RTA_OIF, index) + to
 
 
 def _family(address: Interface) -> int:
     return int(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
 
 
-def _request(kind: int, message: Any, flags: int = 0, *tolerated: int, ack: bool = True) -> NetlinkRequest:
-    message.encode()
-    return NetlinkRequest(kind, bytes(message.data[_HEADER_SIZE:]), flags, frozenset(tolerated), ack)
+def _bridge_info(*options: bytes) -> bytes:
+    return _nested(_IFLA_LINKINFO, _text(_INFO_KIND, "bridge"), _nested(_INFO_DATA, *options))
 
 
-def _decode(body: bytes) -> Any:
-    message = ifinfmsg(struct.pack("=IHHII", _HEADER_SIZE + len(body), _NEWLINK, 0, 0, 0) + body)
-    message.decode()
-    return message
+def _attribute(number: int, value: bytes) -> bytes:
+    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), number) + value + bytes(-len(value) % 4)
+
+
+def _nested(number: int, *attributes: bytes) -> bytes:
+    return _attribute(number, b"".join(attributes))
+
+
+def _text(number: int, value: str) -> bytes:
+    return _attribute(number, value.encode() + b"\0")
+
+
+def _byte(number: int, value: int) -> bytes:
+    return _attribute(number, bytes((value,)))
+
+
+def _number(number: int, value: int) -> bytes:
+    return _attribute(number, struct.pack("=I", value))
+
+
+def _mac(number: int, value: str) -> bytes:
+    return _attribute(number, bytes.fromhex(value.replace(":", "")))
+
+
+def _address(number: int, value: IPv4Address | IPv6Address) -> bytes:
+    return _attribute(number, value.packed)
+
+
+# And back.
 
 
 def _read_link(body: bytes) -> HostLink:
-    message = _decode(body)
+    _, _, index, _, _ = _IFINFOMSG.unpack_from(body)
+    found = dict(_attributes(body))
     return HostLink(
-        index=message["index"],
-        name=message.get_attr("IFLA_IFNAME"),
-        master=message.get_attr("IFLA_MASTER"),
-        label=message.get_attr("IFLA_IFALIAS"),
+        index=index,
+        name=_text_in(found, _IFLA_IFNAME) or "",
+        master=_number_in(found, _IFLA_MASTER),
+        label=_text_in(found, _IFLA_IFALIAS),
     )
+
+
+def _attributes(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Of a message about a link. What is cut off is not there."""
+    at = _IFINFOMSG.size
+    while at + _ATTRIBUTE.size <= len(body):
+        length, number = _ATTRIBUTE.unpack_from(body, at)
+        if length < _ATTRIBUTE.size or at + length > len(body):
+            return
+        yield number & _NUMBER_MASK, body[at + _ATTRIBUTE.size : at + length]
+        at += length + -length % 4
+
+
+def _text_in(found: dict[int, bytes], number: int) -> str | None:
+    value = found.get(number)
+    return None if value is None else value.rstrip(b"\0").decode(errors="replace")
+
+
+def _number_in(found: dict[int, bytes], number: int) -> int | None:
+    value = found.get(number)
+    return None if value is None else int(struct.unpack("=I", value)[0])

@@ -8,27 +8,37 @@ each is idempotent: what is mounted already, or not mounted, is no error. Raises
 
 import ctypes
 import errno
+import hashlib
 import os
 import re
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio.to_thread
-
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.block import attach_loop, filesystem_of
+from hawker.host.idmap import acting_as, attach_tree, mapped_tree, mapping
 from hawker.host.rmtree import remove_tree
 
 _libc = ctypes.CDLL(None, use_errno=True)
-READ_ONLY, NOSUID, NODEV, BIND, PRIVATE, REMOUNT = 0x1, 0x2, 0x4, 0x1000, 0x40000, 0x20
+READ_ONLY, NOSUID, NODEV, NOEXEC, BIND, PRIVATE, REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x1000, 0x40000, 0x20
+SLAVE, RECURSIVE = 0x80000, 0x4000
 _DETACH, _NO_FOLLOW = 0x2, 0x8
 _AT_FDCWD, _NO_SYMLINK, _NO_AUTOMOUNT = -100, 0x100, 0x800
 _STATX_SIZE, _MOUNT_ROOT = 256, 0x2000
+_FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # the same on every architecture
+_FLAG, _STRING, _CREATE = 0, 1, 6
+_ATTRIBUTE_NODEV = 4
 _EMPTYING = threading.Lock()  # two in one tree would move what is in it away from each other
+_MAPPED = "hawker:"
+_DISCARDED = "volatile"
+_KEPT = "index=off,metacopy=off,redirect_dir=off,xino=off"
+_WANTS_ATTACHED = frozenset({errno.EINVAL, errno.ELOOP, errno.ENOENT})
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -91,19 +101,18 @@ def mount_overlay(lower: Path, upper: Path, work: Path, target: Path) -> None:
     if is_mounted(target):
         return
     paths = f"lowerdir={_escape(lower)},upperdir={_escape(upper)},workdir={_escape(work)}"
-    mount("overlay", target, "overlay", 0, f"{paths},volatile")
+    mount("overlay", target, "overlay", 0, f"{paths},{_DISCARDED}")
 
 
-def kept_overlay(lower: Path, layer: Path, target: Path) -> None:
+def kept_overlay(lower: Path, layer: Path, target: Path, *, first_id: int | None = None) -> None:
     """Mount `lower` at `target` under the writable layer in the directory `layer`, which is made if it is not there and
     outlives the mount. Another lower may be below it each time: the features that would forbid that are off. What the
-    machine syncs is on the disk."""
+    machine syncs is on the disk. With `first_id`, its user 0 has that id there; on the disk it has 0."""
     if not layer.exists():
         _make_layer(lower, layer)
     target.mkdir(parents=True, exist_ok=True)
     if not is_mounted(target):
-        paths = f"lowerdir={_escape(lower)},upperdir={_escape(layer / 'upper')},workdir={_escape(layer / 'work')}"
-        mount("overlay", target, "overlay", 0, f"{paths},index=off,metacopy=off,redirect_dir=off,xino=off")
+        _mount_layer(lower, layer, target, _KEPT, first_id)
 
 
 def _make_layer(lower: Path, layer: Path) -> None:
@@ -118,16 +127,18 @@ def _make_layer(lower: Path, layer: Path) -> None:
     made.rename(layer)
 
 
-def shows_layer(target: Path, lower: Path, layer: Path) -> bool:
-    """Whether `target` is an overlay of just these two."""
+def shows_layer(target: Path, lower: Path, layer: Path, *, first_id: int | None = None) -> bool:
+    """Whether `target` is an overlay of just these two, with just these ids."""
     wanted = {f"lowerdir={_escape(lower)}", f"upperdir={_escape(layer / 'upper')}"}
     found = [each for each in mounts(target) if each.target == target and each.fstype == "overlay"]
-    return len(found) == 1 and wanted <= {_unescape(option) for option in found[0].options.split(",")}
+    if len(found) != 1 or first_id is not None:
+        return len(found) == 1 and found[0].source == _overlay_name(lower, layer, first_id)
+    return wanted <= {_unescape(option) for option in found[0].options.split(",")}
 
 
-def fresh_overlay(lower: Path, layer: Path, target: Path, trash: Path) -> None:
+def fresh_overlay(lower: Path, layer: Path, target: Path, trash: Path, *, first_id: int | None = None) -> None:
     """Mount `lower` at `target` under an empty writable layer kept in the directory `layer`. An old layer is moved to
-    `trash`, which must be on the same filesystem and is emptied by `empty_trash`."""
+    `trash`, which must be on the same filesystem and is emptied by `empty_trash`. `first_id`: see `kept_overlay`."""
     discard_overlay(layer, target, trash)
     upper, work = layer / "upper", layer / "work"
     for directory in (upper, work):
@@ -136,21 +147,96 @@ def fresh_overlay(lower: Path, layer: Path, target: Path, trash: Path) -> None:
     os.chmod(upper, root.st_mode & 0o7777)
     os.chown(upper, root.st_uid, root.st_gid)
     inside("layered")
-    mount_overlay(lower, upper, work, target)
+    target.mkdir(parents=True, exist_ok=True)
+    _mount_layer(lower, layer, target, _DISCARDED, first_id)
+
+
+def _mount_layer(lower: Path, layer: Path, target: Path, options: str, first_id: int | None) -> None:
+    if first_id is None:
+        upper, work = layer / "upper", layer / "work"
+        paths = f"lowerdir={_escape(lower)},upperdir={_escape(upper)},workdir={_escape(work)}"
+        return mount("overlay", target, "overlay", 0, f"{paths},{options}")
+    name = _overlay_name(lower, layer, first_id)
+    with mapping(first_id) as namespace, ExitStack() as stack:
+        trees = [mapped_tree(path, namespace) for path in (lower, layer)]
+        for tree in trees:
+            stack.callback(os.close, tree)
+        try:
+            _mount_mapped(name, trees, target, options, first_id)
+        except OSError as error:
+            if error.errno not in _WANTS_ATTACHED:
+                raise
+            _mount_attached(name, trees, target, options, first_id)
+
+
+def _mount_mapped(name: str, trees: Sequence[int], target: Path, options: str, first_id: int) -> None:
+    """An overlay of mapped trees, lower and layer. Overlay works on its layers as who mounted it, and root of this host
+    is nobody there. The machine reads in its list of mounts a name in the place of our directories."""
+    lower, layer = (f"/proc/self/fd/{tree}" for tree in trees)
+    with acting_as(first_id):
+        mount(name, target, "overlay", 0, f"lowerdir={lower},upperdir={layer}/upper,workdir={layer}/work,{options}")
+
+
+def _mount_attached(name: str, trees: Sequence[int], target: Path, options: str, first_id: int) -> None:
+    """Kernels before 6.15 take layers only from mounts that are attached: beside the target, until the overlay has
+    copies of its own. What a crash leaves there is a stray."""
+    place = Path(tempfile.mkdtemp(prefix=".layers-", dir=target.parent))
+    try:
+        for tree in trees:
+            attach_tree(tree, place)
+        _mount_mapped(name, trees, target, options, first_id)
+    finally:
+        unmount(place)
+        place.rmdir()
+
+
+def is_layer_of(overlay: MountEntry, layers: Path) -> bool:
+    """Whether its writable layer is below `layers`, a directory that is called so."""
+    return str(layers) in overlay.options or overlay.source.startswith(f"{_MAPPED}{_below(layers)}/")
+
+
+def _overlay_name(lower: Path, layer: Path, first_id: int | None) -> str:
+    """What is mounted, for us to know it again: the end of the layer's path, and a digest of all."""
+    whole = "\0".join((str(lower), str(layer), str(first_id)))
+    return f"{_MAPPED}{_below(layer)}:{hashlib.blake2b(whole.encode(), digest_size=8).hexdigest()}"
+
+
+def _below(layer: Path) -> str:
+    """From the directory that has the `layers`."""
+    parts = layer.parts
+    return "/".join(parts[parts.index("layers") - 1 :] if "layers" in parts else parts[-1:])
 
 
 def discard_overlay(layer: Path, target: Path, trash: Path) -> None:
     """Unmount, and move the writable layer to `trash`; no error when neither is there."""
     unmount(target)
     inside("detached")
-    if layer.exists():
+    if layer.exists() and not is_mounted(layer):
+        _move_away(layer, trash)
+
+
+def discard(path: Path, trash: Path) -> None:
+    """Move a file or directory that nobody uses to `trash`; no error when it is not there."""
+    if path.exists():
+        _move_away(path, trash)
+
+
+def _move_away(path: Path, trash: Path) -> None:
+    """To be removed later: a machine may have left many files. At once where there is no room for one more directory:
+    what is removed may be what fills the disk."""
+    try:
         trash.mkdir(parents=True, exist_ok=True)
-        os.rename(layer, tempfile.mkdtemp(dir=trash))
+        place = Path(tempfile.mkdtemp(dir=trash))
+        os.rename(path, place / "file" if path.is_file() else place)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        path.unlink() if path.is_file() else remove_tree(path)
 
 
 async def empty_trash(trash: Path) -> None:
     """Remove what `discard_overlay` moved away, in a thread: a machine may have left many files there."""
-    await anyio.to_thread.run_sync(_empty, trash)
+    await in_thread(Pool.HOST, _empty, trash)
 
 
 def _empty(trash: Path) -> None:
@@ -188,6 +274,28 @@ def mount(source: str, target: Path, fstype: str, flags: int, options: str = "")
     if _libc.mount(*arguments) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"mount {fstype or 'bind'}: {os.strerror(code)}", str(target))
+
+
+def detached_mount(source: str, fstype: str, *, options: Mapping[str, str | None]) -> int:
+    """A descriptor of a mount, without devices, that is nowhere yet (`attach_tree`) and goes with its last descriptor.
+    `options` are the filesystem's own, those without a value as None. Raises `OSError`."""
+    made = _call(_FSOPEN, f"fsopen {fstype}", fstype.encode(), 1)
+    try:
+        for name, value in {"source": source, **options}.items():
+            kind, text = (_FLAG, None) if value is None else (_STRING, value.encode())
+            _call(_FSCONFIG, f"{fstype}: {name}", made, kind, name.encode(), text, 0)
+        _call(_FSCONFIG, f"mount {fstype} of {source}", made, _CREATE, None, None, 0)
+        return _call(_FSMOUNT, f"fsmount {fstype}", made, 1, _ATTRIBUTE_NODEV)
+    finally:
+        os.close(made)
+
+
+def _call(number: int, what: str, *arguments: int | bytes | None) -> int:
+    done: int = _libc.syscall(number, *arguments)
+    if done < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return done
 
 
 def _unescape(field: str) -> str:

@@ -1,14 +1,14 @@
 """Network namespaces that outlive the daemon: each is bound to a file of ours.
 
 `create` binds the file last, so a bound namespace is always a finished one; a daemon that dies earlier leaves
-nothing. A thread that has entered another namespace is never reused: each call starts one and joins it.
+nothing. The calling thread enters a namespace and comes back before the call returns, whatever happens in between. All
+calls but `exists` block: they are made in worker threads.
 """
 
 import ctypes
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ def create(path: Path, configure: Callable[[int], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
 
-    def work() -> None:
+    with _return():
         _check(_libc.unshare(_CLONE_NEWNET))
         namespace = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -36,8 +36,6 @@ def create(path: Path, configure: Callable[[int], None]) -> None:
             bind(_SELF, path)
         finally:
             os.close(namespace)
-
-    _in_own_thread(work)
 
 
 def rebind(path: Path, pid: int) -> None:
@@ -51,7 +49,7 @@ def rebind(path: Path, pid: int) -> None:
 def inside(path: Path, work: Callable[[], T]) -> T:
     """Call `work` in the namespace bound to `path`."""
 
-    def enter() -> T:
+    with _return():
         namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _check(_libc.setns(namespace, _CLONE_NEWNET))
@@ -59,7 +57,21 @@ def inside(path: Path, work: Callable[[], T]) -> T:
             os.close(namespace)
         return work()
 
-    return _in_own_thread(enter)
+
+def visit(path: Path, work: Callable[[], T]) -> T:
+    """Call `work` in the namespace bound to `path`, in this thread, which is back where it was afterwards. For a thread
+    that will not be used again: whoever could not come back must not serve others."""
+    home = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
+    there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(_libc.setns(there, _CLONE_NEWNET))
+        try:
+            return work()
+        finally:
+            _check(_libc.setns(home, _CLONE_NEWNET))
+    finally:
+        os.close(there)
+        os.close(home)
 
 
 def inside_with(path: Path, work: Callable[[int], T]) -> T:
@@ -86,9 +98,17 @@ def delete(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _in_own_thread(work: Callable[[], T]) -> T:
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="netns") as thread:
-        return thread.submit(copy_context().run, work).result()
+@contextmanager
+def _return() -> Iterator[None]:
+    """At the end the thread is where it was. One that could not come back would do the next machine's work in this
+    one's network, so then the process ends; the next daemon takes up everything."""
+    home = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield
+    finally:
+        if _libc.setns(home, _CLONE_NEWNET) != 0:
+            os.abort()
+        os.close(home)
 
 
 def _check(result: int) -> None:

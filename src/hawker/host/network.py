@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 
+from hawker.errors import Fault
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import anti_spoofing, links, machine_link, netns, nft_messages, nftables
 from hawker.host.address import (
     GATEWAY4,
@@ -33,12 +34,15 @@ from hawker.host.address import (
     spare_veth_name,
     veth_name,
 )
+from hawker.host.egress import Egress, egress_mark, egress_rules, egress_table
 from hawker.host.forwarding import allow_forwarding, prepare_bridge
 from hawker.host.machine_link import MachineLink
 from hawker.host.netlink import NETLINK_NETFILTER, HostSockets, NetlinkSocket, host_sockets
 from hawker.host.network_plan import NetworkPlan, read_label
 from hawker.host.network_policy import policy_table
-from hawker.host.nft_messages import look_up_table
+from hawker.host.nft_messages import look_up_chain, look_up_table
+from hawker.host.nftables import LinkLimits
+from hawker.host.packet_counts import dropped_packets
 from hawker.ids import MachineId, NodeId
 
 T = TypeVar("T")
@@ -50,27 +54,67 @@ class NodeNetwork:
     """One node's part of the host's network. A bridge is made and removed by one call at a time; taking a link down,
     which the kernel needs some 20 ms for, holds up nobody."""
 
-    def __init__(self, node_id: NodeId, directory: Path, kind: machine_link.MachineLink | None = None) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        directory: Path,
+        kind: machine_link.MachineLink | None = None,
+        *,
+        egress: Egress | None = None,
+        limits: LinkLimits | None = None,
+    ) -> None:
         self.node_id = node_id
         self._directory = directory
         self._kind = kind or machine_link.WiredLink()
+        self._egress = egress or Egress()
+        self._limits = limits
         self._change = anyio.Lock()
+        self._rules = anyio.Lock()
+        self._mark: str | None = None  # of what this process put in force last
+        self._removed = False
 
     def path_of(self, machine_id: MachineId) -> Path:
         return self._directory / machine_id
 
     async def boot(self) -> None:
         """Forwarding and packet rules. Raises `CannotStart`."""
-        await anyio.to_thread.run_sync(allow_forwarding)
+        await in_thread(Pool.HOST, allow_forwarding)
         await self.guard()
 
     async def guard(self) -> None:
         """Packet rules, also for the networks that are there already. Raises `CannotStart`."""
-        await nftables.install(self.node_id)
+        async with self._rules:
+            self._removed = False
+            plan = await in_thread(Pool.HOST, self._egress.plan)
+            await nftables.install(self.node_id, self._limits, egress_rules(self.node_id, plan))
+            self._mark = egress_mark(plan)
         await self._run(lambda: admit_all(self.node_id, self._here()))
 
     async def guarded(self) -> bool:
-        return await anyio.to_thread.run_sync(has_rules, self.node_id)
+        """Whether the packet rules that were put in place are there; a node that is removed has none to miss."""
+        if self._removed:
+            return True
+        whole = await in_thread(Pool.HOST, has_rules, self.node_id)
+        return whole and await in_thread(Pool.HOST, self._withholds)
+
+    async def withhold(self, members: frozenset[str] | None = None) -> None:
+        """Where machines may not send, as it is now; from now on with these addresses of the fleet's members. Nothing
+        is touched where that is in force. Raises `Fault`; then what was in force stays in force."""
+        if members is not None:
+            self._egress.members = members
+        async with self._rules:
+            if self._removed:
+                return
+            plan = await in_thread(Pool.HOST, self._egress.plan)
+            if not await in_thread(Pool.HOST, has_chain, egress_table(self.node_id), egress_mark(plan)):
+                reason = await nftables.refusal_of(egress_rules(self.node_id, plan))
+                if reason:
+                    raise Fault(f"nft refused the rules for where machines may not send: {reason}")
+            self._mark = egress_mark(plan)
+
+    async def dropped(self) -> Mapping[str, int]:
+        """Packets of machines that were dropped, by reason."""
+        return await in_thread(Pool.HOST, dropped_packets, self.node_id)
 
     async def ensure(self, plan: NetworkPlan) -> Path:
         """The machine's namespace, with its link up, addresses and routes."""
@@ -84,11 +128,11 @@ class NodeNetwork:
     async def lost(self, plans: Sequence[NetworkPlan]) -> dict[MachineId, str]:
         """What is missing of running machines' networks, in a sentence each."""
         places = {plan: self.path_of(plan.machine_id) for plan in plans}
-        return await anyio.to_thread.run_sync(what_is_lost, self.node_id, self._kind, places)
+        return await in_thread(Pool.HOST, what_is_lost, self.node_id, self._kind, places)
 
     async def link_names(self) -> tuple[str, ...]:
         """The host's ends of machines' links that are named after a machine."""
-        return await anyio.to_thread.run_sync(self._names, f"{interface_prefix(self.node_id)}v")
+        return await in_thread(Pool.HOST, self._names, f"{interface_prefix(self.node_id)}v")
 
     async def unlink(self, name: str) -> None:
         await self._run(partial(self._unlink, name))
@@ -96,7 +140,7 @@ class NodeNetwork:
     async def delete(self, machine_id: MachineId) -> None:
         """Remove the machine's namespace and link, and its network's bridge if it was the last one there. An earlier
         call that was cut short left no trace of which bridge that is, so then all are looked at."""
-        bridge = await anyio.to_thread.run_sync(self._unplug, machine_id)
+        bridge = await in_thread(Pool.HOST, self._unplug, machine_id)
         await self._run(self._sweep if bridge is None else partial(self._remove_if_unused, bridge))
 
     async def list(self) -> list[MachineId]:
@@ -108,10 +152,16 @@ class NodeNetwork:
         await self._run(self._sweep)
 
     async def remove_node(self) -> None:
-        """Remove everything of this node from the host but the forwarding switches."""
+        """Remove everything of this node from the host but the forwarding switches. What is heard of the fleet from now
+        on makes no rules."""
+        async with self._rules:
+            self._removed = True
         for machine_id in await self.list():
             await self.delete(machine_id)
         await self._run(self._remove_node)
+
+    def _withholds(self) -> bool:
+        return self._mark is None or has_chain(egress_table(self.node_id), self._mark)
 
     def _here(self) -> dict[MachineId, Path]:
         if not self._directory.is_dir():
@@ -120,20 +170,33 @@ class NodeNetwork:
 
     async def _run(self, work: Callable[[], T]) -> T:
         async with self._change:
-            return await anyio.to_thread.run_sync(work)
+            return await in_thread(Pool.HOST, work)
 
     def _ensure(self, plan: NetworkPlan) -> Path:
         path = self.path_of(plan.machine_id)
         with host_sockets() as host:
-            if netns.exists(path) and not netns.inside(path, self._kind.fits):
-                self._unplug(plan.machine_id)
+            end = self._end_that_fits(plan.machine_id)
             bridge = self._ensure_bridge(host, plan)
             inside("bridged")
-            if not netns.exists(path):
-                netns.create(path, partial(self._plug_in, host, bridge, plan))
+            if end is None:
+                ends: list[int | None] = []
+                netns.create(path, lambda made: ends.append(self._plug_in(host, bridge, plan, made)))
                 inside("bound")
-            let_send(host, self.node_id, bridge, plan, path)
+                end = ends[0]
+            let_send(host, self.node_id, bridge, plan, end)
         return path
+
+    def _end_that_fits(self, machine_id: MachineId) -> int | None:
+        """The host's end of the machine's link, where its namespace is there and is for this kind of machine. One that
+        is not is removed."""
+        path = self.path_of(machine_id)
+        if not netns.exists(path):
+            return None
+        fits, end = netns.inside(path, lambda: (self._kind.fits(), machine_link.far_end()))
+        if fits and end is not None:
+            return end
+        self._unplug(machine_id)
+        return None
 
     def _ensure_bridge(self, host: HostSockets, plan: NetworkPlan) -> int:
         """The bridge's index. The rules admit it before a machine is behind it."""
@@ -159,17 +222,19 @@ class NodeNetwork:
         netns.rebind(path, pid)
         with host_sockets() as host:
             bridge = self._ensure_bridge(host, plan)
-            if netns.inside(path, machine_link.far_end) is None:
-                netns.inside_with(path, partial(self._plug_in, host, bridge, plan))
+            end = netns.inside(path, machine_link.far_end)
+            if end is None:
+                end = netns.inside_with(path, partial(self._plug_in, host, bridge, plan))
             else:
                 netns.inside(path, partial(self._kind.configure, plan))
-            let_send(host, self.node_id, bridge, plan, path)
+            let_send(host, self.node_id, bridge, plan, end)
 
-    def _plug_in(self, host: HostSockets, bridge: int, plan: NetworkPlan, namespace: int) -> None:
-        """Runs in the new namespace; `host` still speaks to the host's."""
+    def _plug_in(self, host: HostSockets, bridge: int, plan: NetworkPlan, namespace: int) -> int | None:
+        """Runs in the new namespace; `host` still speaks to the host's. The host's end of the link."""
         self._kind.prepare()
         self._add_veth(host, bridge, plan.machine_id, namespace)
         self._kind.configure(plan)
+        return machine_link.far_end()
 
     def _add_veth(self, host: HostSockets, bridge: int, machine_id: MachineId, namespace: int) -> None:
         def add(name: str) -> None:
@@ -233,7 +298,7 @@ class NodeNetwork:
             ours = [link for link in links.links(host.routes) if link.name.startswith(interface_prefix(self.node_id))]
             for link in ours:
                 host.routes.apply([links.delete_link(link.name)])
-            for table in (policy_table(self.node_id), nftables.table_name(self.node_id)):
+            for table in (policy_table(self.node_id), egress_table(self.node_id), nftables.table_name(self.node_id)):
                 host.rules.apply(nft_messages.remove_table(table))
             host.rules.apply(anti_spoofing.remove_frames(self.node_id))
 
@@ -244,10 +309,10 @@ def _routed(plan: NetworkPlan) -> list[links.Interface]:
     return [own] if plan.ipv4 is None else [own, IPv4Interface(plan.ipv4)]
 
 
-def let_send(host: HostSockets, node_id: NodeId, bridge: int, plan: NetworkPlan, namespace: Path) -> None:
-    """The link is in its bridge, says whose it is, and lets the machine's frames through: until then, none. The bridge
-    is told who is behind the link, and does not listen: frames to some groups of 802.1D come by no rule."""
-    end = netns.inside(namespace, machine_link.far_end)
+def let_send(host: HostSockets, node_id: NodeId, bridge: int, plan: NetworkPlan, end: int | None) -> None:
+    """The link whose end on the host is `end` is in its bridge, says whose it is, and lets the machine's frames
+    through: until then, none. The bridge is told who is behind the link, and does not listen: frames to some groups of
+    802.1D come by no rule."""
     assert end is not None, "the machine is plugged in"
     host.routes.apply(
         [
@@ -261,11 +326,21 @@ def let_send(host: HostSockets, node_id: NodeId, bridge: int, plan: NetworkPlan,
 
 
 def has_rules(node_id: NodeId) -> bool:
-    """Whether both tables of the node's packet rules are there."""
+    """Whether all tables of the node's packet rules are there."""
     try:
         with NetlinkSocket(NETLINK_NETFILTER) as rules:
             rules.ask(look_up_table(nftables.table_name(node_id)))
+            rules.ask(look_up_table(egress_table(node_id)))
             rules.ask(anti_spoofing.look_up_frames(node_id))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def has_chain(table: str, name: str) -> bool:
+    try:
+        with NetlinkSocket(NETLINK_NETFILTER) as rules:
+            rules.ask(look_up_chain(table, name))
     except FileNotFoundError:
         return False
     return True
@@ -295,7 +370,7 @@ def _admit_unlabelled(
     bridge = there[end].master if end is not None and end in there else None
     if bridge is not None:
         plan = NetworkPlan(machine_id, network_of(there[bridge].name), ipv4)
-        let_send(host, node_id, bridge, plan, namespace)
+        let_send(host, node_id, bridge, plan, end)
 
 
 def what_is_lost(node_id: NodeId, kind: MachineLink, places: Mapping[NetworkPlan, Path]) -> dict[MachineId, str]:

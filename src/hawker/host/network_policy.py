@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import anyio
-import anyio.to_thread
 
 from hawker.errors import Fault
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import links
 from hawker.host.address import bridge_name, machine_mac, machine_prefix
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.nft_messages import look_up_chain, look_up_table
-from hawker.host.nftables import table_name
+from hawker.host.nftables import refusal_of, table_name
 from hawker.ids import MachineId, NodeId
 
 _SWITCHES = Path("/proc/sys/net/bridge")  # there once br_netfilter is
@@ -138,10 +138,9 @@ def policy_rules(node_id: NodeId, filters: Sequence[PacketFilter]) -> str:
 
 async def install_policies(node_id: NodeId, filters: Sequence[PacketFilter]) -> None:
     """Raises `Fault` when `nft` refuses; then what was in force stays in force."""
-    done = await anyio.run_process(["nft", "-f", "-"], input=policy_rules(node_id, filters).encode(), check=False)
-    if done.returncode != 0:
-        reason = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise Fault(f"nft refused the rules of network policies: {reason[0]}")
+    reason = await refusal_of(policy_rules(node_id, filters))
+    if reason:
+        raise Fault(f"nft refused the rules of network policies: {reason}")
 
 
 def _chain(chains: dict[FilteredPorts, str], ports: FilteredPorts) -> str:
@@ -184,12 +183,12 @@ class NodePacketFilters:
             why = await self.lack_of_filters()
             if why:
                 raise Fault(f"network policies are not in force: {why}")
-            await anyio.to_thread.run_sync(self._show_packets, wanted)
-        if not await anyio.to_thread.run_sync(self._stand, wanted):
+            await in_thread(Pool.HOST, self._show_packets, wanted)
+        if not await in_thread(Pool.HOST, self._stand, wanted):
             await install_policies(self._node_id, wanted)
 
     async def in_force(self, wanted: Sequence[PacketFilter]) -> bool:
-        return await anyio.to_thread.run_sync(lambda: self._stand(wanted) and not self._hidden(wanted))
+        return await in_thread(Pool.HOST, lambda: self._stand(wanted) and not self._hidden(wanted))
 
     async def lack_of_filters(self) -> str:
         """Loads what is missing, if it can be had. Other bridges of the host go on as before: their packets do not come

@@ -17,6 +17,8 @@ _SUBSYSTEM = 10 << 8
 _BATCH_BEGIN, _BATCH_END = 0x10, 0x11
 _NEW_ELEMENT, _GET_ELEMENT, _DELETE_ELEMENT = _SUBSYSTEM | 12, _SUBSYSTEM | 13, _SUBSYSTEM | 14
 _GET_TABLE, _DELETE_TABLE, _GET_CHAIN = _SUBSYSTEM | 1, _SUBSYSTEM | 2, _SUBSYSTEM | 4
+_GET_OBJECT = _SUBSYSTEM | 19
+_OBJECT_NAME, _OBJECT_DATA, _COUNTER_PACKETS = 2, 4, 2
 _NESTED = 0x8000
 _KIND = 0x3FFF
 _ENOENT, _EEXIST = 2, 17
@@ -73,6 +75,20 @@ def read_keys(body: bytes) -> Iterator[bytes]:
         for element in _find(elements, _LIST_ELEMENT):
             for key in _find(element, _KEY):
                 yield from _find(key, _VALUE)
+
+
+def list_counters(table: str) -> NetlinkRequest:
+    """To be dumped, and read by `read_counters`. Other named objects of the table have no packets."""
+    return NetlinkRequest(_GET_OBJECT, _nfgen(INET, 0) + _attribute(_TABLE, _text(table)), DUMP, ack=False)
+
+
+def read_counters(body: bytes) -> Iterator[tuple[str, int]]:
+    """Name and packets of the counter in one message of the answer."""
+    attributes = body[_NFGEN_SIZE:]
+    name = next(_find(attributes, _OBJECT_NAME), b"").rstrip(b"\0").decode()
+    for data in _find(attributes, _OBJECT_DATA):
+        for packets in _find(data, _COUNTER_PACKETS):
+            yield name, int.from_bytes(packets, "big")
 
 
 def _find(attributes: bytes, wanted: int) -> Iterator[bytes]:

@@ -3,9 +3,13 @@
 A machine reaches machines of its own network, the world outside (masqueraded) and, of the host itself, only ICMP.
 Nothing new reaches a machine but from its own network and from the host. `install` runs `nft` once at boot; joining
 and leaving are netlink messages to the set. Keyed by node id, so several nodes on one host do not meet.
+
+What a machine may take of what the host has once for all is bounded by its link address, over both families: entries
+in the table of connections, new ones in a second, packets in a second.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import anyio
 
@@ -18,6 +22,26 @@ from hawker.ids import NodeId
 
 _IFNAMSIZ = 16
 _NETWORKS = "networks"
+_BURST_S = 10
+_MACHINES = 65535  # in a set; frames of others than machines never come here
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """Of each machine; 0: none. `connections` that it began and that are open at once, `connections_per_s` that it
+    begins, with ten seconds' worth at once, `packets_per_s` that it sends."""
+
+    connections: int = 8192
+    connections_per_s: int = 500
+    packets_per_s: int = 100_000
+
+
+OVER_CONNECTIONS, OVER_CONNECTION_RATE, OVER_PACKET_RATE = (
+    "over_connections",
+    "over_connection_rate",
+    "over_packet_rate",
+)
+"""The counters of packets that were dropped for these limits."""
 
 # Re-reading it keeps the set's elements: `flush table` empties chains only. The pair is the same bridge twice; it
 # passes what the host routes within a network, and bridged traffic where br_netfilter shows it to these hooks.
@@ -28,9 +52,27 @@ table inet {table} {{
   set networks {{
     type ifname . ifname
   }}
+  set flows {{ type ether_addr; flags dynamic; size {machines}; }}
+  set dials {{ type ether_addr; flags dynamic,timeout; size {machines}; timeout 1m; }}
+  set packets {{ type ether_addr; flags dynamic,timeout; size {machines}; timeout 1m; }}
+  counter {over_connections} {{
+  }}
+  counter {over_connection_rate} {{
+  }}
+  counter {over_packet_rate} {{
+  }}
   chain antispoof {{
     type filter hook prerouting priority mangle; policy accept;
+    iifname "{bridges}*" jump limit_packets
+    iifname "{bridges}*" ct state new jump limit_flows
     iifname "{bridges}*" jump from_machine
+  }}
+  chain limit_packets {{
+    {packet_rate}
+  }}
+  chain limit_flows {{
+    {flow_rate}
+    {flow_count}
   }}
   chain from_machine {{
     ip6 saddr {{ fe80::/10, :: }} return
@@ -49,7 +91,6 @@ table inet {table} {{
     type filter hook forward priority filter; policy accept;
     iifname . oifname @networks accept
     oifname "{bridges}*" jump to_machine
-    iifname "{bridges}*" ip daddr 169.254.0.0/16 drop
   }}
   chain to_machine {{
     iifname "{bridges}*" drop
@@ -68,20 +109,58 @@ def table_name(node_id: NodeId) -> str:
     return f"hawker_{node_id[:4]}"
 
 
-def ruleset(node_id: NodeId) -> str:
-    """What `nft -f` reads. Applied whole or not at all; applying it again changes nothing."""
-    return _RULES.format(table=table_name(node_id), bridges=bridge_prefix(node_id)) + frame_rules(node_id)
+def ruleset(node_id: NodeId, limits: LinkLimits | None = None) -> str:
+    """What `nft -f` reads. Applied whole or not at all; applying it again changes nothing but that each machine's
+    connections are counted from then on: an element of these sets keeps the limit that it was made with."""
+    table = table_name(node_id)
+    rules = _RULES.format(table=table, bridges=bridge_prefix(node_id), machines=_MACHINES, **_limited(limits))
+    emptied = "".join(f"flush set inet {table} {name}\n" for name in ("flows", "dials", "packets"))
+    return rules + emptied + frame_rules(node_id)
 
 
-async def install(node_id: NodeId) -> None:
-    """Put the node's rules in place. Raises `CannotStart` when the kernel or `nft` refuses."""
+def _limited(limits: LinkLimits | None) -> dict[str, str]:
+    """By key of the template. A limit of 0 leaves its chain without a rule."""
+    most = limits or LinkLimits()
+    counters = {
+        "over_connections": OVER_CONNECTIONS,
+        "over_connection_rate": OVER_CONNECTION_RATE,
+        "over_packet_rate": OVER_PACKET_RATE,
+    }
+    return counters | {
+        "packet_rate": _rate("packets", most.packets_per_s, 1, OVER_PACKET_RATE),
+        "flow_rate": _rate("dials", most.connections_per_s, _BURST_S, OVER_CONNECTION_RATE),
+        "flow_count": (
+            f"add @flows {{ ether saddr ct count over {most.connections} }} counter name {OVER_CONNECTIONS} drop"
+            if most.connections
+            else ""
+        ),
+    }
+
+
+def _rate(name: str, per_s: int, burst_s: int, counter: str) -> str:
+    if not per_s:
+        return ""
+    over = f"limit rate over {per_s}/second burst {per_s * burst_s} packets"
+    return f"update @{name} {{ ether saddr {over} }} counter name {counter} drop"
+
+
+async def install(node_id: NodeId, limits: LinkLimits | None = None, more: str = "") -> None:
+    """Put the node's rules in place, and `more` that belongs to them, all or nothing. Raises `CannotStart` when the
+    kernel or `nft` refuses."""
     try:
-        done = await anyio.run_process(["nft", "-f", "-"], input=ruleset(node_id).encode(), check=False)
+        reason = await refusal_of(ruleset(node_id, limits) + more)
     except FileNotFoundError as error:
         raise CannotStart("nft is missing: apt-get install nftables") from error
-    if done.returncode != 0:
-        reason = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise CannotStart(f"nft refused the node's packet rules: {reason[0]}")
+    if reason:
+        raise CannotStart(f"nft refused the node's packet rules: {reason}")
+
+
+async def refusal_of(rules: str) -> str:
+    """Apply what `nft -f` reads, whole or not at all; why not, or "". Raises `FileNotFoundError` without nft."""
+    done = await anyio.run_process(["nft", "-f", "-"], input=rules.encode(), check=False)
+    if done.returncode == 0:
+        return ""
+    return (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[0]
 
 
 def admit_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from anyio import from_thread, to_thread
+from anyio import from_thread
+
+from hawker.fair.threads import Pool, in_thread
 
 PIECE_BYTES = 8 << 20
 SECTOR_BYTES = 512  # of `st_blocks`, whatever the file system's own blocks are
@@ -41,12 +43,12 @@ class Drafted:
 async def draft(source: Path, target: Path) -> Drafted:
     """Copy in a thread, over what an earlier try left. When cancelled it ends within a piece, and nothing is left.
     Raises `OSError`, on a full disk for one."""
-    return await to_thread.run_sync(_draft, source, target)
+    return await in_thread(Pool.HOST, draft_here, source, target)
 
 
 async def publish(drafted: Path, name: Path) -> None:
     """Durably, under its name. A draft that is gone was published before."""
-    await to_thread.run_sync(_publish, drafted, name)
+    await in_thread(Pool.HOST, _publish, drafted, name)
 
 
 def allocated_bytes(file: Path) -> int:
@@ -66,7 +68,8 @@ def shares_blocks(directory: Path) -> bool:
         second.unlink(missing_ok=True)
 
 
-def _draft(source: Path, target: Path) -> Drafted:
+def draft_here(source: Path, target: Path) -> Drafted:
+    """The same in the calling thread, which must be one of anyio's."""
     target.unlink(missing_ok=True)
     made = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

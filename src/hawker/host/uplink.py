@@ -1,11 +1,12 @@
 """The host's connection to the rest of the world: its own address as the kernel's routes have it, for which nothing is
-sent, and the name servers that it uses and its machines can use too.
+sent, the networks that it is in, and the name servers that it uses and its machines can use too.
 """
 
+import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import TypeAlias
 
@@ -53,3 +54,44 @@ def _usable(name: str) -> bool:
     except ValueError:
         return False
     return not (address.is_loopback or address.is_link_local or address.is_unspecified)
+
+
+# The networks that the host is in: what its routes reach without a gateway. Links of machines are left out, since what
+# is behind them is told by the rules of their node.
+
+_ROUTES = Path("/proc/thread-self/net")
+_BRIDGE = re.compile("hw[0-9a-f]{4}n[a-z2-7]{7}")
+_UP, _GATEWAY, _REJECT, _ANYCAST, _LOCAL = 0x1, 0x2, 0x200, 0x100000, 0x80000000
+_LOOPBACK = "lo"
+_SHORTEST4, _SHORTEST6 = 8, 16
+"""A shorter prefix is no network but a way out, such as the halves of the world that a VPN routes to its device."""
+
+
+def connected_networks(routes: Path = _ROUTES) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Read anew at each call. Those of the calling thread's namespace."""
+    four = sorted(set(_connected4((routes / "route").read_text())))
+    return *four, *sorted(set(_connected6((routes / "ipv6_route").read_text())))
+
+
+def _connected4(text: str) -> Iterator[IPv4Network]:
+    """proc(5): interface, destination, gateway, flags, three counts, mask; numbers as the processor has them."""
+    for line in text.splitlines()[1:]:
+        interface, destination, _, flags, *_, mask, _, _, _ = line.split()
+        prefix = int(mask, 16).bit_count()
+        if _is_connected(interface, int(flags, 16)) and prefix >= _SHORTEST4:
+            yield IPv4Network((socket.ntohl(int(destination, 16)), prefix))
+
+
+def _connected6(text: str) -> Iterator[IPv6Network]:
+    """Destination and its length, source and its length, next hop, metric, two counts, flags, interface."""
+    for line in text.splitlines():
+        destination, length, *_, flags, interface = line.split()
+        network = IPv6Network((int(destination, 16), int(length, 16)))
+        wide = network.prefixlen < _SHORTEST6 or network.is_multicast
+        if _is_connected(interface, int(flags, 16)) and not wide:
+            yield network
+
+
+def _is_connected(interface: str, flags: int) -> bool:
+    odd = flags & (_GATEWAY | _REJECT | _ANYCAST | _LOCAL)
+    return bool(flags & _UP) and not odd and interface != _LOOPBACK and not _BRIDGE.fullmatch(interface)

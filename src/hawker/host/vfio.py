@@ -12,9 +12,9 @@ from enum import StrEnum
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from hawker.errors import Unavailable
+from hawker.fair.threads import Pool, in_thread
 
 _SYSFS = Path("/sys")
 _DRIVER = "vfio-pci"
@@ -64,7 +64,7 @@ class PciDevices:
         """Make these ready for one machine, as its own and fresh. Raises `DeviceRefused`. Only while nobody has them
         open: a reset would end what runs on them."""
         async with self._change:
-            await anyio.to_thread.run_sync(self._take, addresses)
+            await in_thread(Pool.HOST, self._take, addresses)
 
     def _take(self, addresses: Sequence[str]) -> None:
         for address in addresses:

@@ -7,40 +7,17 @@ the processor time for each request.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import cast
 
 import httptools
 
-from hawker.errors import BadRequest
-
-MAX_HEAD_BYTES = 64 * 1024
-_LENGTHS = frozenset({"content-length", "transfer-encoding"})
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """`headers` are by their names in lower case."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-def encode_request(method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:
-    """The bytes of a request. `headers` say the host and the body's length, too. Raises `BadRequest` where a value
-    would end its line and begin one of its own."""
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", ""]
-    text, breaks = "\r\n".join(lines), len(lines) - 1
-    if text.count("\r") != breaks or text.count("\n") != breaks or "\0" in text:
-        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
-    return text.encode() + body
+from hawker.http.message import HttpResponse, ResponseParser
 
 
 class Http1Connection(asyncio.Protocol):
-    """The event loop calls `connection_made`, `data_received`, `eof_received` and `connection_lost`, the parser the
-    methods that begin with `on_`. `on_lost` is called once, when the connection is closed by either side."""
+    """The event loop calls `connection_made`, `data_received`, `eof_received` and `connection_lost`. `on_lost` is
+    called once, when the connection is closed by either side."""
 
     def __init__(
         self, on_lost: "Callable[[Http1Connection], None] | None" = None, max_response_bytes: int | None = None
@@ -49,12 +26,9 @@ class Http1Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._max_response_bytes = max_response_bytes
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = ResponseParser(self._complete)
         self._answered: asyncio.Future[HttpResponse] | None = None
-        self._headers: dict[str, str] = {}
-        self._head_bytes = self._received_bytes = 0
-        self._pieces: list[bytes] = []
-        self._in_body = False
+        self._received_bytes = 0
         self._requests = 0
         self._broken: Exception | None = None
         self._goes_on = True
@@ -113,50 +87,23 @@ class Http1Connection(asyncio.Protocol):
         try:
             if self._max_response_bytes is not None and self._received_bytes > self._max_response_bytes:
                 raise httptools.HttpParserError(f"the answer has more than {self._max_response_bytes} bytes")
-            self._parser.feed_data(data)
+            self._parser.feed(data)
         except httptools.HttpParserError as error:
             self._break(error)
 
     def eof_received(self) -> None:
-        """A response that says no length ends with its connection."""
-        if self._in_body and not self._headers.keys() & _LENGTHS:
-            self._complete(goes_on=False)
+        self._parser.end()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._break(error or ConnectionResetError("the other side closed the connection"))
         if self._on_lost is not None:
             self._on_lost(self)
 
-    def on_message_begin(self) -> None:
-        self._headers, self._pieces = {}, []
-        self._head_bytes = 0
-        self._in_body = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Raises `ValueError` for a head that is too long, which the parser turns into an error of its own."""
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            raise ValueError("the head of the answer is too long")
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        self._in_body = True
-
-    def on_body(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-
-    def on_message_complete(self) -> None:
-        self._in_body = False
-        if self._parser.get_status_code() >= 200:  # others only say that an answer will come
-            self._complete(goes_on=self._parser.should_keep_alive())
-
-    def _complete(self, *, goes_on: bool) -> None:
+    def _complete(self, response: HttpResponse, goes_on: bool) -> None:
         if self._answered is None or self._answered.done():
             self._break(ConnectionResetError("two answers came to one request"))
             return
         self._goes_on = goes_on
-        response = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._pieces))
-        self._headers, self._pieces, self._in_body = {}, [], False
         self._answered.set_result(response)
 
 

@@ -5,49 +5,22 @@ A request that may not be repeated is sent once at most.
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 import anyio
 
 from hawker.http.connection_pool import ConnectionPool
-from hawker.http.http1 import Http1Connection, HttpResponse, connect_tcp
+from hawker.http.http1 import Http1Connection, connect_tcp
+from hawker.http.message import HttpOrigin, HttpResponse
 
 MAX_IDLE_S = 15.0  # less than the server keeps an idle connection
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
-_PORTS = {"http": 80, "https": 443}
 
 _Turn: TypeAlias = asyncio.Future[None]
 
 
 class NotSent(Exception):
     """No connection was free or could be opened in time: nothing was sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpOrigin:
-    """A server's scheme, host and port. `prefix` is what URLs of this origin begin with, `authority` what the header
-    `Host` says."""
-
-    host: str
-    port: int
-    tls: bool
-    prefix: str
-    authority: str
-
-
-def origin_of(url: str) -> HttpOrigin | None:
-    """The origin of an `http` or `https` URL; None for anything else. A user and password in it are not sent."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in _PORTS or not parts.hostname or parts.port == 0:
-            return None
-        port = parts.port or _PORTS[parts.scheme]
-        prefix, authority = f"{parts.scheme}://{parts.netloc}", parts.netloc.rpartition("@")[2]
-        return HttpOrigin(parts.hostname, port, parts.scheme == "https", prefix, authority)
-    except ValueError:
-        return None
 
 
 class HttpTransport:

@@ -38,6 +38,11 @@ class BlobStore:
         """For manifests and configs, which are small."""
         return self.path(digest).read_bytes()
 
+    def piece(self, digest: Digest, offset: int, count: int) -> bytes:
+        """Raises `FileNotFoundError`."""
+        with self.path(digest).open("rb") as blob:
+            return os.pread(blob.fileno(), count, offset)
+
     def put(self, content: bytes) -> Digest:
         """Keep a small blob, durably."""
         digest = digest_of(content)
@@ -45,12 +50,13 @@ class BlobStore:
             write_whole(self.path(digest), content, self._partial)
         return digest
 
-    def partial(self, digest: Digest) -> Path:
-        return self._partial / hex_of(digest)
+    def partial(self, digest: Digest, reader: str) -> Path:
+        """Each reader's own: what came for one must not complete what another cannot get."""
+        mark = hashlib.sha256(reader.encode()).hexdigest()[:16]
+        return self._partial / f"{hex_of(digest)}.{mark}"
 
-    def adopt(self, digest: Digest) -> None:
+    def adopt(self, digest: Digest, partial: Path) -> None:
         """The partial file is whole and verified: make it durable under its name."""
-        partial = self.partial(digest)
         sync(partial)
         inside("verified")
         os.rename(partial, self.path(digest))
@@ -69,7 +75,7 @@ class BlobStore:
         """Remove what nobody has gone on with since `before` (Unix seconds) and nobody works on. Gives bytes freed."""
         freed = 0
         for entry in os.scandir(self._partial):
-            if Digest(f"sha256:{entry.name}") not in busy and entry.stat().st_mtime < before:
+            if Digest(f"sha256:{entry.name.partition('.')[0]}") not in busy and entry.stat().st_mtime < before:
                 freed += remove_file(Path(entry.path))
         return freed
 
@@ -82,10 +88,10 @@ class BlobStore:
 class PartialBlob:
     """A blob on its way in: the bytes so far and their hash. It can be left and taken up again."""
 
-    def __init__(self, store: BlobStore, blob: Layer) -> None:
+    def __init__(self, store: BlobStore, blob: Layer, reader: str) -> None:
         self._store = store
         self._blob = blob
-        self._path = store.partial(blob.digest)
+        self._path = store.partial(blob.digest, reader)
         self._fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.size = 0
         self._hash = hashlib.sha256()
@@ -126,7 +132,7 @@ class PartialBlob:
         if found != self._blob.digest:
             self.discard()
             raise BadImage(f"layer {self._blob.digest} does not match its digest: what came has {found}")
-        self._store.adopt(self._blob.digest)
+        self._store.adopt(self._blob.digest, self._path)
 
     def discard(self) -> None:
         remove_file(self._path)

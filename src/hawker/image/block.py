@@ -1,4 +1,5 @@
-"""One flat, read-only block image from a directory: EROFS with lz4, or ext4 for kernels without EROFS.
+"""One flat, read-only block image from a directory: EROFS, with lz4 where that saves something, or ext4 for kernels
+without EROFS.
 
 The same tree gives the same file as far as the tools allow: fixed UUIDs and seeds, and no time but that of the files.
 """
@@ -53,11 +54,20 @@ def _find(tool: str) -> str | None:
 
 
 async def make_block(
-    kind: BlockChoice, tree: Path, target: Path, *, newest_s: int, content_bytes: int, files: int
+    kind: BlockChoice,
+    tree: Path,
+    target: Path,
+    *,
+    newest_s: int,
+    content_bytes: int,
+    files: int,
+    packs: bool = True,
 ) -> None:
     """Write `target` from the directory `tree`: `content_bytes` in `files` inodes, the newest time in it `newest_s`.
-    Raises `NoRoom` for a full disk, `Unavailable` when the tool fails."""
-    command = _erofs(tree, target) if kind is BlockChoice.EROFS else _ext4(tree, target, content_bytes, files)
+    `packs` is whether packing the content would save anything. Raises `NoRoom` for a full disk, `Unavailable` when the
+    tool fails."""
+    erofs = kind is BlockChoice.EROFS
+    command = _erofs(tree, target, packs=packs) if erofs else _ext4(tree, target, content_bytes, files)
     tool = _find(command[0])
     assert tool is not None, "host_choice has found it"
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(newest_s), "E2FSPROGS_FAKE_TIME": str(max(1, newest_s))}
@@ -72,8 +82,8 @@ async def make_block(
         raise _failure(command[0], result.stdout.decode(errors="replace"), target)
 
 
-def _erofs(tree: Path, target: Path) -> list[str]:
-    return ["mkfs.erofs", "--quiet", "-zlz4", "-U", _UUID, str(target), str(tree)]
+def _erofs(tree: Path, target: Path, *, packs: bool) -> list[str]:
+    return ["mkfs.erofs", "--quiet", *(["-zlz4"] if packs else []), "-U", _UUID, str(target), str(tree)]
 
 
 def _ext4(tree: Path, target: Path, content_bytes: int, files: int) -> list[str]:

@@ -10,6 +10,7 @@ from hawker.image.block import host_choice
 from hawker.image.build import build_block
 from hawker.image.digest import hex_of
 from hawker.image.limits import BlockChoice, ImageLimits
+from hawker.image.progress import Report, silent
 from hawker.image.staging import Staging
 from hawker.image.unpack import LayerBlob
 
@@ -41,9 +42,9 @@ class Blocks:
         found = next((kind for kind in _TYPES if os.access(f"{whole}.{kind}", os.F_OK)), None)
         return None if found is None else Path(f"{whole}.{found}")
 
-    async def make(self, digest: Digest, layers: Sequence[LayerBlob]) -> Path:
+    async def make(self, digest: Digest, layers: Sequence[LayerBlob], report: Report = silent) -> Path:
         target = self._folder / f"{hex_of(digest)}.{self._choice.value}"
-        await build_block(layers, target, self._choice, self._staging, self._limits)
+        await build_block(layers, target, self._choice, self._staging, self._limits, report)
         return target
 
     def all(self) -> list[tuple[Digest, Path]]:

@@ -1,23 +1,29 @@
 """From verified layers to the block image: stage the tree, make the file, put it in its place durably."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.from_thread
-from anyio.to_thread import run_sync
 
-from hawker.errors import Unavailable
+from hawker.errors import HawkerError, Unavailable
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.image.blobs import remove_file, sync
 from hawker.image.block import make_block
 from hawker.image.failure import FULL, BadLayer, disk_room, no_room
 from hawker.image.limits import BlockChoice, ImageLimits
+from hawker.image.manifest import Compression
+from hawker.image.progress import PullStage, PullSteps, Report, silent
 from hawker.image.rootfs import NoXattrs, RefusedNode, write_tree
 from hawker.image.staging import Staging, StagingPlace, area
 from hawker.image.tree import FileTree, TreeDirectory, TreeFile
 from hawker.image.unpack import LayerBlob, PoolFull, Unpacker
+
+_LOOK_S = 0.25
+_WORTH = 2 / 3  # of the bytes that were there before
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +36,18 @@ class Staged:
 
 
 async def build_block(
-    layers: Sequence[LayerBlob], target: Path, kind: BlockChoice, staging: Staging, limits: ImageLimits
+    layers: Sequence[LayerBlob],
+    target: Path,
+    kind: BlockChoice,
+    staging: Staging,
+    limits: ImageLimits,
+    report: Report = silent,
 ) -> None:
-    """Make `target`. Raises `BadLayer`, `NoRoom`, `Unavailable`; nothing is left behind then."""
+    """Make `target`, and report how far it is. Raises `BadLayer`, `NoRoom`, `Unavailable`; nothing is left behind
+    then."""
     for place in staging.places(limits.max_image_bytes):
         try:
-            return await _build_at(place, layers, target, kind, limits)
+            return await _build_at(place, layers, target, kind, limits, report)
         except (PoolFull, NoXattrs) as error:
             reason = error
     if isinstance(reason, PoolFull):
@@ -44,36 +56,85 @@ async def build_block(
 
 
 async def _build_at(
-    place: StagingPlace, layers: Sequence[LayerBlob], target: Path, kind: BlockChoice, limits: ImageLimits
+    place: StagingPlace,
+    layers: Sequence[LayerBlob],
+    target: Path,
+    kind: BlockChoice,
+    limits: ImageLimits,
+    report: Report,
 ) -> None:
     fresh = target.with_name(f"{target.name}.tmp")
     async with area(place.directory, place.prefix) as directory:
-        staged = await run_sync(_stage, layers, directory, place.budget, limits)
+        staged = await in_thread(Pool.IMAGES, _stage, layers, directory, place.budget, limits, report)
         inside("staged")
         with disk_room("making the block image"):
             try:
-                await make_block(
+                making = make_block(
                     kind,
                     directory / "root",
                     fresh,
                     newest_s=staged.newest_s,
                     content_bytes=staged.content_bytes,
                     files=staged.files,
+                    packs=packs(layers, staged.content_bytes),
                 )
+                await _watched(fresh, PullSteps(report, PullStage.BUILDING, staged.content_bytes), making)
                 inside("made")
-                await run_sync(_keep, fresh, target)
+                await in_thread(Pool.IMAGES, _keep, fresh, target)
                 inside("placed")
             finally:
                 remove_file(fresh)
 
 
-def _stage(layers: Sequence[LayerBlob], directory: Path, budget: int, limits: ImageLimits) -> Staged:
+def packs(layers: Sequence[LayerBlob], content_bytes: int) -> bool:
+    """Whether packing `content_bytes` of files again would save disk that is worth its time, judged by what it saved
+    where the layers were made. lz4 in blocks saves less than they did, and where they saved next to nothing it takes
+    several times as long as writing the files. Of layers that nobody packed, nobody knows."""
+    if any(layer.compression is Compression.NONE for layer in layers):
+        return True
+    return sum(layer.path.stat().st_size for layer in layers) < content_bytes * _WORTH
+
+
+async def _watched(file: Path, steps: PullSteps, making: Awaitable[None]) -> None:
+    """Wait for `making`, and report meanwhile how large its file is: the tools say nothing. What is there goes to the
+    disk meanwhile, so that little is left to wait for at the end. Raises what it raises."""
+    failures: list[HawkerError | OSError] = []
+
+    async def watch() -> None:
+        while True:
+            with anyio.move_on_after(_LOOK_S):
+                await anyio.sleep_forever()
+            steps.at(await in_thread(Pool.IMAGES, _written, file))
+
+    steps.at(0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        try:
+            await making
+        except (HawkerError, OSError) as error:
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+
+
+def _written(file: Path) -> int:
+    """How many of its bytes are on the disk now; 0 for a file that is not there yet. An error is for who writes it."""
+    with suppress(OSError):
+        sync(file)
+        return file.stat().st_blocks * 512
+    return 0
+
+
+def _stage(layers: Sequence[LayerBlob], directory: Path, budget: int, limits: ImageLimits, report: Report) -> Staged:
     """In a thread. Gives up soon after the waiting task is cancelled."""
     check = anyio.from_thread.check_cancelled
     pool = directory / "pool"
+    packed = sum(layer.path.stat().st_size for layer in layers)
+    steps = PullSteps(lambda progress: anyio.from_thread.run_sync(report, progress), PullStage.UNPACKING, packed)
     try:
         pool.mkdir(mode=0o700)
-        tree = Unpacker(pool, budget, limits, check).unpack(layers)
+        tree = Unpacker(pool, budget, limits, check, steps.at).unpack(layers)
         write_tree(tree, pool, directory / "root", check)
     except RefusedNode as error:
         raise BadLayer(layers[error.layer].digest, str(error), error.entry) from error

@@ -1,21 +1,26 @@
-"""Files of a local image by name: in a directory, or in a tar archive that is read in place and never unpacked."""
+"""Files of a local image by name: in a directory, or in a tar archive that is read in place and never unpacked; and how
+an archive is taken in that a client uploads."""
 
+import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hawker.image.failure import BadImage
+from hawker.errors import TooLarge
+from hawker.fair.threads import Pool, in_thread
+from hawker.image.failure import BadImage, disk_room
 from hawker.image.inflate import Brake, InflateError, inflated, sniff
 from hawker.image.limits import ImageLimits
-from hawker.image.local import ByteRange
+from hawker.image.local import ByteRange, open_regular
 from hawker.image.manifest import Compression
+from hawker.image.reference import RegistryReference, parse
 from hawker.image.tar import EntryKind, TarReader
 from hawker.image.tarfield import TarError
 
-_CHUNK = 1 << 20
+_CHUNK = _BATCH = 1 << 20
 _ENTRIES_LIMIT = 100_000
 _LINKS_LIMIT = 8
 
@@ -36,7 +41,7 @@ class DirectoryBundle:
     def find(self, name: str) -> ByteRange | None:
         path = self._root / name
         try:
-            found = path.stat()
+            found = path.lstat()
         except OSError:
             return None
         return ByteRange(path, 0, found.st_size) if stat.S_ISREG(found.st_mode) else None
@@ -55,7 +60,7 @@ class TarBundle:
         self.label = label
         self._members: dict[str, _Member] = {}
         try:
-            with archive.open("rb") as stream:
+            with os.fdopen(open_regular(archive), "rb") as stream:
                 for entry in (reader := TarReader(stream, by_seeking=True)):
                     name = _normal(entry.name)
                     if entry.kind is EntryKind.FILE:
@@ -84,7 +89,7 @@ class TarBundle:
 def open_archive(archive: Path, label: str, scratch: Path, limits: ImageLimits, check: Callable[[], None]) -> TarBundle:
     """A tar file, or a compressed one, which is unpacked to the file `scratch` first. Raises `BadImage`."""
     try:
-        with archive.open("rb") as stream:
+        with os.fdopen(open_regular(archive), "rb") as stream:
             compression = sniff(stream.read(8))
     except OSError as error:
         raise BadImage(f"cannot read {label}: {error.strerror}") from error
@@ -112,3 +117,34 @@ def _normal(name: bytes) -> str:
 
 def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
+
+
+async def receive(stream: AsyncIterator[bytes], file: Path, most: int) -> None:
+    """Take in an archive that a client uploads, up to `most` bytes. Raises `TooLarge` and `NoRoom`; the caller removes
+    the file."""
+    received = 0
+    batch = bytearray()
+    with disk_room("taking in an upload"), file.open("wb") as sink:
+        async for chunk in stream:
+            received += len(chunk)
+            if received > most:
+                raise TooLarge(f"the archive is over {most} bytes")
+            batch += chunk
+            if len(batch) >= _BATCH:
+                await in_thread(Pool.IMAGES, sink.write, bytes(batch))
+                batch.clear()
+        await in_thread(Pool.IMAGES, sink.write, bytes(batch))
+
+
+def archive_name(given: str | None, own: str) -> RegistryReference | None:
+    """What to call an imported image: the name given, else its own if that is one. Raises `BadImage` for a bad name."""
+    if given:
+        reference = parse(given)
+        if not isinstance(reference, RegistryReference) or reference.digest:
+            raise BadImage(f"an imported image needs a name like app:v1, not {given[:200]!r}")
+        return reference
+    try:
+        found = parse(own) if own else None
+    except BadImage:
+        return None
+    return found if isinstance(found, RegistryReference) and not found.digest else None

@@ -6,133 +6,48 @@ names/ (what is complete, and what it is called), staging/ (emptied at boot).
 Invariant: a file under its final name is whole. A crash costs at most the step it interrupts.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Set
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence, Set
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
-import aiohttp
-from anyio.to_thread import run_sync
-
 from hawker.clock import Clock
-from hawker.errors import NotFound, TooLarge, Unavailable
+from hawker.errors import NotFound, Unavailable
 from hawker.failpoint import inside
+from hawker.fair.sessions import SessionAtNeed
+from hawker.fair.table import BUILDS
+from hawker.fair.threads import Pool, in_thread, whose
+from hawker.fair.turns import Turns
 from hawker.guest import hello_path
 from hawker.ids import Digest
 from hawker.image.blobs import BlobStore
 from hawker.image.blocks import Blocks
-from hawker.image.config import Image, Layer, ReadConfig, read_config
-from hawker.image.download import ImageFetcher
+from hawker.image.bundle import archive_name, receive
+from hawker.image.config import Image, Layer
+from hawker.image.contents import ImageContents, Pins
+from hawker.image.download import Arrivals, ImageFetcher
 from hawker.image.failure import BadImage, disk_room
-from hawker.image.image_index import ImageIndex, ImageNames
-from hawker.image.limits import ImageLimits, ImageSettings
+from hawker.image.image_index import ImageIndex, ImageName, ImageNames
+from hawker.image.limits import ImageSettings
 from hawker.image.locks import KeyedLocks
-from hawker.image.manifest import Manifest, Platform, compression_of, read_manifest
-from hawker.image.platform import check_platform, host_platform
+from hawker.image.manifest import Manifest
+from hawker.image.neighbours import Neighbours, NoNeighbours
+from hawker.image.platform import host_platform
 from hawker.image.progress import PullProgress, PullStage, Report, silent
 from hawker.image.prune import Pruner, PruneReport
+from hawker.image.reach import PullReach
+from hawker.image.readers import EVERYBODY, NODE, BlobReaders, ImageReader
 from hawker.image.reference import DigestReference, HelloReference, Reference, RegistryReference, parse
 from hawker.image.registry_auth import Credentials
 from hawker.image.resolve import Resolved, find_manifest, named
 from hawker.image.source import ImageSource
-from hawker.image.sources import ImageSources
+from hawker.image.sources import ImageSources, Login
 from hawker.image.staging import Staging, area
-from hawker.image.transport import RegistryTransport, new_session
-from hawker.image.unpack import LayerBlob
+from hawker.image.transport import RegistryTransport, TryLater, new_session
+from hawker.log import bind
 
-_BATCH = 1 << 20
-
-
-class ImageContents:
-    """What the blob store has of an image: its manifest, its config, and how much is missing. Blocking, but quick."""
-
-    def __init__(self, blobs: BlobStore, limits: ImageLimits) -> None:
-        self._blobs = blobs
-        self._limits = limits
-
-    def manifest(self, digest: Digest) -> Manifest:
-        """Raises `Unavailable` when it is gone."""
-        try:
-            found = read_manifest(self._blobs.read(digest), self._limits)
-        except FileNotFoundError as error:
-            raise Unavailable(f"the manifest {digest} is not here any more; resolve it again") from error
-        assert isinstance(found, Manifest), "only manifests of images are kept"
-        return found
-
-    def config(self, manifest: Manifest) -> ReadConfig:
-        return read_config(self.raw_config(manifest))
-
-    def raw_config(self, manifest: Manifest) -> bytes:
-        return self._blobs.read(manifest.config.digest)
-
-    def check_config(self, manifest: Manifest, platform: Platform) -> None:
-        """Before the layers are fetched for nothing. Raises `BadImage`."""
-        config = self.config(manifest)
-        check_platform(config.os, config.architecture, platform)
-        if len(config.diff_ids) != len(manifest.layers):
-            raise BadImage(f"the image has {len(manifest.layers)} layers, its config lists {len(config.diff_ids)}")
-
-    def missing_bytes(self, manifest: Manifest) -> int:
-        """Packed; a layer that the image has twice counts once."""
-        blobs = {blob.digest: blob for blob in (manifest.config, *manifest.layers)}.values()
-        return sum(blob.size for blob in blobs if not self._blobs.has(blob.digest))
-
-    def layers(self, manifest: Manifest) -> list[LayerBlob]:
-        return [
-            LayerBlob(layer.digest, self._blobs.path(layer.digest), compression_of(layer)) for layer in manifest.layers
-        ]
-
-
-class Pins:
-    """Digests that somebody needs now and that no pruning may take."""
-
-    def __init__(self) -> None:
-        self._counts: dict[Digest, int] = {}
-
-    def has(self, digest: Digest) -> bool:
-        return digest in self._counts
-
-    @contextmanager
-    def hold(self, *digests: Digest) -> Iterator[None]:
-        for digest in digests:
-            self._counts[digest] = self._counts.get(digest, 0) + 1
-        try:
-            yield
-        finally:
-            for digest in digests:
-                self._counts[digest] -= 1
-                if not self._counts[digest]:
-                    del self._counts[digest]
-
-
-async def receive(stream: AsyncIterator[bytes], file: Path, most: int) -> None:
-    """Take in an archive that a client uploads, up to `most` bytes. Raises `TooLarge` and `NoRoom`; the caller removes
-    the file."""
-    received = 0
-    batch = bytearray()
-    with disk_room("taking in an upload"), file.open("wb") as sink:
-        async for chunk in stream:
-            received += len(chunk)
-            if received > most:
-                raise TooLarge(f"the archive is over {most} bytes")
-            batch += chunk
-            if len(batch) >= _BATCH:
-                await run_sync(sink.write, bytes(batch))
-                batch.clear()
-        await run_sync(sink.write, bytes(batch))
-
-
-def archive_name(given: str | None, own: str) -> RegistryReference | None:
-    """What to call an imported image: the name given, else its own if that is one. Raises `BadImage` for a bad name."""
-    if given:
-        reference = parse(given)
-        if not isinstance(reference, RegistryReference) or reference.digest:
-            raise BadImage(f"an imported image needs a name like app:v1, not {given[:200]!r}")
-        return reference
-    try:
-        found = parse(own) if own else None
-    except BadImage:
-        return None
-    return found if isinstance(found, RegistryReference) and not found.digest else None
+_log = bind("hawker.image")
+_BUILDER = "the node"  # which has no more builds at once than anybody
 
 
 class ImageCache:
@@ -155,15 +70,20 @@ class ImageCache:
         self._blobs = BlobStore(root)
         self._blocks = Blocks(root, settings.block, self._staging, settings.limits)
         self._index = ImageIndex(root)
-        self._fetcher = ImageFetcher(self._blobs, clock, settings.parallel_downloads)
+        self._readers = BlobReaders(root, self._blobs)
+        self._fetcher = ImageFetcher(clock, settings.parallel_downloads)
         self._building: KeyedLocks[Digest] = KeyedLocks()
+        self._builds = Turns(BUILDS)
         self._contents = ImageContents(self._blobs, settings.limits)
         self._naming = ImageNames(self._index)
         self._pins = Pins()
-        self._session: aiohttp.ClientSession | None = None
+        self._reach = PullReach(settings.insecure_hosts, settings.private_hosts)
+        self._session = SessionAtNeed(partial(new_session, self._reach))
         self._sample: Resolved | None = None
+        self._neighbours: Neighbours = NoNeighbours()
         self._pruner = Pruner(
             blobs=self._blobs,
+            readers=self._readers,
             blocks=self._blocks,
             index=self._index,
             building=self._building,
@@ -174,122 +94,252 @@ class ImageCache:
 
     async def open(self) -> None:
         """Repair what a crash left half made. Raises `CannotStart` when a tool is missing."""
-        await run_sync(self._open_files)
-        self._session = new_session()
-        transport = RegistryTransport(self._session, self._settings.insecure_hosts)
+        await in_thread(Pool.IMAGES, self._open_files)
+        transport = RegistryTransport(self._session, self._reach)
         self._sources = ImageSources(self._settings, transport, self._clock, self._hello, self._staging.disk)
         await self._pruner.sweep(self._settings.partial_age_s)
 
     def _open_files(self) -> None:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._staging.clear()
-        for part in (self._blobs, self._index, self._blocks):
+        for part in (self._blobs, self._index, self._blocks, self._readers):
             part.open()
 
     async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._session.aclose()
 
     # From a name to a block image.
 
     async def pull(
-        self, reference: Reference | str, credentials: Credentials | None = None, progress: Report | None = None
+        self,
+        reference: Reference | str,
+        credentials: Credentials | None = None,
+        progress: Report | None = None,
+        org: ImageReader = NODE,
     ) -> Image:
-        """Resolve, fetch, build. Raises `BadImage`, `Unavailable`, `NoRoom`, `NotServed`, `NotFound`."""
+        """Resolve, fetch, build: for an organization, or for nobody. Raises `BadImage`, `Unavailable`, `NoRoom`,
+        `NotServed`, `NotFound`."""
         report = progress or silent
         report(PullProgress(PullStage.RESOLVING))
-        resolved = await self.resolve(reference, credentials)
+        resolved = await self.resolve(reference, credentials, org)
         with self.pin(resolved.digest):
-            await self.fetch(resolved, credentials, report)
-            image = await self.build(resolved, report)
+            await self.fetch(resolved, credentials, report, org)
+            image = await self.build(resolved, report, org, credentials)
         report(PullProgress(PullStage.DONE, done_bytes=image.size_bytes, total_bytes=image.size_bytes))
         return image
 
-    async def resolve(self, reference: Reference | str, credentials: Credentials | None = None) -> Resolved:
+    async def resolve(
+        self, reference: Reference | str, credentials: Credentials | None = None, org: ImageReader = NODE
+    ) -> Resolved:
         """What the reference means now; its manifest is kept. When its registry does not answer, what it meant last,
-        if that is still here."""
+        if that is still here. What is here counts only for organizations that may have it: to others it is not."""
         wanted = parse(reference) if isinstance(reference, str) else reference
-        if isinstance(wanted, DigestReference) or self._naming.is_imported(wanted):
-            return self._resolved_here(wanted)
+        imported = await self._imported(wanted, org)
+        if imported is not None:
+            return imported
         if isinstance(wanted, HelloReference) and self._sample is not None and self._complete(self._sample.digest):
             return self._sample  # it comes with the program, and is the same for as long as this lives
         try:
-            async with self._sources.open(wanted, credentials) as source:
-                return await self._resolve_from(source, wanted)
+            login = await self._sources.login(wanted, credentials, org)
+            async with self._sources.open(wanted, login.credentials) as source:
+                return await self._resolve_from(source, wanted, login.reader)
         except Unavailable:
-            if self._find(wanted) is None:
+            if self._found_for(wanted, org) is None:
                 raise
-            return self._resolved_here(wanted)
+            return self._resolved_here(wanted, org)
 
-    async def _resolve_from(self, source: ImageSource, wanted: Reference, *, imported: bool = False) -> Resolved:
+    async def _imported(self, wanted: Reference, org: ImageReader) -> Resolved | None:
+        """What no registry is asked about: a digest, or a name that was given to an upload that the organization may
+        have, here or at a neighbour, and last of all. Raises `NotFound`, `Unavailable`."""
+        if isinstance(wanted, DigestReference):
+            known = self._found_for(wanted, org)
+            handed = None if known else await self._resolve_at_neighbours(wanted, wanted.digest, 0.0, org)
+            return handed or self._resolved_here(wanted, org)
+        if not isinstance(wanted, RegistryReference):
+            return None
+        here, told = self._naming.imported(wanted), self._neighbours.imported(str(wanted))
+        meanings = [(each.at, each.digest) for each in (here, told) if each is not None]
+        for at, digest in sorted(meanings, key=lambda each: -each[0]):
+            image = self._complete(digest)
+            if image is not None and self._readers.may_read(org, image.blobs):
+                resolved = named(wanted, digest, image.size_bytes, imported=True)
+                await self._naming.resolved(resolved, at)
+                return resolved
+            handed = None if image is not None else await self._resolve_at_neighbours(wanted, digest, at, org)
+            if handed is not None:
+                return handed
+        lost = [each for _, each in meanings if not self._complete(each) and not self._neighbours.holders(each)]
+        if lost and told is not None:
+            raise self._nowhere(wanted)
+        return self._resolved_here(wanted, org) if lost else None
+
+    async def _resolve_at_neighbours(
+        self, wanted: Reference, digest: Digest, at: float, org: ImageReader
+    ) -> Resolved | None:
+        """None when nobody has it for this organization. Raises `Unavailable` when those that may have it do not hand
+        it over."""
+        reasons = []
+        for node in self._neighbours.holders(digest):
+            for reader in dict.fromkeys((EVERYBODY, org)):
+                to = Arrivals(self._blobs, self._readers, org, reader)
+                try:
+                    await self._ensure_manifest(self._neighbours.source(node, reader), digest, to)
+                except NotFound:
+                    continue
+                except (BadImage, TryLater, Unavailable) as error:
+                    reasons.append(f"{node}: {error}")
+                    break
+                resolved = named(wanted, digest, self._contents.manifest(digest).size_bytes, imported=True)
+                await self._naming.resolved(resolved, at)
+                return resolved
+        if reasons:
+            raise self._nowhere(wanted, reasons)
+        return None
+
+    def _nowhere(self, wanted: Reference, reasons: Sequence[str] = ()) -> Unavailable:
+        told = self._neighbours.imported(str(wanted))
+        nodes = ", ".join(told.nodes) if told is not None else "a node"
+        why = f": {'; '.join(reasons)}" if reasons else ""
+        return Unavailable(
+            f"image {wanted} was imported at {nodes}, which cannot hand it over now{why}; import it again, or push it"
+            " to a registry"
+        )
+
+    def out_of_reach(self, reference: str) -> Unavailable | None:
+        """What is wrong with an image that was imported elsewhere, when no node that has it can be asked now; None when
+        it is here, can be had, or is a registry's. For bids: asks nobody. Raises `BadImage`."""
+        wanted = parse(reference)
+        here = self._naming.imported(wanted)
+        told = self._neighbours.imported(str(wanted)) if isinstance(wanted, RegistryReference) else None
+        digests = {each.digest for each in (here, told) if each is not None}
+        if not digests or any(self._complete(each) or self._neighbours.holders(each) for each in digests):
+            return None
+        return self._nowhere(wanted)
+
+    def has_neighbour(self, reference: str) -> bool:
+        """Whether a node that can be asked has what the name means. Raises `BadImage`."""
+        wanted = parse(reference)
+        told = self._neighbours.imported(str(wanted)) if isinstance(wanted, RegistryReference) else None
+        digest = told.digest if told is not None else self._naming.lookup(wanted)
+        return digest is not None and bool(self._neighbours.holders(digest))
+
+    async def _resolve_from(
+        self, source: ImageSource, wanted: Reference, reader: ImageReader, *, imported: bool = False, at: float = 0.0
+    ) -> Resolved:
         pinned = wanted.digest if isinstance(wanted, RegistryReference) else None
         content = await find_manifest(source, pinned, self._platform, self._settings.limits)
-        with disk_room("keeping a manifest"):
-            digest = await run_sync(self._blobs.put, content)
+        digest = await self._keep_manifest(content, reader)
         resolved = named(wanted, digest, self._contents.manifest(digest).size_bytes, imported=imported)
-        await self._naming.resolved(resolved)
+        await self._naming.resolved(resolved, at)
         if isinstance(wanted, HelloReference):
             self._sample = resolved
         return resolved
 
-    def _resolved_here(self, wanted: Reference) -> Resolved:
+    async def _keep_manifest(self, content: bytes, reader: ImageReader) -> Digest:
+        with disk_room("keeping a manifest"):
+            digest = await in_thread(Pool.IMAGES, self._blobs.put, content)
+            await self._readers.add(reader, digest)
+        return digest
+
+    def _found_for(self, wanted: Reference, org: ImageReader) -> Image | None:
         image = self._find(wanted)
+        return image if image is not None and self._readers.may_read(org, image.blobs) else None
+
+    def _resolved_here(self, wanted: Reference, org: ImageReader) -> Resolved:
+        image = self._found_for(wanted, org)
         if image is None:
             raise NotFound(f"image {wanted} is not on this node")
-        return named(wanted, image.digest, image.size_bytes, imported=self._naming.is_imported(wanted))
+        imported = self._naming.imported(wanted) is not None
+        return named(wanted, image.digest, image.size_bytes, imported=imported)
 
     async def fetch(
-        self, resolved: Resolved, credentials: Credentials | None = None, progress: Report | None = None
+        self,
+        resolved: Resolved,
+        credentials: Credentials | None = None,
+        progress: Report | None = None,
+        org: ImageReader = NODE,
     ) -> None:
-        """Have every blob of the image here; none is needed when the image is complete. Raises what a pull raises, and
-        `NotFound`."""
-        if self._complete(resolved.digest):
+        """Have every blob of the image here for the organization; none is needed when the image is complete. Raises
+        what a pull raises, and `NotFound`."""
+        if self.is_here_for(resolved, org) or await self._fetch_from_neighbours(resolved, org, progress or silent):
             return
         if resolved.imported:
-            raise NotFound(f"image {resolved.reference} was uploaded and is not here any more; import it again")
-        async with self._sources.open(parse(resolved.reference), credentials) as source:
-            await self._fetch_from(source, resolved, progress or silent)
+            text = f"image {resolved.reference} was imported, and no node that can be asked has it: import it again"
+            raise NotFound(text)
+        reference = parse(resolved.reference)
+        login = await self._sources.login(reference, credentials, org)
+        async with self._sources.open(reference, login.credentials) as source:
+            await self._fetch_from(source, resolved, self._arrivals(org, login), progress or silent)
 
-    async def _fetch_from(self, source: ImageSource, resolved: Resolved, report: Report) -> None:
-        await self._ensure_manifest(source, resolved.digest)
+    async def _fetch_from_neighbours(self, resolved: Resolved, org: ImageReader, report: Report) -> bool:
+        """Whether those that have the image handed all of it over: what is everybody's, and what the organization may
+        have beside that. What came is kept, whoever goes on."""
+        if not resolved.registry and not resolved.imported:
+            return False  # it comes from this node's own files
+        for node in self._neighbours.holders(resolved.digest):
+            for reader in dict.fromkeys((EVERYBODY, org)):
+                to = Arrivals(self._blobs, self._readers, org, reader)
+                try:
+                    await self._fetch_from(self._neighbours.source(node, reader), resolved, to, report)
+                except NotFound:
+                    continue
+                except (BadImage, TryLater, Unavailable) as error:
+                    _log.warning("neighbour does not hand over an image", extra={"node": node, "error": str(error)})
+                    break
+                return True
+        return False
+
+    def _arrivals(self, org: ImageReader, login: Login) -> Arrivals:
+        return Arrivals(self._blobs, self._readers, org, login.reader)
+
+    async def _fetch_from(self, source: ImageSource, resolved: Resolved, to: Arrivals, report: Report) -> None:
+        await self._ensure_manifest(source, resolved.digest, to)
         manifest = self._contents.manifest(resolved.digest)
         present = max(0, manifest.size_bytes - self._contents.missing_bytes(manifest))
         report(PullProgress(PullStage.DOWNLOADING, done_bytes=present, total_bytes=manifest.size_bytes))
         with self.pin(resolved.digest, *manifest.blobs):
-            await self._fetcher.fetch(source, [manifest.config], silent)
+            await self._fetcher.fetch(source, [manifest.config], to, silent)
             self._contents.check_config(manifest, self._platform)
-            await self._fetcher.fetch(source, manifest.layers, report)
+            await self._fetcher.fetch(source, manifest.layers, to, report)
 
-    async def _ensure_manifest(self, source: ImageSource, digest: Digest) -> None:
+    async def _ensure_manifest(self, source: ImageSource, digest: Digest, to: Arrivals) -> None:
         """It was kept when the reference was resolved, which may be long ago."""
-        if not self._blobs.has(digest):
+        if not to.has(digest):
             content = await find_manifest(source, digest, self._platform, self._settings.limits)
-            with disk_room("keeping a manifest"):
-                await run_sync(self._blobs.put, content)
+            await self._keep_manifest(content, to.reader)
 
-    async def build(self, resolved: Resolved, progress: Report | None = None) -> Image:
+    async def build(
+        self,
+        resolved: Resolved,
+        progress: Report | None = None,
+        org: ImageReader = NODE,
+        credentials: Credentials | None = None,
+    ) -> Image:
         """Make the block image from the fetched blobs, and put the image in the index. Raises `BadLayer`. What was
         pruned since it was fetched is fetched again."""
         async with self._building.hold(resolved.digest):
             image = self._complete(resolved.digest)
             if image is None:
                 (progress or silent)(PullProgress(PullStage.UNPACKING, total_bytes=resolved.size_bytes))
-                image = await self._build(resolved)
+                async with self._builds.hold(whose() or _BUILDER):
+                    image = await self._build(resolved, progress or silent, org, credentials)
                 inside("shelved")
             with disk_room("writing down an image's name"):
                 await self._naming.complete(resolved)
             self._index.touch(image.digest, self._clock.now())
             return image
 
-    async def _build(self, resolved: Resolved) -> Image:
+    async def _build(
+        self, resolved: Resolved, report: Report, org: ImageReader, credentials: Credentials | None
+    ) -> Image:
         if not self._blobs.has(resolved.digest):
-            await self.fetch(resolved)
+            await self.fetch(resolved, credentials, org=org)
         manifest = self._contents.manifest(resolved.digest)
         with self.pin(resolved.digest, *manifest.blobs):
             if self._contents.missing_bytes(manifest):
-                await self.fetch(resolved)
+                await self.fetch(resolved, credentials, org=org)
             if self._blocks.wanted and self._blocks.find(resolved.digest) is None:
-                await self._blocks.make(resolved.digest, self._contents.layers(manifest))
+                await self._blocks.make(resolved.digest, self._contents.layers(manifest), report)
             image = self._described(self._naming.best(resolved), manifest)
             with disk_room("writing down an image"):
                 await self._index.put_image(image)
@@ -312,18 +362,64 @@ class ImageCache:
             created_at=self._clock.now(),
         )
 
-    async def import_archive(self, stream: AsyncIterator[bytes], name: str | None = None) -> Image:
-        """An uploaded oci-archive or docker-archive, compressed or not. Without `name` it is called what it calls
-        itself, or by its digest. Raises `TooLarge`, `BadImage`, `NoRoom`."""
+    async def import_archive(
+        self, stream: AsyncIterator[bytes], name: str | None = None, reader: ImageReader = EVERYBODY
+    ) -> Image:
+        """For an organization, or for everybody: an uploaded oci-archive or docker-archive, compressed or not. Without
+        `name` it is called what it calls itself, or by its digest. Raises `TooLarge`, `BadImage`, `NoRoom`."""
         async with area(self._staging.disk) as directory:
             file = directory / "upload.tar"
             await receive(stream, file, self._settings.limits.max_import_bytes)
             async with self._sources.archive(file, "the archive", None) as found:
                 wanted = archive_name(name, found.name) or DigestReference(found.source.root)
-                resolved = await self._resolve_from(found.source, wanted, imported=True)
+                at = self._clock.now()
+                resolved = await self._resolve_from(found.source, wanted, reader, imported=True, at=at)
                 with self.pin(resolved.digest):
-                    await self._fetch_from(found.source, resolved, silent)
+                    await self._fetch_from(found.source, resolved, self._arrivals(reader, Login(None, reader)), silent)
                     return await self.build(resolved)
+
+    async def check_login(self, registry: str, credentials: Credentials) -> None:
+        """Ask the registry. Raises `BadImage`, `Unavailable`."""
+        await self._sources.check_login(registry, credentials)
+
+    async def push(
+        self, reference: str, to: str | None, credentials: Credentials | None = None, progress: Report | None = None
+    ) -> Image:
+        """Send an image of this node to a registry. Raises `NotFound`, `BadImage`, `Unavailable`."""
+        image = self.find(reference)
+        if image is None:
+            raise NotFound(f"image {reference} is not on this node: see `hawker images list`")
+        target = parse(to or reference)
+        if not isinstance(target, RegistryReference) or target.digest or not target.tag:
+            raise BadImage(f"an image is pushed to a name like registry.example/app:v1, not {to or reference!r:.200}")
+        with self.pin(image.digest, *image.blobs):
+            sent = await in_thread(Pool.IMAGES, self._contents.pushed, image.digest)
+            await self._sources.target(target, credentials).push(sent, progress or silent)
+        return image
+
+    # What other nodes have, and are given.
+
+    def meet(self, neighbours: Neighbours) -> None:
+        """From now on images come from other nodes, too."""
+        self._neighbours = neighbours
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Called in the event loop's thread when there is an image or a name more or less."""
+        self._index.listen(changed)
+
+    def imported_names(self) -> list[ImageName]:
+        """Of complete images."""
+        return [name for name in self._index.names() if name.imported and self._index.image(name.digest)]
+
+    async def blob_piece(self, digest: Digest, offset: int, count: int, org: ImageReader = NODE) -> bytes:
+        """Of a manifest, config or layer, compressed; empty at its end. Raises `NotFound`, also for what is not for the
+        organization."""
+        if not self._readers.may_read(org, (digest,)):
+            raise NotFound(f"blob {digest} is not on this node")
+        try:
+            return await in_thread(Pool.IMAGES, self._blobs.piece, digest, offset, count)
+        except FileNotFoundError as error:
+            raise NotFound(f"blob {digest} is not on this node") from error
 
     # What is here.
 
@@ -334,6 +430,11 @@ class ImageCache:
     def _find(self, wanted: Reference) -> Image | None:
         digest = self._naming.lookup(wanted)
         return self._complete(digest) if digest else None
+
+    def is_here_for(self, resolved: Resolved, org: ImageReader) -> bool:
+        """Whether the image is complete, and the organization may have all of it."""
+        image = self._complete(resolved.digest)
+        return image is not None and self._readers.may_read(org, image.blobs)
 
     def list(self) -> list[Image]:
         """Oldest first."""

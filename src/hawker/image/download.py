@@ -5,43 +5,63 @@ Hashing and disk work are in threads, in batches.
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import anyio
-from anyio.to_thread import run_sync
 
 from hawker.clock import Clock
 from hawker.errors import HawkerError
+from hawker.fair.table import DOWNLOADS
+from hawker.fair.threads import Pool, in_thread, whose
+from hawker.fair.turns import Turns
 from hawker.ids import Digest
 from hawker.image.blobs import BlobStore, PartialBlob
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, disk_room, no_room
 from hawker.image.locks import KeyedLocks
 from hawker.image.progress import PullProgress, PullStage, Report
+from hawker.image.readers import BlobReaders, ImageReader
 from hawker.image.source import ImageSource, Piece
 from hawker.image.transport import TryLater, persist
 
 _BATCH = 1 << 20
+_NODE = "the node"  # which has no more slots than anybody
 _PROGRESS_WORTH = 1 << 16
 
 
-async def download(source: ImageSource, blob: Layer, store: BlobStore, clock: Clock, report: Report) -> None:
-    """No effect when the blob is there. Raises `BadImage` when the content is wrong, `NoRoom` when the disk is full,
-    `Unavailable` when the source cannot be had. Only in the last case is a partial file kept; the next call resumes."""
-    if await run_sync(store.has, blob.digest):
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Where blobs go for one organization: `org` may have what it has, and `reader` is whose the source's bytes are."""
+
+    store: BlobStore
+    readers: BlobReaders
+    org: ImageReader
+    reader: ImageReader
+
+    def has(self, digest: Digest) -> bool:
+        return self.store.has(digest) and self.readers.may_read(self.org, (digest,))
+
+
+async def download(source: ImageSource, blob: Layer, to: Arrivals, clock: Clock, report: Report) -> None:
+    """No effect when the blob is there for its organization. Raises `BadImage` when the content is wrong, `NoRoom` when
+    the disk is full, `Unavailable` when the source cannot be had. Only in the last case is a partial file kept; the
+    next call resumes."""
+    if await in_thread(Pool.IMAGES, to.has, blob.digest):
         report(PullProgress(PullStage.DOWNLOADING, blob.digest, blob.size, blob.size))
         return
     doing = f"failed to download {blob.digest}"
-    resumed = await persist(clock, doing, lambda: _attempt(source, blob, store, report, fresh=False))
+    resumed = await persist(clock, doing, lambda: _attempt(source, blob, to, report, fresh=False))
     if not resumed:
-        await persist(clock, doing, lambda: _attempt(source, blob, store, report, fresh=True))
+        await persist(clock, doing, lambda: _attempt(source, blob, to, report, fresh=True))
+    await to.readers.add(to.reader, blob.digest)
 
 
-async def _attempt(source: ImageSource, blob: Layer, store: BlobStore, report: Report, *, fresh: bool) -> bool:
+async def _attempt(source: ImageSource, blob: Layer, to: Arrivals, report: Report, *, fresh: bool) -> bool:
     """One request. False: an earlier try's bytes were wrong, so begin again."""
     with disk_room(f"downloading {blob.digest}"):
-        partial = await run_sync(PartialBlob, store, blob)
+        partial = await in_thread(Pool.IMAGES, PartialBlob, to.store, blob, to.reader)
         try:
-            await run_sync(partial.restart if fresh else partial.recall)
+            await in_thread(Pool.IMAGES, partial.restart if fresh else partial.recall)
             return await _complete(source, blob, partial, report)
         except OSError:
             partial.discard()
@@ -54,7 +74,7 @@ async def _complete(source: ImageSource, blob: Layer, partial: PartialBlob, repo
     kept = partial.size
     await _fill(source, blob, partial, report)
     try:
-        await run_sync(partial.finish)
+        await in_thread(Pool.IMAGES, partial.finish)
     except BadImage:
         if kept:
             return False
@@ -81,7 +101,7 @@ async def _fill(source: ImageSource, blob: Layer, partial: PartialBlob, report: 
 
 async def _take(piece: Piece, blob: Layer, partial: PartialBlob, report: Report) -> None:
     if piece.offset != partial.size:
-        await run_sync(partial.restart)
+        await in_thread(Pool.IMAGES, partial.restart)
     batch = bytearray()
     async for chunk in piece.chunks:
         batch += chunk
@@ -91,29 +111,29 @@ async def _take(piece: Piece, blob: Layer, partial: PartialBlob, report: Report)
 
 
 async def _write(blob: Layer, partial: PartialBlob, batch: bytearray, report: Report) -> None:
-    await run_sync(partial.write, bytes(batch))
+    await in_thread(Pool.IMAGES, partial.write, bytes(batch))
     batch.clear()
     report(PullProgress(PullStage.DOWNLOADING, blob.digest, partial.size, blob.size))
 
 
 class ImageFetcher:
-    """Brings images' blobs into the store, each by one download at a time; at most `parallel` downloads at once."""
+    """Brings images' blobs into a store, each by one download at a time; at most `parallel` downloads of an
+    organization at once."""
 
-    def __init__(self, blobs: BlobStore, clock: Clock, parallel: int) -> None:
+    def __init__(self, clock: Clock, parallel: int) -> None:
         self.locks: KeyedLocks[Digest] = KeyedLocks()
-        self._blobs = blobs
         self._clock = clock
-        self._slots = anyio.Semaphore(parallel)
+        self._slots = Turns(replace(DOWNLOADS, each=parallel))
 
-    async def fetch(self, source: ImageSource, wanted: Sequence[Layer], report: Report) -> None:
+    async def fetch(self, source: ImageSource, wanted: Sequence[Layer], to: Arrivals, report: Report) -> None:
         """Raises the first error; the other downloads are given up then, and resumed by the next call."""
-        await run_sync(self._check_room, wanted)
+        await in_thread(Pool.IMAGES, _check_room, wanted, to)
         failures: list[HawkerError | OSError] = []
         async with anyio.create_task_group() as group:
 
             async def one(blob: Layer) -> None:
                 try:
-                    await self._one(source, blob, report)
+                    await self._one(source, blob, to, report)
                 except (HawkerError, OSError) as error:
                     failures.append(error)
                     group.cancel_scope.cancel()
@@ -123,13 +143,14 @@ class ImageFetcher:
         if failures:
             raise failures[0]
 
-    async def _one(self, source: ImageSource, blob: Layer, report: Report) -> None:
-        async with self.locks.hold(blob.digest), self._slots:
-            await download(source, blob, self._blobs, self._clock, report)
+    async def _one(self, source: ImageSource, blob: Layer, to: Arrivals, report: Report) -> None:
+        async with self.locks.hold(blob.digest), self._slots.hold(whose() or _NODE):
+            await download(source, blob, to, self._clock, report)
 
-    def _check_room(self, wanted: Sequence[Layer]) -> None:
-        missing = sum(blob.size for blob in wanted if not self._blobs.has(blob.digest))
-        found = os.statvfs(self._blobs.folder)
-        free = found.f_bavail * found.f_frsize
-        if missing > free:
-            raise no_room(f"downloading {missing} bytes", missing - free)
+
+def _check_room(wanted: Sequence[Layer], to: Arrivals) -> None:
+    missing = sum(blob.size for blob in wanted if not to.has(blob.digest))
+    found = os.statvfs(to.store.folder)
+    free = found.f_bavail * found.f_frsize
+    if missing > free:
+        raise no_room(f"downloading {missing} bytes", missing - free)

@@ -6,13 +6,13 @@ change is when the image was last used. A name counts once its image is complete
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from anyio.to_thread import run_sync
 
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
 from hawker.image.blobs import remove_file, write_whole
 from hawker.image.config import Image
@@ -29,11 +29,13 @@ _EXPECTED_LIMIT = 1000
 
 
 class ImageName(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reference last resolved to. `imported`: it was given to an upload, and no registry is asked about it."""
+    """What a reference last resolved to. `imported`: it was given to an upload, and no registry is asked about it; `at`
+    is when, in Unix seconds, 0 where that is not known. Of a fleet's meanings of a name the newest counts."""
 
     reference: str
     digest: Digest
     imported: bool = False
+    at: float = 0.0
 
 
 class ImageIndex:
@@ -43,6 +45,15 @@ class ImageIndex:
         self._images: dict[Digest, Image] = {}
         self._names: dict[str, ImageName] = {}
         self._unreadable: set[Path] = set()
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Called in the event loop's thread when there is an image or a name more or less."""
+        self._listeners.append(changed)
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     def open(self) -> None:
         """Read everything. A file that a crash cut off was never renamed into place."""
@@ -83,15 +94,24 @@ class ImageIndex:
         return tuple(sorted(name.reference for name in self._names.values() if name.digest == digest))
 
     async def put_image(self, image: Image) -> None:
-        await run_sync(write_whole, self._image_file(image.digest), msgspec.json.encode(image), self._images_dir)
+        await in_thread(
+            Pool.IMAGES, write_whole, self._image_file(image.digest), msgspec.json.encode(image), self._images_dir
+        )
         self._images[image.digest] = image
         self._unreadable.discard(self._image_file(image.digest))
+        self._changed()
 
     async def put_name(self, name: ImageName) -> None:
         if self._names.get(name.reference) != name:
-            await run_sync(write_whole, self._name_file(name.reference), msgspec.json.encode(name), self._names_dir)
+            await in_thread(
+                Pool.IMAGES, write_whole, self._name_file(name.reference), msgspec.json.encode(name), self._names_dir
+            )
             self._names[name.reference] = name
             self._unreadable.discard(self._name_file(name.reference))
+            self._changed()
+
+    def names(self) -> list[ImageName]:
+        return list(self._names.values())
 
     def remove(self, digest: Digest) -> None:
         """The image and all its names."""
@@ -100,6 +120,7 @@ class ImageIndex:
             del self._names[reference]
         remove_file(self._image_file(digest))
         self._images.pop(digest, None)
+        self._changed()
 
     def touch(self, digest: Digest, now: float) -> None:
         os.utime(self._image_file(digest), (now, now))
@@ -120,6 +141,7 @@ class ImageNames:
     def __init__(self, index: ImageIndex) -> None:
         self._index = index
         self._expected: dict[Digest, dict[str, Resolved]] = {}
+        self._given_at: dict[tuple[str, Digest], float] = {}
 
     def lookup(self, reference: Reference) -> Digest | None:
         """What the reference last meant here: by its name, or because it says a digest itself."""
@@ -128,12 +150,18 @@ class ImageNames:
             return name.digest
         return reference.digest if isinstance(reference, DigestReference | RegistryReference) else None
 
-    def is_imported(self, reference: Reference) -> bool:
+    def imported(self, reference: Reference) -> ImageName | None:
+        """The name, if it was given to an upload."""
         name = self._index.name(str(reference))
-        return name is not None and name.imported
+        return name if name is not None and name.imported else None
 
-    async def resolved(self, resolved: Resolved) -> None:
-        """A reference has been resolved; its image may be here or may be about to come."""
+    async def resolved(self, resolved: Resolved, at: float = 0.0) -> None:
+        """A reference has been resolved; its image may be here or may be about to come. `at` is when an imported one
+        got its name."""
+        if at:
+            self._given_at[resolved.reference, resolved.digest] = at
+            if len(self._given_at) > _EXPECTED_LIMIT:
+                del self._given_at[next(iter(self._given_at))]
         if self._index.image(resolved.digest):
             return await self._put(resolved)
         self._expected.setdefault(resolved.digest, {})[resolved.reference] = resolved
@@ -151,9 +179,19 @@ class ImageNames:
             await self._put(each)
 
     async def _put(self, resolved: Resolved) -> None:
-        """A reference that is pinned to this very digest is no name, unless there is none other."""
+        """A reference that is pinned to this very digest is no name, unless there is none other. The name of an upload
+        stays its own, also when those whom it is not for pull by the same name."""
+        known = self._index.name(resolved.reference)
+        if known is not None and known.imported and not resolved.imported and known.digest != resolved.digest:
+            return
         if not _is_pinned(resolved) or not self._index.names_of(resolved.digest):
-            name = ImageName(reference=resolved.reference, digest=resolved.digest, imported=resolved.imported)
+            given_at = self._given_at.pop((resolved.reference, resolved.digest), 0.0)
+            known = self._index.name(resolved.reference)
+            if known is not None and known.digest == resolved.digest:
+                given_at = max(given_at, known.at)
+            name = ImageName(
+                reference=resolved.reference, digest=resolved.digest, imported=resolved.imported, at=given_at
+            )
             await self._index.put_name(name)
 
 

@@ -2,16 +2,18 @@
 
 import gzip
 import io
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import zstandard
-from isal import igzip
+from isal import igzip_threaded
 from isal.igzip_lib import IsalError
 
 from hawker.image.limits import ImageLimits
+from hawker.image.local import open_regular
 from hawker.image.manifest import Compression
 
 _BUFFER = 1 << 18
@@ -43,36 +45,43 @@ class Brake:
 
 
 class _Braked(io.RawIOBase):
-    """Reads of the source pass the brake."""
+    """Reads of the source pass the brake; `moved` hears where in the packed bytes they have come to."""
 
-    def __init__(self, source: BinaryIO, brake: Brake) -> None:
+    def __init__(self, source: BinaryIO, brake: Brake, packed: BinaryIO, moved: Callable[[int], None]) -> None:
         self._source = source
         self._brake = brake
+        self._packed = packed
+        self._moved = moved
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._source.read(min(len(buffer), _BUFFER))
-        self._brake.take(len(data))
-        buffer[: len(data)] = data
-        return len(data)
+        count = self._source.readinto(memoryview(buffer)[:_BUFFER])  # type: ignore[attr-defined]  # all three have it
+        self._brake.take(count)
+        self._moved(self._packed.tell())
+        return int(count)
 
 
 @contextmanager
-def inflated(blob: Path, compression: Compression, brake: Brake) -> Iterator[BinaryIO]:
-    """The unpacked bytes. Raises `InflateError`, also for damage found while the caller reads."""
+def inflated(
+    blob: Path, compression: Compression, brake: Brake, moved: Callable[[int], None] = lambda at: None
+) -> Iterator[BinaryIO]:
+    """The unpacked bytes; `moved` is called with how many packed ones were read. Raises `InflateError`, also for damage
+    found while the caller reads."""
     try:
-        with blob.open("rb") as packed:
-            yield io.BufferedReader(_Braked(_opened(packed, compression), brake), _BUFFER)
+        with os.fdopen(open_regular(blob), "rb") as packed, closing(_opened(packed, compression)) as source:
+            yield io.BufferedReader(_Braked(source, brake, packed, moved), _BUFFER)
     except (EOFError, IsalError, gzip.BadGzipFile, zstandard.ZstdError) as error:  # type: ignore[misc]
         raise InflateError(f"is not intact {compression.value}: {error}") from error
 
 
 def _opened(packed: BinaryIO, compression: Compression) -> BinaryIO:
+    """A thread inflates gzip, which is most of the work, beside whoever reads: at most some MiB ahead. It ends when the
+    result is closed."""
     match compression:
         case Compression.GZIP:
-            return cast(BinaryIO, igzip.IGzipFile(fileobj=packed, mode="rb"))  # type: ignore[no-untyped-call]
+            return cast(BinaryIO, igzip_threaded.open(packed, "rb"))  # type: ignore[no-untyped-call]
         case Compression.ZSTD:
             decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
             return decompressor.stream_reader(packed, read_across_frames=True, closefd=False)

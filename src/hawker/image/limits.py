@@ -40,12 +40,13 @@ class BlockChoice(Enum):
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
     """`allow_local` admits images from files of this host. `insecure_hosts` are registries spoken to without TLS,
-    beside loopback. `auth_file` is in the format of Docker's config.json; None: no credentials but those of a pull.
-    `parallel_downloads`, 1 or more, is for all images together. A partial download is dropped when it was not touched
-    for `partial_age_s` seconds."""
+    beside loopback; these and `private_hosts` may be at inside addresses. `auth_file` is in the format of Docker's
+    config.json; None: no credentials but those of a pull. `parallel_downloads`, 1 or more, is for all images together.
+    A partial download is dropped when it was not touched for `partial_age_s` seconds."""
 
-    allow_local: bool = True
+    allow_local: bool = False
     insecure_hosts: frozenset[str] = frozenset()
+    private_hosts: frozenset[str] = frozenset()
     auth_file: Path | None = None
     parallel_downloads: int = 4
     block: BlockChoice = BlockChoice.AUTO

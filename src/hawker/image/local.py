@@ -1,20 +1,34 @@
 """A `Source` whose content is on this node already: in memory, or in a part of a file."""
 
+import errno
 import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from anyio.to_thread import run_sync
-
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
 from hawker.image.source import Piece, Stored
 
 _CHUNK = 1 << 20
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor for reading. Raises `OSError`, also for what is no regular file: a pipe would wait for its writer
+    for ever, and a device may do something when it is opened."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
+    try:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
+        raise OSError(errno.EINVAL, "not a regular file")
+    except OSError:
+        os.close(fd)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,7 @@ class ByteRange:
     def read(self, start: int, count: int) -> bytes:
         """Raises `BadImage` when the file cannot be read."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(self.path)
             try:
                 return os.pread(fd, max(0, min(count, self.size - start)), self.offset + start)
             finally:
@@ -55,7 +69,7 @@ class LocalSource:
             return Stored(found)
         if found.size > self._max_manifest_bytes:
             raise BadImage(f"manifest {digest or self.root} is over {self._max_manifest_bytes} bytes")
-        return Stored(await run_sync(found.read, 0, found.size))
+        return Stored(await in_thread(Pool.IMAGES, found.read, 0, found.size))
 
     @asynccontextmanager
     async def blob(self, blob: Layer, offset: int) -> AsyncIterator[Piece]:
@@ -72,6 +86,6 @@ async def _chunks(content: Content, offset: int) -> AsyncIterator[bytes]:
     if isinstance(content, bytes):
         yield content[offset:]
         return
-    while data := await run_sync(content.read, offset, _CHUNK):
+    while data := await in_thread(Pool.IMAGES, content.read, offset, _CHUNK):
         offset += len(data)
         yield data

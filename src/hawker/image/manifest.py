@@ -125,6 +125,13 @@ def _checked(config: Descriptor, layers: tuple[Descriptor, ...], limits: ImageLi
     return manifest
 
 
+def media_type_of(content: bytes) -> str:
+    """Of a manifest that was read before: what it says itself, else what its config tells."""
+    found = msgspec.json.decode(content, type=_Document)
+    docker = found.config is not None and found.config.media_type not in ("", OCI_CONFIG)
+    return found.media_type or (DOCKER_MANIFEST if docker else OCI_MANIFEST)
+
+
 def _layer(found: Descriptor, limit: int) -> Layer:
     if "foreign" in found.media_type or "nondistributable" in found.media_type or found.urls:
         raise BadImage(f"layer {found.digest[:80]} is foreign (not in the registry), which is not served")

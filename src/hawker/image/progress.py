@@ -1,4 +1,4 @@
-"""What a pull tells about itself while it works."""
+"""What a pull or a push tells about itself while it works."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from hawker.ids import Digest
 class PullStage(StrEnum):
     RESOLVING = "resolving"
     DOWNLOADING = "downloading"
-    UNPACKING = "unpacking"
+    UNPACKING = "unpacking"  # bytes are packed ones
+    BUILDING = "building"  # the block image; bytes are unpacked ones, of which it needs fewer
+    UPLOADING = "uploading"  # to a registry
     DONE = "done"
 
 
@@ -26,6 +28,25 @@ class PullProgress:
 
 
 Report: TypeAlias = Callable[[PullProgress], None]
+
+
+class PullSteps:
+    """Thins out what is reported of one stage: bytes are told at first, when they have grown by a hundredth of `total`,
+    and when they have reached it."""
+
+    def __init__(self, report: Report, stage: PullStage, total: int) -> None:
+        self._report = report
+        self._stage = stage
+        self._total = total
+        self._told: int | None = None
+
+    def at(self, done: int) -> None:
+        """`done` bytes so far; more than the total counts as all."""
+        done = min(done, self._total)
+        last = self._told
+        if last is None or done - last >= max(1, self._total // 100) or last < done == self._total:
+            self._told = done
+            self._report(PullProgress(self._stage, done_bytes=done, total_bytes=self._total))
 
 
 def silent(progress: PullProgress) -> None:

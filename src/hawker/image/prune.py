@@ -3,15 +3,16 @@
 from collections.abc import Callable, Set
 
 import msgspec
-from anyio.to_thread import run_sync
 
 from hawker.clock import Clock
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
 from hawker.image.blobs import BlobStore, remove_file
 from hawker.image.blocks import Blocks
 from hawker.image.config import Image
 from hawker.image.image_index import ImageIndex
 from hawker.image.locks import KeyedLocks
+from hawker.image.readers import BlobReaders
 
 GRACE_S = 600.0  # an unreferenced blob may belong to a pull whose next step has not begun
 
@@ -28,6 +29,7 @@ class Pruner:
         self,
         *,
         blobs: BlobStore,
+        readers: BlobReaders,
         blocks: Blocks,
         index: ImageIndex,
         building: KeyedLocks[Digest],
@@ -36,6 +38,7 @@ class Pruner:
         clock: Clock,
     ) -> None:
         self._blobs = blobs
+        self._readers = readers
         self._blocks = blocks
         self._index = index
         self._building = building
@@ -52,7 +55,7 @@ class Pruner:
             async with self._building.hold(image.digest):
                 if self._may_go(image, in_use(), unused_for_s):
                     self._index.remove(image.digest)
-                    freed += await run_sync(self._remove_block, image.digest)
+                    freed += await in_thread(Pool.IMAGES, self._remove_block, image.digest)
                     removed.append(image.digest)
                     loose |= image.blobs
         return PruneReport(removed=tuple(removed), freed_bytes=freed + await self.sweep(GRACE_S, loose))
@@ -74,18 +77,19 @@ class Pruner:
             return 0
         before = self._clock.now() - grace_s
         freed = await self._sweep_blobs(before, loose)
-        for digest, block in await run_sync(self._blocks.all):
+        for digest, block in await in_thread(Pool.IMAGES, self._blocks.all):
             async with self._building.hold(digest):
                 if self._index.image(digest) is None and not self._pinned(digest):
-                    freed += await run_sync(remove_file, block)
-        return freed + await run_sync(self._blobs.drop_partials, before, self._fetching.busy())
+                    freed += await in_thread(Pool.IMAGES, remove_file, block)
+        return freed + await in_thread(Pool.IMAGES, self._blobs.drop_partials, before, self._fetching.busy())
 
     async def _sweep_blobs(self, before: float, loose: Set[Digest]) -> int:
         needed = {blob for image in self._index.images() for blob in image.blobs}
         freed = 0
-        for digest, found in await run_sync(lambda: list(self._blobs.all())):
+        for digest, found in await in_thread(Pool.IMAGES, lambda: list(self._blobs.all())):
             if digest not in needed and (digest in loose or found.st_mtime < before):
                 async with self._fetching.hold(digest):
                     if not self._pinned(digest):
-                        freed += await run_sync(self._blobs.remove, digest)
+                        freed += await in_thread(Pool.IMAGES, self._blobs.remove, digest)
+                        self._readers.forget(digest)
         return freed

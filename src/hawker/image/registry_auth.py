@@ -1,8 +1,8 @@
 """Authentication at a registry: credentials given with the pull or from a file in the format of Docker's config.json,
 the WWW-Authenticate header (RFC 9110, section 11), and the answer to it, basic or a bearer token.
 
-Invariant: a password goes only to the registry itself and to the token server that this registry names over a way that
-is as safe as the one to the registry.
+Invariant: a password goes only to the registry itself and to a token server of its own domain, or to the one that the
+credentials name, over a way that is as safe as the one to the registry.
 """
 
 import base64
@@ -29,14 +29,16 @@ _PARAMETER = re.compile(rf'\s*,?\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TO
 _LENGTH_LIMIT = 8192
 
 _TOKEN_LIMIT = 256 << 10
+_WRONG = "wrong user name or password"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user name and a password or access token."""
+    """A user name and a password or access token. `realm` is a host that may have them too, as token server."""
 
     username: str
     password: Secret
+    realm: str = ""
 
     def basic(self) -> str:
         """The value of an Authorization header."""
@@ -48,6 +50,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     auth: str = ""
     username: str = ""
     password: str = ""
+    realm: str = ""
 
 
 class _AuthFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +87,12 @@ def _keys(registry: str) -> tuple[str, ...]:
 
 def _credentials(entry: _Entry) -> Credentials | None:
     if entry.username:
-        return Credentials(entry.username, Secret(entry.password))
+        return Credentials(entry.username, Secret(entry.password), entry.realm)
     try:
         username, colon, password = base64.b64decode(entry.auth, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return Credentials(username, Secret(password.rstrip("\0"))) if colon else None
+    return Credentials(username, Secret(password.rstrip("\0")), entry.realm) if colon else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,14 @@ class _Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authorizer:
-    """For one repository. Shared by requests in flight: whoever meets the challenge first answers it for all."""
+    """For one repository, or none: a login alone. Shared by requests in flight: whoever meets the challenge first
+    answers it for all."""
 
-    def __init__(self, transport: RegistryTransport, repository: str, credentials: Credentials | None) -> None:
+    def __init__(
+        self, transport: RegistryTransport, registry: str, repository: str, credentials: Credentials | None
+    ) -> None:
         self._transport = transport
+        self._registry = registry
         self._repository = repository
         self._credentials = credentials
         self._lock = anyio.Lock()
@@ -147,7 +154,7 @@ class Authorizer:
             if self.headers() != tried:
                 return  # another request has found it
             if tried and self._header and self._header.startswith("Basic "):
-                raise self._denied("wrong user name or password")
+                raise self._denied(_WRONG)
             self._header = await self._find(parse_challenges(challenges))
 
     async def _find(self, challenges: list[AuthChallenge]) -> str:
@@ -161,20 +168,40 @@ class Authorizer:
     async def _token(self, challenge: AuthChallenge) -> str:
         """The distribution project's token specification: GET realm with service and scope."""
         realm = challenge.get("realm") or ""
-        scope = challenge.get("scope") or f"repository:{self._repository}:pull"
+        scope = challenge.get("scope") or (f"repository:{self._repository}:pull" if self._repository else "")
         query = {"service": challenge.get("service") or "", "scope": scope}
         if self._credentials:
+            self._check_realm(urlsplit(realm).hostname or "", self._credentials)
             query["account"] = self._credentials.username
         url = realm + ("&" if urlsplit(realm).query else "?") + urlencode({k: v for k, v in query.items() if v})
         headers = {"Authorization": self._credentials.basic()} if self._credentials else {}
-        async with self._transport.get(url, headers) as response:
+        own = f"{self._transport.reach.scheme(self._registry)}://{self._registry}"
+        async with self._transport.get(url, headers, self._registry, before=own) as response:
             if response.status != 200:
-                raise self._denied("wrong user name or password" if self._credentials else "authentication required")
+                raise self._denied(_WRONG if self._credentials else "authentication required")
             return _read_token(await response.content.read(_TOKEN_LIMIT))
 
+    def _check_realm(self, host: str, credentials: Credentials) -> None:
+        """Raises `RegistryRefused` for a token server that is none of the registry's."""
+        if host != credentials.realm and _site(host) != _site(urlsplit(f"//{self._registry}").hostname or ""):
+            raise RegistryRefused(
+                401,
+                "REALM",
+                f"the registry names a token server of another domain, {host[:200]}; allow it with `hawker registry"
+                f" login {self._registry} --realm {host[:200]}`, or with `realm` in --registry-auth-file",
+            )
+
     def _denied(self, reason: str) -> RegistryRefused:
-        hint = "" if self._credentials else "; the image does not exist, or needs credentials"
-        return RegistryRefused(401, "UNAUTHORIZED", reason + hint)
+        """With what to do next."""
+        login = f"`hawker registry login {self._registry}`"
+        unknown = f"the image does not exist, or needs credentials: {login}"
+        hint = f"log in again with {login}" if self._credentials else unknown
+        return RegistryRefused(401, "UNAUTHORIZED", f"{reason}; {hint}")
+
+
+def _site(host: str) -> str:
+    """The last two parts of a name; an address is its own."""
+    return host if host.replace(".", "").isdigit() or ":" in host else ".".join(host.lower().split(".")[-2:])
 
 
 def _read_token(body: bytes) -> str:

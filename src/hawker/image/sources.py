@@ -3,14 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
 import anyio.from_thread
-from anyio.to_thread import run_sync
 
 from hawker.clock import Clock
 from hawker.errors import NotFound, NotServed
+from hawker.fair.threads import Pool, in_thread
 from hawker.image.bundle import DirectoryBundle, open_archive
 from hawker.image.docker_archive import open_docker
 from hawker.image.failure import disk_room
@@ -19,6 +20,9 @@ from hawker.image.layout import INDEX, LocalImage, open_layout
 from hawker.image.limits import ImageSettings
 from hawker.image.local import LocalSource
 from hawker.image.platform import host_platform
+from hawker.image.push import RegistryTarget
+from hawker.image.reach import host_of, is_inside
+from hawker.image.readers import EVERYBODY, ImageReader
 from hawker.image.reference import (
     ArchiveKind,
     ArchiveReference,
@@ -28,11 +32,19 @@ from hawker.image.reference import (
     Reference,
     RegistryReference,
 )
-from hawker.image.registry import RegistrySource
+from hawker.image.registry import RegistrySource, check_login
 from hawker.image.registry_auth import Credentials, find_credentials
 from hawker.image.source import ImageSource
 from hawker.image.staging import area
 from hawker.image.transport import RegistryTransport
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a source is asked with, and whose the blobs are that it gives for that."""
+
+    credentials: Credentials | None
+    reader: ImageReader
 
 
 class ImageSources:
@@ -53,19 +65,31 @@ class ImageSources:
         self._scratch = scratch
         self._made: tuple[os.stat_result, LocalSource] | None = None
 
+    async def login(self, reference: Reference, given: Credentials | None, org: ImageReader) -> Login:
+        """`given` came with the call, and is the organization's. What a registry shows without a login is everybody's,
+        and so is what the node's own login shows, which all organizations use; files of the node and registries that
+        only some may name are not. Raises `Unavailable` when the node's logins cannot be read."""
+        if given is not None or not isinstance(reference, RegistryReference):
+            return Login(given, EVERYBODY if isinstance(reference, HelloReference) else org)
+        settings, registry = self._settings, reference.registry
+        known = await in_thread(Pool.IMAGES, find_credentials, settings.auth_file, registry)
+        listed = registry in settings.insecure_hosts | settings.private_hosts
+        return Login(known, EVERYBODY if listed or not is_inside(host_of(registry)) else org)
+
     @asynccontextmanager
     async def open(self, reference: Reference, credentials: Credentials | None) -> AsyncIterator[ImageSource]:
         """Raises `NotServed` for local forms where they are not allowed, `NotFound` for a digest that is not here."""
         limits = self._settings.limits
         match reference:
             case RegistryReference():
-                yield await self._registry(reference, credentials)
+                most = limits.max_manifest_bytes
+                yield RegistrySource(self._transport, reference, credentials, self._clock, most)
             case HelloReference():
                 yield await self._sample()
             case LayoutReference():
                 self._check_local()
                 bundle = DirectoryBundle(Path(reference.path))
-                yield (await run_sync(open_layout, bundle, reference.tag, host_platform(), limits)).source
+                yield (await in_thread(Pool.IMAGES, open_layout, bundle, reference.tag, host_platform(), limits)).source
             case ArchiveReference():
                 self._check_local()
                 async with self.archive(Path(reference.path), reference.path, reference.kind) as found:
@@ -80,7 +104,7 @@ class ImageSources:
         """The image in an archive; of either kind when `kind` is None."""
         async with area(self._scratch) as directory:
             with disk_room(f"reading {label}"):
-                found = await run_sync(self._open_archive, file, label, kind, directory / "plain.tar")
+                found = await in_thread(Pool.IMAGES, self._open_archive, file, label, kind, directory / "plain.tar")
             yield found
 
     def _open_archive(self, file: Path, label: str, kind: ArchiveKind | None, scratch: Path) -> LocalImage:
@@ -89,17 +113,21 @@ class ImageSources:
         is_oci = kind is ArchiveKind.OCI or (kind is None and bundle.find(INDEX) is not None)
         return open_layout(bundle, None, host_platform(), limits) if is_oci else open_docker(bundle, limits, check)
 
-    async def _registry(self, reference: RegistryReference, credentials: Credentials | None) -> RegistrySource:
-        known = credentials or await run_sync(find_credentials, self._settings.auth_file, reference.registry)
-        most = self._settings.limits.max_manifest_bytes
-        return RegistrySource(self._transport, reference, known, self._clock, most)
+    def target(self, reference: RegistryReference, credentials: Credentials | None) -> RegistryTarget:
+        """Where an image is pushed to; unless told, with the login of the node's own file."""
+        known = credentials or find_credentials(self._settings.auth_file, reference.registry)
+        return RegistryTarget(self._transport, reference, known, self._clock)
+
+    async def check_login(self, registry: str, credentials: Credentials) -> None:
+        """Raises `BadImage`, `Unavailable`."""
+        await check_login(self._transport, registry, credentials, self._clock)
 
     async def _sample(self) -> LocalSource:
         """Made once for each program: every order of the sample image asks for it."""
         program = self._hello()
         if self._made is None or self._made[0] != program.stat():
             most = self._settings.limits.max_manifest_bytes
-            self._made = (program.stat(), await run_sync(hello_source, program, most))
+            self._made = (program.stat(), await in_thread(Pool.IMAGES, hello_source, program, most))
         return self._made[1]
 
     def _check_local(self) -> None:

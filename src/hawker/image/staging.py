@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-from anyio.to_thread import run_sync
+
+from hawker.fair.threads import Pool, in_thread
 
 _SHARED_MEMORY = Path("/dev/shm")
 _TMPFS_MAGICS = ("tmpfs", "ramfs")
@@ -74,7 +75,7 @@ async def area(parent: Path, prefix: str = "area-") -> AsyncIterator[Path]:
         yield path
     finally:
         with anyio.CancelScope(shield=True):
-            await run_sync(lambda: shutil.rmtree(path, ignore_errors=True))
+            await in_thread(Pool.IMAGES, lambda: shutil.rmtree(path, ignore_errors=True))
 
 
 def _is_own(path: Path) -> bool:

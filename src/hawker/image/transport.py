@@ -1,24 +1,36 @@
-"""HTTP as registries need it: one GET with deadlines, its failures sorted into "refused" and "try later".
+"""HTTP as registries need it: one request with deadlines, its failures sorted into "refused" and "try later".
 
-Redirects are followed here, so that credentials stay with the host they are for and nobody is led from TLS to plain
-HTTP. No content is kept. What fails for now is tried again: capped, jittered, and as late as the registry asks for.
+Redirects are followed here, so that credentials stay with the host they are for and `reach` judges every hop. What a
+server says is for the log; callers are told its code. No content is kept. What fails for now is tried again: capped,
+jittered, and as late as the registry asks for.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from ipaddress import ip_address
-from typing import TypeVar
-from urllib.parse import SplitResult, urljoin, urlsplit
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import msgspec
 
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import Unavailable
+from hawker.fair.sessions import kept_session
+from hawker.image.reach import InsideAddress, PullReach, is_loopback
+from hawker.log import bind
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from hawker.image import resolver
+else:
+    aiohttp = deferred("aiohttp")
+    resolver = deferred("hawker.image.resolver")
 
 T = TypeVar("T")
 
+_log = bind("hawker.image")
 _TRIES = 5
 _FIRST_S = 0.3
 _LONGEST_S = 15.0
@@ -28,6 +40,7 @@ _SILENCE_S = 30.0
 _REDIRECTS = 5
 _ERROR_LIMIT = 64 << 10
 _LATER = frozenset({408, 425, 429, 500, 502, 503, 504})
+_CHANGED = frozenset({201, 202, 204})
 _REDIRECTED = frozenset({301, 302, 303, 307, 308})
 
 
@@ -76,10 +89,26 @@ class _Errors(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[_Error, ...] = ()
 
 
-def new_session() -> aiohttp.ClientSession:
+_WORDS = {
+    "BLOB_UNKNOWN": "blob unknown to registry",
+    "DENIED": "requested access to the resource is denied",
+    "MANIFEST_INVALID": "manifest invalid",
+    "MANIFEST_UNKNOWN": "manifest unknown",
+    "NAME_INVALID": "invalid repository name",
+    "NAME_UNKNOWN": "repository name not known to registry",
+    "TOOMANYREQUESTS": "too many requests",
+    "UNAUTHORIZED": "authentication required",
+    "UNSUPPORTED": "the operation is unsupported",
+}
+"""The codes of the OCI distribution specification that a pull can meet, with its words. What else a server says could
+be of any service that we were led to."""
+
+
+def new_session(reach: PullReach) -> "aiohttp.ClientSession":
     """Bodies come as they are sent: a blob is hashed before anything unpacks it."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=64),
+    proxies = frozenset(urlsplit(proxy).hostname or "" for proxy in getproxies().values())
+    return kept_session(
+        resolver=resolver.PublicResolver(reach, proxies),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=_SILENCE_S),
@@ -88,58 +117,68 @@ def new_session() -> aiohttp.ClientSession:
 
 
 class RegistryTransport:
-    """`plain_hosts` may be spoken to without TLS, beside loopback."""
+    """`session` gives one of `new_session`."""
 
-    def __init__(self, session: aiohttp.ClientSession, plain_hosts: frozenset[str]) -> None:
+    def __init__(self, session: "Callable[[], aiohttp.ClientSession]", reach: PullReach) -> None:
         self.session = session
-        self._plain_hosts = plain_hosts
-
-    def scheme(self, host: str) -> str:
-        """How to speak to `host` (with its port, if it has one)."""
-        return "http" if self._may_be_plain(urlsplit(f"//{host}")) else "https"
+        self.reach = reach
 
     @asynccontextmanager
-    async def get(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A successful answer, or one of 401, whose challenge the caller reads. Raises `RegistryRefused`, `TryLater`.
-        What breaks while the caller reads the body is `TryLater` as well."""
-        host = urlsplit(url).netloc
-        try:
-            response = await self._follow(url, dict(headers))
+    async def get(
+        self, url: str, headers: Mapping[str, str], registry: str, before: str | None = None
+    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+        """From a pull of `registry`, which was led here from the URL `before`. A successful answer, or one of 401,
+        whose challenge the caller reads. Raises `RegistryRefused`, `TryLater`. What breaks while the caller reads the
+        body is `TryLater` as well."""
+        with _failures(urlsplit(url).netloc):
+            response = await self._follow(url, dict(headers), registry, before)
             try:
                 await _judge(response)
                 yield response
             finally:
                 response.close()
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise RegistryRefused(0, "CERTIFICATE", f"the certificate of {host} cannot be trusted: {error}") from error
-        except aiohttp.ClientConnectorSSLError as error:
-            hint = "if it speaks plain HTTP, list it in insecure_registries"
-            raise RegistryRefused(0, "TLS", f"{host} does not speak TLS; {hint}") from error
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise TryLater(f"cannot reach {host}: {_cause(error)}") from error
 
-    async def _follow(self, url: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
+    @asynccontextmanager
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        registry: str,
+        data: AsyncIterator[bytes] | bytes | None = None,
+        before: str | None = None,
+    ) -> "AsyncIterator[aiohttp.ClientResponse]":
+        """As `get`, of a request that may change something: one that is redirected is refused, and "not there" (404) is
+        an answer."""
+        with _failures(urlsplit(url).netloc):
+            if refusal := self.reach.refusal(url, registry, before):
+                raise RegistryRefused(0, "INSECURE", refusal)
+            response = await self.session().request(
+                method, url, headers=headers, data=data, allow_redirects=False, proxy=self._proxy(url)
+            )
+            try:
+                if response.status not in (*_CHANGED, 404):
+                    await _judge(response)
+                yield response
+            finally:
+                response.close()
+
+    async def _follow(
+        self, url: str, headers: dict[str, str], registry: str, before: str | None
+    ) -> "aiohttp.ClientResponse":
         for _ in range(_REDIRECTS + 1):
-            self._check_way(url)
-            response = await self.session.get(url, headers=headers, allow_redirects=False, proxy=self._proxy(url))
+            if refusal := self.reach.refusal(url, registry, before):
+                raise RegistryRefused(0, "INSECURE", refusal)
+            response = await self.session().get(url, headers=headers, allow_redirects=False, proxy=self._proxy(url))
             target = response.headers.get("Location")
             if response.status not in _REDIRECTED or not target:
                 return response
             response.close()
-            onward = urljoin(url, target)
+            onward = _joined(url, target)
             if _origin(onward) != _origin(url):
                 headers.pop("Authorization", None)
-            url = onward
+            before, url = url, onward
         raise RegistryRefused(0, "REDIRECTS", f"{urlsplit(url).netloc} redirects in circles")
-
-    def _check_way(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme == "https" or (parts.scheme == "http" and self._may_be_plain(parts)):
-            return
-        raise RegistryRefused(0, "INSECURE", f"refusing to speak {parts.scheme or 'nothing known'} to {parts.netloc}")
-
-    def _may_be_plain(self, parts: SplitResult) -> bool:
-        return parts.netloc in self._plain_hosts or parts.hostname in self._plain_hosts or is_loopback(parts.hostname)
 
     def _proxy(self, url: str) -> str | None:
         """The proxy that the environment names; never for loopback. aiohttp's own way would send passwords of .netrc as
@@ -150,24 +189,32 @@ class RegistryTransport:
         return getproxies().get(parts.scheme)
 
 
-def is_loopback(host: str | None) -> bool:
-    if host == "localhost":
-        return True
+@contextmanager
+def _failures(host: str) -> Iterator[None]:
+    """Says in the words of this module what went wrong on the way."""
     try:
-        return ip_address(host or "").is_loopback
-    except ValueError:
-        return False
+        yield
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise RegistryRefused(0, "CERTIFICATE", f"the certificate of {host} cannot be trusted: {error}") from error
+    except aiohttp.ClientConnectorSSLError as error:
+        hint = "if it speaks plain HTTP, list it in insecure_registries"
+        raise RegistryRefused(0, "TLS", f"{host} does not speak TLS; {hint}") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        if isinstance(error.__cause__, InsideAddress):
+            raise RegistryRefused(0, "PRIVATE", str(error.__cause__)) from error
+        raise TryLater(f"cannot reach {host}: {_cause(error)}") from error
 
 
-async def _judge(response: aiohttp.ClientResponse) -> None:
+async def _judge(response: "aiohttp.ClientResponse") -> None:
     status = response.status
     if status in (200, 206, 401):
         return
     code, message = read_error(await response.content.read(_ERROR_LIMIT))
-    reason = message or response.reason or "no reason given"
+    words = _WORDS.get(code)
+    _log.info("registry refused", extra={"host": response.url.host, "http": status, "code": code, "said": message})
     if status in _LATER:
-        raise TryLater(f"{response.url.host} answered {status}: {reason}", after_s=_retry_after(response))
-    raise RegistryRefused(status, code or str(status), reason)
+        raise TryLater(f"{response.url.host} answered {status}", after_s=_retry_after(response))
+    raise RegistryRefused(status, code if words else str(status), words or f"the registry answered {status}")
 
 
 def read_error(body: bytes) -> tuple[str, str]:
@@ -179,9 +226,16 @@ def read_error(body: bytes) -> tuple[str, str]:
     return (found[0].code[:100], found[0].message[:300]) if found else ("", "")
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def _retry_after(response: "aiohttp.ClientResponse") -> float | None:
     value = response.headers.get("Retry-After", "")
     return float(value) if value.isascii() and value.isdigit() else None
+
+
+def _joined(url: str, target: str) -> str:
+    try:
+        return urljoin(url, target)
+    except ValueError as error:
+        raise RegistryRefused(0, "REDIRECTS", "the registry redirects to what is no URL") from error
 
 
 def _origin(url: str) -> tuple[str, str]:

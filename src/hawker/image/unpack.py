@@ -40,14 +40,24 @@ class LayerBlob:
 
 
 class Unpacker:
-    """One image. `pool` is an empty directory that nobody else can reach; `budget` how many bytes may go there."""
+    """One image. `pool` is an empty directory that nobody else can reach; `budget` how many bytes may go there.
+    `moved` hears how many packed bytes of all layers were read."""
 
-    def __init__(self, pool: Path, budget: int, limits: ImageLimits, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pool: Path,
+        budget: int,
+        limits: ImageLimits,
+        check: Callable[[], None],
+        moved: Callable[[int], None] = lambda packed: None,
+    ) -> None:
         self.tree = FileTree(limits)
         self._pool = pool
         self._budget = budget
         self._limits = limits
         self._check = check
+        self._moved = moved
+        self._packed_before = 0
         self._layer_bytes = self._image_bytes = self._entries = self._names_bytes = 0
 
     def unpack(self, layers: Sequence[LayerBlob]) -> FileTree:
@@ -59,10 +69,12 @@ class Unpacker:
 
     def _unpack_layer(self, number: int, layer: LayerBlob) -> None:
         most = self._limits.max_layer_bytes + self._limits.max_files * _HEADERS
-        brake = Brake(layer.path.stat().st_size, most, self._limits, self._check)
+        packed, before = layer.path.stat().st_size, self._packed_before
+        self._packed_before += packed
+        brake = Brake(packed, most, self._limits, self._check)
         name = b""
         try:
-            with inflated(layer.path, layer.compression, brake) as stream:
+            with inflated(layer.path, layer.compression, brake, lambda at: self._moved(before + at)) as stream:
                 archive = TarReader(stream, self._limits.max_path)
                 for entry in archive:
                     name = entry.name

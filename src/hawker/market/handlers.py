@@ -1,7 +1,7 @@
 """The broker's answers about placing machines: one for a client of the Machines API, many or only asked for by ours."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -9,13 +9,21 @@ import anyio
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine
-from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
-from hawker.api.contract.placement import LIST_PLACEMENTS, Placements, PlacementsRequest, RegionPlacement
+from hawker.api.contract.market import (
+    LIST_PLACEMENTS,
+    PLACE,
+    PlaceAnswer,
+    Placements,
+    PlacementsRequest,
+    PlaceRequest,
+    RegionPlacement,
+)
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.failure import problem_of
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
 from hawker.app import app_name
+from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config.placement import apart_from
 from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
@@ -43,13 +51,22 @@ class Homes(Protocol):
 
 
 class MarketHandlers:
-    """`limited`: callers' orders are counted. `homes` is None for a node that is a fleet of one: it is every home."""
+    """`limited`: callers' orders are counted. `registries`, those of the settings, may be anywhere. `homes` is None for
+    a node that is a fleet of one: it is every home."""
 
     def __init__(
-        self, directory: Directory, peers: Peers, preferences: Preferences, clock: Clock, *, limited: bool = True
+        self,
+        directory: Directory,
+        peers: Peers,
+        preferences: Preferences,
+        clock: Clock,
+        *,
+        limited: bool = True,
+        registries: Container[str] = (),
     ) -> None:
         self._directory = directory
         self._peers = peers
+        self._registries = registries
         self._clock = clock
         self._limits = preferences.limits
         self._placing = Placing(directory, peers, preferences, clock)
@@ -125,6 +142,7 @@ class MarketHandlers:
         app: AppName,
         machine: CreateMachineRequest,
     ) -> Order:
+        check_image_names(call.grant, machine.config, self._registries)
         key = call.idempotency_key or None
         if key is not None and len(key.encode()) > _MOST_ID_BYTES:
             raise BadRequest(f"an Idempotency-Key has at most {_MOST_ID_BYTES} bytes")
@@ -134,13 +152,14 @@ class MarketHandlers:
             behalf=call.caller,
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
-            avoid=self._hosts_of((*(machine.config.standbys or ()), *apart_from(machine.config))),
+            avoid=self._hosts_of(app, (*(machine.config.standbys or ()), *apart_from(machine.config))),
             metadata=call.metadata,
         )
 
-    def _hosts_of(self, machine_ids: Sequence[str]) -> frozenset[NodeId]:
-        """A spare beside the machine that it stands by for would be lost with it; the same the other way round."""
-        owners = map(self._directory.owner_of_machine, machine_ids)
+    def _hosts_of(self, app: AppName, machine_ids: Sequence[str]) -> frozenset[NodeId]:
+        """A spare beside the machine that it stands by for would be lost with it; the same the other way round. Where
+        machines of other apps are is not told, and not avoided."""
+        owners = (self._directory.owner_of_machine(machine_id, app) for machine_id in machine_ids)
         return frozenset(owner for owner in owners if owner is not None)
 
     def _spend(self, caller: str, orders: int) -> None:

@@ -3,16 +3,22 @@
 An unknown key, a value of the wrong type or a curve that goes back is an error that names the key.
 """
 
-import tomllib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from hawker.deferred import deferred
 from hawker.errors import CannotStart
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = deferred("tomllib")
 
 MOST_POINTS = 32
 

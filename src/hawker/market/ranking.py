@@ -1,23 +1,26 @@
-"""The market: which bid is best. Pure functions of the bids, the operator's preferences and a number that breaks ties.
+"""Which bid is best, and every bid in words: its parts, and why it lost. Pure functions of the bids, the operator's
+preferences and a number that breaks ties.
 
 Each resource adds its desirability, read from its curve at the utilisation that the node would have afterwards, times
 its weight; so do the bytes of the image that are missing and the machines of the app that are there. Work grows with
 the number of bids and of resources, and with nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from hawker.api.contract.market import Bid
+from hawker.api.contract.market import Bid, BidPart, BidShown, Verdict
+from hawker.api.directory import Node
 from hawker.config.placement import Spread
 from hawker.ids import NodeId
 from hawker.market.preferences import Preferences
 
 _MIB = 1 << 20
+_NEARBY = 0.25  # what a byte costs that comes from another node of the region, beside one from a registry
 _DIGITS = 9  # of a score that count; what is equal up to them is a tie
 
 
@@ -96,12 +99,23 @@ def machines_of_app(offer: Offer) -> int:
     return offer.bid.same_app + offer.filled
 
 
-def worst_bytes(offers: Sequence[Offer]) -> int:
-    """What a node that does not know the image is taken to lack: all of it, as far as anybody knows."""
-    return max((offer.bid.image_bytes or 0 for offer in offers), default=0)
+def worst_bytes(offers: Sequence[Offer]) -> float:
+    """What a node that does not know the image is taken to lack: all of it, as far as anybody knows. Where another one
+    has it, it is handed over."""
+    whole = max((offer.bid.image_bytes or 0 for offer in offers), default=0)
+    held = any(offer.bid.missing_bytes == 0 and offer.bid.image_bytes for offer in offers)
+    return whole * _NEARBY if held else whole
 
 
-def judged(offer: Offer, preferences: Preferences, spread: Spread, unknown_bytes: int) -> Ranked:
+def missing_bytes(bid: Bid, unknown_bytes: float) -> float:
+    """What counts as missing: bytes that a neighbour hands over cost less than those of a registry."""
+    if bid.missing_bytes is None:
+        return unknown_bytes
+    nearby = min(max(0, bid.nearby_bytes), bid.missing_bytes)
+    return bid.missing_bytes - nearby * (1 - _NEARBY)
+
+
+def judged(offer: Offer, preferences: Preferences, spread: Spread, unknown_bytes: float) -> Ranked:
     values = _values(offer, spread, unknown_bytes)
     curves, weights = preferences.curves, preferences.weights
     whole = 0.0
@@ -117,15 +131,14 @@ def judged(offer: Offer, preferences: Preferences, spread: Spread, unknown_bytes
     return Ranked(offer=offer, score=score, terms=tuple(terms))
 
 
-def _values(offer: Offer, spread: Spread, unknown_bytes: int) -> list[tuple[str, float]]:
+def _values(offer: Offer, spread: Spread, unknown_bytes: float) -> list[tuple[str, float]]:
     bid, filled = offer.bid, offer.filled
     values = [
         (name, _utilised(room.total, room.left - filled * room.takes))
         for name, room in bid.headroom.items()
         if name in _UTILISED
     ]
-    missing = bid.missing_bytes if bid.missing_bytes is not None else unknown_bytes
-    values.append(("image", 0.0 if filled else missing / _MIB))
+    values.append(("image", 0.0 if filled else missing_bytes(bid, unknown_bytes) / _MIB))
     if spread is Spread.SOFT:
         values.append(("spread", float(machines_of_app(offer))))
     return values
@@ -140,3 +153,104 @@ def _utilised(total: int, left: int) -> float:
 
 def _lot(seed: int, node: NodeId) -> bytes:
     return blake2b(f"{seed}/{node}".encode(), digest_size=8).digest()
+
+
+_MOST_REASONS = 2
+
+
+def explained(
+    nodes: Sequence[Node],
+    passed_over: Mapping[str, str],
+    bids: Mapping[str, Bid | str],
+    ranked: Sequence[Ranked],
+    spread: Spread,
+) -> tuple[BidShown, ...]:
+    """The best first, then those that decline, are silent, or were not asked. `passed_over` says why a node was not
+    asked; a bid that is a text is what was heard instead."""
+    shown = [_ranked(each, ranked[0]) for each in ranked]
+    known = {each.offer.node for each in ranked}
+    rest = [_other(node, passed_over, bids.get(node.id), spread) for node in nodes if node.id not in known]
+    return (*shown, *sorted(rest, key=lambda each: (_ORDER.index(each.verdict), each.region, each.node)))
+
+
+_ORDER = [Verdict.BEST, Verdict.FILLS, Verdict.DECLINES, Verdict.SILENT, Verdict.NOT_ASKED]
+
+
+def _ranked(each: Ranked, best: Ranked) -> BidShown:
+    offer = each.offer
+    parts = tuple(
+        BidPart(
+            name=part.name,
+            value=round(part.value, 4),
+            utility=round(part.utility, 4),
+            weight=part.weight,
+            points=round(part.points, 4),
+        )
+        for part in each.parts
+    )
+    return BidShown(
+        node=offer.node,
+        region=offer.region,
+        verdict=Verdict.BEST if each is best else Verdict.FILLS,
+        why="the best bid" if each is best else lost_to(each, best),
+        score=round(each.score, 4),
+        fits=offer.bid.fits,
+        parts=parts,
+    )
+
+
+def lost_to(each: Ranked, best: Ranked) -> str:
+    """Where the winner is better, the greatest difference first."""
+    behind = best.score - each.score
+    if behind < 1e-9:
+        return "as good as the best: a draw decided"
+    others = {part.name: part for part in best.parts}
+    lacks = sorted(
+        ((others[part.name].points - part.points, part, others[part.name]) for part in each.parts),
+        key=lambda lack: -lack[0],
+    )
+    reasons = [_reason(part, other) for gap, part, other in lacks[:_MOST_REASONS] if gap > 1e-4]
+    return f"{behind:.3f} behind the best: {'; '.join(reasons)}"
+
+
+def _reason(part: RankPart, other: RankPart) -> str:
+    mine, others = _told(part), _told(other)
+    return f"{part.name} {mine} against {others}"
+
+
+def _told(part: RankPart) -> str:
+    match part.name:
+        case "image":
+            return f"{part.value:.0f} MiB missing"
+        case "spread":
+            return f"{part.value:.0f} of the app there"
+        case _:
+            return f"{part.value:.0%} used"
+
+
+def _other(node: Node, passed_over: Mapping[str, str], bid: Bid | str | None, spread: Spread) -> BidShown:
+    if node.id in passed_over:
+        return BidShown(node=node.id, region=node.region, verdict=Verdict.NOT_ASKED, why=passed_over[node.id])
+    if bid is None:
+        why = "others were asked first, and filled the order"
+        return BidShown(node=node.id, region=node.region, verdict=Verdict.NOT_ASKED, why=why)
+    if isinstance(bid, str):
+        return BidShown(node=node.id, region=node.region, verdict=Verdict.SILENT, why=bid)
+    return BidShown(
+        node=node.id, region=node.region, verdict=Verdict.DECLINES, why=_declines(bid, spread), fits=bid.fits
+    )
+
+
+def _declines(bid: Bid, spread: Spread) -> str:
+    if bid.decline is not None:
+        return bid.decline.reason
+    if bid.filled is not None:
+        return f"it filled the order already, with machine {bid.filled}"
+    if spread is Spread.HARD and bid.same_app:
+        return f"machines of the app that the node has already: {bid.same_app}"
+    return "it gave no reason"
+
+
+def offers_of(nodes: Sequence[Node], bids: Mapping[str, Bid | str]) -> list[Offer]:
+    found = ((node, bids.get(node.id)) for node in nodes)
+    return [Offer(node=node.id, region=node.region, bid=bid) for node, bid in found if isinstance(bid, Bid)]

@@ -15,9 +15,8 @@ from hawker.clock import Clock
 from hawker.ids import NodeId
 from hawker.market.bids import Bidding
 from hawker.market.candidates import Fields, Wanted, rounds
-from hawker.market.explain import explained, offers_of
 from hawker.market.preferences import Preferences
-from hawker.market.ranking import Ranked, plan, rank
+from hawker.market.ranking import Ranked, explained, offers_of, plan, rank
 
 _IMAGES_KNOWN = 256
 _SEED_BYTES = 8

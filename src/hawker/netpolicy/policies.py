@@ -1,20 +1,25 @@
-"""Network policies of apps: kept here, and worked out into what each machine may send and be sent.
+"""Network policies of apps: kept here, worked out into what each machine may send and be sent, and kept in force.
 
 A machine that a policy selects for a direction is allowed what the policies that select it allow together, and nothing
-else. Without a policy for a direction everything is allowed. Pure but for the store.
+else. Without a policy for a direction everything is allowed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
+from typing import Protocol
+
+import anyio
+from anyio.lowlevel import checkpoint
 
 from hawker.clock import Clock
-from hawker.errors import NotFound, Unprocessable
+from hawker.errors import HawkerError, NotFound, Unprocessable
 from hawker.host.network_policy import FilteredPort, FilteredPorts, PacketFilter
+from hawker.ids import MachineId
+from hawker.log import bind
 from hawker.machine import GONE, State
 from hawker.policy import Direction
-from hawker.record.app import APPS
+from hawker.record.app import APPS, POLICIES, PolicyRecord, PolicyRule, PolicySelector
 from hawker.record.machine import BY_APP, MACHINES, MachineRecord
-from hawker.record.network_policy import POLICIES, PolicyRecord, PolicyRule, PolicySelector
 from hawker.store.contract import Reader, Store, Tx
 
 MAX_POLICIES = 32
@@ -125,3 +130,84 @@ def _together(rules: Iterable[PolicyRule]) -> FilteredPorts | None:
     if not known or any(rule.ports is None for rule in known):
         return None
     return frozenset(FilteredPort(port.protocol.value, port.port) for rule in known for port in rule.ports or ())
+
+
+# Keeps in force what the network policies in the store say: worked out anew each time, compared with what the host
+# has, and replaced whole where that differs. Nothing is remembered in between.
+
+_log = bind("hawker.fences")
+
+_PAGE = 200
+
+
+class HostFences(Protocol):
+    """Fences on the host; they outlive the daemon."""
+
+    async def install_filters(self, wanted: Sequence[PacketFilter]) -> None:
+        """These and no others, in one go; nothing is touched where they stand. Raises `HawkerError` or `OSError`."""
+
+    async def in_force(self, wanted: Sequence[PacketFilter]) -> bool:
+        """Whether these stand, and no others."""
+
+    async def lack_of_filters(self) -> str:
+        """Why this host cannot have any, in a sentence; empty when it can."""
+
+
+class Fences:
+    """`host` is None for drivers whose machines have no network of their own."""
+
+    def __init__(self, store: Store, host: HostFences | None) -> None:
+        self._store = store
+        self._host = host
+        self._change = anyio.Lock()
+
+    async def refusal(self) -> str:
+        if self._host is None:
+            return "this node's driver, whose machines use the host's network"
+        return await self._host.lack_of_filters()
+
+    async def renew(self, *, without: Collection[MachineId] = ()) -> None:
+        """As the newest records have it. `without` are machines on their way out. Raises `HawkerError` or `OSError`;
+        the reconciler comes back to it."""
+        if self._host is None:
+            return
+        async with self._change:
+            await self._host.install_filters(await self._wanted(without))
+
+    async def renew_for(self, app: str, *, without: Collection[MachineId] = ()) -> None:
+        """The same after a change of one app, and nothing at all where it has no policy."""
+        if next(self._store.scan(POLICIES, f"{app}/", limit=1), None) is not None:
+            await self.renew(without=without)
+
+    async def renew_soon(self, app: str, *, without: Collection[MachineId] = ()) -> None:
+        """After what is done whatever becomes of this: now, or, if the host refuses, when the reconciler comes by."""
+        try:
+            await self.renew_for(app, without=without)
+        except (HawkerError, OSError) as error:
+            _log.error("network policies are not in force yet", extra={"reason": str(error)})
+
+    async def stand(self) -> bool:
+        if self._host is None:
+            return True
+        async with self._change:
+            return await self._host.in_force(await self._wanted(()))
+
+    async def _wanted(self, without: Collection[MachineId]) -> Sequence[PacketFilter]:
+        """In pages, so that others are answered while thousands of machines are looked at."""
+        found: list[PacketFilter] = []
+        with self._store.snapshot() as reader:
+            for number, fence in enumerate(fences(reader), 1):
+                if fence.machine_id not in without:
+                    found.append(fence)
+                if number % _PAGE == 0:
+                    await checkpoint()
+        return _in_order(found)
+
+
+def wanted(reader: Reader) -> Sequence[PacketFilter]:
+    """What is to be in force when nothing is under way."""
+    return _in_order(fences(reader))
+
+
+def _in_order(found: Iterable[PacketFilter]) -> Sequence[PacketFilter]:
+    return sorted(found, key=lambda fence: fence.machine_id)

@@ -1,7 +1,8 @@
 """Pages of metrics that others expose, made into one page with labels that say whose each series is. Pure text.
 
 The format is Prometheus's text format, 0.0.4, read and written by prometheus_client: a family's series stand together
-under one type. What a page says under a label of ours is kept as `exported_...`, as Prometheus itself does it. How much
+under one type. What a page says under a label of ours is kept as `exported_...`, as Prometheus itself does it; what it
+says under a name of ours, or a label by which Prometheus knows its targets, is dropped: alarms stand on those. How much
 a machine may say and how long it may take is bounded by the caller, before the parser sees it.
 """
 
@@ -13,6 +14,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 Labels = Mapping[str, str]
+
+MOST_SERIES = 5_000  # of one page
+_OURS = ("hawker_", "scrape_", "__", "ALERTS")
+_TARGET_LABELS = frozenset({"job", "cluster", "exported_job", "exported_cluster"})
+
+
+def _is_ours(name: str) -> bool:
+    return name == "up" or name.startswith(_OURS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,11 @@ def read_page(page: MetricsPage) -> list[Metric]:
         families = list(text_string_to_metric_families(page.text))
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise ValueError(f"not in Prometheus's text format: {error}") from error
+    families = [family for family in families if not _is_ours(family.name)]
+    for family in families:
+        family.samples = [sample for sample in family.samples if not _is_ours(sample.name)]
+    if sum(len(family.samples) for family in families) > MOST_SERIES:
+        raise ValueError(f"more than {MOST_SERIES} series")
     for family in families:
         family.samples = [sample._replace(labels=_labelled(sample.labels, page.labels)) for sample in family.samples]
     return [family for family in families if family.samples]
@@ -46,7 +60,8 @@ def one_page(pages: Sequence[Iterable[Metric]]) -> str:
 
 
 def _labelled(given: Labels, ours: Labels) -> dict[str, str]:
-    kept = {f"exported_{name}" if name in ours else name: value for name, value in given.items()}
+    said = {name: value for name, value in given.items() if name not in _TARGET_LABELS and not name.startswith("__")}
+    kept = {f"exported_{name}" if name in ours else name: value for name, value in said.items()}
     return {**kept, **ours}
 
 

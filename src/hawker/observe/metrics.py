@@ -141,6 +141,16 @@ class NodeMetrics:
         self.cpus_used = make.gauge("used_cpus", "Cpus that machines hold, by kind.", "kind")
         self.memory_used = make.gauge("used_memory_bytes", "Memory that machines hold.")
         self.disk_used = make.gauge("used_disk_bytes", "Disk that machines hold.")
+        self.connections = make.gauge("connections_tracked", "Entries in the host's table of connections (conntrack).")
+        self.most_connections = make.gauge("connections_limit", "The most entries that table may have.")
+        self.dropped = make.gauge(
+            "dropped_packets",
+            "Packets of machines that were dropped since the packet rules were put in place, by reason.",
+            "reason",
+        )
+        self.edge_events = make.gauge("edge_events", "What the host's edge did since it began, by event.", "event")
+        self.edge_in_flight = make.gauge("edge_in_flight", "Requests and connections that are in machines now.")
+        self.edge_held = make.gauge("edge_held", "Requests and connections that wait for a machine now.")
         self.histories = make.gauge("histories_waiting", "Histories of destroyed machines that wait for the archive.")
 
 

@@ -14,17 +14,15 @@ from hawker.gpu import assigned
 from hawker.host.network_policy import PacketFilter
 from hawker.ids import MachineId
 from hawker.machine import SETTLED, WITH_INSTANCE, Policy, State
-from hawker.netpolicy.enforcement import wanted
+from hawker.netpolicy.policies import wanted
 from hawker.node import Resources
 from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps, is_resumption
-from hawker.proof.snapshots import of_snapshots, snapshots_at_rest
 from hawker.proof.violation import Invariant, Violation
-from hawker.proof.volume_checks import held_by_volumes, of_volumes, volumes_at_rest
-from hawker.record.capacity import USED
-from hawker.record.gpu_claim import claimed_by
+from hawker.proof.volume_checks import held_by_volumes, of_snapshots, of_volumes, snapshots_at_rest, volumes_at_rest
 from hawker.record.machine import (
     BY_APP,
+    BY_FIRST_ID,
     BY_IPV4,
     BY_NAME,
     BY_ORDER,
@@ -34,7 +32,10 @@ from hawker.record.machine import (
     EventRecord,
     MachineKey,
     MachineRecord,
+    claimed_by,
+    id_key,
 )
+from hawker.record.node import USED
 from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.store.contract import Bucket, Reader
 from hawker.worker import capacity
@@ -162,6 +163,7 @@ def _indexes(reader: Reader, machines: Sequence[MachineRecord], gone: Sequence[M
         BY_APP: {f"{record.app}/{record.id}": record.id for record in machines},
         BY_NAME: {f"{record.app}/{record.name}": record.id for record in machines},
         BY_IPV4: {record.network.ipv4: record.id for record in machines if record.network.ipv4},
+        BY_FIRST_ID: {id_key(record.first_id): record.id for record in machines if record.first_id is not None},
         BY_ORDER: {f"{record.app}/{record.order}": record.id for record in ordered},
     }
     for bucket, recorded in expected.items():

@@ -18,6 +18,7 @@ KNOWN = LAST | {
     ("start", "failed"),
     ("exit", "stopped"),
     ("container", "blocked"),
+    ("container", "exited"),
     ("stop", "stopping"),
     ("stop", "stopped"),
     ("suspend", "suspending"),

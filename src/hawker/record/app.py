@@ -1,9 +1,10 @@
-"""App."""
+"""What a node stores of apps: the app itself, its addresses, its network policies, its secrets and secret keys."""
 
 import msgspec
 
 from hawker.ids import AppName, NodeId
-from hawker.store.contract import Bucket
+from hawker.policy import Direction, Transport
+from hawker.store.contract import Bucket, Reader
 
 
 class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,140 @@ class NameRecord(msgspec.Struct, frozen=True, kw_only=True):
 APPS = Bucket("apps", AppRecord)  # app name
 
 
+def org_of(reader: Reader, app: str) -> str:
+    """The app's organization; the app itself when there is no record of it."""
+    record = reader.get(APPS, app)
+    return app if record is None else record.org
+
+
 CARRIED_APPS = Bucket("carried_apps", CarriedApp)  # app name
 
 
 NAMES = Bucket("app_names", NameRecord)  # app name
+
+
+class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An address of an app; `type` is an `ips.IpType`. `shared`: others have it, too. `network` and `org` say where a
+    private one is."""
+
+    id: str
+    ip: str
+    type: str
+    region: str
+    service_name: str
+    shared: bool
+    network: str = ""
+    org: str = ""
+    created_at: float
+
+
+class IpOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose an address is that is not shared."""
+
+    app: AppName
+
+
+IPS = Bucket("ips", IpRecord)  # app/address
+
+
+IPS_TAKEN = Bucket("ips_taken", IpOwner)  # address; without those that are shared
+
+
+class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What an app was to run. `version` counts from 1; `status` is a `worker.releases.ReleaseStatus`; `definition` the
+    JSON that the client sent, empty for none. Times are Unix seconds."""
+
+    version: int
+    status: str
+    strategy: str
+    image: str
+    description: str
+    definition: bytes
+    user: str
+    created_at: float
+    updated_at: float
+
+
+RELEASES = Bucket("releases", ReleaseRecord)  # app/version, in ten digits
+
+
+class PortRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Without a port, every one of the protocol."""
+
+    protocol: Transport
+    port: int | None = None
+
+
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
+    """What it allows; None is everything."""
+
+    direction: Direction
+    ports: tuple[PortRule, ...] | None = None
+
+
+class PolicySelector(msgspec.Struct, frozen=True, kw_only=True):
+    """Machines of an app: all, these, or those with all of these pairs of metadata."""
+
+    all: bool = False
+    machines: tuple[str, ...] = ()
+    metadata: dict[str, str] = {}
+
+
+class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One network policy of an app. Times are Unix seconds."""
+
+    id: str
+    name: str
+    selector: PolicySelector
+    rules: tuple[PolicyRule, ...]
+    created_at: float
+    updated_at: float
+
+
+POLICIES = Bucket("network_policies", PolicyRecord)  # app/id
+
+
+class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One secret of an app. Times are Unix seconds."""
+
+    name: str
+    sealed: bytes
+    digest: str
+    created_at: float
+    updated_at: float
+
+
+class SecretKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One secret key of an app; `type` is a `keyring.KeyType`. Times are Unix seconds."""
+
+    name: str
+    type: str
+    sealed: bytes
+    public: bytes | None
+    created_at: float
+    updated_at: float
+
+
+class SecretsVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts the changes of an app's secrets, also over the app's end."""
+
+    number: int
+
+
+class Pinned(msgspec.Struct, frozen=True, kw_only=True):
+    """The secrets that one version of a machine was given, by name, sealed as the app's are."""
+
+    app: AppName
+    sealed: dict[str, bytes]
+
+
+SECRETS = Bucket("secrets", SecretRecord)  # app/name
+
+
+SECRET_KEYS = Bucket("secret_keys", SecretKeyRecord)  # app/name
+
+
+SECRETS_VERSIONS = Bucket("secrets_versions", SecretsVersion)  # app
+
+
+PINNED = Bucket("machine_secrets", Pinned)  # machine id/version

@@ -1,22 +1,26 @@
-"""What a worker stores: the records, and the buckets they live in. The store is the only truth; nothing here is cached.
+"""What a worker stores of its machines: the records, and the buckets they live in. The store is the only truth; nothing
+here is cached.
 
 Records tolerate unknown fields, so that an older worker reads what a newer one wrote.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from hawker.config import MachineConfig
+from hawker.config.gpu_rules import demand_of
 from hawker.fsm.contract import Resource, StepContext
-from hawker.gpu import Gpu
+from hawker.gpu import Gpu, assigned, choose, keep
 from hawker.ids import AppName, EventId, InstanceId, MachineId, OrderId, Version
 from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.runtime.driver import Exit
-from hawker.store.contract import Bucket
+from hawker.store.contract import Bucket, Reader
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +96,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None = None
     previous: Previous | None = None
     order: OrderId | None = None  # what it was made for
+    first_id: int | None = None  # of the user and group ids of the host that are its own; None: it never had any
     last_event: EventId = EventId("")
     events: int = 0
     created_at: float
@@ -143,8 +148,13 @@ BY_APP = Bucket("machines_by_app", MachineKey)  # app/id
 BY_NAME = Bucket("machines_by_name", MachineKey)  # app/name
 BY_ORDER = Bucket("machines_by_order", MachineKey)  # app/order id
 BY_IPV4 = Bucket("machines_by_ipv4", MachineKey)  # address
+BY_FIRST_ID = Bucket("machines_by_first_id", MachineKey)  # the first of its ids, in ten digits
 EVENTS = Bucket("events", EventRecord)  # machine id/event id
 VERSIONS = Bucket("versions", VersionRecord)  # machine id/version
+
+
+def id_key(first_id: int) -> str:
+    return f"{first_id:010}"
 
 
 def current_lease(record: MachineRecord, now: float) -> Lease | None:
@@ -166,3 +176,70 @@ class MachineTarget:
     app: AppName
     machine_id: str
     nonce: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The latest answer of one check. `status` is passing, warning (not asked yet) or critical; `at` Unix seconds."""
+
+    name: str
+    status: str
+    output: str
+    at: float
+
+
+# Which GPUs are whose. A claim is a device's address in a machine's record, and counts for as long as the machine
+# has room on the node: who rests has none. Nothing else knows it, so nothing can disagree; it is chosen in the
+# transaction that admits the machine.
+
+
+def claimed_by(record: MachineRecord) -> tuple[Gpu, ...]:
+    """What a machine holds now. Its record may still name what it gave back with its room."""
+    return record.gpus if record.holds.memory_mib else ()
+
+
+def taken(reader: Reader, but: MachineId | None = None) -> frozenset[str]:
+    """The addresses of all devices that machines hold."""
+    records = (record for _, record in reader.scan(MACHINES) if record.id != but)
+    return frozenset(gpu.address for record in records for gpu in claimed_by(record))
+
+
+def claim(
+    reader: Reader, devices: Sequence[Gpu], config: MachineConfig, record: MachineRecord
+) -> tuple[Gpu, ...] | dict[str, int]:
+    """What a machine of this config shall hold, beside what it holds; or what is missing, as `shortfall` tells it."""
+    demand, held = demand_of(config), claimed_by(record)
+    if demand is None:
+        return held
+    others = taken(reader, but=record.id)
+    chosen = choose(demand, devices, others, held)
+    if chosen is not None:
+        return keep(chosen, held)
+    free = sum(gpu.kind == demand.kind and gpu.address not in others for gpu in devices)
+    return {short_of(demand.kind): demand.count - free}
+
+
+def short_of(kind: str) -> str:
+    """What a shortfall calls a kind of GPU."""
+    return f"gpus.{kind}"
+
+
+def kept_for(record: MachineRecord, config: MachineConfig) -> tuple[Gpu, ...]:
+    """What of its devices a machine keeps once an instance of this config is the only one."""
+    return assigned(demand_of(config), claimed_by(record))
+
+
+def counted(gpus: Iterable[Gpu]) -> dict[str, int]:
+    """By kind."""
+    return dict(sorted(Counter(gpu.kind for gpu in gpus).items()))
+
+
+class ArchiveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """That a destroyed machine's history is in an archive, whole: when it was seen there, where, and how large."""
+
+    archive: str
+    bytes: int
+    at: float
+
+
+ARCHIVED = Bucket("archived", ArchiveRecord)  # machine id; only of those in DESTROYED

@@ -1,9 +1,12 @@
-"""Node."""
+"""What a node stores of itself: who it is, the format of its store, what is held of its resources, which tokens are
+revoked, which orders it cancelled or claimed, which takeovers it made or gave way to.
+"""
 
 import msgspec
 
-from hawker.ids import NodeId
-from hawker.store.contract import Bucket
+from hawker.ids import MachineId, NodeId
+from hawker.node import Resources
+from hawker.store.contract import Bucket, Reader, Tx
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,3 +30,93 @@ NODE = Bucket("node", NodeRecord)
 
 
 COPY = Bucket("copy", CopyRecord)  # the one key "self"
+
+
+# What machines and volumes hold of their node: `USED` is the sum, changed in the transaction that changes a record,
+# so that admission is one look and cannot be stale.
+
+
+def used(reader: Reader) -> Resources:
+    return reader.get(USED, "all") or Resources()
+
+
+def hold(tx: Tx, before: Resources, after: Resources) -> None:
+    """What somebody held is now `after`."""
+    if before != after:
+        tx.put(USED, "all", used(tx).minus(before).plus(after))
+
+
+USED = Bucket("used", Resources)  # the one key "all": the sum of what the machines hold
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """What a directory holds. This struct itself may only grow: every version of Hawker reads it.
+
+    `number` is that of the last writer, `needs` the highest that any writer so far asked of readers."""
+
+    number: int
+    hawker: str
+    needs: int
+    needs_hawker: str
+
+
+FORMATS = Bucket("format", Format)  # the one key "self"
+
+
+class Revocation(msgspec.Struct, frozen=True, kw_only=True):
+    """`at` is Unix seconds, `by` the name of who asked."""
+
+    token_id: str
+    at: float
+    by: str
+    note: str = ""
+
+
+REVOKED = Bucket("revoked_tokens", Revocation)
+
+
+class TakeoverRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Written in the transaction that starts the spare. `seen` is the machine's `updated_at` when its host, `owner`,
+    was lost; `at` when the spare was started. Unix seconds."""
+
+    machine: MachineId
+    spare: MachineId
+    owner: NodeId
+    seen: float
+    at: float
+
+
+class FencedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """That a machine of this node was ended because a spare had taken over what it was at `seen`. One that is started
+    by hand later goes on."""
+
+    spare: MachineId
+    seen: float
+    at: float
+
+
+TAKEOVERS = Bucket("takeovers", TakeoverRecord)  # the lost machine's id/the spare's
+FENCED = Bucket("fenced", FencedRecord)  # machine id
+
+
+class Dated(msgspec.Struct, frozen=True, kw_only=True):
+    """Written down at this moment, Unix seconds."""
+
+    at: float
+
+
+class CancelRecord(Dated, frozen=True, kw_only=True):
+    """An order that came too late, or will."""
+
+
+class ClaimRecord(Dated, frozen=True, kw_only=True):
+    """Where an order with a key goes, and how often it moved on."""
+
+    node: NodeId
+    number: int = 0
+
+
+CANCELLED = Bucket("orders_cancelled", CancelRecord)  # app/order id
+
+
+CLAIMS = Bucket("order_claims", ClaimRecord)  # app/order id

@@ -16,8 +16,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.config import with_guest
 from hawker.record.app import AppRecord
-from hawker.record.check import CheckResult
-from hawker.record.machine import Detail, EventRecord, Lease, MachineRecord, VersionRecord, current_lease
+from hawker.record.machine import CheckResult, Detail, EventRecord, Lease, MachineRecord, VersionRecord, current_lease
 
 
 def app(record: AppRecord, machines: int, volumes: int) -> App:
@@ -41,7 +40,7 @@ def machine(
     *,
     nonce: str | None = None,
     lease_at: float | None = None,
-    containers: tuple[tuple[str, str], ...] = (),
+    containers: tuple[ContainerStatus, ...] = (),
 ) -> Machine:
     """`nonce` only for the answer of a create or update that took a lease; `lease_at` shows the lease held then;
     `containers` are names and states."""
@@ -62,7 +61,7 @@ def machine(
         config=with_guest(record.config),
         events=tuple(map(event, events)),
         checks=tuple(map(check, checks)),
-        containers=tuple(ContainerStatus(name=name, state=state) for name, state in containers),
+        containers=containers,
         cordoned=record.cordoned,
         nonce=nonce,
         lease=None

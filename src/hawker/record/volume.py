@@ -77,6 +77,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     destroy_at: float | None = None
     backed_up_at: float | None = None  # when the schedule last began a snapshot
     key: SealedKey | None = None  # of an encrypted one
+    guest_written: bool = False  # a guest had the blocks themselves, or those of what it was made from: never mounted
     created_at: float
     updated_at: float
 
@@ -110,6 +111,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     encrypted: bool = False
     automatic: bool = False  # by the schedule
     key: SealedKey | None = None
+    guest_written: bool = False  # as the volume was then
     retention_days: int
     kept_until: float
     created_at: float

@@ -1,38 +1,51 @@
-"""The container driver: a machine is a container of crun whose process 1 is the pilot.
+"""The container driver: a machine is a container, made by our launcher or by crun, whose process 1 is the pilot.
 
-Here is what crun and the kernel add to `PilotDriver`: the bundle, limits, the memory limit's verdict, and every end by
+Here is what these and the kernel add to `PilotDriver`: the bundle, limits, the memory limit's verdict, and every end by
 control group, so that no process escapes it. Root filesystem and network are given in the spec and belong to others;
 here are only made the places for what is mounted in the root filesystems of a machine's own containers.
 """
 
+import hashlib
 import os
 import resource
 import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from hawker import guest
 from hawker.clock import Clock
 from hawker.errors import BadRequest, CannotStart, NotServed, Unavailable, WrongState
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import cgroup_freezer, cgroup_memory, netns
 from hawker.host.cgroup import CgroupLayout, Cgroups, find_hierarchies
 from hawker.host.facts import lack_of_swap
+from hawker.host.idmap import RANGE, acting_as
+from hawker.host.mapping_trial import lack_of_mapping
 from hawker.host.mount import mounts
-from hawker.ids import MachineId, NodeId
+from hawker.ids import InstanceId, MachineId, NodeId
+from hawker.log import bind
 from hawker.runtime import proc
 from hawker.runtime.crun import Crun, CrunBundle
+from hawker.runtime.crun_stage import make_stage, staged, staged_config
 from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, Suspension
+from hawker.runtime.launcher.box import Inexpressible
+from hawker.runtime.launcher.box_launcher import BoxLauncher
+from hawker.runtime.launcher.launcher_choice import LauncherChoice
+from hawker.runtime.launcher.launcher_trial import LauncherTrial, TrialMachine
 from hawker.runtime.oci_bundle import OPEN_FILES, ContainerPlacement, cgroup_bounds, oci_config
 from hawker.runtime.pilot.channel import PILOT_OPTIONS, PilotChannel, UnixSocketChannel
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.process_exit import end
 from hawker.runtime.pilot.rundir import RunDir
-from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
+from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
+
+_log = bind("hawker.container")
+Userns: TypeAlias = Literal["auto", "on", "off"]
 
 _KERNELS_OWN = ("proc", "dev", "sys")
 _LINKS_MAX = 40  # as the kernel has it
@@ -40,27 +53,61 @@ SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a h
 _HALTED_EVERY_S = 0.005
 _PASSES = 3
 _MIB = 1 << 20
+_PILOT = "pilot"  # in the run directory
+_OOM_SCORE = Path("/proc/self/oom_score_adj")  # a host may keep us from giving less than we have ourselves
+_INOTIFY = Path("/proc/sys/fs/inotify")
+_INOTIFY_OF_ALL = {"max_user_instances": 1 << 24, "max_user_watches": 1 << 28}
 _CGROUP_NAMESPACE = Path("/proc/self/ns/cgroup")
+_TRIAL_S = 20  # then what a trial started ends, also when nobody is left to end it
+_ENVIRONMENT = ("HOME=/root",)  # the pilot's; crun would look for it in the machine's files
 
 
 def container_driver(
-    node_id: NodeId, machines: Path, crun_state: Path, clock: Clock, *, suspends: bool = True
+    node_id: NodeId,
+    machines: Path,
+    crun_state: Path,
+    clock: Clock,
+    *,
+    suspends: bool = True,
+    userns: Userns = "auto",
+    launcher: LauncherChoice = LauncherChoice.CRUN,
 ) -> PilotDriver:
-    """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen."""
+    """`crun_state` is a directory of this node's own; `suspends`: machines may be frozen; `userns`: the setting."""
     cgroups = Cgroups(node_id, find_hierarchies(mounts()))
-    return PilotDriver(
-        ContainerTechnology(Crun(crun_state, cgroups), cgroups, clock, suspends=suspends), machines, clock
+    lack = "it is switched off" if userns == "off" else lack_of_mapping(machines.parent)
+    technology = ContainerTechnology(
+        Crun(crun_state, cgroups),
+        cgroups,
+        clock,
+        suspends=suspends,
+        needs_ids=userns == "on",
+        lack_of_ids=lack,
+        launcher=launcher,
     )
+    return PilotDriver(technology, machines, clock)
 
 
 class ContainerTechnology:
-    """Keeps `Technology` with crun. Remembers nothing."""
+    """Keeps `Technology` with our launcher and crun. Remembers nothing."""
 
     name = "container"
     contained = True
 
-    def __init__(self, crun: Crun, cgroups: Cgroups, clock: Clock, *, suspends: bool = True) -> None:
+    def __init__(
+        self,
+        crun: Crun,
+        cgroups: Cgroups,
+        clock: Clock,
+        *,
+        suspends: bool = True,
+        needs_ids: bool = False,
+        lack_of_ids: str = "",
+        launcher: LauncherChoice = LauncherChoice.CRUN,
+    ) -> None:
         self._crun = crun
+        self._needs_ids = needs_ids
+        self._boxes = BoxLauncher(cgroups)
+        self._launcher = launcher
         self._cgroups = cgroups
         self._clock = clock
         self.channel: PilotChannel = UnixSocketChannel()
@@ -74,39 +121,63 @@ class ContainerTechnology:
             suspend=Suspension.FREEZE if freezes else None,
             lacks_swap=lack_of_swap(cgroups),
             driver=self.name,
+            user_namespace=not lack_of_ids,
+            lacks_user_namespace=lack_of_ids,
         )
 
     async def check(self) -> None:
         if os.geteuid() != 0:
             raise CannotStart("the container driver needs root: start as root, or choose --driver process")
-        self._crun.find_program()
+        if self._launcher is LauncherChoice.HAWKER:
+            self._boxes.check()
+        else:
+            self._crun.find_program()
         if shutil.which("nft") is None:
             raise CannotStart("nft is missing: apt-get install nftables")
         if self._cgroups.layout is CgroupLayout.NONE:
             raise CannotStart("no cgroups are mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
         guest.pilot_path()
+        guest.launcher_path()
+        if self._needs_ids and not self.features.user_namespace:
+            lack = self.features.lacks_user_namespace
+            raise CannotStart(f"--userns on: machines cannot have ids of their own here: {lack}; or use --userns auto")
+        make_stage()
         _raise_open_files()
+        if self.features.user_namespace:
+            _raise_inotify()
 
     async def lay_out(self, spec: InstanceSpec, run: RunDir) -> None:
         _refuse_incomplete(spec)
-        processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
+        with acting_as(spec.first_id):
+            processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
         laid = msgspec.structs.replace(spec, processes=processes)
-        CrunBundle(run.path).config.write_bytes(oci_config(laid, self._placement(spec.machine_id)))
+        placement = _placement(self._cgroups, spec.machine_id, _own_pilot(run))
+        if self._launcher is LauncherChoice.HAWKER:
+            try:
+                return self._boxes.lay_out(oci_config(laid, placement), run.path)
+            except Inexpressible as error:
+                _log.warning("crun launches this machine", extra={"machine": spec.machine_id, "reason": str(error)})
+        CrunBundle(run.path).config.write_bytes(staged_config(laid, placement)[0])
 
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
-        if self._crun.knows(spec.machine_id):
-            await anyio.to_thread.run_sync(self._crun.forget, spec.machine_id)
-        return await self._crun.run(spec.machine_id, CrunBundle(run.path), fds)
+        if self._crun.knows(spec.machine_id) or self._cgroups.knows(spec.machine_id):
+            await in_thread(Pool.HOST, self._crun.forget, spec.machine_id)
+        if self._boxes.plan(run.path).exists():
+            return await self._boxes.run(spec.machine_id, run.path, fds)
+        stage = None if spec.first_id is None else staged(spec, run.path / _PILOT)[2].prepare
+        return await self._crun.run(spec.machine_id, CrunBundle(run.path), fds, stage)
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         """All are in the machine's control group, the pilot too, unless that was taken away from them: then the pilot's
         end is the end of its namespace."""
-        await anyio.to_thread.run_sync(self._cgroups.kill, machine_id)
+        if self._cgroups.knows(machine_id):
+            await in_thread(Pool.HOST, self._cgroups.kill, machine_id)
         if pid is not None:
             await end(pid, run.alive)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
-        await anyio.to_thread.run_sync(self._crun.forget, machine_id)
+        if self._crun.knows(machine_id) or self._cgroups.knows(machine_id):
+            await in_thread(Pool.HOST, self._crun.forget, machine_id)
 
     async def suspend(self, run: RunDir) -> None:
         if self.features.suspend is None:
@@ -141,11 +212,11 @@ class ContainerTechnology:
 
     async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
         group = self._cgroups.group("memory", run.machine_id)
-        await anyio.to_thread.run_sync(cgroup_memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
+        await in_thread(Pool.HOST, cgroup_memory.set_limit, group, limits.memory_mib * _MIB, limits.swap_mib * _MIB)
 
     async def reclaim_memory(self, run: RunDir, amount_mib: int) -> int:
         group = self._cgroups.group("memory", run.machine_id)
-        return await anyio.to_thread.run_sync(cgroup_memory.reclaim, group, amount_mib * _MIB) // _MIB
+        return await in_thread(Pool.HOST, cgroup_memory.reclaim, group, amount_mib * _MIB) // _MIB
 
     def complete(self, run: RunDir, recorded: Exit | None, lost: Exit) -> Exit:
         """The memory limit is to blame when it killed anything and the end was not a clean or an asked-for one."""
@@ -164,9 +235,11 @@ class ContainerTechnology:
     def last_words(self, run: RunDir) -> str:
         return ""
 
-    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
-        found = [] if self._crun.knows(machine_id) else [LostPart.RUNTIME_STATE]
-        if self._cgroups.is_lost(machine_id):
+    def lost(self, run: RunDir) -> frozenset[LostPart]:
+        """A box of our own has no state beside its control group."""
+        known = self._boxes.plan(run.path).exists() or self._crun.knows(run.machine_id)
+        found = [] if known else [LostPart.RUNTIME_STATE]
+        if self._cgroups.is_lost(run.machine_id):
             found.append(LostPart.CGROUP)
         return frozenset(found)
 
@@ -179,21 +252,61 @@ class ContainerTechnology:
     def stats(self, run: RunDir, pid: int) -> Stats:
         spec = run.spec()
         assert spec is not None, "a running machine has a spec"
-        usage = self._cgroups.usage(spec.machine_id)
-        return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
+        return msgspec.convert(self._cgroups.usage(spec.machine_id), Stats, from_attributes=True)
 
     def remnants(self) -> list[MachineId]:
         return self._crun.list()
 
-    def _placement(self, machine_id: MachineId) -> ContainerPlacement:
-        return ContainerPlacement(
-            pilot=guest.pilot_path(),
-            arguments=PILOT_OPTIONS,
-            environment=(),
-            cgroup=self._cgroups.path_of(machine_id),
-            cgroup_namespace=_CGROUP_NAMESPACE.exists(),
-            open_files=min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+
+def _placement(cgroups: Cgroups, machine_id: MachineId, pilot: Path) -> ContainerPlacement:
+    return ContainerPlacement(
+        pilot=pilot,
+        arguments=PILOT_OPTIONS,
+        environment=_ENVIRONMENT,
+        cgroup=cgroups.path_of(machine_id),
+        cgroup_namespace=_CGROUP_NAMESPACE.exists(),
+        oom_score=max(0, int(_OOM_SCORE.read_text())),
+        open_files=min(OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+    )
+
+
+def launcher_trial(place: Path, boot_id: str, clock: Clock, first_id: int | None) -> LauncherTrial:
+    """The trial of our launcher on this host, in a node's directory `place`: with a machine that has everything that a
+    machine may have, and a program that only waits. `first_id` as of a machine's spec."""
+    node_id = NodeId(hashlib.sha256(os.fsencode(place)).hexdigest()[:8])
+    cgroups = Cgroups(node_id, find_hierarchies(mounts()))
+
+    def machine(machine_id: MachineId, directory: Path) -> TrialMachine:
+        spec = InstanceSpec(
+            machine_id=machine_id,
+            instance_id=InstanceId("trial"),
+            hostname="trial",
+            processes=(ProcessSpec(argv=(), env={}, name="inner", root=str(directory / "inner")),),
+            limits=InstanceLimits(cpus=1, cpu_weight=100, memory_mib=64, pids=32),
+            rootfs=str(directory / "root"),
+            mounts=(MountSpec(source=str(directory / "volume"), target="/volume", read_only=True),),
+            first_id=first_id,
         )
+        placement = _placement(cgroups, machine_id, guest.pilot_path())
+        config, stage = staged_config(spec, placement)
+        return TrialMachine(_waiting(oci_config(spec, placement)), _waiting(config), stage)
+
+    return LauncherTrial(cgroups, machine, first_id, node_id, boot_id, clock)
+
+
+def _waiting(config: bytes) -> bytes:
+    """With a program that only waits in the pilot's place."""
+    found = msgspec.json.decode(config, type=dict[str, Any])
+    found["process"]["args"] = ["/bin/hello", "sleep", str(_TRIAL_S)]
+    return msgspec.json.encode(found)
+
+
+def _own_pilot(run: RunDir) -> Path:
+    """A copy of the pilot for this instance alone: whoever wrote to its pages would reach no other machine by that."""
+    own = run.path / _PILOT
+    shutil.copyfile(guest.pilot_path(), own)
+    own.chmod(0o555)
+    return own
 
 
 def _refuse_incomplete(spec: InstanceSpec) -> None:
@@ -202,6 +315,10 @@ def _refuse_incomplete(spec: InstanceSpec) -> None:
         raise BadRequest("a container machine needs a root filesystem")
     if not Path(spec.rootfs).is_dir():
         raise WrongState(f"the root filesystem of machine {spec.machine_id} is not mounted: {spec.rootfs}")
+    owner = Path(spec.rootfs).stat().st_uid
+    if spec.first_id is not None and not spec.first_id <= owner < spec.first_id + RANGE:
+        text = f"the root filesystem of machine {spec.machine_id} is not mounted with the machine's ids: start it again"
+        raise WrongState(text)
     if spec.netns is not None and not netns.exists(Path(spec.netns)):
         raise WrongState(f"the network of machine {spec.machine_id} is not there: {spec.netns}")
 
@@ -263,3 +380,15 @@ def resolve(root: Path, path: str) -> str:
             done.clear()
         waiting += link.split("/")[::-1]
     return "/" + "/".join(done)
+
+
+def _raise_inotify() -> None:
+    """What machines take of inotify counts for root of the host too, who made their user namespaces: one that took all
+    would leave none to root and to other machines. The memory that it costs is the machine's own, and bounds it."""
+    for name, least in _INOTIFY_OF_ALL.items():
+        file = _INOTIFY / name
+        try:
+            if int(file.read_text()) < least:
+                file.write_text(str(least))
+        except OSError as error:
+            _log.warning("machines share root's inotify", extra={"file": str(file), "error": str(error)})

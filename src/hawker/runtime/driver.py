@@ -95,6 +95,13 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float  # cpu time since the start
     memory_bytes: int  # now
     pids: int  # processes and threads now
+    # None below: this technology, or this kernel, does not count it
+    working_set_bytes: int | None = None  # memory less the files' pages that the kernel would drop first
+    memory_limit_bytes: int | None = None
+    oom_kills: int | None = None  # processes that the memory limit ended
+    throttled_s: float | None = None  # how long it was held back for having used its cpu
+    read_bytes: int | None = None  # from disks, since the start
+    written_bytes: int | None = None
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +131,13 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     container: str = ""  # the container's name, where it can be told
 
 
+class CopyDirection(StrEnum):
+    """Which way files go: in the copy stream of guest/PROTOCOL.md."""
+
+    OUT = "out"  # `ExecSpec.argv` is the path; the stream is the command's output
+    IN = "in"  # `ExecSpec.argv` is where to, under which name, and "owners" or ""; the stream is its input
+
+
 class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A command to run beside the workload. It runs in the root filesystem of process number `process`, whether that
     runs or not; unset user, cwd and env follow it too."""
@@ -136,6 +150,7 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 24
     cols: int = 80
     process: int = 0
+    copy: CopyDirection | None = None  # no command of the machine's, but a copy of files as its root user
 
 
 class ExecSession(Protocol):
@@ -155,6 +170,14 @@ class ExecSession(Protocol):
         """How the command ended. Raises `Unavailable` when contact was lost before that."""
 
     async def close(self) -> None: ...
+
+
+class Attachment(ExecSession, Protocol):
+    """A client at a process of the machine. `close` leaves it running."""
+
+    async def position(self) -> int:
+        """Of the first output that comes here: what was written before is in `Driver.output`. Raises `WrongState` when
+        nobody can attach to the process now, `Unavailable` when contact was lost."""
 
 
 class Suspension(StrEnum):
@@ -179,7 +202,10 @@ class Features:
     mounts: bool = False  # directories of the host are seen inside
     disks: bool = False  # with a kernel of its own: root filesystem and volumes are block files; see `guest_volumes`
     gpus: bool = False  # devices of the host can be given to machines
+    user_namespace: bool = False  # each machine can have users and groups of the host that are its own
+    lacks_user_namespace: str = ""  # why not, where it should
     overhead_mib: int = 0  # MiB of memory that each machine needs at the most beside its limit
+    output_in_memory: bool = False  # `output` touches no file, and belongs into the event loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +265,11 @@ class Driver(Protocol):
     async def exec(self, machine_id: MachineId, spec: ExecSpec) -> ExecSession:
         """Begin a command beside the workload. Raises `BadRequest` for no command and for no such process."""
 
+    async def attach(self, machine_id: MachineId, process: int, *, rows: int = 0, cols: int = 0) -> Attachment:
+        """Type into a process whose spec has `stdin`, and read its output as it comes. 0 rows and columns leave its
+        terminal as it is. Raises `WrongState` for a machine that an older hawker started, and `NotServed` where the
+        driver cannot."""
+
     async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
         """The states of all processes of the spec, in its order; once the instance has exited, as they ended. Raises
         `NotFound` when there is no instance."""
@@ -287,7 +318,7 @@ class Driver(Protocol):
 
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         """Recorded output past position `after`, at most the last `tail` lines; never more than 4 MiB at once.
-        Readable until `destroy`."""
+        Readable until `destroy`. Blocks, unless it is in memory."""
 
     async def destroy(self, machine_id: MachineId) -> None:
         """End the instance and drop all that the driver has of it; nothing there is no error."""

@@ -6,11 +6,14 @@ no choice of its own: a machine would be ten times slower, which somebody has to
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hawker.errors import CannotStart
-from hawker.runtime.kernel.kvm_trial import KvmTrial
+
+if TYPE_CHECKING:
+    from hawker.runtime.kernel.kvm_trial import KvmTrial
 
 AUTO = "auto"
 EMULATED = "emulates, which is slow, so auto never takes it"
@@ -34,7 +37,7 @@ class Candidate:
     name: str
     check: Callable[[], Awaitable[None]]
     works: str = ""
-    trial: Callable[[], Awaitable[KvmTrial]] | None = None
+    trial: "Callable[[], Awaitable[KvmTrial]] | None" = None
     emulates: bool = False
 
 

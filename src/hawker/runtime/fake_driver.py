@@ -7,6 +7,7 @@ host. What a command does is in `fake_program.py`.
 import math
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import msgspec
@@ -15,6 +16,7 @@ from hawker.errors import BadRequest, NotFound, NotServed, SnapshotLost, Unavail
 from hawker.ids import MachineId
 from hawker.runtime.driver import (
     ALIVE,
+    Attachment,
     ExecSpec,
     Exit,
     Features,
@@ -47,9 +49,10 @@ class FakeDriver:
     name = "fake"
 
     def __init__(self, host: FakeHost, features: Features | None = None) -> None:
-        self.features = features or Features(
+        given = features or Features(
             rootfs=True, network=False, limits=True, suspend=Suspension.FREEZE, lacks_swap="", containers=True
         )
+        self.features = replace(given, output_in_memory=True)
         self._host = host
 
     async def check(self) -> None:
@@ -137,8 +140,13 @@ class FakeDriver:
                 raise BadRequest("a command is needed")
             workload = self._running(machine_id).spec
             beside = process_of(workload, spec.process)
+            if spec.copy is not None:
+                raise NotServed(f"the {self.name} driver has no files to copy")
             script = read_command(spec.argv, beside.env | spec.env, contents(workload))
             return FakeExecSession(self._host.clock, script)
+
+    async def attach(self, machine_id: MachineId, process: int, *, rows: int = 0, cols: int = 0) -> Attachment:
+        raise NotServed(f"the {self.name} driver cannot connect input to a machine's process")
 
     async def process_states(self, machine_id: MachineId) -> tuple[ProcessState, ...]:
         async with _Call(self._host, "process_states"):

@@ -9,22 +9,22 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
+import msgspec
 
 from hawker import guest
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.cgroup import Cgroups, find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
-from hawker.runtime import microvm_snapshot, proc
+from hawker.runtime import microvm_suspension, proc
 from hawker.runtime.crun import Crun
 from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
 from hawker.runtime.driver import Suspension as Means
 from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.kernel.guest_kernel import GuestKernel
-from hawker.runtime.microvm_exit import VmmEvidence, is_final, judge, last_words
-from hawker.runtime.microvm_launch import MicroVMLauncher
+from hawker.runtime.microvm_launch import MicroVMLauncher, VmmEvidence, is_final, judge, last_words
 from hawker.runtime.microvm_memory import MicroVMMemory
 from hawker.runtime.microvm_plan import bounds
 from hawker.runtime.microvm_suspension import SnapshotSuspension, refuse_suspended
@@ -80,7 +80,7 @@ class MicroVMTechnology:
 
     async def check(self) -> None:
         await self._vmm_and_jail()
-        await anyio.to_thread.run_sync(self._kernel.kernel)
+        await in_thread(Pool.HOST, self._kernel.kernel)
 
     async def _vmm_and_jail(self) -> None:
         await self.vmm.check()
@@ -118,7 +118,7 @@ class MicroVMTechnology:
             return await self._memory.read(run)
         spec = run.spec()
         assert spec is not None, "a living machine has a spec"
-        available_mib = microvm_snapshot.read(run).available_mib
+        available_mib = microvm_suspension.read_snapshot(run).available_mib
         return Memory(limit_mib=spec.limits.memory_mib, available_mib=available_mib)
 
     async def limit_memory(self, run: RunDir, limits: InstanceLimits) -> None:
@@ -144,8 +144,8 @@ class MicroVMTechnology:
     def last_words(self, run: RunDir) -> str:
         return last_words(self._jail.console(run))
 
-    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
-        return frozenset({LostPart.CGROUP} if self._cgroups.is_lost(machine_id) else ())
+    def lost(self, run: RunDir) -> frozenset[LostPart]:
+        return frozenset({LostPart.CGROUP} if self._cgroups.is_lost(run.machine_id) else ())
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:
         """Gather all processes but the keeper, which is in no group. A thread that is begun meanwhile is found by the
@@ -155,8 +155,7 @@ class MicroVMTechnology:
             self._cgroups.gather(spec.machine_id, bounds(spec.limits, self._overhead_mib), pids)
 
     def stats(self, run: RunDir, pid: int) -> Stats:
-        usage = self._cgroups.usage(run.machine_id)
-        return Stats(cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes, pids=usage.pids)
+        return msgspec.convert(self._cgroups.usage(run.machine_id), Stats, from_attributes=True)
 
     def remnants(self) -> list[MachineId]:
         """Machines whose control groups are left."""
@@ -239,4 +238,4 @@ def _answered(within_s: float) -> Iterator[None]:
         with anyio.fail_after(within_s):
             yield
     except TimeoutError as error:
-        raise Unavailable("the machine's pilot does not answer") from error
+        raise Unavailable("the machine does not answer") from error

@@ -1,23 +1,103 @@
-"""Launching a VMM by its plan: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses."""
+"""Launching a VMM by its plan: the plan's file, the jail's cell, the boot, and the words of a VMM that refuses; and
+what its end means for the machine.
+"""
 
+import re
+import signal
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import BadRequest, CannotStart, SnapshotLost, Unavailable, WrongState
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import netns
 from hawker.host.vfio import described, vfio_nodes
 from hawker.host.vmm_user import user_of
+from hawker.runtime.driver import Exit
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
-from hawker.runtime.microvm_exit import last_words
 from hawker.runtime.microvm_plan import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
-from hawker.runtime.vmm.contract import Jail, JailCell, JailGrant, Restored, Vmm
+from hawker.runtime.vmm.contract import Jail, JailCell, JailGrant, Restored, Vmm, VmmEnd
+
+BROKEN = 125
+"""The exit code of a machine that its platform, or its own kernel, could not run; as the pilot has it."""
+
+_PANIC = re.compile(r"Kernel panic - not syncing: ([^\n]*)")
+_STAMP = re.compile(r"^\[ *\d+\.\d+\] ", re.MULTILINE)
+_LINES = 3
+_WORDS_MAX = 400
+
+
+# What the end of a VMM means for its machine, and what its kernel said last. Pure. The console is the guest's to
+# write, so its words are cut and made harmless before anyone reads them.
+
+
+@dataclass(frozen=True, slots=True)
+class VmmEvidence:
+    """What is left of a VMM. `end` is None when its keeper was ended before it could say; `oom_kills` is of its control
+    group."""
+
+    end: VmmEnd | None
+    oom_kills: int
+
+
+def judge(evidence: VmmEvidence, recorded: Exit | None, killed: Exit) -> Exit:
+    """`recorded` is the pilot's own word; what it recorded happened, whatever became of the VMM then. `killed` is the
+    exit of what was ended without a word."""
+    if recorded is not None:
+        return recorded
+    end = evidence.end
+    at = end.at if end is not None else killed.exited_at
+    if evidence.oom_kills > 0:
+        fault = "the VMM needed more memory than it may have beside its guest's: raise vmm_overhead_mib"
+        return msgspec.structs.replace(killed, exited_at=at, oom_killed=True, fault=fault)
+    if end is None:
+        return msgspec.structs.replace(killed, fault="the VMM and its keeper were ended from outside")
+    if end.status < 0:
+        code = -end.status
+        return Exit(exit_code=128 + code, signal=code, exited_at=at, fault=f"the VMM was ended by {_name_of(code)}")
+    return Exit(exit_code=BROKEN, exited_at=at, fault=_fault(end))
+
+
+def is_final(evidence: VmmEvidence) -> bool:
+    """Whether a machine whose pilot never took its spec was ended by its guest, or for its size. A VMM that
+    fails says why to whoever launches it, and may be launched again."""
+    return evidence.end is not None and (evidence.end.status == 0 or evidence.oom_kills > 0)
+
+
+def _fault(end: VmmEnd) -> str:
+    text = _text(end.console)
+    panics = _PANIC.findall(text)
+    if panics:
+        return f"kernel panic: {panics[-1].strip()[:_WORDS_MAX]}"
+    if end.status > 0:
+        return f"the VMM ended with status {end.status}: {last_words(end.console)}"
+    return f"the guest turned itself off without a word; its kernel's last words: {last_words(end.console)}"
+
+
+def last_words(console: bytes) -> str:
+    """The last lines that say anything."""
+    lines = [line.strip() for line in _text(console).splitlines() if line.strip()]
+    return " / ".join(lines[-_LINES:])[-_WORDS_MAX:] or "(none)"
+
+
+def _text(console: bytes) -> str:
+    """Without time stamps and whatever a terminal would obey."""
+    text = console.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    return _STAMP.sub("", "".join(char if char == "\n" or char.isprintable() else " " for char in text))
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
 
 _LOOK_EVERY_S = 0.02
 _LAST_WORDS_S = 2.0  # for a VMM to end that has hung up
@@ -36,7 +116,7 @@ class MicroVMLauncher:
     async def plan(self, spec: InstanceSpec, run: RunDir, fds: int) -> MicroVMPlan:
         """Raises `BadRequest`, `NotServed`, `WrongState` and, without a kernel, `Unavailable`."""
         try:
-            found = await anyio.to_thread.run_sync(self._kernel.lend, self._vmm.kernel_format, run.path)
+            found = await in_thread(Pool.HOST, self._kernel.lend, self._vmm.kernel_format, run.path)
         except (CannotStart, OSError) as error:
             raise Unavailable(f"machine {spec.machine_id} has no kernel to boot: {error}") from error
         made = make_plan(spec, self._vmm, self._jail.inside, _files(found, run), fds)
@@ -46,7 +126,7 @@ class MicroVMLauncher:
     async def launch(self, spec: InstanceSpec, run: RunDir, fds: tuple[int, ...]) -> int:
         """A first boot, from the kernel on; the keeper's pid."""
         plan = await self.plan(spec, run, len(fds))
-        await anyio.to_thread.run_sync(write_plan, run, plan)
+        await in_thread(Pool.HOST, write_plan, run, plan)
         return await self.run(spec, run, plan, fds)
 
     async def run(
@@ -63,7 +143,7 @@ class MicroVMLauncher:
             bounds=bounds(spec.limits, self._overhead_mib),
             fds=fds,
         )
-        await anyio.to_thread.run_sync(_clear_sockets, run)
+        await in_thread(Pool.HOST, _clear_sockets, run)
         try:
             pid = await self._jail.launch(cell, run)
             await self._boot(plan, run, restored)

@@ -7,9 +7,9 @@ empties by itself, is its own loss.
 from contextlib import suppress
 
 import anyio
-import anyio.to_thread
 
 from hawker.errors import Unavailable, WrongState
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import cgroup_memory
 from hawker.host.cgroup import Cgroups
 from hawker.runtime.driver import Memory
@@ -47,7 +47,7 @@ class MicroVMMemory:
                     await pilot.hello()
                     return await requests.memory(pilot)
         except TimeoutError as error:
-            raise Unavailable("the machine's pilot does not answer") from error
+            raise Unavailable("the machine does not answer") from error
 
     async def limit(self, run: RunDir, limits: InstanceLimits) -> None:
         """Raising the limit: raise the control group's, then deflate the balloon. Lowering: inflate it first, so that
@@ -65,7 +65,7 @@ class MicroVMMemory:
         group = self._cgroups.group("memory", run.machine_id)
         try:
             await self._vmm.inflate(run, wanted_mib)
-            await anyio.to_thread.run_sync(cgroup_memory.reclaim, group, (before_mib - wanted_mib) * _MIB)
+            await in_thread(Pool.HOST, cgroup_memory.reclaim, group, (before_mib - wanted_mib) * _MIB)
             await self._bound(run, wanted_mib)
         except BaseException:
             with anyio.CancelScope(shield=True), suppress(Unavailable):
@@ -79,7 +79,7 @@ class MicroVMMemory:
             return 0
         group = self._cgroups.group("memory", run.machine_id)
         before = cgroup_memory.read_use(group).used
-        await anyio.to_thread.run_sync(cgroup_memory.reclaim, group, amount_mib * _MIB)
+        await in_thread(Pool.HOST, cgroup_memory.reclaim, group, amount_mib * _MIB)
         missing_mib = amount_mib - (before - cgroup_memory.read_use(group).used) // _MIB
         if missing_mib > 0:
             await self._squeeze(run, missing_mib)
@@ -106,4 +106,4 @@ class MicroVMMemory:
 
     async def _bound(self, run: RunDir, guest_mib: int) -> None:
         group = self._cgroups.group("memory", run.machine_id)
-        await anyio.to_thread.run_sync(cgroup_memory.set_limit, group, (guest_mib + self._overhead_mib) * _MIB, 0)
+        await in_thread(Pool.HOST, cgroup_memory.set_limit, group, (guest_mib + self._overhead_mib) * _MIB, 0)

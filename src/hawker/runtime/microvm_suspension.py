@@ -6,26 +6,168 @@ a VMM that still runs while it is there is a leftover, and ended. A guest that i
 daemon died in between, is let go by the next: what tells of it is a directory of a snapshot without a record.
 """
 
+import os
+import shutil
 import signal
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import anyio
-import anyio.to_thread
+import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import NotServed, SnapshotLost, Unavailable, WrongState
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.vmm_user import user_of
 from hawker.log import bind
-from hawker.runtime import microvm_snapshot
 from hawker.runtime.driver import Exit
 from hawker.runtime.microvm_launch import MicroVMLauncher, read_plan
 from hawker.runtime.microvm_memory import MicroVMMemory
-from hawker.runtime.microvm_snapshot import SAVED, MicroVMSnapshot
+from hawker.runtime.microvm_plan import MicroVMPlan
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
 from hawker.runtime.pilot.rundir import RunDir, spec_of
 from hawker.runtime.vmm.contract import Jail, Restored, Vm, Vmm
+
+SAVED = "snapshot"
+"""Its directory, below the VMM's."""
+
+_SAMPLE = 64 << 10
+
+
+# The host's record of a machine's snapshot, `RunDir.snapshot`: what it is of, and enough to see that it is still
+# whole. The memory itself is in the VMM's own directory, in `SAVED`; the record is not, so no VMM can make its
+# machine look suspended. Of each file of the snapshot its size and a checksum of its beginning and end are checked,
+# which finds what was cut, emptied, exchanged or belongs to another snapshot, at once and whatever its size. A
+# change in the midst of a file is not found; whoever could make one, with the rights of root or of the VMM's user,
+# owns the machine's memory anyway.
+
+
+class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    size: int
+    checksum: int  # CRC-32 of its first and its last 64 KiB
+
+
+class MicroVMSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """`program` is the VMM that wrote it, by name and version; `plan` the machine's hardware, to which it belongs;
+    `available_mib` how much of its memory the guest could still use."""
+
+    program: str
+    plan: MicroVMPlan
+    files: tuple[SavedFile, ...]
+    available_mib: int
+
+
+def saved_directory(run: RunDir) -> Path:
+    return run.vmm / SAVED
+
+
+def make_room(run: RunDir, uid: int) -> None:
+    """An empty directory for a snapshot, the VMM's to write to; what was there is gone."""
+    drop_files(run)
+    saved_directory(run).mkdir(mode=0o700)
+    os.chown(saved_directory(run), uid, uid, follow_symlinks=False)
+
+
+def saved_files(run: RunDir) -> tuple[SavedFile, ...]:
+    """Every file that a VMM has saved, made durable. Raises `SnapshotLost`."""
+    with _opened(run) as place:
+        names = sorted(os.listdir(place))
+        found = tuple(_look(place, name, flush=True) for name in names)
+        os.fsync(place)
+    return found
+
+
+def publish_snapshot(run: RunDir, snapshot: MicroVMSnapshot) -> None:
+    """Write the record: from here on the machine is suspended, also after a crash of the host."""
+    draft = run.snapshot.with_name(run.snapshot.name + ".new")
+    with draft.open("wb") as file:
+        file.write(msgspec.json.encode(snapshot))
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(run.snapshot)
+    _flush(run.path)
+
+
+def read_snapshot(run: RunDir) -> MicroVMSnapshot:
+    """Raises `SnapshotLost`."""
+    try:
+        return msgspec.json.decode(run.snapshot.read_bytes(), type=MicroVMSnapshot)
+    except (OSError, msgspec.DecodeError) as error:
+        raise SnapshotLost("the record of the machine's snapshot cannot be read") from error
+
+
+def refuse_unusable(run: RunDir, snapshot: MicroVMSnapshot, program: str) -> None:
+    """Raises `SnapshotLost` with what has changed since it was made."""
+    if snapshot.program != program:
+        raise SnapshotLost(f"the machine's snapshot was made by {snapshot.program}, and this is {program}")
+    for shown in snapshot.plan.shown:
+        if not Path(shown.source).exists():
+            raise SnapshotLost(f"{shown.source} is gone, with which the machine's snapshot was made")
+    with _opened(run) as place:
+        for file in snapshot.files:
+            if _look(place, file.name, flush=False) != file:
+                raise SnapshotLost(f"the machine's snapshot is torn: {file.name} is not as it was written")
+
+
+def forget_snapshot(run: RunDir) -> None:
+    """Remove the record: from here on the machine is not suspended, also after a crash of the host."""
+    run.snapshot.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        _flush(run.path)
+
+
+def drop_files(run: RunDir) -> None:
+    """The memory, of a snapshot that is not published; also half of one."""
+    place = saved_directory(run)
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    else:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _look(place: int, name: str, *, flush: bool) -> SavedFile:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place)
+    except OSError as error:
+        raise SnapshotLost(f"the machine's snapshot is torn: {name}: {error.strerror}") from error
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise SnapshotLost(f"the machine's snapshot was tampered with: {name} is not a file")
+        if flush:
+            os.fsync(fd)
+        sample = os.pread(fd, _SAMPLE, 0) + os.pread(fd, _SAMPLE, max(0, found.st_size - _SAMPLE))
+        return SavedFile(name=name, size=found.st_size, checksum=zlib.crc32(sample))
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _opened(run: RunDir) -> Iterator[int]:
+    try:
+        place = os.open(saved_directory(run), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise SnapshotLost(f"the machine's snapshot is gone: {error.strerror}") from error
+    try:
+        yield place
+    finally:
+        os.close(place)
+
+
+def _flush(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
 
 _log = bind("hawker.microvm")
 _LEAVES_S = 5.0  # for a VMM to end itself
@@ -76,28 +218,28 @@ class SnapshotSuspension:
 
     async def let_go(self, run: RunDir) -> None:
         """A guest that was held still, and whose daemon died before it was suspended or after it was resumed."""
-        if run.alive() and not run.saved() and microvm_snapshot.saved_directory(run).exists():
+        if run.alive() and not run.saved() and saved_directory(run).exists():
             await self._go_on(run)
 
     async def give_up(self, run: RunDir) -> None:
         """End what runs, then its snapshot: the other way round it would run, as nobody knows what."""
         await self._jail.kill(run.machine_id, run, None)
-        microvm_snapshot.forget(run)
-        await anyio.to_thread.run_sync(microvm_snapshot.drop_files, run)
+        forget_snapshot(run)
+        await in_thread(Pool.HOST, drop_files, run)
 
     async def _save(self, run: RunDir) -> None:
         plan, program = read_plan(run), await self._vmm.version()
         available_mib = await self._available_mib(run)
-        microvm_snapshot.make_room(run, user_of(run.machine_id))
+        make_room(run, user_of(run.machine_id))
         try:
             await self._vmm.save(plan.vm, run, _inside(plan.vm))
             inside("saved")
-            files = await anyio.to_thread.run_sync(microvm_snapshot.describe, run)
+            files = await in_thread(Pool.HOST, saved_files, run)
             snapshot = MicroVMSnapshot(program=program, plan=plan, files=files, available_mib=available_mib)
-            await anyio.to_thread.run_sync(microvm_snapshot.publish, run, snapshot)
+            await in_thread(Pool.HOST, publish_snapshot, run, snapshot)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                microvm_snapshot.forget(run)
+                forget_snapshot(run)
                 await self._go_on(run)
             if isinstance(error, (SnapshotLost, OSError)):
                 text = f"the memory of machine {run.machine_id} could not be kept, and it goes on: {error}"
@@ -114,9 +256,9 @@ class SnapshotSuspension:
 
     async def _restore(self, run: RunDir) -> None:
         """Until the guest could go on. Whatever raises but `SnapshotLost` leaves it suspended."""
-        spec, snapshot = spec_of(run), microvm_snapshot.read(run)
+        spec, snapshot = spec_of(run), read_snapshot(run)
         program = await self._vmm.version()
-        await anyio.to_thread.run_sync(microvm_snapshot.refuse_unusable, run, snapshot, program)
+        await in_thread(Pool.HOST, refuse_unusable, run, snapshot, program)
         vm = snapshot.plan.vm
         with self._channel.files(run, spec, resumed=True) as fds:
             if len(fds) != vm.fds:
@@ -125,7 +267,7 @@ class SnapshotSuspension:
             pid = await self._launcher.run(spec, run, snapshot.plan, fds, restored)
             inside("restored")
             run.write_pid(pid)
-        await anyio.to_thread.run_sync(microvm_snapshot.forget, run)
+        await in_thread(Pool.HOST, forget_snapshot, run)
 
     async def _go_on(self, run: RunDir) -> None:
         """The pilot's answer and the clock come right after the guest's first moment. One that does not take the time
@@ -138,7 +280,7 @@ class SnapshotSuspension:
                     await requests.set_clock(pilot, self._clock.now())
         except (TimeoutError, Unavailable, WrongState) as error:
             _log.warning("clock not set", extra={"machine_id": run.machine_id, "reason": str(error)})
-        await anyio.to_thread.run_sync(microvm_snapshot.drop_files, run)
+        await in_thread(Pool.HOST, drop_files, run)
 
     async def _available_mib(self, run: RunDir) -> int:
         """A guest that does not say can be suspended all the same."""

@@ -7,38 +7,20 @@ limit by a score: it is the smallest process there, so never the one taken, and 
 use.
 """
 
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hawker.host.cgroup_restore import Bounds
+from hawker.host.idmap import RANGE
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec
 from hawker.runtime.spec_rules import container_root
+from hawker.runtime.syscall_filter import seccomp_profile
 
-_EPERM, _ENOSYS = 1, 38
-_NEW_USER = 0x10000000
-
-# A list of refusals, not of permissions: what needs a capability that a machine does not have is refused by the kernel
-# already. Here is what any process may call and should not in a shared kernel: keyrings (not namespaced), new user
-# namespaces (they bring back every capability's code paths), bpf, perf, userfaultfd, io_uring (past the filter's
-# sight), handles that reach around mounts; and, should a capability leak, the loading of code into the kernel and
-# mounting.
-_REFUSED = (
-    "acct add_key bpf clock_adjtime clock_settime delete_module finit_module fsconfig fsmount fsopen fspick "
-    "init_module io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl "
-    "lookup_dcookie mount mount_setattr move_mount move_pages name_to_handle_at nfsservctl open_by_handle_at open_tree "
-    "perf_event_open pivot_root quotactl quotactl_fd reboot request_key setns settimeofday swapoff swapon umount "
-    "umount2 userfaultfd vm86 vm86old"
-).split()
-
-_ARCHITECTURES = {
-    "x86_64": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
-    "aarch64": ["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
-}
 PILOT_PATH = "/.hawker/pilot"
 """Where the pilot is seen inside a machine."""
 
@@ -60,18 +42,30 @@ _CAPABILITIES = [
 _MASKED = [
     "/proc/acpi",
     "/proc/asound",
+    "/proc/config.gz",
     "/proc/interrupts",
     "/proc/kcore",
     "/proc/keys",
     "/proc/latency_stats",
     "/proc/sched_debug",
     "/proc/scsi",
+    "/proc/slabinfo",
     "/proc/timer_list",
     "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys/block",
+    "/sys/class/block",
+    "/sys/dev/block",
+    "/sys/devices/virtual/block",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
+    "/sys/fs/erofs",
+    "/sys/fs/ext4",
+    "/sys/kernel/slab",
+    "/sys/kernel/vmcoreinfo",
 ]
 _READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 _QUIET = ["nosuid", "noexec", "nodev"]
 _PERIOD_US = 100_000
 _MIB = 1 << 20
@@ -89,6 +83,8 @@ class ContainerPlacement:
     cgroup: str
     cgroup_namespace: bool
     open_files: int = OPEN_FILES
+    oom_score: int = 0  # -1000 to 1000 (proc(5)): the least that its processes can give themselves
+    sys: Path | None = None  # a mounted view of the kernel for /sys; None: the runtime mounts one
 
 
 def oci_config(spec: InstanceSpec, placement: ContainerPlacement) -> bytes:
@@ -98,35 +94,51 @@ def oci_config(spec: InstanceSpec, placement: ContainerPlacement) -> bytes:
         "ociVersion": "1.0.2",
         "hostname": spec.hostname,
         "root": {"path": spec.rootfs, "readonly": False},
-        "process": _process(placement),
-        "mounts": [*_mounts(placement.pilot), *_containers(spec), *map(_volume, spec.mounts)],
+        "process": _process(placement, spec.first_id),
+        "mounts": [*_mounts(placement), *_containers(spec, placement.sys), *_volumes(spec, "", spec.mounts)],
         "linux": {
+            **_id_maps(spec.first_id),
             "cgroupsPath": placement.cgroup,
             "resources": _resources(spec.limits),
-            "namespaces": _namespaces(spec.netns, placement.cgroup_namespace),
+            "namespaces": _namespaces(spec, placement.cgroup_namespace),
             "maskedPaths": _everywhere(_MASKED, spec),
             "readonlyPaths": _everywhere(_READ_ONLY, spec),
-            "seccomp": seccomp_profile(),
+            "seccomp": _filter(),
         },
     }
     return msgspec.json.encode(config)
 
 
-def _process(placement: ContainerPlacement) -> dict[str, Any]:
+@cache
+def _filter() -> msgspec.Raw:
+    """It is the same for every machine."""
+    return msgspec.Raw(msgspec.json.encode(seccomp_profile()))
+
+
+def _id_maps(first_id: int | None) -> dict[str, Any]:
+    if first_id is None:
+        return {}
+    ids = [{"containerID": 0, "hostID": first_id, "size": RANGE}]
+    return {"uidMappings": ids, "gidMappings": ids}
+
+
+def _process(placement: ContainerPlacement, first_id: int | None) -> dict[str, Any]:
     kinds = ("bounding", "effective", "permitted")
+    capabilities = _CAPABILITIES if first_id is None else [*_CAPABILITIES, "CAP_NET_RAW"]
     return {
         "terminal": False,
         "user": {"uid": 0, "gid": 0},
         "cwd": "/",
         "args": [PILOT_PATH, *placement.arguments],
         "env": list(placement.environment),
-        "capabilities": dict.fromkeys(kinds, _CAPABILITIES),
+        "capabilities": dict.fromkeys(kinds, capabilities),
         "rlimits": [{"type": "RLIMIT_NOFILE", "soft": placement.open_files, "hard": placement.open_files}],
+        "oomScoreAdj": placement.oom_score,
         "noNewPrivileges": False,  # sudo and setuid programs work in a machine as they do on a host
     }
 
 
-def _mounts(pilot: Path) -> list[dict[str, Any]]:
+def _mounts(placement: ContainerPlacement) -> list[dict[str, Any]]:
     quiet = _QUIET
     return [
         _mount("/proc", "proc", quiet),
@@ -134,21 +146,26 @@ def _mounts(pilot: Path) -> list[dict[str, Any]]:
         _mount("/dev/pts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
         _mount("/dev/shm", "tmpfs", [*quiet, "mode=1777", "size=65536k"]),
         _mount("/dev/mqueue", "mqueue", quiet),
-        *_kernel_view(""),
-        _mount(PILOT_PATH, "bind", ["bind", "ro", "nosuid", "nodev"], source=str(pilot)),
+        *_kernel_view("", placement.sys),
+        _mount(PILOT_PATH, "bind", ["bind", "ro", "nosuid", "nodev"], source=str(placement.pilot)),
     ]
 
 
-def _kernel_view(root: str) -> list[dict[str, Any]]:
+def _kernel_view(root: str, sys: Path | None) -> list[dict[str, Any]]:
+    view = [*_QUIET, "ro"]
+    shown = _mount(f"{root}/sys", "sysfs", view)
     return [
-        _mount(f"{root}/sys", "sysfs", [*_QUIET, "ro"]),
+        shown if sys is None else _mount(f"{root}/sys", "bind", ["bind", "private", *view], source=str(sys)),
         _mount(f"{root}/sys/fs/cgroup", "cgroup", [*_QUIET, "relatime", "ro"]),
     ]
 
 
-def _containers(spec: InstanceSpec) -> Iterator[dict[str, Any]]:
+def _containers(spec: InstanceSpec, sys: Path | None) -> Iterator[dict[str, Any]]:
     """Each with a view of the kernel of its own, and with the machine's devices: terminals are the pilot's to open, and
-    must be found in every container's /dev/pts."""
+    must be found in every container's /dev/pts. In a user namespace no device can be made: they are the host's, which
+    the runtime mounts too late for containers."""
+    if spec.first_id is not None and any(process.root is not None for process in spec.processes):
+        yield from (_mount(device, "bind", ["bind"], source=device) for device in _DEVICES)
     for process in spec.processes:
         if process.root is None:
             continue
@@ -156,9 +173,8 @@ def _containers(spec: InstanceSpec) -> Iterator[dict[str, Any]]:
         yield _mount(root, "bind", ["bind", "private"], source=process.root)
         yield _mount(f"{root}/proc", "proc", _QUIET)
         yield _mount(f"{root}/dev", "bind", ["rbind", "private"], source=f"{spec.rootfs}/dev")
-        yield from _kernel_view(root)
-        for mount in process.mounts:
-            yield _volume(msgspec.structs.replace(mount, target=root + mount.target))
+        yield from _kernel_view(root, sys)
+        yield from _volumes(spec, root, process.mounts)
 
 
 def _everywhere(paths: list[str], spec: InstanceSpec) -> list[str]:
@@ -167,19 +183,24 @@ def _everywhere(paths: list[str], spec: InstanceSpec) -> list[str]:
     return [root + path for root in ("", *roots) for path in paths]
 
 
-def _volume(mount: MountSpec) -> dict[str, Any]:
-    """After all others, so that none of the platform's is hidden by it without being seen. Its own mounts stay its."""
-    access = "ro" if mount.read_only else "rw"
-    return _mount(mount.target, "bind", ["bind", "private", access, "nodev"], source=mount.source)
+def _volumes(spec: InstanceSpec, root: str, mounts: tuple[MountSpec, ...]) -> Iterator[dict[str, Any]]:
+    """After all others, so that none of the platform's is hidden by it without being seen. Their own mounts stay
+    theirs."""
+    for each in mounts:
+        options = ["bind", "private", "ro" if each.read_only else "rw", "nodev"]
+        maps = _id_maps(spec.first_id) if each.mapped else {}
+        mount = _mount(root + each.target, "bind", [*options, "idmap"] if maps else options, source=each.source)
+        yield mount | maps
 
 
 def _mount(destination: str, kind: str, options: list[str], *, source: str | None = None) -> dict[str, Any]:
     return {"destination": destination, "type": kind, "source": source or kind, "options": options}
 
 
-def _namespaces(netns: str | None, cgroup_namespace: bool) -> list[dict[str, str]]:
+def _namespaces(spec: InstanceSpec, cgroup_namespace: bool) -> list[dict[str, str]]:
     kinds = ["pid", "ipc", "uts", "mount", *(["cgroup"] if cgroup_namespace else [])]
-    network = [{"type": "network", "path": netns}] if netns is not None else []
+    kinds += ["user"] if spec.first_id is not None else []
+    network = [{"type": "network", "path": spec.netns}] if spec.netns is not None else []
     return [{"type": kind} for kind in kinds] + network
 
 
@@ -210,20 +231,3 @@ def cgroup_bounds(limits: InstanceLimits) -> Bounds:
 def cpu_shares(weight: int) -> int:
     """v1's shares (2 to 262144) for a v2 weight (1 to 10000); the runtime turns them back where v2 is mounted."""
     return 2 + (weight - 1) * 262_142 // 9_999
-
-
-def seccomp_profile() -> dict[str, Any]:
-    """The `linux.seccomp` object. An unknown architecture gets the filter for its own calls alone."""
-    new_user = {"index": 0, "value": _NEW_USER, "valueTwo": _NEW_USER, "op": "SCMP_CMP_MASKED_EQ"}
-    rules: list[dict[str, Any]] = [
-        _refuse(_REFUSED, _EPERM),
-        {**_refuse(["clone", "unshare"], _EPERM), "args": [new_user]},
-        _refuse(["clone3"], _ENOSYS),  # its flags are behind a pointer; callers fall back to clone
-    ]
-    profile: dict[str, Any] = {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
-    architectures = _ARCHITECTURES.get(platform.machine())
-    return profile if architectures is None else {**profile, "architectures": architectures}
-
-
-def _refuse(names: list[str], code: int) -> dict[str, Any]:
-    return {"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": code}

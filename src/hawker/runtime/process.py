@@ -126,7 +126,7 @@ class ProcessTechnology:
     def remnants(self) -> list[MachineId]:
         return []
 
-    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
+    def lost(self, run: RunDir) -> frozenset[LostPart]:
         return frozenset()
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:

@@ -31,6 +31,7 @@ class MountSpec(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     target: str
     read_only: bool = False
+    mapped: bool = False  # its files have the machine's own ids on the disk: 0 is its root, in whatever range that is
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""  # "", "name", "uid", "name:group" or "uid:gid", looked up inside; "": root
     cwd: str = "/"  # absolute, inside
     tty: bool = False  # it has a terminal as stdin, stdout and stderr
+    stdin: bool = False  # its input stays open for whoever attaches; without: it has none
     name: str = ""  # the container's, unique in its machine: a letter or digit, then letters, digits, "_", "." and "-"
     root: str | None = None  # a mounted root filesystem of its own; None: the machine's
     held: bool = False  # not started with the machine, only by `start_process`
@@ -109,6 +111,7 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     rootfs: str | None = None  # a mounted root filesystem, maybe an empty directory; None for drivers without one
     mounts: tuple[MountSpec, ...] = ()  # in the machine's root filesystem
     netns: str | None = None  # a bound network namespace file; None: the host's network
+    first_id: int | None = None  # which user and group of the host are its 0; 65,536 are its own. None: the host's 0
     root_disk: RootDisk | None = None  # this and what follows, with a kernel of its own
     volumes: tuple[VolumeDisk, ...] = ()
     link: GuestLink | None = None  # None: no network

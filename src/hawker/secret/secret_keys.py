@@ -2,18 +2,23 @@
 
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import NotFound, Unprocessable
-from hawker.record.app import APPS
-from hawker.record.secret import SECRET_KEYS, SecretKeyRecord
-from hawker.secret.keyring import Key, KeyType
+from hawker.record.app import APPS, SECRET_KEYS, SecretKeyRecord
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Store, Tx
 from hawker.vault import Vault
+
+if TYPE_CHECKING:
+    from hawker.secret import keyring
+    from hawker.secret.keyring import Key
+else:
+    keyring = deferred("hawker.secret.keyring")
 
 T = TypeVar("T")
 
@@ -39,12 +44,12 @@ class SecretKeyStore:
             raise NotFound(f"secret key {name} not found")
         return record
 
-    def key(self, app: str, name: str) -> Key:
+    def key(self, app: str, name: str) -> "Key":
         """Raises `Fault` when the node's own key was replaced."""
         record = self.get(app, name)
-        return Key(KeyType(record.type), self._vault.open(_owner(app, name), record.sealed))
+        return keyring.Key(keyring.KeyType(record.type), self._vault.open(_owner(app, name), record.sealed))
 
-    async def set(self, app: str, name: str, key: Key) -> tuple[SecretKeyRecord, int]:
+    async def set(self, app: str, name: str, key: "Key") -> tuple[SecretKeyRecord, int]:
         """The record and the new version. Raises `Unprocessable`, `NotFound` when there is no such app."""
         if not _NAME.fullmatch(name):
             raise Unprocessable(f"{name!r:.80} cannot be the name of a key: use letters, digits, dashes and dots")

@@ -13,8 +13,7 @@ from hawker.config import MachineConfig
 from hawker.config.process_rules import in_files, in_processes
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, Version
-from hawker.record.app import APPS
-from hawker.record.secret import PINNED, SECRETS, SECRETS_VERSIONS, Pinned, SecretRecord, SecretsVersion
+from hawker.record.app import APPS, PINNED, SECRETS, SECRETS_VERSIONS, Pinned, SecretRecord, SecretsVersion
 from hawker.store.contract import Reader, Store, Tx
 from hawker.vault import Vault
 

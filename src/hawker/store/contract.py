@@ -1,15 +1,16 @@
 """The embedded key-value store as the rest of Hawker sees it: buckets of typed values, transactions, two durabilities.
 
-No SQL and no file names here. `sqlite.py` keeps these promises on disk, `memory.py` keeps them in memory and can
-crash or fail on request; one contract suite tests both.
+No SQL and no file names here. `sqlite.py` keeps these promises on disk, `memory_store.py` keeps them in memory and can
+crash or fail on request; one contract suite tests both. An observer watches the writer at work, so that the store knows
+nothing of metrics; listeners are told what it wrote, change by change.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,3 +81,55 @@ class Store(Reader, Protocol):
 
     async def close(self) -> None:
         """Make every commit durable and release the file."""
+
+
+ChangeListener: TypeAlias = Callable[[str, str], None]
+"""Called in the event loop with the bucket's name and the key of each change, once it is committed; it must not block.
+A transaction tells each key once, in the order of the first change."""
+
+
+class Observable(Protocol):
+    """A store that says what was written to it."""
+
+    def listen(self, listener: ChangeListener) -> None: ...
+
+
+class ChangeListeners:
+    """The listeners of one store."""
+
+    def __init__(self) -> None:
+        self._listeners: list[ChangeListener] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: ChangeListener) -> None:
+        self._listeners.append(listener)
+
+    def tell(self, changed: Iterable[tuple[str, str]]) -> None:
+        for bucket, key in changed:
+            for listener in self._listeners:
+                listener(bucket, key)
+
+
+class StoreObserver(Protocol):
+    """Told in the writer's thread, so that what it does delays every commit. Must not raise."""
+
+    def commit(self, transactions: int, *, durable: bool) -> AbstractContextManager[None]:
+        """Around one commit of a group; a durable one is an fsync."""
+
+    def failed(self) -> None:
+        """A group could not be committed."""
+
+
+class SilentStoreObserver:
+    """Keeps `StoreObserver`, and nothing else."""
+
+    def commit(self, transactions: int, *, durable: bool) -> AbstractContextManager[None]:
+        return _NOTHING
+
+    def failed(self) -> None:
+        pass
+
+
+_NOTHING = nullcontext()

@@ -17,8 +17,7 @@ import anyio.lowlevel
 from hawker.clock import Clock
 from hawker.errors import NotServed, Unavailable
 from hawker.store.codec import decode, encode
-from hawker.store.contract import Bucket, Durability, Reader, Tx
-from hawker.store.observer import ChangeListener, ChangeListeners
+from hawker.store.contract import Bucket, ChangeListener, ChangeListeners, Durability, Reader, Tx
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,23 +6,33 @@ the writer's thread; the others only read, in the caller's thread, and never wai
 """
 
 import asyncio
+import ctypes
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import anyio
-import anyio.to_thread
 import apsw
 
 from hawker.errors import CannotStart, HawkerError, Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.store.codec import decode, encode
-from hawker.store.contract import Bucket, Durability, Reader, Tx
-from hawker.store.observer import ChangeListener, ChangeListeners, SilentStoreObserver, StoreObserver
+from hawker.store.contract import (
+    Bucket,
+    ChangeListener,
+    ChangeListeners,
+    Durability,
+    Reader,
+    SilentStoreObserver,
+    StoreObserver,
+    Tx,
+)
 from hawker.store.writer import Job, StoreWriter
 
 T = TypeVar("T")
@@ -32,6 +42,8 @@ APPLICATION_ID = 0x68776B72  # "hwkr", in the file's header
 SCHEMA_VERSION = 1
 PAGE_BYTES = 4096
 CHECKPOINT_PAGES = 1000  # how far the log grows before it is copied into the file
+RESERVE_BYTES = 32 << 20  # of the disk, for the log alone
+_FRAME_BYTES = 24  # before each page of the log
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -54,26 +66,41 @@ _log = logging.getLogger("hawker.store")
 
 
 class SqliteStore:
-    """Keeps `store.contract.Store`, and `Observable`. Raises `CannotStart` when the file is in use, damaged or too
-    new."""
+    """Keeps `store.contract.Store`, and `Observable`; `reserve_bytes` are kept on the disk for it. Raises `CannotStart`
+    when the file is in use, damaged or too new."""
 
     def __init__(
-        self, path: Path, observer: StoreObserver | None = None, *, writer: Callable[..., StoreWriter] = StoreWriter
+        self,
+        path: Path,
+        observer: StoreObserver | None = None,
+        *,
+        writer: Callable[..., StoreWriter] = StoreWriter,
+        reserve_bytes: int = 0,
     ) -> None:
         self._path = path
+        self._reserve = DiskReserve(path.with_name(f"{path.name}-wal"), reserve_bytes)
+        self._resting = RestingReserve(path.with_name(f"{path.name}-reserve"), reserve_bytes)
         self._observer = observer or SilentStoreObserver()
         self._listeners = ChangeListeners()
+        self._resting.take_up()
         self._connection = _open(path)
         self._log_pages = 0
         self._connection.set_wal_hook(self._note_log_size)
         self._reader = _View(_connect(path))
         self._spare: list[apsw.Connection] = []
         self._writer = writer(self._commit, self._checkpoint, self._finish)
+        self._reserve.begin()
 
     @property
     def waiting(self) -> int:
         """How many transactions the writer has not begun."""
         return self._writer.waiting
+
+    @property
+    def lacks_reserve(self) -> str:
+        """Why the disk keeps nothing for the store, "" while it does: when it is full, changes may be refused. A lack
+        from the beginning is told by whoever opened the store; one that comes later is logged."""
+        return self._reserve.lacking
 
     def listen(self, listener: ChangeListener) -> None:
         self._listeners.add(listener)
@@ -119,13 +146,14 @@ class SqliteStore:
             self._spare.append(connection)
 
     async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
-        await anyio.to_thread.run_sync(_copy, self._path, target, mark)
+        await in_thread(Pool.DISKS, _copy, self._path, target, mark)
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._writer.close)
+            await in_thread(Pool.DISKS, self._writer.close)
         for connection in (self._reader.connection, *self._spare):
             connection.close()
+        await in_thread(Pool.DISKS, self._resting.lay_down)
 
     # In the writer's thread.
 
@@ -171,6 +199,7 @@ class SqliteStore:
 
     def _checkpoint(self) -> None:
         """Copy the log into the file between two groups, never inside a commit that someone waits for."""
+        self._reserve.follow(self._log_pages * (PAGE_BYTES + _FRAME_BYTES))
         if self._log_pages < CHECKPOINT_PAGES:
             return
         try:
@@ -373,3 +402,82 @@ def _copy_pages(source: Path, partial: Path, mark: Callable[[Tx], None] | None) 
     finally:
         writing.close()
         reading.close()
+
+
+# Room on the disk that only the log can use: blocks beyond its end, which belong to the file already, and which SQLite
+# does not see. A full disk, whoever filled it, so lets the node go on recording for a while: above all that machines
+# are stopped and destroyed, which makes room. The blocks stay when the log begins anew from its start.
+
+_KEEP_SIZE = 1
+_STEP_BYTES = 4 << 20
+_UNSERVED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class DiskReserve:
+    """`keep_bytes` beyond the end of `file`. Keeps what it has where the disk has no more."""
+
+    def __init__(self, file: Path, keep_bytes: int) -> None:
+        self._file = file
+        self._keep_bytes = keep_bytes
+        self._reserved = 0
+        self.lacking = ""
+        """Why there is no reserve."""
+
+    def begin(self) -> None:
+        """Before anything is written, where the file is there already."""
+        if self._file.exists():
+            self.follow(self._file.stat().st_size)
+
+    def follow(self, size_bytes: int) -> None:
+        """The file is this long now. In steps, so that most calls do nothing."""
+        if self._keep_bytes and size_bytes + self._keep_bytes > self._reserved:
+            self._extend(size_bytes + self._keep_bytes)
+
+    def _extend(self, end: int) -> None:
+        """To `end`, and a step beyond it where the disk has the room."""
+        try:
+            with suppress(OSError):
+                reserve(self._file, end + _STEP_BYTES)
+                end += _STEP_BYTES
+            reserve(self._file, end)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if self._reserved and not self.lacking:
+                _log.warning("the store has no reserve on the disk any more", extra={"reason": reason})
+            self.lacking = reason
+            self._reserved = end if error.errno in _UNSERVED else self._reserved
+            return
+        if self.lacking:
+            _log.info("the store has its reserve on the disk again")
+        self._reserved, self.lacking = end, ""
+
+
+class RestingReserve:
+    """The same blocks while no daemon runs: an orderly stop removes the log, and what it held."""
+
+    def __init__(self, file: Path, keep_bytes: int) -> None:
+        self._file = file
+        self._keep_bytes = keep_bytes
+
+    def lay_down(self) -> None:
+        """No effect where the disk has no room, or cannot reserve."""
+        if self._keep_bytes:
+            with suppress(OSError):
+                self._file.touch(mode=0o600)
+                reserve(self._file, self._keep_bytes + _STEP_BYTES)
+
+    def take_up(self) -> None:
+        """Its blocks are free for the log, which comes to have them before anything else is written."""
+        self._file.unlink(missing_ok=True)
+
+
+def reserve(file: Path, end: int) -> None:
+    """Blocks up to the offset `end`; the file stays as long as it is. Raises `OSError`."""
+    fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if _libc.fallocate(fd, _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end)) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+    finally:
+        os.close(fd)

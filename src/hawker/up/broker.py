@@ -2,6 +2,7 @@
 nothing: any number of them serve one node, and one that is killed loses no more than its open connections.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -12,10 +13,12 @@ import anyio
 
 from hawker import log
 from hawker.api.listener import bind, serving
-from hawker.api.server import PROGRAM_VERSION, Server
+from hawker.api.routes import PUBLIC_ROUTES
+from hawker.api.server import Server
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.auth.tokens import Tokens
-from hawker.catalog.point_reads import PointReader
+from hawker.catalog.reads import PointReader
+from hawker.cli.entry import USUAL_COLLECTION
 from hawker.clock import Clock, system_clock
 from hawker.errors import CannotStart
 from hawker.gateway.catalog_directory import CatalogDirectory
@@ -30,6 +33,8 @@ from hawker.observe.metrics import build_metrics
 from hawker.place import Place
 from hawker.settings import Settings
 from hawker.up.node_files import ClusterFile, own_node, own_region, root_token
+from hawker.up.servers import answer_flyctl
+from hawker.version import VERSION
 
 _log = log.bind("hawker.broker")
 _NO_AGENT = "and cannot ask an agent (--catalog-url), beside which `hawker up` answers clients itself"
@@ -37,6 +42,7 @@ _NO_AGENT = "and cannot ask an agent (--catalog-url), beside which `hawker up` a
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises `CannotStart`."""
+    gc.set_threshold(*USUAL_COLLECTION)
     log.configure(settings.log_level)
     return anyio.run(_main, settings, system_clock(os.environ), backend_options={"use_uvloop": True})
 
@@ -52,7 +58,7 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
     """All that a broker is made of. Raises `CannotStart` when there is no node in a cluster in the data directory."""
     if settings.catalog_url is not None:
         raise CannotStart(f"a broker of its own reads its node's catalog, {_NO_AGENT}: leave catalog_url away")
-    place, metrics = Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
+    place, metrics = Place(settings.data_dir), build_metrics(VERSION)
     file = ClusterFile(place.cluster, clock)
     node, root = own_node(place), root_token(place)
     if not place.catalog.exists():
@@ -62,20 +68,33 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
     glance = PointReader(place.catalog)
     stack.callback(glance.close)
     directory = CatalogDirectory(glance, clock, node, own_region(glance, node))
-    peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own)
+    peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own, me=node)
+    own = peers.own(root)
     stack.push_async_callback(peers.close)
-    ended = FleetRevocations(directory.revoked, RemoteRevocations(peers, node))
+    ended = FleetRevocations(directory.revoked, RemoteRevocations(own, node))
     tokens = Tokens(root, clock, ended, directory.org_of)
-    limiter = RateLimits(clock, metrics.api.limited) if settings.rate_limits else None
+    limited, spares_root = settings.rate_limits is not False, settings.rate_limits is None
+    limiter = RateLimits(clock, metrics.api.limited, spares_root=spares_root) if limited else None
     broker = Gateway(
         directory,
         peers,
-        Beside(node=node, exposition=metrics.exposition),
+        Beside(node=node, exposition=metrics.exposition, own=own),
         clock,
-        market=MarketHandlers(directory, peers, load_preferences(settings.market), clock, limited=settings.rate_limits),
+        market=MarketHandlers(
+            directory,
+            peers,
+            load_preferences(settings.market),
+            clock,
+            limited=limited,
+            registries=settings.listed_registries,
+        ),
         tokens=TokenHandlers(tokens, ended, clock, lambda app: directory.org_of(app) is not None),
+        registries=settings.listed_registries,
     )
-    return Server(broker.handlers(), tokens, clock, observer=metrics.api, limiter=limiter)
+    handlers = broker.handlers()
+    answer_flyctl(handlers, clock, limiter, None)
+    observer, proxies = metrics.api, settings.proxies
+    return Server(handlers, tokens, clock, routes=PUBLIC_ROUTES, observer=observer, limiter=limiter, proxies=proxies)
 
 
 async def _serve(settings: Settings, server: Server, signals: AsyncIterator[signal.Signals]) -> None:

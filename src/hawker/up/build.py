@@ -1,31 +1,35 @@
 """What a node is built of: each object once, from the settings and what is on the host. Nothing here serves."""
 
 import os
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import aiohttp
-from anyio import to_thread
-
-from hawker.api.server import PROGRAM_VERSION
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
 from hawker.clock import Clock
+from hawker.cluster import peer_hosts, read_cluster
+from hawker.fair.sessions import SessionAtNeed
+from hawker.fair.table import copies, pulls
+from hawker.fair.threads import Pool, in_thread
 from hawker.fsm.runner import Runner
 from hawker.gpu import parse_gpus
-from hawker.host.facts import Facts
+from hawker.host.egress import Egress, parse_allowed
+from hawker.host.facts import Facts, cloud_of
 from hawker.host.luks import Luks
 from hawker.host.machine_link import TappedLink, WiredLink
 from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import NodePacketFilters
-from hawker.host.uplink import own_address
+from hawker.host.nftables import LinkLimits
+from hawker.host.uplink import nameservers, own_address
 from hawker.host.vfio import PciDevices
 from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
-from hawker.netpolicy.enforcement import Fences
+from hawker.netpolicy.policies import Fences
 from hawker.observe.metrics import MetricsRegistry
 from hawker.observe.span import SpanOrigin
 from hawker.observe.span_queue import SpanQueue
@@ -33,23 +37,25 @@ from hawker.observe.spans import MakeExporter
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import NodeDriver
-from hawker.runtime.driver_probe import DriverVerdict
 from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.vault import Vault, load_or_create_key
-from hawker.volume.copies import Copies
-from hawker.volume.disks import Disks
+from hawker.version import VERSION
+from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import Ciphers, VolumeKeys
 from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.table import VolumeTable
-from hawker.worker.assembly import AssembledWorker, assemble
+from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
+from hawker.worker.edge_door import EdgeDoor, EdgeHost
+from hawker.worker.edge_guard import EdgeGuard, HostEdge
 from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import FlowDeps
@@ -57,6 +63,9 @@ from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
+from hawker.worker.promised_disk import PromisedDisk
+from hawker.worker.reconcile.host_notices import HostNotices
+from hawker.worker.run_owners import RunOwners
 from hawker.worker.scrape import HttpFetch
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry, Traces
@@ -77,6 +86,7 @@ def image_settings(settings: Settings) -> ImageSettings:
     return ImageSettings(
         allow_local=settings.allow_local_images,
         insecure_hosts=frozenset(settings.insecure_registries),
+        private_hosts=frozenset(settings.private_registries),
         auth_file=settings.registry_auth_file,
         limits=ImageLimits(
             max_layer_bytes=settings.max_layer_mib * MIB,
@@ -96,7 +106,7 @@ async def deps_of(
     clock: Clock,
     archive: Archive | None,
 ) -> FlowDeps:
-    network = _network(place, node_id, driver)
+    network = _network(settings, place, node_id, driver)
     if network is not None:
         await network.boot()
     vault = Vault(load_or_create_key(place.key, clock), clock)
@@ -114,6 +124,7 @@ async def deps_of(
         clock=clock,
         secrets=secrets,
         secret_keys=SecretKeyStore(store, vault, secrets, clock),
+        logins=RegistryLogins(store, vault, clock),
         fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
@@ -124,17 +135,33 @@ async def deps_of(
     )
 
 
-def _network(place: Place, node_id: NodeId, driver: NodeDriver) -> NodeNetwork | None:
+def _network(settings: Settings, place: Place, node_id: NodeId, driver: NodeDriver) -> NodeNetwork | None:
     if not driver.features.network:
         return None
-    return NodeNetwork(node_id, place.networks, TappedLink(user_of) if driver.features.disks else WiredLink())
+    kind = TappedLink(user_of) if driver.features.disks else WiredLink()
+    limits = LinkLimits(
+        connections=settings.machine_connections,
+        connections_per_s=settings.machine_connections_per_s,
+        packets_per_s=settings.machine_packets_per_s,
+    )
+    return NodeNetwork(node_id, place.networks, kind, egress=_egress(settings, place), limits=limits)
+
+
+def _egress(settings: Settings, place: Place) -> Egress:
+    """The members that were known last are withheld before anybody is heard of."""
+    cluster = read_cluster(place.cluster)
+    return Egress(
+        parse_allowed(settings.egress_allow),
+        members=frozenset() if cluster is None else peer_hosts(cluster.peers),
+        resolvers=lambda: settings.nameservers or nameservers(),
+    )
 
 
 def _rootfs(settings: Settings, place: Place, driver: NodeDriver, images: ImageCache) -> Rootfs | None:
     """Block files for machines with a kernel of their own, mounts for all others."""
     if driver.features.disks:
-        return DiskRootfs(place.root, images, settings.machine_disk_mib)
-    return HostRootfs(place.root, images) if driver.features.rootfs else None
+        return DiskRootfs(place.root, images, settings.layer_mib)
+    return HostRootfs(place.root, images, settings.layer_mib) if driver.features.rootfs else None
 
 
 def _volumes(
@@ -152,13 +179,27 @@ def _volumes(
     return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes)
 
 
+def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
+    """What serves the ports that machines publish, from the first one on."""
+    deps = parts.deps
+    host = EdgeHost(
+        folder=place.edge,
+        addresses=deps.settings.published_at,
+        region=parts.node.region,
+        own=deps.driver.features.network,
+        idle_s=deps.settings.idle_s,
+    )
+    door = EdgeDoor(deps.store, parts.changes, parts.health.of, parts.operations, deps.edge, host)
+    return HostEdge(door, EdgeGuard(place.root, place.edge, deps.clock))
+
+
 def traces_of(
     stack: AsyncExitStack, exporter: MakeExporter, settings: Settings, node: NodeRecord, metrics: MetricsRegistry
 ) -> Traces:
     """Spans of what the engine does; at the end, a collector gets a moment to take the last ones."""
-    origin = SpanOrigin(node=node.id, region=node.region, version=PROGRAM_VERSION)
+    origin = SpanOrigin(node=node.id, region=node.region, version=VERSION)
     spool = SpanQueue(exporter(settings.otel_endpoint or "", origin), metrics.spans)
-    stack.push_async_callback(to_thread.run_sync, spool.close, _LAST_SPANS_S)
+    stack.push_async_callback(in_thread, Pool.HOST, spool.close, _LAST_SPANS_S)
     return Traces(spool)
 
 
@@ -166,16 +207,30 @@ def parts_of(
     deps: FlowDeps,
     node: NodeRecord,
     facts: Facts,
-    http: aiohttp.ClientSession,
+    http: SessionAtNeed,
     metrics: MetricsRegistry,
     traces: Traces | None,
-    drivers: tuple[DriverVerdict, ...],
+    drivers: DriverVerdicts = no_drivers,
+    lacks_reserve: Callable[[], str] = str,
 ) -> AssembledWorker:
-    settings, room = deps.settings, Room(deps.settings, facts)
-    queues = {"pulls": settings.parallel_pulls, "copies": PARALLEL_COPIES}
-    keep, epoch = settings.runs_kept, facts.boot_id
-    watcher = Telemetry(metrics.runs, traces)
-    runner = Runner(deps.store, FLOWS, deps, deps.clock, queues=queues, epoch=epoch, keep_runs=keep, observer=watcher)
+    settings, disk = deps.settings, PromisedDisk(Place(deps.settings.data_dir))
+    room = Room(settings, facts, disk)
+    queues = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES)}
+    runner = Runner(
+        deps.store,
+        FLOWS,
+        deps,
+        deps.clock,
+        queues=queues,
+        owner_of=RunOwners(deps.store),
+        epoch=facts.boot_id,
+        keep_runs=settings.runs_kept,
+        observer=Telemetry(metrics.runs, traces),
+    )
     prober, fetch = NetworkProber(http), HttpFetch(http)
     parts = assemble(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
-    return replace(parts, drivers=drivers)
+    networked = deps.networks is not None
+    notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
+    rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
+    duties = tuple(partial(serve, deps.clock) for serve in (disk.serve, *rootfs))
+    return replace(parts, drivers=drivers, notices=notices, duties=duties)

@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-import aiohttp
 import anyio
 
 from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.agent import AgentCatalog
+from hawker.catalog.agent_answer import WrongAgent
+from hawker.catalog.agent_check import AgentCheck
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
 from hawker.catalog.http.app import CatalogApp
@@ -23,28 +23,36 @@ from hawker.catalog.replica import Replica
 from hawker.catalog.snapshots import SnapshotExchange
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
-from hawker.errors import CannotStart
-from hawker.fleet.gossip_bridge import GossipBridge, MembersToMirror, MembersToReplica
+from hawker.errors import CannotStart, HawkerError
+from hawker.fair.sessions import kept_session
+from hawker.fleet.gossip_bridge import AgentMembers, GossipBridge, MembersToReplica
 from hawker.fleet.members import Replicates
 from hawker.fleet.membership import Forgets
+from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
-from hawker.log import Secret
+from hawker.log import bind
 from hawker.place import Place
 from hawker.record.node import NodeRecord
+from hawker.settings import Settings
+from hawker.up.seat import token_of_agent
+
+_log = bind("hawker.up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCatalog:
-    """`running` is the time in which it may be asked. `mirror` is there where an agent keeps the catalog, `app`, which
-    answers over HTTP, where this node does; `fences` are the nodes that were forgotten, `schema` a fingerprint."""
+    """`running` is the time in which it may be asked. `mirror` and `check` are there where an agent keeps the catalog,
+    `app`, which answers over HTTP, where this node does; `fences` are the nodes that were forgotten, `schema` a
+    fingerprint."""
 
     catalog: Catalog
     told: Replicates
     running: Callable[[], AbstractAsyncContextManager[None]]
-    forgets: Forgets | None = None
+    forgets: Forgets
     schema: str = ""
     fences: Mapping[NodeId, int]
     mirror: Mirror | None = None
+    check: AgentCheck | None = None
     app: CatalogApp | None = None
     vitals: Callable[[], Vitals | None] = lambda: None
 
@@ -92,23 +100,24 @@ def own_catalog(
     )
 
 
-def token_of_agent(file: Path | None) -> Secret | None:
-    """Raises `CannotStart`."""
-    if file is None:
-        return None
-    try:
-        text = file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotStart(f"cannot read the agent's token of --catalog-token-file {file}: {error}") from error
-    if not text or not text.isascii() or not text.isprintable():
-        raise CannotStart(f"--catalog-token-file {file} has no token: one line of printable letters is wanted")
-    return Secret(text)
-
-
-async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock, token: Secret | None = None) -> NodeCatalog:
-    session = await stack.enter_async_context(aiohttp.ClientSession())
-    catalog = AgentCatalog(session, url, clock, token)
+async def agent_catalog(
+    stack: AsyncExitStack,
+    settings: Settings,
+    clock: Clock,
+    node: NodeId,
+    meeting: GossipBridge[SqliteStorage],
+    forgotten: Mapping[NodeId, int],
+    save: Callable[[Mapping[NodeId, int]], None],
+) -> NodeCatalog:
+    """`forgotten` are those that `save` was given last. Raises `CannotStart` for an agent that cannot be this node's.
+    One that is away may come back: its node starts without it, because its machines need nobody's catalog."""
+    assert settings.catalog_url is not None
+    session = await stack.enter_async_context(kept_session(auto_decompress=False))  # nothing unpacks to more
+    catalog = AgentCatalog(session, settings.catalog_url, clock, node, token_of_agent(settings.catalog_token_file))
+    check = AgentCheck(catalog, settings.catalog_url, lambda: _living_others(meeting, node))
+    await _fit(check)
     mirror = Mirror(catalog, clock)
+    members = meeting.members = AgentMembers(node, mirror, clock, forgotten, save)
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
@@ -118,5 +127,22 @@ async def agent_catalog(stack: AsyncExitStack, url: str, clock: Clock, token: Se
             tasks.cancel_scope.cancel()
 
     return NodeCatalog(
-        catalog=catalog, told=MembersToMirror(mirror.set_members), running=running, fences={}, mirror=mirror
+        catalog=mirror, told=members, running=running, forgets=members, fences=forgotten, mirror=mirror, check=check
     )
+
+
+async def _fit(check: AgentCheck) -> None:
+    try:
+        lacks = await check.lacks()
+    except WrongAgent as error:
+        raise CannotStart(f"the catalog's agent at {check.url} cannot be used: {error}") from error
+    except HawkerError as error:
+        _log.warning("the catalog's agent is away", extra={"url": check.url, "error": str(error)})
+        return
+    if lacks is not None:
+        raise CannotStart(lacks)
+
+
+def _living_others(meeting: GossipBridge[SqliteStorage], me: NodeId) -> int:
+    assert meeting.gossip is not None
+    return sum(each.fate is Fate.ALIVE and each.node != me for each in meeting.gossip.members())

@@ -2,35 +2,36 @@
 other nodes call it. Its machines need none of it: whatever is away here, the worker works.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from socket import socket
 from typing import Protocol
 
 import anyio
-import msgspec
-from anyio import TASK_STATUS_IGNORED, to_thread
+from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker import log
 from hawker.api.handlers import Handlers
-from hawker.api.listener import bind, url_of
-from hawker.api.server import PROGRAM_VERSION
+from hawker.api.listener import url_of
 from hawker.auth.peer_tokens import PeerTokens
+from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.storage import SqliteStorage
-from hawker.clock import Clock
-from hawker.cluster import USUAL_PEER_PORT, Cluster, found_cluster, read_cluster, write_cluster
+from hawker.cluster import peer_hosts, write_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
+from hawker.fair.threads import Pool, in_thread
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.gossip_bridge import GossipBridge
+from hawker.fleet.invites import Invites
 from hawker.fleet.members import Members
 from hawker.fleet.membership import Fleet, ring_of
-from hawker.fleet.publish import Publisher, Source
+from hawker.fleet.publish import COMPARE_EVERY_S, Publisher, Source
+from hawker.fleet.quotas import QuotaExchange
+from hawker.fleet.registry_logins import FleetLogins, login_source
 from hawker.fleet.rows import NodeFacts
-from hawker.fleet.sources import follow, worker_sources
+from hawker.fleet.sources import ALL, IMAGE_NAMES, IMAGES, follow, worker_sources
 from hawker.gateway.peers import HttpPeers
 from hawker.gossip.contract import Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
@@ -40,52 +41,17 @@ from hawker.gossip.transport import SocketTransport, joined
 from hawker.ids import NodeId
 from hawker.node import labels_of
 from hawker.place import Place
-from hawker.settings import Settings
-from hawker.store.observer import Observable
-from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog, token_of_agent
-from hawker.up.wiring import failover_of, node_handlers, published_by
+from hawker.store.contract import Observable
+from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog
+from hawker.up.fleet_wiring import failover_of, published_by
+from hawker.up.seat import Seat
+from hawker.up.wiring import node_handlers
+from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
+from hawker.worker.lifecycle.host_adapters import Networks
 
 _log = log.bind("hawker.up")
 _LEAVE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """A node's place in a cluster, before it begins: what it knows, and the address for its peers, which is bound."""
-
-    cluster: Cluster
-    listener: socket
-
-    @property
-    def gossips_at(self) -> str:
-        return joined(self.cluster.advertise, self.cluster.peer_port)
-
-
-def cluster_of(settings: Settings, place: Place, clock: Clock) -> Cluster | None:
-    """None for a node that is alone. Each setting that is given wins over what cluster.json has."""
-    known, host = read_cluster(place.cluster), settings.advertise
-    if known is None and host is None:
-        return None
-    if known is None:
-        known = found_cluster(clock, advertise=(host or "").strip("[]"), peer_port=USUAL_PEER_PORT)
-    return msgspec.structs.replace(
-        known,
-        advertise=known.advertise if host is None else host.strip("[]"),
-        peer_port=settings.peer_port or known.peer_port,
-    )
-
-
-def take_seat(settings: Settings, place: Place, clock: Clock) -> Seat | None:
-    """None for a node that is alone. Writes nothing. Raises `CannotStart`."""
-    cluster = cluster_of(settings, place, clock)
-    if cluster is None:
-        return None
-    try:
-        return Seat(cluster=cluster, listener=bind(cluster.advertise, cluster.peer_port + 1))
-    except CannotStart as error:
-        text = f"{error}".replace("--listen", "--advertise and --peer-port")
-        raise CannotStart(f"the address for other nodes: {text}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +67,10 @@ class InFleet:
     publisher: Publisher
 
 
+def _gossips_at(seat: Seat) -> str:
+    return joined(seat.cluster.advertise, seat.cluster.peer_port)
+
+
 @asynccontextmanager
 async def in_fleet(
     seat: Seat, parts: AssembledWorker, store: Observable, place: Place, more: Sequence[Source] = ()
@@ -109,17 +79,21 @@ async def in_fleet(
     published. Nobody else has to be there."""
     write_cluster(place.cluster, seat.cluster)
     async with AsyncExitStack() as stack:
-        joined = await _joined(stack, seat, parts, store, place, more)
-        gossip, catalog = joined.inside.gossip, joined.inside.kept.catalog
+        ours = await _joined(stack, seat, parts, store, place, more)
+        gossip, catalog = ours.inside.gossip, ours.inside.kept.catalog
         tasks = await stack.enter_async_context(_tasks(gossip))
-        await stack.enter_async_context(joined.inside.kept.running())
-        tasks.start_soon(joined.members.serve)
-        await tasks.start(joined.inside.publisher.serve)
-        sight = catalog_sight(parts.node, joined.fleet, catalog)
+        await stack.enter_async_context(ours.inside.kept.running())
+        tasks.start_soon(ours.members.serve)
+        await tasks.start(ours.inside.publisher.serve)
+        quotas = QuotaExchange(
+            parts.node.id, parts.deps.store, parts.deps.clock, parts.quotas, catalog, ours.inside.publisher.note
+        )
+        tasks.start_soon(quotas.serve)
+        sight = catalog_sight(parts.node, ours.fleet, catalog)
         tasks.start_soon(failover_of(parts, sight).serve)
         tasks.start_soon(_find_others, gossip, [peer.address for peer in seat.cluster.peers])
-        _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": seat.gossips_at, "api": joined.api})
-        yield joined.inside
+        _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": _gossips_at(seat), "api": ours.api})
+        yield ours.inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,29 +110,44 @@ async def _joined(
     """All objects, of which none serves yet."""
     clock, api = parts.deps.clock, url_of(seat.listener)
     meeting: GossipBridge[SqliteStorage] = GossipBridge()
-    kept = await _catalog(stack, parts, place, meeting)
-    members = Members(lambda: gossip, kept.told, clock, lambda some: fleet.remember(members=some))
+    forgotten = seat.cluster.forgotten
+    kept = await _catalog(stack, parts, place, meeting, forgotten, lambda nodes: fleet.remember(forgotten=nodes))
+
+    async def withhold(hosts: frozenset[str]) -> None:
+        await _withhold(parts.deps.networks, fleet, hosts)
+
+    members = Members(lambda: gossip, kept.told, clock, lambda some: fleet.remember(members=some), withhold)
     gossip = _gossip(seat, parts, api, kept, meeting, members, lambda ring: fleet.remember(ring))  # noqa: PLW0108
     meeting.gossip = gossip
-    tokens = PeerTokens(partial(_keys, gossip))
-    peers = HttpPeers(partial(_api_of, gossip), tokens.own)
+    root = load_or_create_token(place.token, clock)
+    tokens = PeerTokens(partial(_keys, gossip), root)
+    peers = HttpPeers(partial(_api_of, gossip), tokens.own, me=parts.node.id)
     stack.push_async_callback(peers.close)
     fleet = Fleet(
         cluster=seat.cluster,
         gossip=gossip,
         catalog=kept.catalog,
         forgets=kept.forgets,
-        caller=lambda node, behalf: peers.caller(node, behalf=behalf),
+        caller=peers.to,
         clock=clock,
         save=partial(write_cluster, place.cluster),
         vitals=kept.vitals,
     )
     vaults = vaults_of(partial(_keys, gossip), clock)
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
-    handlers = node_handlers(parts, fleet=fleet, catalog=kept.catalog, bundler=bundler)
-    sources = (*worker_sources(published_by(parts), _said(parts, api)), *more)
-    publisher = Publisher(kept.catalog, clock, parts.node.id, sources)
+    invites = Invites(parts.deps.store, clock, root, parts.node.id)
+    own = (*worker_sources(published_by(parts), _said(parts, api)), login_source(parts.node.id, parts.deps.store))
+    compare_every_s = None if kept.mirror is None else COMPARE_EVERY_S
+    publisher = Publisher(kept.catalog, clock, parts.node.id, (*own, *more), compare_every_s=compare_every_s)
+    agent_findings = None if kept.check is None else lambda: _agent_findings(kept, publisher)
+    handlers = node_handlers(
+        parts, fleet=fleet, catalog=kept.catalog, bundler=bundler, agent_findings=agent_findings, invites=invites
+    )
+    logins = FleetLogins(parts.node.id, parts.deps.logins, kept.catalog, peers.to, vaults)
+    parts.deps.logins.meet(logins)
+    handlers.add(logins)
     follow(publisher, store, parts.changes.listen)
+    parts.deps.images.listen(partial(_note_images, publisher))
     inside = InFleet(
         parts=parts,
         handlers=handlers,
@@ -169,6 +158,12 @@ async def _joined(
         publisher=publisher,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, api=api)
+
+
+async def _agent_findings(kept: NodeCatalog, publisher: Publisher) -> Sequence[str]:
+    """What the agent shows of itself; where that is nothing, what goes wrong with it all the same."""
+    assert kept.check is not None and kept.mirror is not None
+    return await kept.check.findings() or [*kept.mirror.troubles, *publisher.troubles]
 
 
 @asynccontextmanager
@@ -205,13 +200,17 @@ async def gossiping(gossip: Gossips, *, task_status: TaskStatus[None] = TASK_STA
 
 
 async def _catalog(
-    stack: AsyncExitStack, parts: AssembledWorker, place: Place, meeting: GossipBridge[SqliteStorage]
+    stack: AsyncExitStack,
+    parts: AssembledWorker,
+    place: Place,
+    meeting: GossipBridge[SqliteStorage],
+    forgotten: Mapping[NodeId, int],
+    save: Callable[[Mapping[NodeId, int]], None],
 ) -> NodeCatalog:
     deps = parts.deps
     if deps.settings.catalog_url is not None:
-        token = token_of_agent(deps.settings.catalog_token_file)
-        return await agent_catalog(stack, deps.settings.catalog_url, deps.clock, token)
-    storage = await to_thread.run_sync(SqliteStorage, place.catalog, parts.node.id, deps.clock)
+        return await agent_catalog(stack, deps.settings, deps.clock, parts.node.id, meeting, forgotten, save)
+    storage = await in_thread(Pool.REPLICA, SqliteStorage, place.catalog, parts.node.id, deps.clock)
     return own_catalog(storage, parts.node, place, deps.clock, meeting)
 
 
@@ -235,9 +234,9 @@ def _gossip(
         node=parts.node.id,
         cluster=seat.cluster.id,
         keyring=ring_of(seat.cluster.keyring),
-        transport=SocketTransport(seat.gossips_at),
-        advertise=seat.gossips_at,
-        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=PROGRAM_VERSION),
+        transport=SocketTransport(_gossips_at(seat)),
+        advertise=_gossips_at(seat),
+        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=VERSION),
         clock=parts.deps.clock,
         listener=listener,
         fences=kept.fences,
@@ -254,14 +253,26 @@ async def _find_others(gossip: GossipNode, seeds: Sequence[str]) -> None:
         _log.warning("no other node was found yet", extra={"error": str(error)})
 
 
+async def _withhold(networks: Networks | None, fleet: Fleet, hosts: frozenset[str]) -> None:
+    """Also who was a member once and has not been heard of since this node began."""
+    if networks is not None:
+        heard = {member.node for member in fleet.members}
+        await networks.withhold(hosts | peer_hosts(peer for peer in fleet.peers if peer.node not in heard))
+
+
 def _said(parts: AssembledWorker, api: str) -> NodeFacts:
     return NodeFacts(
         api=api,
-        version=PROGRAM_VERSION,
+        version=VERSION,
         drivers=(parts.deps.driver.name,),
         labels=labels_of(parts.deps.settings.labels),
         started_at=parts.started_at,
     )
+
+
+def _note_images(publisher: Publisher) -> None:
+    for source in (IMAGES, IMAGE_NAMES):
+        publisher.note(source, ALL)
 
 
 def _keys(gossip: GossipNode) -> list[bytes]:

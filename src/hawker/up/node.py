@@ -6,25 +6,26 @@ Stopping leaves machines running; the next `up` on the same directory takes them
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
-import aiohttp
 import anyio
 import msgspec
 
 from hawker import log
 from hawker.api.listener import serving
-from hawker.api.server import PROGRAM_VERSION
-from hawker.catalog.http.server import serving as serving_catalog
+from hawker.cli.entry import USUAL_COLLECTION
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
+from hawker.deferred import deferred
 from hawker.errors import Unavailable
-from hawker.fleet.joining import join_cluster
-from hawker.host.facts import read_facts
+from hawker.fair.sessions import SessionAtNeed, fleeting_session
+from hawker.host.facts import disk_of, read_facts
 from hawker.host.systemd import Notifier, handed_over
 from hawker.ids import MachineId, new_node_id
 from hawker.image.cache import ImageCache
@@ -38,18 +39,35 @@ from hawker.observe.stall import StallLimits
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
 from hawker.record.machine import MACHINES, MachineTarget
-from hawker.record.node import NODE, NodeRecord
+from hawker.record.node import NODE, NodeRecord, used
+from hawker.runtime.driver import NodeDriver
 from hawker.runtime.driver_selection import DriverSelection
 from hawker.settings import Settings
 from hawker.store.contract import Store
-from hawker.store.sqlite import SqliteStore
+from hawker.store.sqlite import RESERVE_BYTES, SqliteStore
 from hawker.up.boot_refusal import or_refuse, wrapped_in
-from hawker.up.build import archive_of, deps_of, image_settings, parts_of, traces_of
-from hawker.up.fleet import InFleet, in_fleet
-from hawker.up.servers import Doors, Front, front_alone, front_of_fleet, open_doors, revocations_of
+from hawker.up.build import archive_of, deps_of, edge_of, image_settings, parts_of, traces_of
+from hawker.up.servers import Doors, Front, audit_trail, bind_public, front_alone, open_doors
+from hawker.up.template import Template
+from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
+from hawker.worker.capacity import usual_layer_mib
 from hawker.worker.format import enter
 
+if TYPE_CHECKING:
+    from hawker.catalog.http import server as catalog_server
+    from hawker.fleet import joining, quotas
+    from hawker.up import fleet as up_fleet
+    from hawker.up import fleet_front
+    from hawker.up.fleet import InFleet
+else:
+    catalog_server = deferred("hawker.catalog.http.server")
+    joining = deferred("hawker.fleet.joining")
+    quotas = deferred("hawker.fleet.quotas")
+    up_fleet = deferred("hawker.up.fleet")
+    fleet_front = deferred("hawker.up.fleet_front")
+
+_FLEET_MODULES = ("hawker.up.fleet", "hawker.up.fleet_front", "hawker.catalog.http.server")
 _log = bind("hawker.ephemeral")
 DEADLINE_S = 60.0
 
@@ -85,10 +103,22 @@ _STOP_S = 2.0  # after the server's own grace; the whole stop stays below five s
 def run(settings: Settings, *, public: bool = True) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Without `public` only the nodes of the cluster are answered.
     Raises `CannotStart`."""
+    gc.set_threshold(*USUAL_COLLECTION)
     log.configure(settings.log_level)
     os.umask(0o077)
-    clock = system_clock(os.environ)
-    return anyio.run(_main, settings, clock, public, backend_options={"use_uvloop": True})
+    clock, given = system_clock(os.environ), handed_over(os.environ, os.getpid())
+    notifier = Notifier.of(os.environ, os.getpid())
+    if settings.template and public and given is None:
+        given = bind_public(settings.listen)
+
+    def daemon() -> int:
+        live = partial(_live, settings, clock, notifier, given, public)
+        return anyio.run(_main, live, backend_options={"use_uvloop": True})
+
+    if not settings.template:
+        return daemon()
+    clustered = settings.advertise is not None or Place(settings.data_dir).cluster.exists()
+    return Template(daemon, clock, _FLEET_MODULES if clustered else ()).run()
 
 
 def join(settings: Settings, target: str, token: Secret) -> Cluster:
@@ -96,24 +126,31 @@ def join(settings: Settings, target: str, token: Secret) -> Cluster:
     other node answers."""
     os.umask(0o077)
     place, clock = Place(settings.data_dir), system_clock(os.environ)
-    joining = partial(join_cluster, advertise=settings.advertise, peer_port=settings.peer_port)
-    return anyio.run(joining, place, clock, target, token)
+    joined = partial(joining.join_cluster, advertise=settings.advertise, peer_port=settings.peer_port)
+    return anyio.run(joined, place, clock, target, token)
 
 
-async def _main(settings: Settings, clock: Clock, public: bool) -> int:
+async def _main(live: Callable[[AsyncIterator[signal.Signals]], Awaitable[None]]) -> int:
     """From the first moment a signal to stop is heard, so that a node that has just begun ends as cleanly as any."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
-            await _live(settings, clock, signals, public)
+            await live(signals)
         except BaseExceptionGroup as group:
             raise (wrapped_in(group) or group) from group.__cause__
     return 0
 
 
-async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.Signals], public: bool) -> None:
-    """What can be refused is refused before anything is made."""
-    notifier, given = Notifier.of(os.environ, os.getpid()), handed_over(os.environ, os.getpid())
-    facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(PROGRAM_VERSION)
+async def _live(
+    settings: Settings,
+    clock: Clock,
+    notifier: Notifier,
+    given: socket.socket | None,
+    public: bool,
+    signals: AsyncIterator[signal.Signals],
+) -> None:
+    """What can be refused is refused before anything is made. `given` is the listening socket for clients, if one is
+    there."""
+    facts, place, metrics = read_facts(), Place(settings.data_dir), build_metrics(VERSION)
     exporter = load_exporter() if settings.otel_endpoint else None
     roster = DriverSelection(settings, facts, place, clock)
     drivers = await roster.decide()
@@ -125,7 +162,7 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         stack.callback(doors.close)
         place.make()
         stack.enter_context(place.held())
-        store = SqliteStore(place.store, metrics.store)
+        store = SqliteStore(place.store, metrics.store, reserve_bytes=RESERVE_BYTES)
         metrics.store.waiting.set_function(lambda: store.waiting)
         stack.push_async_callback(store.close)
         with or_refuse(settings.data_dir):
@@ -134,34 +171,52 @@ async def _live(settings: Settings, clock: Clock, signals: AsyncIterator[signal.
         place.remember(node.id)
         roster.remember(drivers)
         driver = roster.driver(drivers, node.id)
+        settings = _with_layers(settings, place, driver, store)
+        if lack := driver.features.lacks_user_namespace:
+            bind("hawker.container").warning("root of machines is root here", extra={"reason": lack})
+        if lack := store.lacks_reserve:
+            bind("hawker.store").warning("the store has no reserve on the disk", extra={"reason": lack})
         images = ImageCache(place.images, image_settings(settings), clock)
         stack.push_async_callback(images.aclose)
         with or_refuse(settings.data_dir):
             await images.open()
-        http = await stack.enter_async_context(aiohttp.ClientSession())
+        http = SessionAtNeed(fleeting_session)
+        stack.push_async_callback(http.aclose)
         with or_refuse(settings.data_dir):
             deps = await deps_of(settings, place, driver, node.id, store, images, clock, archive)
         traces = traces_of(stack, exporter, settings, node, metrics) if exporter else None
-        parts = parts_of(deps, node, facts, http, metrics, traces, drivers)
+        parts = parts_of(deps, node, facts, http, metrics, traces, roster.looked, lambda: store.lacks_reserve)
         patience = StallLimits(report_s=settings.watchdog_report_s, end_s=settings.watchdog_end_s)
         with Watchdog(clock, patience, metrics.loop).watching():
             async with AsyncExitStack() as around:
+                auditor = audit_trail(around, place, settings, clock)
                 fleet = await _fleet(around, doors, parts, store, place)
                 if fleet is None:
-                    await _serve(place, doors, notifier, parts, None, front_alone(place, parts, preferences), signals)
+                    front = front_alone(place, parts, preferences, auditor)
+                    await _serve(place, doors, notifier, parts, None, front, signals)
                 else:
-                    front = front_of_fleet(around, place, fleet, preferences)
+                    front = fleet_front.front_of_fleet(around, place, fleet, preferences, auditor)
                     await _serve(place, doors, notifier, fleet.parts, fleet, front, signals)
+
+
+def _with_layers(settings: Settings, place: Place, driver: NodeDriver, store: Store) -> Settings:
+    """What the settings leave to the host: how large root filesystems are, where the driver gives them a size."""
+    sized = driver.features.rootfs or driver.features.disks
+    if settings.machine_disk_mib is not None or not sized:
+        return settings
+    size_mib = usual_layer_mib(settings, disk_of(place.root), used(store).disk_mib)
+    return msgspec.structs.replace(settings, machine_disk_mib=size_mib)
 
 
 async def _fleet(
     stack: AsyncExitStack, doors: Doors, parts: AssembledWorker, store: SqliteStore, place: Place
-) -> InFleet | None:
+) -> "InFleet | None":
     """Until the stack is closed; None for a node that is alone."""
     if doors.seat is None:
         return None
-    revoked = revocations_of(parts.node.id, store)
-    return await stack.enter_async_context(in_fleet(doors.seat, parts, store, place, [revoked]))
+    revoked = fleet_front.revocations_of(parts.node.id, store)
+    told = [revoked, *quotas.quota_sources(parts.node.id, store, parts.quotas)]
+    return await stack.enter_async_context(up_fleet.in_fleet(doors.seat, parts, store, place, told))
 
 
 async def _node_record(store: Store, place: Place, region: str, clock: Clock) -> NodeRecord:
@@ -195,7 +250,7 @@ async def _serve(
     doors: Doors,
     notifier: Notifier,
     parts: AssembledWorker,
-    fleet: InFleet | None,
+    fleet: "InFleet | None",
     front: Front,
     signals: AsyncIterator[signal.Signals],
 ) -> None:
@@ -203,11 +258,13 @@ async def _serve(
     deps, settings = parts.deps, parts.deps.settings
     told = StopSignal()
     supervisor, reconciler = supervisor_of(parts), reconciler_of(parts)
+    edge = edge_of(parts, place)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
         with anyio.CancelScope() as boot, or_refuse(settings.data_dir):
             tasks.start_soon(told.hear, signals, boot)
             await begin(tasks, parts, supervisor, reconciler)
+            tasks.start_soon(edge.serve)
         if boot.cancelled_caught:
             _end_within(_STOP_S)
             tasks.cancel_scope.cancel()
@@ -226,6 +283,7 @@ async def _serve(
             front.public.stop()
         if settings.ephemeral:
             await destroy_everything(parts)
+            await edge.end()
         _end_within(_STOP_S)
         with suppress(Unavailable):
             await parts.runner.leave()
@@ -233,7 +291,7 @@ async def _serve(
 
 
 @asynccontextmanager
-async def _answering(doors: Doors, front: Front, fleet: InFleet | None) -> AsyncIterator[str]:
+async def _answering(doors: Doors, front: Front, fleet: "InFleet | None") -> AsyncIterator[str]:
     """At every door that is there. The URL for clients, or for peers where clients are not answered."""
     async with AsyncExitStack() as stack:
         url = ""
@@ -241,7 +299,7 @@ async def _answering(doors: Doors, front: Front, fleet: InFleet | None) -> Async
             url = await stack.enter_async_context(serving(front.peers, doors.seat.listener))
             stack.callback(front.peers.stop)
         if fleet is not None and fleet.kept.app is not None and doors.catalog is not None:
-            await stack.enter_async_context(serving_catalog(fleet.kept.app, doors.catalog))
+            await stack.enter_async_context(catalog_server.serving(fleet.kept.app, doors.catalog))
         if doors.public is not None:
             url = await stack.enter_async_context(serving(front.public, doors.public))
         yield url

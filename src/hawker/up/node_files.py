@@ -5,7 +5,7 @@ root token, its cluster's keys, its catalog. It writes nothing there.
 from collections.abc import Sequence
 from pathlib import Path
 
-from hawker.catalog.point_reads import PointReader
+from hawker.catalog.reads import PointReader
 from hawker.clock import Clock
 from hawker.cluster import Cluster, read_cluster
 from hawker.errors import CannotStart

@@ -1,46 +1,45 @@
 """The addresses of a node and who is answered there: clients, by the broker beside the worker; peers, by the worker."""
 
 import socket
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from hawker.api.audit import Auditor
 from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.listener import bind
-from hawker.api.route import AnyRoute
-from hawker.api.routes import PEER_ROUTES, ROUTES
-from hawker.api.server import MAX_BODY_BYTES, Server
+from hawker.api.on_behalf import OnBehalf
+from hawker.api.routes import PUBLIC_ROUTES, ROUTES
+from hawker.api.server import Server
+from hawker.audit.audit_log import AuditLog
+from hawker.auth.audit_trail import AuditTrail
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens, load_or_create_token
-from hawker.catalog.http import server as catalog_server
-from hawker.catalog.point_reads import PointReader
 from hawker.clock import Clock
 from hawker.config.placement import parse_labels
+from hawker.deferred import deferred
 from hawker.errors import CannotStart
-from hawker.fleet.publish import Source
-from hawker.fleet.rows import Row, revoked_row
+from hawker.flyfront.operations import GraphqlHandlers
+from hawker.flyfront.uiex import UiexHandlers
 from hawker.gateway.alone import NoPeers, OneNode
-from hawker.gateway.catalog_directory import CatalogDirectory, Looks
-from hawker.gateway.gateway import Beside, Gateway
-from hawker.gateway.peers import BesidePeers
 from hawker.gateway.rate_limits import RateLimits
-from hawker.gateway.revocations import FleetRevocations
 from hawker.gateway.token_handlers import TokenHandlers
-from hawker.ids import NodeId
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.place import Place
 from hawker.record.app import APPS
 from hawker.record.node import NODE
-from hawker.record.revocation import REVOKED
 from hawker.settings import Settings
-from hawker.store.contract import Reader
-from hawker.up.catalog import token_of_agent
-from hawker.up.fleet import InFleet, Seat, take_seat
+from hawker.up.seat import Seat, take_seat, token_of_agent
 from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.order import HomeOfAll
+
+if TYPE_CHECKING:
+    from hawker.catalog.http import server as catalog_server
+else:
+    catalog_server = deferred("hawker.catalog.http.server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,14 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
         raise CannotStart("a worker is one of a cluster: give --advertise, or run `hawker join --no-start` first")
     if seat is None and settings.catalog_listen is not None:
         raise CannotStart("--catalog-listen is for a node of a cluster: give --advertise, too")
+    if seat is None and settings.catalog_url is not None:
+        raise CannotStart("--catalog-url is for a node of a cluster: give --advertise, too")
     if settings.catalog_url is None and settings.catalog_token_file is not None:
         raise CannotStart("--catalog-token-file is the token of an agent: give --catalog-url, too")
     token_of_agent(settings.catalog_token_file)
     if settings.catalog_listen is not None and settings.catalog_url is not None:
         raise CannotStart("--catalog-listen and --catalog-url exclude each other: the agent answers for its catalog")
-    doors = Doors(public=(given or _bind(settings.listen)) if public else None, seat=seat, catalog=None)
+    doors = Doors(public=(given or bind_public(settings.listen)) if public else None, seat=seat, catalog=None)
     if settings.catalog_listen is None:
         return doors
     try:
@@ -79,7 +80,8 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
         raise
 
 
-def _bind(listen: str) -> socket.socket:
+def bind_public(listen: str) -> socket.socket:
+    """The address for clients. Raises `CannotStart`."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise CannotStart(f"--listen takes HOST:PORT, not {listen!r}")
@@ -93,7 +95,9 @@ def handlers_alone(parts: AssembledWorker, own: Handlers, preferences: Preferenc
     """All of `ROUTES`: orders by the market, all else by the worker itself, whose answers are `own`."""
     deps, handlers = parts.deps, Handlers()
     directory, peers = OneNode(lambda: this_node(parts)), NoPeers(parts.node.id, own, deps.clock)
-    MarketHandlers(directory, peers, preferences, deps.clock, limited=deps.settings.rate_limits).bind(handlers)
+    limited, registries = deps.settings.rate_limits is True, deps.settings.listed_registries
+    market = MarketHandlers(directory, peers, preferences, deps.clock, limited=limited, registries=registries)
+    market.bind(handlers)
     for route in ROUTES:
         if handlers.missing((route,)):
             handlers.adopt(route, own)
@@ -116,10 +120,18 @@ def this_node(parts: AssembledWorker) -> Node:
     )
 
 
-# A fleet of one: what a node that knows no others answers. Its orders go through the market.
+def audit_trail(stack: AsyncExitStack, place: Place, settings: Settings, clock: Clock) -> AuditTrail:
+    """Open until the stack is closed. Raises `CannotStart`."""
+    log = AuditLog(place.audit, clock, settings.audit_mib << 20)
+    stack.callback(log.close)
+    try:
+        log.open()
+    except OSError as error:
+        raise CannotStart(f"the audit log {place.audit} cannot be opened: {error.strerror}") from error
+    return AuditTrail(log)
 
-_PEER_BODIES = 4
-"""An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
+
+# A fleet of one: what a node that knows no others answers. Its orders go through the market.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +142,7 @@ class Front:
     peers: Server | None = None
 
 
-def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences) -> Front:
+def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences, auditor: Auditor) -> Front:
     """For a node that knows no others: the worker's own answers, and orders in the market of one."""
     store, clock = parts.deps.store, parts.deps.clock
 
@@ -143,63 +155,34 @@ def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences) 
     own = node_handlers(parts, bundles=HomeOfAll())
     TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(own)
     handlers = handlers_alone(parts, own, preferences)
-    limiter = _limiter(parts)
-    return Front(public=Server(handlers, tokens, clock, observer=parts.metrics.api, limiter=limiter))
+    return Front(public=server_for_clients(parts, handlers, tokens, auditor))
 
 
-def front_of_fleet(stack: AsyncExitStack, place: Place, fleet: InFleet, preferences: Preferences) -> Front:
-    """Of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
-    parts, clock, me = fleet.parts, fleet.parts.deps.clock, fleet.parts.node.id
-    directory = CatalogDirectory(_looks(stack, place, fleet), clock, me, parts.node.region)
-    revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
-    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
-    about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
-    own = fleet.handlers
-    about_tokens.bind(own)
-    fleet.peers.ask_also(directory.address_of)
-    peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
-    limited = parts.deps.settings.rate_limits
-    market = MarketHandlers(directory, peers, preferences, clock, limited=limited)
-    broker = Gateway(directory, peers, Beside(node=me, handlers=own), clock, market=market, tokens=about_tokens)
-    public = Server(broker.handlers(), tokens, clock, observer=parts.metrics.api, limiter=_limiter(parts))
-    return Front(public=public, peers=_for_peers(fleet, own))
-
-
-def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:
-    if fleet.kept.mirror is not None:
-        return fleet.kept.mirror
-    glance = PointReader(place.catalog)
-    stack.callback(glance.close)
-    return glance
-
-
-def _for_peers(fleet: InFleet, handlers: Handlers) -> Server:
+def server_for_clients(parts: AssembledWorker, handlers: Handlers, tokens: Tokens, auditor: Auditor) -> Server:
+    deps, limiter = parts.deps, _limiter(parts)
+    answer_flyctl(handlers, deps.clock, limiter, auditor)
     return Server(
         handlers,
-        fleet.tokens,
-        fleet.parts.deps.clock,
-        routes=answered_by(handlers),
-        observer=fleet.parts.metrics.api,
-        written=fleet.publisher.written,
-        between_nodes=True,
-        max_body_bytes=_PEER_BODIES * MAX_BODY_BYTES,
+        tokens,
+        deps.clock,
+        routes=PUBLIC_ROUTES,
+        observer=parts.metrics.api,
+        limiter=limiter,
+        proxies=deps.settings.proxies,
+        auditor=auditor,
     )
 
 
-def answered_by(handlers: Handlers) -> list[AnyRoute]:
-    """Of all calls those that a worker answers."""
-    return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
-
-
-def revocations_of(node: NodeId, store: Reader) -> Source:
-    """What was revoked here, for the whole fleet."""
-
-    def rows(token_id: str) -> Iterable[Row]:
-        found = store.get(REVOKED, token_id)
-        return () if found is None else (revoked_row(node, token_id, at=found.at, by=found.by, note=found.note),)
-
-    return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)
+def answer_flyctl(handlers: Handlers, clock: Clock, limiter: RateLimits | None, auditor: Auditor | None) -> None:
+    """Bind what flyctl asks beside the Machines API to handlers that answer all of `ROUTES`."""
+    behalf = OnBehalf(handlers, limiter, auditor)
+    handlers.add(GraphqlHandlers(behalf), UiexHandlers(behalf, clock))
 
 
 def _limiter(parts: AssembledWorker) -> RateLimits | None:
-    return RateLimits(parts.deps.clock, parts.metrics.api.limited) if parts.deps.settings.rate_limits else None
+    """A node alone is its operator's, who has nobody to be protected from."""
+    settings = parts.deps.settings
+    if settings.rate_limits is False or (settings.rate_limits is None and settings.advertise is None):
+        return None
+    spares_root = settings.rate_limits is None
+    return RateLimits(parts.deps.clock, parts.metrics.api.limited, spares_root=spares_root)

@@ -1,5 +1,6 @@
 """Which machine has which volume: decided in the transaction that makes or removes the machine, so that both records
-always agree. A machine keeps its volume for as long as it exists, whether it runs or not.
+always agree. A machine keeps its volume for as long as it exists, whether it runs or not, unless somebody detaches the
+volume while the machine is stopped: then the machine takes it back with its next start, or does not start.
 """
 
 import msgspec
@@ -25,23 +26,29 @@ def volume_id_of(config: MachineConfig) -> VolumeId | None:
     return VolumeId(mount.volume) if mount is not None and mount.volume else None
 
 
-def attach(tx: Tx, machine: MachineRecord, now: float) -> MachineRecord:
+def attach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> MachineRecord:
     """Give a new machine the volume that its config asks for, by id or by name; the machine with the volume's id filled
-    in. Raises `NotFound`, `WrongState` when another machine has it, `Unprocessable`."""
+    in. A machine with a kernel of its own gets the blocks (`to_guest`), which marks the volume. Raises `NotFound`,
+    `WrongState` when another machine has it or a guest wrote it, `Unprocessable`."""
     mount = mount_of(machine.config)
     if mount is None:
         return machine
     volume = _named(tx, machine.app, mount) if mount.volume else _free(tx, machine.app, mount)
-    _check_fits(volume, mount)
-    tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=machine.id, updated_at=now))
+    _check_fits(volume, mount, to_guest=to_guest)
+    written = volume.guest_written or to_guest
+    tx.put(
+        VOLUMES,
+        volume.id,
+        msgspec.structs.replace(volume, machine=machine.id, guest_written=written, updated_at=now),
+    )
     return msgspec.structs.replace(machine, config=_with_volume(machine.config, mount, volume.id))
 
 
-def findable(reader: Reader, app: AppName, config: MachineConfig) -> None:
+def findable(reader: Reader, app: AppName, config: MachineConfig, *, to_guest: bool = False) -> None:
     """Raises what `attach` would, before any machine is there."""
     mount = mount_of(config)
     if mount is not None:
-        _check_fits(_named(reader, app, mount) if mount.volume else _free(reader, app, mount), mount)
+        _check_fits(_named(reader, app, mount) if mount.volume else _free(reader, app, mount), mount, to_guest=to_guest)
 
 
 def detach(tx: Tx, machine: MachineRecord, now: float) -> None:
@@ -52,6 +59,27 @@ def detach(tx: Tx, machine: MachineRecord, now: float) -> None:
         tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=None, updated_at=now))
 
 
+def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> None:
+    """The volume of a machine that is to start, if it was detached meanwhile. Raises `WrongState` when it is not to be
+    had any more."""
+    volume_id = volume_id_of(machine.config)
+    volume = None if volume_id is None else tx.get(VOLUMES, volume_id)
+    mount = mount_of(machine.config)
+    if volume_id is None or mount is None or (volume is not None and volume.machine == machine.id):
+        return
+    if volume is None or volume.app != machine.app or volume.state in GOING:
+        raise WrongState(
+            f"volume {volume_id} was detached and is no longer there for machine {machine.id}: update the machine"
+            " without the mount, or create another one"
+        )
+    if volume.machine is not None:
+        raise WrongState(f"volume {volume_id} was detached, and machine {volume.machine} has it now")
+    _check_fits(volume, mount, to_guest=to_guest)
+    written = volume.guest_written or to_guest
+    taken = msgspec.structs.replace(volume, machine=machine.id, guest_written=written, updated_at=now)
+    tx.put(VOLUMES, volume.id, taken)
+
+
 def kept(reader: Reader, machine: MachineRecord, config: MachineConfig) -> MachineConfig:
     """A new config of a machine, with the volume that it has. Raises `Unprocessable` when it asks for another one."""
     mount, has = mount_of(config), volume_id_of(machine.config)
@@ -59,6 +87,8 @@ def kept(reader: Reader, machine: MachineRecord, config: MachineConfig) -> Machi
         return config
     if has is None:
         raise Unprocessable("config.mounts: a machine gets its volume when it is created: create another one with it")
+    if mount is None and attached_to(reader, has, machine.id) is None:
+        return config
     if mount is None:
         raise Unprocessable(f"config.mounts: volume {has} is attached until the machine is destroyed: leave it in")
     volume = reader.get(VOLUMES, has)
@@ -66,7 +96,7 @@ def kept(reader: Reader, machine: MachineRecord, config: MachineConfig) -> Machi
     if (mount.volume or has) != has or (not mount.volume and mount.name != name):
         raise Unprocessable(f"{_FIELD}: volume {has} is attached until the machine is destroyed, and cannot be changed")
     if volume is not None:
-        _check_fits(volume, mount)
+        _check_fits(volume, mount, to_guest=volume.guest_written)
     return _with_volume(config, mount, has)
 
 
@@ -92,8 +122,8 @@ def _named(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
         raise NotFound(f"{_FIELD}.volume: app '{app}' has no volume {mount.volume!r:.60}")
     if volume.machine is not None:
         raise WrongState(
-            f"volume {volume.id} is attached to machine {volume.machine}: a volume has one machine at a time, "
-            "until that is destroyed"
+            f"volume {volume.id} is attached to machine {volume.machine}: a volume has one machine at a time; stop that"
+            " one and detach the volume, or destroy the machine"
         )
     return volume
 
@@ -109,7 +139,17 @@ def _free(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
     return min(free, key=lambda volume: (volume.created_at, volume.id))
 
 
-def _check_fits(volume: VolumeRecord, mount: Mount) -> None:
+def guest_written_refusal(volume_id: VolumeId) -> WrongState:
+    """A file system that a tenant could write block by block is not for the host's kernel."""
+    return WrongState(
+        f"volume {volume_id} was the disk of a microVM, which may have written anything to it, so this host does not "
+        "mount it: attach it on a node with a microVM driver, and copy its files to a new volume from there"
+    )
+
+
+def _check_fits(volume: VolumeRecord, mount: Mount, *, to_guest: bool) -> None:
+    if volume.guest_written and not to_guest:
+        raise guest_written_refusal(volume.id)
     if volume.fstype is Fstype.RAW:
         raise Unprocessable(f"{_FIELD}: volume {volume.id} is raw; this node's driver mounts filesystems only")
     if mount.encrypted and not volume.encrypted:

@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from anyio import to_thread
-
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.block import set_capacity
 from hawker.host.luks import Luks
@@ -76,7 +75,7 @@ class Ciphers:
         """Open it, and mount what is in it: checked where that is needed, and as large as its file."""
         device = await self._luks.open(file, self._name(disk.id), self._key(disk))
         await self._fit(disk, file)
-        found = await to_thread.run_sync(read_superblock, device)
+        found = await in_thread(Pool.DISKS, read_superblock, device)
         behind = found is not None and found.bytes < _size(device)
         if behind and not ext4.may_grow_mounted():
             await ext4.grow_unmounted(device)
@@ -84,16 +83,19 @@ class Ciphers:
             await ext4.check_filesystem(device)
         ext4.mount_device(str(device), target, file.name)
         if behind:
-            await to_thread.run_sync(ext4.resize_mounted, target, _size(device))
+            await in_thread(Pool.DISKS, ext4.resize_mounted, target, _size(device))
 
     async def grow_mounted(self, disk: Disk, file: Path, target: Path) -> bool:
         """Whether the filesystem is as large as its file now."""
         await self._fit(disk, file)
-        return await to_thread.run_sync(ext4.resize_mounted, target, _size(self._luks.device(self._name(disk.id))))
+        return await in_thread(Pool.DISKS, ext4.resize_mounted, target, _size(self._luks.device(self._name(disk.id))))
 
     async def close(self, volume_id: VolumeId) -> None:
         """Once nobody uses it any more; no error when it is not open."""
         await self._luks.close(self._name(volume_id))
+
+    def device(self, volume_id: VolumeId) -> Path:
+        return self._luks.device(self._name(volume_id))
 
     def opened(self) -> frozenset[VolumeId]:
         return frozenset(VolumeId(name.removeprefix(self._prefix)) for name in self._luks.opened(self._prefix))

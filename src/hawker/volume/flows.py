@@ -23,8 +23,7 @@ from hawker.record.volume import (
 from hawker.runtime.driver import Driver
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
-from hawker.volume.copies import Copies
-from hawker.volume.disks import Disks, disk_of
+from hawker.volume.disks import Copies, Disks, disk_of
 from hawker.volume.retention import kept_until
 from hawker.volume.table import VolumeTable
 

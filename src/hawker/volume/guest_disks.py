@@ -3,17 +3,16 @@ does, and what is on them is the tenant's from the first byte: the host reads no
 leaves checking and growing a filesystem that no guest has to the tools of ext4, as a user who owns nothing else.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from anyio import to_thread
-
 from hawker.errors import BadRequest, HawkerError, NotFound, NotServed, Unavailable, WrongState
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.block import loops
 from hawker.host.mount import mounts
@@ -103,7 +102,7 @@ class GuestDisks(HostDisks):
         return str(file)
 
     async def _make_ready(self, file: Path) -> None:
-        found = await to_thread.run_sync(read_superblock, file)
+        found = await in_thread(Pool.DISKS, read_superblock, file)
         if found is not None and not is_grown(file):
             await ext4.grow_unmounted(file, confined=True)
         elif found is not None and not found.whole:
@@ -122,7 +121,7 @@ class GuestDisks(HostDisks):
             if hold.use is Use.CHANGING:
                 raise Unavailable(f"the machine of volume {disk.id} is being started or stopped")
             if file.stat().st_size < disk.size_bytes:
-                await to_thread.run_sync(enlarge, file, disk.size_bytes)
+                await in_thread(Pool.DISKS, enlarge, file, disk.size_bytes)
             inside("enlarged")
             if disk.fstype is not Fstype.EXT4:
                 return True
@@ -156,6 +155,9 @@ class GuestDisks(HostDisks):
         """Nothing of a volume is mounted here, or has a loop device."""
         found = (str(each.target) for each in mounts(self._directory))
         return (*sorted(found), *(device for device, _ in loops(self._directory)))
+
+    async def held(self, volumes: Collection[VolumeId]) -> Mapping[VolumeId, tuple[str, ...]]:
+        return {}
 
     async def lacks_encryption(self) -> str | None:
         return _NOT_ENCRYPTED

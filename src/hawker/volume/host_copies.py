@@ -7,17 +7,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import anyio.to_thread
-
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.block import loops
+from hawker.host.ext4 import mount_filesystem
 from hawker.host.fsfreeze import frozen, thaw
-from hawker.host.mount import is_mounted
+from hawker.host.mount import is_mounted, unmount
 from hawker.host.sparse import allocated_bytes, draft, publish, shares_blocks
 from hawker.ids import SnapshotId, VolumeId, is_snapshot_id
 from hawker.log import bind
-from hawker.volume.copies import CopyRoom
+from hawker.volume.disks import CopyRoom
 
 LONGEST_FREEZE_S = 60.0
 PARALLEL_COPIES = 2
@@ -46,7 +46,7 @@ class HostCopies:
         self._shares: bool | None = None
 
     async def room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
-        return await anyio.to_thread.run_sync(self._room, copied)
+        return await in_thread(Pool.DISKS, self._room, copied)
 
     async def take(self, volume_id: VolumeId, snapshot_id: SnapshotId) -> int:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -66,7 +66,7 @@ class HostCopies:
 
     async def drop(self, snapshot_id: SnapshotId) -> None:
         file = self._path(snapshot_id)
-        await anyio.to_thread.run_sync(_remove, file, _draft_of(file))
+        await in_thread(Pool.DISKS, _remove, file, _draft_of(file))
 
     async def list(self) -> list[SnapshotId]:
         names = sorted(os.listdir(self._directory)) if self._directory.is_dir() else []
@@ -75,7 +75,7 @@ class HostCopies:
     async def mend(self, mounted: frozenset[VolumeId]) -> None:
         for volume_id in mounted:
             try:
-                if await anyio.to_thread.run_sync(thaw, self._mount_of(volume_id)):
+                if await in_thread(Pool.DISKS, thaw, self._mount_of(volume_id)):
                     _log.warning("a volume was left frozen", extra={"volume": volume_id})
             except (HawkerError, OSError) as error:
                 _log.error("cannot thaw a volume", extra={"volume": volume_id, "error": str(error)})
@@ -101,15 +101,30 @@ class HostCopies:
                 inside("frozen")
                 await draft(source, drafted)
             return True
-        self._check_idle(volume_id, source)
+        if any(file == source for _, file in loops(source.parent)):
+            return await self._draft_held(volume_id, source, drafted)
         before = written_at(source)
         await draft(source, drafted)
         return not is_mounted(mount_point) and written_at(source) == before
 
-    def _check_idle(self, volume_id: VolumeId, source: Path) -> None:
-        """A device over its file without a mount of ours: somebody may write there whom nobody can hold still."""
-        if any(file == source for _, file in loops(source.parent)):
-            raise Unavailable(f"volume {volume_id} is in use and cannot be held still: stop its machine first")
+    async def _draft_held(self, volume_id: VolumeId, source: Path, drafted: Path) -> bool:
+        """A device over its file without a mount of ours: somebody in another mount namespace has it. Mounted once more
+        it is the same file system, and held still for all. Where no machine has it is what `HostDisks` clears."""
+        target = source.parent / "growing"
+        target.mkdir(exist_ok=True)
+        try:
+            await in_thread(Pool.DISKS, mount_filesystem, source, target)
+        except (OSError, HawkerError) as error:
+            raise Unavailable(
+                f"volume {volume_id} is held by others of this host and cannot be held still: see `hawker node doctor`"
+            ) from error
+        try:
+            async with frozen(target, LONGEST_FREEZE_S):
+                inside("frozen")
+                await draft(source, drafted)
+        finally:
+            await in_thread(Pool.DISKS, unmount, target)
+        return not is_mounted(self._mount_of(volume_id))
 
     def _room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)

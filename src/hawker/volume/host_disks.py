@@ -5,21 +5,23 @@ mounted while a machine has it. What is removed is moved to `DIR/.trash` first.
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
-from anyio import to_thread
 
 from hawker.errors import BadRequest, NotFound, NotServed
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.block import detach_loop, loops
 from hawker.host.mount import is_mounted, mounts, unmount
+from hawker.host.mount_holders import mount_holders
 from hawker.host.superblock import read_superblock
 from hawker.ids import VolumeId, is_volume_id
 from hawker.record.volume import Fstype
+from hawker.volume.attachment import guest_written_refusal
 from hawker.volume.disks import Disk, Usage
 from hawker.volume.encryption import Ciphers
 
@@ -64,7 +66,7 @@ class HostDisks:
                 async with self._blocks(disk, draft) as blocks:
                     await ext4.make_filesystem(blocks)
             inside("formatted")
-            await to_thread.run_sync(_publish, draft, file)
+            await in_thread(Pool.DISKS, _publish, draft, file)
             inside("published")
 
     @asynccontextmanager
@@ -85,14 +87,16 @@ class HostDisks:
         async with self.holding(disk.id):
             file, target = self._file_of(disk), self.mount_point(disk.id)
             if file.stat().st_size < disk.size_bytes:
-                await to_thread.run_sync(enlarge, file, disk.size_bytes)
+                await in_thread(Pool.DISKS, enlarge, file, disk.size_bytes)
             inside("enlarged")
             if disk.fstype is not Fstype.EXT4:
                 return True
             if is_mounted(target) and disk.encrypted:
                 return await self._cipher(disk).grow_mounted(disk, file, target)
             if is_mounted(target):
-                return is_grown(file) or await to_thread.run_sync(ext4.grow_mounted, file, target)
+                return is_grown(file) or await in_thread(Pool.DISKS, ext4.grow_mounted, file, target)
+            if disk.guest_written:
+                return False
             await self._unmount(disk.id)  # what an earlier daemon left when it died here
             await self._mount(disk, self._growing(disk.id))  # which grows it
             inside("grown")
@@ -102,6 +106,8 @@ class HostDisks:
     async def mount(self, disk: Disk) -> str:
         if disk.fstype is not Fstype.EXT4:
             raise BadRequest(f"volume {disk.id} has no filesystem, so it cannot be mounted")
+        if disk.guest_written:
+            raise guest_written_refusal(disk.id)
         async with self.holding(disk.id):
             if not is_mounted(self.mount_point(disk.id)):
                 await self._unmount(disk.id)
@@ -130,7 +136,7 @@ class HostDisks:
             ext4.mount_filesystem(file, target)
         inside("mounted")
         if behind:
-            await to_thread.run_sync(ext4.grow_mounted, file, target)
+            await in_thread(Pool.DISKS, ext4.grow_mounted, file, target)
 
     async def unmount(self, volume_id: VolumeId, *, unless: Callable[[], bool] | None = None) -> None:
         async with self.holding(volume_id):
@@ -141,12 +147,12 @@ class HostDisks:
 
     async def _unmount(self, volume_id: VolumeId) -> None:
         for target in (self.mount_point(volume_id), self._growing(volume_id)):
-            await to_thread.run_sync(unmount, target)
+            await in_thread(Pool.DISKS, unmount, target)
         if self._ciphers is not None:
             await self._ciphers.close(volume_id)
 
     async def usage(self, disk: Disk) -> Usage | None:
-        return await to_thread.run_sync(self._usage, disk)
+        return await in_thread(Pool.DISKS, self._usage, disk)
 
     def _usage(self, disk: Disk) -> Usage | None:
         if disk.fstype is not Fstype.EXT4:
@@ -184,11 +190,11 @@ class HostDisks:
         return [VolumeId(name) for name in sorted(os.listdir(self._directory)) if is_volume_id(name)]
 
     async def mounted(self) -> frozenset[VolumeId]:
-        targets = await to_thread.run_sync(lambda: [each.target for each in mounts(self._directory)])
+        targets = await in_thread(Pool.DISKS, lambda: [each.target for each in mounts(self._directory)])
         return frozenset(VolumeId(each.parent.name) for each in targets if self._is_mount_point(each))
 
     async def strays(self) -> tuple[str, ...]:
-        return await to_thread.run_sync(self._find_strays)
+        return await in_thread(Pool.DISKS, self._find_strays)
 
     def _find_strays(self) -> tuple[str, ...]:
         mounted = mounts()
@@ -203,12 +209,22 @@ class HostDisks:
     async def clear(self, stray: str) -> None:
         path = Path(stray)
         if path.is_relative_to("/dev"):
-            return await to_thread.run_sync(detach_loop, stray)
+            return await in_thread(Pool.DISKS, detach_loop, stray)
         assert path.is_relative_to(self._directory)
-        await to_thread.run_sync(unmount, path)
+        await in_thread(Pool.DISKS, unmount, path)
 
     async def sweep(self) -> None:
-        await to_thread.run_sync(lambda: shutil.rmtree(self._trash, ignore_errors=True))
+        await in_thread(Pool.DISKS, lambda: shutil.rmtree(self._trash, ignore_errors=True))
+
+    async def held(self, volumes: Collection[VolumeId]) -> Mapping[VolumeId, tuple[str, ...]]:
+        return await in_thread(Pool.DISKS, self._held, frozenset(volumes))
+
+    def _held(self, volumes: frozenset[VolumeId]) -> dict[VolumeId, tuple[str, ...]]:
+        devices = {Path(device): VolumeId(file.parent.name) for device, file in loops(self._directory)}
+        if self._ciphers is not None:
+            devices |= {self._ciphers.device(volume_id): volume_id for volume_id in self._ciphers.opened()}
+        asked = {device: volume_id for device, volume_id in devices.items() if volume_id in volumes}
+        return {asked[device]: tuple(map(str, found)) for device, found in mount_holders(asked).items()}
 
     async def lacks_encryption(self) -> str | None:
         return "this node does not encrypt volumes" if self._ciphers is None else self._ciphers.missing()

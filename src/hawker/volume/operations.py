@@ -1,4 +1,5 @@
-"""The operations on volumes as single transactions: check, change the record, accept the run that does the rest.
+"""The operations on volumes as single transactions: check, change the record, accept the run that does the rest. Soft
+delete is one of them.
 
 What is acknowledged is on disk when these return. Nothing here touches the host; flows do.
 """
@@ -10,16 +11,22 @@ from typing import Any, TypeVar
 from hawker.api.bounds import MAX_RETENTION_DAYS, MIN_RETENTION_DAYS
 from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded, NoRoom, NotFound, NotServed, Unprocessable, WrongState
+from hawker.errors import DeadlineExceeded, HawkerError, NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.failpoint import reach
-from hawker.fsm.contract import Flow, WhenBusy
+from hawker.fsm import journal
+from hawker.fsm.contract import Flow, Resource, WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.fsm.view import RunView
 from hawker.ids import AppName, VolumeId, new_volume_id
+from hawker.log import bind
+from hawker.machine import OFF
 from hawker.node import Capacity, Resources, shortfall
-from hawker.record.app import APPS
-from hawker.record.capacity import used
-from hawker.record.volume import GOING, IN_MAKING, Fstype, VolumeRecord, VolumeState, volume_resource
+from hawker.quota.quotas import Quotas
+from hawker.record.app import APPS, org_of
+from hawker.record.machine import MACHINES, MachineRecord, machine_resource
+from hawker.record.node import used
+from hawker.record.quota import Amount
+from hawker.record.volume import GOING, IN_MAKING, VOLUMES, Fstype, VolumeRecord, VolumeState, volume_resource
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.disks import Disks
@@ -76,8 +83,8 @@ def check_retention(days: int) -> None:
         )
 
 
-# From a request for a volume to its first record: names, sizes and how it is kept. Whether there is room is asked
-# when it is created.
+REST_S = 5.0
+"""How long a detachment waits for what is under way at the machine: one that has just stopped is tidied up."""
 
 MAX_VOLUMES = 1000
 """Of one app, with those that are to be destroyed."""
@@ -96,6 +103,7 @@ class Volumes:
         disks: Disks | None,
         runner: Runner[Any],
         room: Callable[[], Capacity],
+        quotas: Quotas,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -103,6 +111,7 @@ class Volumes:
         self._disks = disks
         self._runner = runner
         self._room = room
+        self._quotas = quotas
 
     @property
     def disks(self) -> Disks:
@@ -132,6 +141,7 @@ class Volumes:
             raise NotFound("app not found")
         if sum(1 for _ in self._volume_table.of_app(tx, record.app)) >= MAX_VOLUMES:
             raise Unprocessable(f"an app has at most {MAX_VOLUMES} volumes, with those that are to be destroyed")
+        self._quotas.check(tx, record.app, self._quotas.count.of_volume(record.size_gb))
         self._check_room(tx, record.holds, record.region)
         self._volume_table.insert(tx, record)
 
@@ -145,7 +155,9 @@ class Volumes:
                 raise Unprocessable(f"size_gb: volume {record.id} has {record.size_gb} GB and cannot be made smaller")
             if size_gb == record.size_gb:
                 return record
-            self._check_room(tx, _more(record, size_gb), record.region)
+            more = _more(record, size_gb)
+            self._quotas.check(tx, record.app, Amount(disk_mb=more.disk_mib))
+            self._check_room(tx, more, record.region)
             extended = self._volume_table.change(tx, record, size_gb=size_gb, state=VolumeState.EXTENDING)
             self._accept(tx, VOLUME_EXTEND, record.id)
             return extended
@@ -191,9 +203,59 @@ class Volumes:
 
         await self._commit(VOLUME_DESTROY, apply)
 
+    async def detach(self, app: AppName, volume_id: str, may: Callable[[Tx, MachineRecord], None]) -> VolumeRecord:
+        """From its stopped machine, which takes it back when it starts, if it is free then. One that is free is no
+        change. `may` refuses in the machine's name. Raises `WrongState`."""
+
+        has = self._volume_table.find(self._store, app, volume_id).machine
+        if has is not None:
+            await self._finished(machine_resource(has), REST_S)
+
+        def apply(tx: Tx) -> VolumeRecord:
+            record = self._volume_table.find(tx, app, volume_id)
+            machine = None if record.machine is None else tx.get(MACHINES, record.machine)
+            if machine is None:
+                return record
+            if machine.state not in OFF or journal.active(tx, machine_resource(machine.id)) is not None:
+                raise WrongState(
+                    f"machine {machine.id}, which has volume {record.id}, is {machine.state} and not at rest: stop it"
+                    f" first with `hawker machine stop {machine.id}`"
+                )
+            may(tx, machine)
+            return self._volume_table.change(tx, record, machine=None)
+
+        return await self._store.write(apply)
+
+    async def move(self, app: AppName, volume_id: str, to: AppName) -> VolumeRecord:
+        """With its snapshots, to another app of the organization. Raises `NotFound`, `WrongState` while a machine has
+        it, `QuotaExceeded`, `Unprocessable`."""
+
+        def apply(tx: Tx) -> VolumeRecord:
+            record = self._changeable(tx, app, volume_id)
+            if record.machine is not None:
+                raise WrongState(
+                    f"volume {record.id} is attached to machine {record.machine}: stop that machine, then"
+                    f" `hawker volumes detach {record.id}`"
+                )
+            target = tx.get(APPS, to)
+            if target is None or target.org != org_of(tx, app):
+                raise NotFound(f"app '{to}' not found in the organization of app '{app}'")
+            if to == app:
+                return record
+            if sum(1 for _ in self._volume_table.of_app(tx, to)) >= MAX_VOLUMES:
+                raise Unprocessable(f"an app has at most {MAX_VOLUMES} volumes, with those that are to be destroyed")
+            self._volume_table.leave(tx, record)
+            self._quotas.check(tx, to, self._quotas.count.of_volume(record.size_gb))
+            return self._volume_table.enter(tx, record, to)
+
+        return await self._store.write(apply)
+
     async def settled(self, volume_id: VolumeId, timeout_s: float) -> RunView | None:
         """The newest run at the volume, once it has ended or the time is over."""
-        newest = next(iter(self._runner.list(resource=volume_resource(volume_id), limit=1)), None)
+        return await self._finished(volume_resource(volume_id), timeout_s)
+
+    async def _finished(self, resource: Resource, timeout_s: float) -> RunView | None:
+        newest = next(iter(self._runner.list(resource=resource, limit=1)), None)
         if newest is None:
             return None
         try:
@@ -231,3 +293,50 @@ class Volumes:
 def _more(record: VolumeRecord, size_gb: int) -> Resources:
     """What a larger size takes beyond what the volume holds."""
     return Resources(disk_mib=(size_gb - record.size_gb) * record.holds.disk_mib // record.size_gb)
+
+
+# The end of a volume that was deleted: for a day it can be taken back as it was, then it is gone. `Volumes.delete`
+# lets go of it; the flow that removes the file is begun here, once its day is over.
+
+_log = bind("hawker.farewell")
+_LEAVING = frozenset({VolumeState.SCHEDULING_DESTROY, VolumeState.PENDING_DESTROY})
+
+
+class SoftDeletes:
+    def __init__(self, store: Store, clock: Clock, volume_table: VolumeTable, volumes: Volumes) -> None:
+        self._store = store
+        self._clock = clock
+        self._volume_table = volume_table
+        self._volumes = volumes
+
+    async def undelete(self, app: AppName, volume_id: str) -> VolumeRecord:
+        """Raises `WrongState` when it was not deleted; one that is gone is `NotFound`."""
+
+        def apply(tx: Tx) -> VolumeRecord:
+            record = self._volume_table.find(tx, app, volume_id)
+            if record.state not in _LEAVING:
+                raise WrongState(f"volume {volume_id} is {record.state}, so there is nothing to take back")
+            return self._volume_table.change(tx, record, state=VolumeState.CREATED, destroy_at=None)
+
+        return await self._store.write(apply)
+
+    async def empty(self) -> list[VolumeId]:
+        """Begin the end of those whose day is over; which these are."""
+        now, begun = self._clock.now(), []
+        for _, record in list(self._store.scan(VOLUMES)):
+            if record.state not in _LEAVING or record.destroy_at is None or record.destroy_at > now:
+                continue
+            try:
+                await self._volumes.destroy(record.id)
+            except HawkerError as error:
+                _log.warning("a volume is not removed", extra={"volume": record.id, "error": str(error)})
+                continue
+            begun.append(record.id)
+            _log.info("volume is removed", extra={"volume": record.id})
+        return begun
+
+    def shift(self, tx: Tx, seconds: float) -> None:
+        """The wall clock was set: a day is as long as it would have been."""
+        for _, record in list(tx.scan(VOLUMES)):
+            if record.destroy_at is not None:
+                self._volume_table.change(tx, record, destroy_at=record.destroy_at + seconds)

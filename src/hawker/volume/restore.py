@@ -26,7 +26,7 @@ from hawker.record.volume import (
 )
 from hawker.runtime.driver import Driver
 from hawker.store.contract import Reader, Store, Tx
-from hawker.volume.copies import check_room
+from hawker.volume.disks import check_room
 from hawker.volume.flows import VOLUME_FORK, VOLUME_RESTORE, VolumeInput
 from hawker.volume.operations import Volumes
 from hawker.volume.snapshots import Snapshots, refuse_held
@@ -41,6 +41,7 @@ class VolumeOrigin:
     fstype: Fstype
     encrypted: bool
     key: SealedKey | None
+    guest_written: bool
     snapshot: SnapshotId | None = None
     volume: VolumeId | None = None
 
@@ -72,6 +73,7 @@ def _of_snapshot(snapshot: SnapshotRecord) -> VolumeOrigin:
         fstype=snapshot.fstype,
         encrypted=snapshot.encrypted,
         key=snapshot.key,
+        guest_written=snapshot.guest_written,
         snapshot=snapshot.id,
     )
 
@@ -85,6 +87,7 @@ def _of_volume(volume: VolumeRecord) -> VolumeOrigin:
         fstype=volume.fstype,
         encrypted=volume.encrypted,
         key=volume.key,
+        guest_written=volume.guest_written,
         volume=volume.id,
     )
 
@@ -131,6 +134,7 @@ class VolumeClones:
         now = origin_of(order, tx)
         assert now is not None, "the order has not changed"
         completed(order, now[1])
+        written = now[1].guest_written
         if origin.volume is not None:
             refuse_held(tx, self._driver.features, origin.volume)
         filled = msgspec.structs.replace(
@@ -140,6 +144,7 @@ class VolumeClones:
             fstype=origin.fstype,
             encrypted=origin.encrypted,
             key=origin.key,
+            guest_written=written,
         )
         self._volumes.admit(tx, filled)
         resource = volume_resource(filled.id)

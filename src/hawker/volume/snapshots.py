@@ -17,7 +17,9 @@ from hawker.fsm.runner import Runner
 from hawker.ids import AppName, SnapshotId, VolumeId, new_snapshot_id
 from hawker.log import bind
 from hawker.machine import State
+from hawker.quota.quotas import Quotas
 from hawker.record.machine import MACHINES
+from hawker.record.quota import Amount
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
     IN_MAKING,
@@ -34,7 +36,7 @@ from hawker.record.volume import (
 )
 from hawker.runtime.driver import Driver, Features
 from hawker.store.contract import Durability, Reader, Store, Tx
-from hawker.volume.copies import Copies, check_room
+from hawker.volume.disks import Copies, check_room
 from hawker.volume.flows import VOLUME_SNAPSHOT, Take
 from hawker.volume.retention import kept_until
 
@@ -61,12 +63,21 @@ _log = bind("hawker.snapshots")
 
 
 class Snapshots:
-    def __init__(self, store: Store, driver: Driver, clock: Clock, copies: Copies | None, runner: Runner[Any]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        driver: Driver,
+        clock: Clock,
+        copies: Copies | None,
+        runner: Runner[Any],
+        quotas: Quotas,
+    ) -> None:
         self._store = store
         self._driver = driver
         self._clock = clock
         self._copies = copies
         self._runner = runner
+        self._quotas = quotas
 
     def of_volume(self, reader: Reader, volume_id: VolumeId) -> list[SnapshotRecord]:
         """Newest first."""
@@ -101,6 +112,7 @@ class Snapshots:
             raise Unprocessable(
                 f"volume {volume_id} has {len(there)} snapshots, the most there can be: lower its snapshot_retention"
             )
+        self._quotas.check(tx, app, Amount(snapshots=1))
         record = self._made(volume, automatic)
         tx.put(SNAPSHOTS, record.id, record)
         tx.put(SNAPSHOTS_BY_VOLUME, f"{volume_id}/{record.id}", SnapshotKey(id=record.id))
@@ -122,6 +134,7 @@ class Snapshots:
             encrypted=volume.encrypted,
             automatic=automatic,
             key=volume.key,
+            guest_written=volume.guest_written,
             retention_days=volume.snapshot_retention,
             kept_until=kept_until(now, volume.snapshot_retention),
             created_at=now,

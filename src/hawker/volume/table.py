@@ -9,8 +9,18 @@ from hawker.clock import Clock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, VolumeId
 from hawker.node import Resources
-from hawker.record.capacity import hold
-from hawker.record.volume import GOING, GONE_VOLUMES, VOLUMES, VOLUMES_BY_APP, VolumeKey, VolumeRecord, VolumeState
+from hawker.record.node import hold
+from hawker.record.volume import (
+    GOING,
+    GONE_VOLUMES,
+    SNAPSHOTS,
+    SNAPSHOTS_BY_VOLUME,
+    VOLUMES,
+    VOLUMES_BY_APP,
+    VolumeKey,
+    VolumeRecord,
+    VolumeState,
+)
 from hawker.store.contract import Reader, Tx
 from hawker.volume.retention import GRACE_S
 
@@ -67,9 +77,28 @@ class VolumeTable:
         """It can be had back until `destroy_at`, and holds its room until then. Raises `WrongState` while a machine has
         it."""
         if record.machine is not None:
-            raise WrongState(f"volume {record.id} is attached to machine {record.machine}: destroy that machine first")
+            raise WrongState(
+                f"volume {record.id} is attached to machine {record.machine}: stop that machine and detach the volume,"
+                " or destroy the machine"
+            )
         destroy_at = self._clock.now() + self._grace_s
         return self.change(tx, record, state=VolumeState.PENDING_DESTROY, destroy_at=destroy_at)
+
+    def leave(self, tx: Tx, record: VolumeRecord) -> None:
+        """It is on its way to another app, in the same transaction: no app has it."""
+        tx.delete(VOLUMES, record.id)
+        tx.delete(VOLUMES_BY_APP, f"{record.app}/{record.id}")
+
+    def enter(self, tx: Tx, record: VolumeRecord, app: AppName) -> VolumeRecord:
+        """The other app has it from now on, and its snapshots."""
+        moved = msgspec.structs.replace(record, app=app, updated_at=self._clock.now())
+        tx.put(VOLUMES, moved.id, moved)
+        tx.put(VOLUMES_BY_APP, f"{app}/{moved.id}", VolumeKey(id=moved.id))
+        for _, key in list(tx.scan(SNAPSHOTS_BY_VOLUME, f"{moved.id}/")):
+            snapshot = tx.get(SNAPSHOTS, key.id)
+            if snapshot is not None:
+                tx.put(SNAPSHOTS, snapshot.id, msgspec.structs.replace(snapshot, app=app))
+        return moved
 
     def remove(self, tx: Tx, record: VolumeRecord) -> None:
         """Its file is gone; the record stays readable for a while, and says that no file of it is to be kept."""

@@ -13,11 +13,11 @@ from hawker.errors import Conflict, HawkerError, NoRoom, NoRoomAtVolume
 from hawker.gpu import Gpu
 from hawker.ids import MachineId
 from hawker.node import Capacity, Resources, shortfall
-from hawker.record.gpu_claim import claim
-from hawker.record.machine import BY_IPV4, MachineRecord
+from hawker.quota.quotas import Quotas
+from hawker.record.machine import BY_IPV4, MACHINES, MachineRecord, claim
 from hawker.runtime.driver import Driver
 from hawker.settings import Settings
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, Tx
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import room_for
 from hawker.worker.table import MachineTable
@@ -37,14 +37,31 @@ class Granted:
 class Admission:
     """`room` answers what the node has."""
 
-    def __init__(self, table: MachineTable, driver: Driver, settings: Settings, room: Callable[[], Capacity]) -> None:
+    def __init__(
+        self, table: MachineTable, driver: Driver, settings: Settings, room: Callable[[], Capacity], quotas: Quotas
+    ) -> None:
         self._table = table
         self._driver = driver
         self._settings = settings
         self._room = room
+        self._quotas = quotas
 
-    def place(self, tx: Reader, record: MachineRecord) -> MachineRecord:
-        """A new machine with its devices; one that is not to be launched has none. Raises `NoRoom`."""
+    def allow(self, tx: Tx, record: MachineRecord, config: MachineConfig) -> None:
+        """Whether the machine may have this config in the place of its own. Raises `QuotaExceeded`."""
+        count = self._quotas.count
+        self._quotas.check(tx, record.app, count.of_machine(config).minus(count.of_machine(record.config)))
+
+    def place(self, tx: Tx, record: MachineRecord) -> MachineRecord:
+        """A new machine with its devices; one that is not to be launched has none. Raises `NoRoom`, and
+        `QuotaExceeded` when its app or org has too much."""
+        self._quotas.check(tx, record.app, self._quotas.count.of_machine(record.config))
+        if tx.count(MACHINES) >= self._settings.max_machines:
+            raise NoRoom(
+                f"could not find a candidate host: the node has {self._settings.max_machines} machines, stopped ones"
+                " too, which is the most (max_machines)",
+                scope="host",
+                shortfall={"machines": 1},
+            )
         room = self._room()
         missing = shortfall(room, self._table.used(tx), record.holds)
         gpus = claim(tx, room.gpus, record.config, record) if record.holds.memory_mib else ()

@@ -6,10 +6,8 @@ from hawker.app import DEFAULT_ORG, app_name, network_id, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.ids import AppName
-from hawker.record.app import APPS, CARRIED_APPS, AppRecord
+from hawker.record.app import APPS, CARRIED_APPS, POLICIES, RELEASES, SECRET_KEYS, SECRETS, AppRecord
 from hawker.record.machine import BY_APP
-from hawker.record.network_policy import POLICIES
-from hawker.record.secret import SECRET_KEYS, SECRETS
 from hawker.record.volume import GOING
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.volume.table import VolumeTable
@@ -72,17 +70,16 @@ class AppTable:
             self.get(tx, name)
             count = self.machine_count(tx, name)
             if count:
-                raise WrongState(f"app '{name}' still has {count} machines: destroy them first, or use force=true")
+                raise WrongState(f"app '{name}' still has {count} machines: destroy them first")
             volumes = [record for record in self._volumes.of_app(tx, AppName(name)) if record.state not in GOING]
             if volumes and not force:
-                raise WrongState(
-                    f"app '{name}' still has {len(volumes)} volumes: destroy them first, or use force=true"
-                )
+                raise WrongState(f"app '{name}' still has {len(volumes)} volumes: destroy them first")
             for volume in volumes:
                 self._volumes.let_go(tx, volume)
             tx.delete(APPS, name)
             release_all(tx, name)
             _forget(tx, POLICIES, name)
+            _forget(tx, RELEASES, name)
             _forget(tx, SECRETS, name)
             _forget(tx, SECRET_KEYS, name)
             tx.delete(CARRIED_APPS, name)

@@ -1,9 +1,9 @@
 """What a worker is made of, as its handlers share it. Built once, by `up`."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Any
+from typing import Any, TypeAlias
 
 from anyio.abc import TaskGroup
 
@@ -12,14 +12,14 @@ from hawker.history.archivist import Archivist
 from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import MetricsRegistry
+from hawker.quota.quotas import Quotas
+from hawker.quota.usage import UsageCount
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
-from hawker.volume.growth import Growth
-from hawker.volume.maintenance import Maintenance
-from hawker.volume.operations import Volumes
+from hawker.volume.maintenance import Growth, Maintenance
+from hawker.volume.operations import SoftDeletes, Volumes
 from hawker.volume.restore import VolumeClones
 from hawker.volume.snapshots import Snapshots
-from hawker.volume.soft_delete import SoftDeletes
 from hawker.worker.admission import Admission
 from hawker.worker.apps import AppTable
 from hawker.worker.calendar import Calendar
@@ -27,22 +27,32 @@ from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.health import HealthChecks, Prober
+from hawker.worker.id_ranges import id_pool
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
+from hawker.worker.reconcile.findings import Finding
 from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
 from hawker.worker.restored import InstanceAdoption
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
+from hawker.worker.usage import UsageMeter
+
+DriverVerdicts: TypeAlias = Callable[[], Awaitable[tuple[DriverVerdict, ...]]]
+
+
+async def no_drivers() -> tuple[DriverVerdict, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class AssembledWorker:
     """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
-    found of each when the node began."""
+    found of each, looked at when asked; `notices` is what the host shows an operator when asked; `duties` serve
+    for as long as the node does."""
 
     node: NodeRecord
     deps: FlowDeps
@@ -58,11 +68,15 @@ class AssembledWorker:
     changes: Changes
     room: Callable[[], Capacity]
     ips: IpAllocator
+    quotas: Quotas
     policies: Policies
     metrics: MetricsRegistry
     scraper: Scraper
+    meter: UsageMeter
     started_at: float
-    drivers: tuple[DriverVerdict, ...] = ()
+    drivers: DriverVerdicts = no_drivers
+    notices: Callable[[], Iterable[Finding]] = tuple
+    duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 
 
 # How a worker is joined and how it begins: for the daemon, and for the simulator that plays it.
@@ -81,13 +95,15 @@ def assemble(
 ) -> AssembledWorker:
     """Everything that handlers are given."""
     store, clock, changes = deps.store, deps.clock, deps.table.changes
-    volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room)
-    snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner)
+    quotas = quotas_of(deps)
+    volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room, quotas)
+    snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner, quotas)
+    meter = UsageMeter(store, node.id, deps.driver, deps.networks)
     return AssembledWorker(
         node=node,
         deps=deps,
         runner=runner,
-        operations=operations_of(deps, runner, room),
+        operations=operations_of(deps, runner, room, quotas),
         apps=AppTable(store, clock, deps.volumes),
         volumes=volumes,
         snapshots=snapshots,
@@ -98,17 +114,28 @@ def assemble(
         changes=changes,
         room=room,
         policies=Policies(store, clock),
-        ips=IpAllocator(store, clock, deps.settings, node.region, outward),
+        ips=IpAllocator(store, clock, deps.settings, node.region, outward, quotas),
+        quotas=quotas,
         metrics=metrics,
-        scraper=Scraper(store, node.id, fetch),
+        scraper=Scraper(store, node.id, fetch, meter),
+        meter=meter,
         started_at=clock.now(),
     )
 
 
+def quotas_of(deps: FlowDeps) -> Quotas:
+    count = UsageCount(deps.settings.layer_mib, deps.settings.logs_mib)
+    return Quotas(deps.store, deps.clock, count)
+
+
 def operations_of(
-    deps: FlowDeps, runner: Runner[Any], room: Callable[[], Capacity], made: type[Operations] = Operations
+    deps: FlowDeps,
+    runner: Runner[Any],
+    room: Callable[[], Capacity],
+    quotas: Quotas,
+    made: type[Operations] = Operations,
 ) -> Operations:
-    admission = Admission(deps.table, deps.driver, deps.settings, room)
+    admission = Admission(deps.table, deps.driver, deps.settings, room, quotas)
     pool = IPv4Network(deps.settings.ipv4_pool)
     suspend = deps.driver.features.suspend
     return made(
@@ -122,6 +149,8 @@ def operations_of(
         runner,
         admission,
         pool,
+        id_pool(deps.settings, deps.driver.features),
+        deps.driver.features.disks,
     )
 
 
@@ -191,6 +220,8 @@ async def begin(
     deps = parts.deps
     if deps.copies is not None and deps.disks is not None:
         await deps.copies.mend(await deps.disks.mounted())
+    for duty in parts.duties:
+        tasks.start_soon(duty)
     await tasks.start(supervisor.serve)
     await tasks.start(parts.runner.serve)
     await tasks.start(parts.health.serve)

@@ -13,6 +13,7 @@ from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import NUMBERED, Bid, BidAsk, Decline, DeclineKind, Headroom, LayerRef
 from hawker.api.failure import problem_of
 from hawker.config import validate
+from hawker.config.effective import image_names
 from hawker.config.gpu_rules import demand_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
 from hawker.errors import BadRequest, HawkerError, Unprocessable
@@ -21,14 +22,12 @@ from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
 from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall
-from hawker.record.gpu_claim import short_of, taken
-from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER
+from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER, short_of, taken
 from hawker.record.node import NODE
 from hawker.store.contract import Reader
 from hawker.volume import attachment
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
-from hawker.worker.images import names_of
 from hawker.worker.table import order_key
 
 MOST_AT_ONCE = 64
@@ -127,9 +126,21 @@ class Bidder:
         if wanted.spread is Spread.HARD and same_app:
             return Decline(kind=DeclineKind.APART, reason=f"machines of the app that the node has already: {same_app}")
         try:
-            attachment.findable(self._parts.deps.store, AppName(ask.app), ask.machine.config)
+            to_guest = self._parts.deps.driver.features.disks
+            attachment.findable(self._parts.deps.store, AppName(ask.app), ask.machine.config, to_guest=to_guest)
         except HawkerError as error:
             return _refused(DeclineKind.VOLUME, error)
+        return self._out_of_reach(ask)
+
+    def _out_of_reach(self, ask: BidAsk) -> Decline | None:
+        """An image that was imported elsewhere, and that nobody can hand over, is nothing to bid with."""
+        for name in image_names(ask.machine.config):
+            try:
+                error = self._parts.deps.images.out_of_reach(name)
+            except BadRequest:
+                continue
+            if error is not None:
+                return _refused(DeclineKind.UNFIT, error)
         return None
 
     def _offer(self, wanted: "_Wanted", counter: "_Counter") -> Bid:
@@ -145,19 +156,26 @@ class Bidder:
         if missing:
             lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
             return Bid(fits=0, decline=Decline(kind=DeclineKind.NO_ROOM, reason=f"short of {lacks}", shortfall=missing))
-        size, absent, layers = self._bytes(ask)
-        headroom = counter.headroom(asked, demand)
-        return Bid(fits=fits, headroom=headroom, image_bytes=size, missing_bytes=absent, layers=layers)
+        size, absent, nearby, layers = self._bytes(ask)
+        return Bid(
+            fits=fits,
+            headroom=counter.headroom(asked, demand),
+            image_bytes=size,
+            missing_bytes=absent,
+            nearby_bytes=nearby,
+            layers=layers,
+        )
 
-    def _bytes(self, ask: BidAsk) -> tuple[int | None, int | None, dict[str, tuple[LayerRef, ...]]]:
-        """Of all images of the config: how large, how much of it is not here; None when one of them is not known."""
+    def _bytes(self, ask: BidAsk) -> tuple[int | None, int | None, int, dict[str, tuple[LayerRef, ...]]]:
+        """Of all images of the config: how large, how much of it is not here, and how much of that a neighbour has;
+        None when one of them is not known. Layers that the broker knows are those of an image that somebody has."""
         images, told = self._parts.deps.images, dict[str, tuple[LayerRef, ...]]()
-        size = absent = 0
-        for name in names_of(ask.machine.config):
+        size = absent = nearby = 0
+        for name in image_names(ask.machine.config):
             try:
                 image = images.find(name)
             except BadRequest:
-                return None, None, {}
+                return None, None, 0, {}
             layers = ask.layers.get(name)
             if image is not None:
                 size += image.size_bytes
@@ -165,10 +183,12 @@ class Bidder:
                     told[name] = tuple(LayerRef(digest=layer.digest, size=layer.size) for layer in image.layers)
             elif layers is not None:
                 size += sum(layer.size for layer in layers)
-                absent += images.missing_of(_layers(layers))
+                missing = images.missing_of(_layers(layers))
+                absent += missing
+                nearby += missing if images.has_neighbour(name) else 0
             else:
-                return None, None, told
-        return size, absent, told
+                return None, None, 0, told
+        return size, absent, nearby, told
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,14 @@ When a machine is due follows from its record, so nothing is stored and nothing 
 daemon was there is made up for once; one that passed while the machine ran is passed over.
 """
 
-import calendar
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import inf
 
 import anyio
 from anyio.abc import TaskStatus
 
 from hawker.clock import Clock
+from hawker.config.schedule import moment_after
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.log import bind
@@ -24,34 +23,8 @@ from hawker.worker.operations import Operations
 
 RETRY_S = 60.0  # after a start that was refused: the host is full, say, or someone holds the machine's lease
 LONGEST_WAIT_S = 60.0  # so that a wall clock that was set is noticed
-_PERIODS_S = {"hourly": 3600.0, "daily": 86_400.0, "weekly": 604_800.0}
 
 _log = bind("hawker.calendar")
-
-
-def moment_after(created_at: float, schedule: str, after: float) -> float:
-    """The first moment of the schedule that is later than `after`. All in Unix seconds."""
-    if schedule == "monthly":
-        return _month_after(datetime.fromtimestamp(created_at, UTC), after)
-    period_s = _PERIODS_S[schedule]
-    count = max(0.0, after - created_at) // period_s + 1
-    moment = created_at + count * period_s
-    return moment if moment > after else moment + period_s  # the sum was rounded down
-
-
-def _month_after(created: datetime, after: float) -> float:
-    """The same day of the month, or the last one of a shorter month."""
-    months = 0
-    while (moment := _months_later(created, months)) <= max(after, created.timestamp()):
-        months += max(1, int((after - moment) // (31 * 86_400.0)))
-    return moment
-
-
-def _months_later(created: datetime, months: int) -> float:
-    year, month = divmod(created.month - 1 + months, 12)
-    year, month = created.year + year, month + 1
-    day = min(created.day, calendar.monthrange(year, month)[1])
-    return created.replace(year=year, month=month, day=day).timestamp()
 
 
 def due_at(record: MachineRecord) -> float | None:

@@ -8,17 +8,15 @@ Invariant: a daemon that would misread what is there does not start; it says whi
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 from hawker.errors import CannotStart
 from hawker.fsm import journal
 from hawker.record.app import APPS
-from hawker.record.capacity import USED
-from hawker.record.format import FORMATS, Format
 from hawker.record.machine import MACHINES
-from hawker.record.node import NODE
+from hawker.record.node import FORMATS, NODE, USED, Format
 from hawker.store.contract import Bucket, Reader, Store, Tx
+from hawker.version import VERSION
 
 BEFORE_FORMATS = Format(number=0, hawker="0.1.0", needs=0, needs_hawker="0.1.0")
 
@@ -48,7 +46,7 @@ class Edition:
         assert [upgrade.to for upgrade in self.upgrades] == sorted({upgrade.to for upgrade in self.upgrades})
 
 
-THIS = Edition(hawker=metadata.version("hawker"), format=1, needs=0, reads=0)
+THIS = Edition(hawker=VERSION, format=1, needs=0, reads=0)
 
 
 def judge(found: Format, mine: Edition) -> Format:

@@ -4,28 +4,35 @@ A check never restarts or stops a machine (contract 3.5). Results are published 
 who wait for the machine.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import aiohttp
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.clock import Clock
 from hawker.config import Check, checks
+from hawker.deferred import deferred
+from hawker.fair.table import CHECKS, CHECKS_OF_MACHINE
+from hawker.fair.turns import Turns
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
-from hawker.record.check import CheckResult
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
+
+if TYPE_CHECKING:
+    import aiohttp
+else:
+    aiohttp = deferred("aiohttp")
 
 _OUTPUT_LIMIT = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What to ask. `path` None is a plain TCP connection."""
+    """What to ask, and in whose share. `path` None is a plain TCP connection."""
 
     host: str
     port: int
@@ -36,6 +43,8 @@ class Probe:
     tls: bool = False
     tls_verify: bool = True
     tls_server_name: str | None = None
+    app: str = ""
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +58,20 @@ class Prober(Protocol):
 
 
 class NetworkProber:
-    """Probes over the host's network. Never raises for what a machine does."""
+    """Probes over the host's network. Never raises for what a machine does. Each probe has a connection of its own. A
+    machine, and an app, has so many at once; more of them wait, and no machine is blamed for that."""
 
-    def __init__(self, http: aiohttp.ClientSession) -> None:
+    def __init__(self, http: "Callable[[], aiohttp.ClientSession]") -> None:
         self._http = http
+        self._of_app = Turns(CHECKS)
+        self._of_machine = Turns(CHECKS_OF_MACHINE)
 
     async def __call__(self, probe: Probe) -> ProbeResult:
+        async with self._of_machine.hold(probe.machine), self._of_app.hold(probe.app):
+            return await self._probe(probe)
+
+    async def _probe(self, probe: Probe) -> ProbeResult:
+        """The deadline begins here, where nobody else is waited for any more."""
         try:
             with anyio.fail_after(probe.timeout_s):
                 return await (self._connect(probe) if probe.path is None else self._ask(probe))
@@ -70,7 +87,7 @@ class NetworkProber:
     async def _ask(self, probe: Probe) -> ProbeResult:
         host = f"[{probe.host}]" if ":" in probe.host else probe.host
         url = f"{'https' if probe.tls else 'http'}://{host}:{probe.port}{probe.path}"
-        async with self._http.request(
+        async with self._http().request(
             probe.method,
             url,
             headers=probe.headers,
@@ -176,4 +193,6 @@ def _probe(record: MachineRecord, check: Check) -> Probe:
         tls=check.protocol == "https",
         tls_verify=not check.tls_skip_verify,
         tls_server_name=check.tls_server_name,
+        app=record.app,
+        machine=record.id,
     )

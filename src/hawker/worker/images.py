@@ -7,9 +7,11 @@ from typing import Protocol
 import anyio
 
 from hawker.config import MachineConfig
-from hawker.config.effective import container_image
-from hawker.fsm.verdict import leaf_of
+from hawker.config.effective import container_image, image_names
+from hawker.errors import leaf_of
 from hawker.ids import Digest
+from hawker.image.readers import ImageReader
+from hawker.image.registry_auth import Credentials
 from hawker.image.resolve import Resolved
 
 _AT_ONCE = 4  # registries are asked for so many images of one order at the same time
@@ -18,7 +20,13 @@ _AT_ONCE = 4  # registries are asked for so many images of one order at the same
 class Resolver(Protocol):
     """What knows the meaning of an image's name (`image.cache.ImageCache` is one)."""
 
-    async def resolve(self, reference: str) -> Resolved: ...
+    async def resolve(self, reference: str, credentials: Credentials | None, *, org: ImageReader) -> Resolved: ...
+
+
+class Logins(Protocol):
+    """Who organizations are at registries (`secret.registry_logins.RegistryLogins`)."""
+
+    async def for_image(self, org: str, reference: str) -> Credentials | None: ...
 
 
 class Versioned(Protocol):
@@ -38,17 +46,23 @@ class Images:
     of_containers: dict[str, Resolved] = field(default_factory=dict)
 
 
-def names_of(config: MachineConfig) -> list[str]:
-    """The images that a config asks for, each once."""
-    containers = config.containers or ()
-    names = [config.image, *(container_image(config, each) for each in containers)]
-    return list(dict.fromkeys(name or "" for name in names if name or not containers))
+@dataclass(frozen=True, slots=True)
+class OrgImages:
+    """Images' names as an organization may ask for their meaning: with its logins."""
+
+    images: Resolver
+    logins: Logins
+    org: str
+
+    async def meaning(self, name: str) -> Resolved:
+        credentials = await self.logins.for_image(self.org, name)
+        return await self.images.resolve(name, credentials, org=ImageReader(self.org))
 
 
-async def resolve(images: Resolver, config: MachineConfig) -> Images:
-    """All of them or none. Raises `BadRequest` when there is no such image, `Unavailable` when its registry does not
-    answer and nothing is cached."""
-    containers, wanted = config.containers or (), names_of(config)
+async def resolve(images: OrgImages, config: MachineConfig) -> Images:
+    """All of them or none, as the organization may have them. Raises `BadRequest` when there is no such image for it,
+    `Unavailable` when its registry does not answer and nothing is cached."""
+    containers, wanted = config.containers or (), image_names(config)
     found: dict[str, Resolved] = {}
     for first in range(0, len(wanted), _AT_ONCE):
         found |= await _resolve_all(images, wanted[first : first + _AT_ONCE])
@@ -56,13 +70,13 @@ async def resolve(images: Resolver, config: MachineConfig) -> Images:
     return Images(found[shown], {each.name or "": found[container_image(config, each)] for each in containers})
 
 
-async def _resolve_all(images: Resolver, names: Sequence[str]) -> dict[str, Resolved]:
+async def _resolve_all(images: OrgImages, names: Sequence[str]) -> dict[str, Resolved]:
     if len(names) == 1:
-        return {names[0]: await images.resolve(names[0])}
+        return {names[0]: await images.meaning(names[0])}
     found: dict[str, Resolved] = {}
 
     async def ask(name: str) -> None:
-        found[name] = await images.resolve(name)
+        found[name] = await images.meaning(name)
 
     try:
         async with anyio.create_task_group() as tasks:

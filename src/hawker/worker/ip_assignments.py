@@ -17,8 +17,9 @@ from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import network_prefix
 from hawker.host.uplink import OwnAddress
 from hawker.ids import next_ulid
-from hawker.record.app import APPS, AppRecord
-from hawker.record.ip_assignment import IPS, IPS_TAKEN, IpOwner, IpRecord
+from hawker.quota.quotas import Quotas
+from hawker.record.app import APPS, IPS, IPS_TAKEN, AppRecord, IpOwner, IpRecord
+from hawker.record.quota import Amount
 from hawker.region import accepts
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
@@ -52,11 +53,14 @@ class IpRequest:
 class IpAllocator:
     """`outward` says what the host's own address is."""
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, region: str, outward: OwnAddress) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings, region: str, outward: OwnAddress, quotas: Quotas
+    ) -> None:
         self._store = store
         self._clock = clock
         self._region = region
         self._outward = outward
+        self._quotas = quotas
         self._shared_v4 = settings.shared_ipv4
         self._pools: dict[IpType, Sequence[IPv4Network | IPv6Network]] = {
             IpType.V4: tuple(map(ip_network, settings.public_ipv4)),
@@ -87,6 +91,7 @@ class IpAllocator:
             others = [record.id for _, record in tx.scan(IPS, f"{app}/")]
             if len(others) >= MAX_PER_APP:
                 raise Unprocessable(f"an app has at most {MAX_PER_APP} addresses: release one first")
+            self._quotas.check(tx, owner.name, Amount(addresses=1))
             shared = ip == fixed
             record = IpRecord(
                 id=next_ulid(self._clock, max(others, default="")),

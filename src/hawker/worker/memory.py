@@ -15,8 +15,8 @@ from hawker.config.rules import MIN_MEMORY_MIB
 from hawker.errors import Conflict, NotServed, Unprocessable, WrongState
 from hawker.failpoint import reach
 from hawker.fsm import journal
-from hawker.fsm.fault import error_of
 from hawker.fsm.run import State as RunState
+from hawker.fsm.run import error_of
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, RunId
 from hawker.machine import WITH_INSTANCE, Operation, judge

@@ -12,26 +12,35 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.config import MachineConfig, stop_config
-from hawker.errors import AlreadyExists, Conflict, HawkerError, NotFound, NotServed
+from hawker.errors import AlreadyExists, Conflict, HawkerError, NotFound, NotServed, Unprocessable
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
-from hawker.ids import InstanceId, MachineId, new_ulid
+from hawker.ids import AppName, InstanceId, MachineId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, OperationVerdict, State, judge
 from hawker.node import Resources
 from hawker.record.app import APPS
-from hawker.record.gpu_claim import claimed_by
-from hawker.record.machine import BY_NAME, Lease, MachineRecord, MachineTarget, Previous, machine_resource
+from hawker.record.machine import (
+    BY_NAME,
+    MACHINES,
+    Lease,
+    MachineRecord,
+    MachineTarget,
+    Previous,
+    claimed_by,
+    machine_resource,
+)
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
-from hawker.volume.attachment import attach, kept
+from hawker.volume.attachment import attach, kept, reattach
 from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
 from hawker.worker.capacity import at_rest
+from hawker.worker.id_ranges import IdPool, with_ids
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.host_adapters import Networks
@@ -65,7 +74,8 @@ class ConfigChange:
 
 class Operations:
     """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `networks` is None where
-    machines use the host's own; `ipv4_pool` is for traffic outwards."""
+    machines use the host's own; `ipv4_pool` is for traffic outwards, `id_pool` None where machines have no ids of
+    their own; `guest_disks`: machines have their volumes as block files."""
 
     def __init__(
         self,
@@ -79,6 +89,8 @@ class Operations:
         runner: Runner[Any],
         admission: Admission,
         ipv4_pool: IPv4Network,
+        id_pool: IdPool | None = None,
+        guest_disks: bool = False,
     ) -> None:
         self._store = store
         self._table = table
@@ -90,6 +102,8 @@ class Operations:
         self._runner = runner
         self._admission = admission
         self._ipv4_pool = ipv4_pool
+        self._id_pool = id_pool
+        self._guest_disks = guest_disks
 
     async def create(
         self,
@@ -113,7 +127,9 @@ class Operations:
                 raise NotFound("app not found")
             if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
                 raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
-            placed = self._with_ipv4(tx, attach(tx, record, self._clock.now()))
+            _check_standbys(tx, record.app, record.config)
+            placed = self._with_ipv4(tx, attach(tx, record, self._clock.now(), to_guest=self._guest_disks))
+            placed = with_ids(tx, self._id_pool, placed)
             placed = self._admission.place(tx, placed)
             self._table.insert(tx, placed)
             self._secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
@@ -124,7 +140,29 @@ class Operations:
 
         return await self._commit(CREATE, apply)
 
-    async def start(self, target: MachineTarget, *, also: Callable[[Tx], None] = _nothing) -> State:
+    async def rest(self, machine_id: MachineId, instance_id: InstanceId, *, suspend: bool) -> None:
+        """Stop the machine, or suspend it where that can be done, because nobody needs it. Raises `Conflict` when it is
+        not that instance any more or something is under way with it, `LeaseHeld` when a client holds it."""
+
+        def apply(tx: Tx) -> None:
+            record = self._table.get(tx, machine_id)
+            leases.check(record, None, self._clock.now())
+            running = record.running
+            if record.state is not State.STARTED or running is None or running.instance_id != instance_id:
+                raise Conflict("another instance runs, or none")
+            if journal.active(tx, machine_resource(machine_id)) is not None:
+                raise Conflict("a run is at the machine")
+            if suspend and self._suspension is not None and not claimed_by(record):
+                self._begin(tx, record, SUSPEND, Happened("suspend", "suspending", "edge"), State.SUSPENDING)
+                return
+            self._table.change(tx, record, Happened("stop", "stopping", "edge"), state=State.STOPPING, awaited=None)
+            self._accept(tx, STOP, record.id, _halt(record, None, None))
+
+        await self._commit(STOP, apply)
+
+    async def start(
+        self, target: MachineTarget, *, also: Callable[[Tx], None] = _nothing, source: str = "user"
+    ) -> State:
         """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has.
         `also` is done in the transaction of a start that was needed."""
 
@@ -132,15 +170,16 @@ class Operations:
             record = self._claim(tx, target)
             verdict = judge(Operation.START, self._state(tx, record))
             if record.state is State.SUSPENDED:
-                self._begin(tx, record, RESUME, Happened("start", "starting", "user"), State.STARTING)
+                self._begin(tx, record, RESUME, Happened("start", "starting", source), State.STARTING)
                 also(tx)
             elif verdict is OperationVerdict.GO:
+                reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
                 run = self._launch(True)
                 granted = self._admission.admit(tx, record, record.config)
                 self._table.change(
                     tx,
                     record,
-                    Happened("start", "starting", "user"),
+                    Happened("start", "starting", source),
                     state=State.STARTING,
                     holds=granted.holds,
                     gpus=granted.gpus,
@@ -202,6 +241,7 @@ class Operations:
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
             judge(Operation.RESTART, self._state(tx, record))
+            reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
             run = self._relaunch(record, True, signal, timeout_s)
             granted = self._admission.admit(tx, record, record.config)
             self._table.change(
@@ -230,7 +270,11 @@ class Operations:
             judge(Operation.UPDATE, state)
             if change.current_version not in (None, record.version):
                 raise Conflict("machine update failed due to concurrent update")
+            _check_standbys(tx, record.app, change.config)
+            self._admission.allow(tx, record, change.config)
             config = kept(tx, record, change.config)
+            if change.launch and config.mounts:
+                reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
             run = self._relaunch(record, change.launch, None, None)
             if change.launch:
                 granted = self._admission.admit(tx, record, change.config)
@@ -350,6 +394,15 @@ class Operations:
             signal=halt.signal,
             timeout_s=halt.timeout_s,
         )
+
+
+def _check_standbys(tx: Reader, app: AppName, config: MachineConfig) -> None:
+    """A spare stands by for machines of its own app. Those of other nodes are asked about when one is lost. Raises
+    `Unprocessable`."""
+    for index, machine_id in enumerate(config.standbys or ()):
+        there = tx.get(MACHINES, machine_id)
+        if there is not None and there.app != app:
+            raise Unprocessable(f"standbys[{index}]: machine {machine_id} is not one of app '{app}'")
 
 
 def _halt(record: MachineRecord, signal: str | None, timeout_s: float | None) -> Halt:

@@ -27,15 +27,14 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_APP, MachineRecord, Network
-from hawker.record.node import NodeRecord
-from hawker.record.order import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated
+from hawker.record.node import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated, NodeRecord
 from hawker.region import accepts
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker import leases
 from hawker.worker.apps import AppTable
 from hawker.worker.bids import closed
 from hawker.worker.capacity import room_for
-from hawker.worker.images import Images, resolve
+from hawker.worker.images import Images, OrgImages, resolve
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable, order_key
@@ -265,7 +264,7 @@ class OrderIntake:
         self._check(deps.store, app.name, placement)
         self._validate(body.config, written, placement)
         serves_region(self._node.region, body.region)
-        images = await _in_time(resolve(deps.images, body.config), deadline_s)
+        images = await _in_time(resolve(OrgImages(deps.images, deps.logins, app.org), body.config), deadline_s)
         record = new_record(self._node, deps, app, body, images, caller=caller, key=key)
         skip = bool(body.skip_secrets)
 

@@ -4,30 +4,38 @@ A machine is as hostile as its workload: how long it may take, how much it may s
 bounded, and one that says nonsense is left out, with `hawker_machine_metrics_up` at 0.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import aiohttp
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.lowlevel import checkpoint
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from hawker.config.machine import Metrics
+from hawker.deferred import deferred
+from hawker.fair.table import SCRAPES
+from hawker.fair.threads import Pool, in_thread
+from hawker.fair.turns import Turns
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.observe.metric_relabeling import MetricsPage, one_page, read_page
 from hawker.record.machine import MACHINES, Network
 from hawker.store.contract import Bucket, Reader
+from hawker.worker.usage import UsageMeter
+
+if TYPE_CHECKING:
+    import aiohttp
+else:
+    aiohttp = deferred("aiohttp")
 
 PAGE_BYTES = 1 << 20
 ALL_BYTES = 32 << 20
 TIMEOUT_S = 3.0
 ALL_TIMEOUT_S = 8.0  # Prometheus itself waits ten seconds by default
-AT_ONCE = 16
+LEAST_BYTES = 1 << 18  # of one app, however many others there are
 UP = "hawker_machine_metrics_up"
 LABELS = ("app", "region", "host", "instance")
 """As Fly names them, so that dashboards made for it fit."""
@@ -67,12 +75,12 @@ class ScrapeFailed(Exception):
 class HttpFetch:
     """Over the host's network. A certificate is not looked at: a machine is asked at its private address."""
 
-    http: aiohttp.ClientSession
+    http: "Callable[[], aiohttp.ClientSession]"
 
     async def __call__(self, url: str, limit: int, timeout_s: float) -> bytes:
         try:
             with anyio.fail_after(timeout_s):
-                async with self.http.get(url, ssl=False, allow_redirects=False) as answer:
+                async with self.http().get(url, ssl=False, allow_redirects=False) as answer:
                     if answer.status != 200:
                         raise ScrapeFailed(f"status {answer.status}")
                     return await _read(answer.content, limit)
@@ -80,7 +88,7 @@ class HttpFetch:
             raise ScrapeFailed(str(error) or type(error).__name__) from error
 
 
-async def _read(content: aiohttp.StreamReader, limit: int) -> bytes:
+async def _read(content: "aiohttp.StreamReader", limit: int) -> bytes:
     read = bytearray()
     async for chunk in content.iter_any():
         read += chunk
@@ -89,24 +97,42 @@ async def _read(content: aiohttp.StreamReader, limit: int) -> bytes:
     return bytes(read)
 
 
-class Scraper:
-    """Asks the started machines whose config has a metrics endpoint."""
+class _Heard:
+    """What machines said, at most `each` bytes for an app."""
 
-    def __init__(self, store: Reader, node: NodeId, fetch: Fetch) -> None:
+    def __init__(self, each: int) -> None:
+        self.pages: dict[MachineId, bytes] = {}
+        self._left: dict[str, int] = {}
+        self._each = each
+
+    def take(self, machine: _Exposing, said: bytes) -> None:
+        left = self._left.get(machine.app, self._each) - len(said)
+        if left >= 0:
+            self._left[machine.app] = left
+            self.pages[machine.id] = said
+
+
+class Scraper:
+    """Asks the started machines whose config has a metrics endpoint; what all of them use comes from the meter."""
+
+    def __init__(self, store: Reader, node: NodeId, fetch: Fetch, meter: UsageMeter) -> None:
         self._store = store
         self._node = node
         self._fetch = fetch
+        self._meter = meter
+        self._turns = Turns(SCRAPES)
 
     async def page(self) -> str:
-        """All of them in one page: their series, and of each machine whether it was heard."""
-        heard: dict[MachineId, bytes] = {}
+        """All of them in one page: their series, and of each machine whether it was heard. Each app has its turn and
+        its part of the bytes, however many machines another one has."""
         exposing = {machine.id: machine async for machine in self._exposing()}
-        limiter = anyio.CapacityLimiter(AT_ONCE)
+        apps = {machine.app for machine in exposing.values()}
+        heard = _Heard(max(LEAST_BYTES, ALL_BYTES // len(apps)) if apps else 0)
         with anyio.move_on_after(ALL_TIMEOUT_S):
             async with anyio.create_task_group() as tasks:
                 for machine in exposing.values():
-                    tasks.start_soon(self._ask, machine, limiter, heard)
-        return await anyio.to_thread.run_sync(self._join, exposing, heard)
+                    tasks.start_soon(self._ask, machine, heard)
+        return await in_thread(Pool.PAGES, self._join, exposing, heard.pages, await self._meter.families())
 
     async def _exposing(self) -> AsyncIterator[_Exposing]:
         """In pages, between which the loop turns."""
@@ -118,14 +144,14 @@ class Scraper:
             after, _ = page[-1]
             await checkpoint()
 
-    async def _ask(self, machine: _Exposing, limiter: anyio.CapacityLimiter, heard: dict[MachineId, bytes]) -> None:
-        async with limiter:
+    async def _ask(self, machine: _Exposing, heard: "_Heard") -> None:
+        async with self._turns.hold(machine.app):
             with suppress(ScrapeFailed):
-                said = await self._fetch(_url(machine), PAGE_BYTES, TIMEOUT_S)
-                if sum(map(len, heard.values())) + len(said) <= ALL_BYTES:
-                    heard[machine.id] = said
+                heard.take(machine, await self._fetch(_url(machine), PAGE_BYTES, TIMEOUT_S))
 
-    def _join(self, exposing: Mapping[MachineId, _Exposing], heard: Mapping[MachineId, bytes]) -> str:
+    def _join(
+        self, exposing: Mapping[MachineId, _Exposing], heard: Mapping[MachineId, bytes], used: list[Metric]
+    ) -> str:
         """In a thread: a large page takes the text's library a third of a second."""
         pages: list[list[Metric]] = []
         up = GaugeMetricFamily(UP, "Whether the metrics endpoint of a started machine answered.", labels=LABELS)
@@ -137,7 +163,7 @@ class Scraper:
                 up.add_metric(list(labels.values()), 0)
             else:
                 up.add_metric(list(labels.values()), 1)
-        return one_page([*pages, [up]])
+        return one_page([*pages, [up], used])
 
 
 def _url(machine: _Exposing) -> str:

@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 
 from hawker.clock import Clock
-from hawker.errors import NotFound
+from hawker.errors import AlreadyExists, NotFound
 from hawker.ids import AppName, EventId, MachineId, OrderId, Version, next_ulid
 from hawker.machine import State
 from hawker.node import Resources
-from hawker.record.capacity import hold, used
-from hawker.record.history import ARCHIVED, ArchiveRecord
+from hawker.record.app import PINNED
 from hawker.record.machine import (
+    ARCHIVED,
     BY_APP,
+    BY_FIRST_ID,
     BY_IPV4,
     BY_NAME,
     BY_ORDER,
@@ -27,19 +28,21 @@ from hawker.record.machine import (
     EVENTS,
     MACHINES,
     VERSIONS,
+    ArchiveRecord,
     Detail,
     EventRecord,
     MachineKey,
     MachineRecord,
     VersionRecord,
+    id_key,
 )
-from hawker.record.secret import PINNED
-from hawker.store.contract import Reader, Tx
+from hawker.record.node import hold, used
+from hawker.store.contract import Bucket, Reader, Tx
 from hawker.volume.attachment import detach
 from hawker.worker.changes import Changes
 
 EVENTS_KEPT = 256
-VERSIONS_KEPT = 64
+VERSIONS_KEPT, VERSIONS_KEPT_BYTES = 64, 4 << 20  # of a machine
 _KEYS_AT_ONCE = 500
 
 
@@ -109,6 +112,8 @@ class MachineTable:
             tx.put(BY_ORDER, order_key(record.app, record.order), key)
         if record.network.ipv4:
             tx.put(BY_IPV4, record.network.ipv4, key)
+        if record.first_id is not None:
+            tx.put(BY_FIRST_ID, id_key(record.first_id), key)
         self._hold(tx, Resources(), record.holds)
         self.add_version(tx, record)
         self._announce(tx, record.id)
@@ -120,9 +125,21 @@ class MachineTable:
             fields |= self._append(tx, record, event)
         changed = msgspec.structs.replace(record, **fields, updated_at=self._later_than(record))
         tx.put(MACHINES, record.id, changed)
+        if changed.first_id is not None and record.first_id is None:
+            tx.put(BY_FIRST_ID, id_key(changed.first_id), MachineKey(id=record.id))
         self._hold(tx, record.holds, changed.holds)
         self._announce(tx, record.id)
         return changed
+
+    def rename(self, tx: Tx, record: MachineRecord, name: str) -> MachineRecord:
+        """Raises `AlreadyExists` when another machine of the app has the name."""
+        if name == record.name:
+            return record
+        if tx.get(BY_NAME, f"{record.app}/{name}") is not None:
+            raise AlreadyExists(f"unique machine name violation, '{name}' is taken in app '{record.app}'")
+        tx.delete(BY_NAME, f"{record.app}/{record.name}")
+        tx.put(BY_NAME, f"{record.app}/{name}", MachineKey(id=record.id))
+        return self.change(tx, record, Happened("rename", "renamed", source="user"), name=name)
 
     def _later_than(self, record: MachineRecord) -> float:
         """Also when the wall clock was set back: by this, spares tell one loss of a machine's host from the next."""
@@ -136,6 +153,8 @@ class MachineTable:
         tx.delete(BY_NAME, f"{record.app}/{record.name}")
         if record.network.ipv4:
             tx.delete(BY_IPV4, record.network.ipv4)
+        if record.first_id is not None:
+            tx.delete(BY_FIRST_ID, id_key(record.first_id))
         self._hold(tx, record.holds, Resources())
         detach(tx, record, self._clock.now())
         gone = msgspec.structs.replace(
@@ -185,10 +204,9 @@ class MachineTable:
             created_at=self._clock.now(),
         )
         tx.put(VERSIONS, f"{record.id}/{record.version}", version)
-        if tx.count(VERSIONS, f"{record.id}/") > VERSIONS_KEPT:
-            oldest, _ = next(iter(tx.scan(VERSIONS, f"{record.id}/", limit=1)))
-            tx.delete(VERSIONS, oldest)
-            tx.delete(PINNED, oldest)
+        for old in _surplus(tx, record.id):
+            tx.delete(VERSIONS, old)
+            tx.delete(PINNED, old)
 
     def versions(self, reader: Reader, machine_id: MachineId, limit: int | None = None) -> list[VersionRecord]:
         """Newest first."""
@@ -221,3 +239,16 @@ class MachineTable:
 def order_key(app: AppName, order: OrderId) -> str:
     """Orders are named by clients, so each app has names of its own."""
     return f"{app}/{order}"
+
+
+_SIZED = Bucket(VERSIONS.name, msgspec.Raw)  # whose values are not read
+
+
+def _surplus(tx: Tx, machine_id: MachineId) -> list[str]:
+    """The oldest versions beyond what is kept of a machine; never the newest one."""
+    surplus, count, size_bytes = list[str](), 0, 0
+    for key, version in tx.scan(_SIZED, f"{machine_id}/", reverse=True):
+        count, size_bytes = count + 1, size_bytes + len(bytes(version))
+        if count > 1 and (count > VERSIONS_KEPT or size_bytes > VERSIONS_KEPT_BYTES):
+            surplus.append(key)
+    return surplus

@@ -1,5 +1,3 @@
-""""""
-
 from hawker.api.codec import encode_json
 from hawker.api.contract.body import instant
 

@@ -1,19 +1,17 @@
-"""An agent under judgement: how to call it, and whose rows it writes."""
+"""An agent under judgement: how to call it, whose rows it writes, and whose words it is held to."""
 
 from typing import Any
+from uuid import uuid4
 
 from tests.catalog.conformance.wire import Caller, Http1, Http2, Wire
-from tests.catalog.served import NODE, Served
-
-QUERY = "SELECT id, text FROM conformance"
 
 
 class Agent:
-    real = False  # a Corrosion agent
+    """`corrosion`: it is one, or plays one; else it is our own server."""
 
-    def __init__(self, url: str, protocol: str, node: str, token: str | None = None) -> None:
+    def __init__(self, url: str, protocol: str, node: str, token: str | None = None, *, corrosion: bool) -> None:
         wire: Wire = Http1(url) if protocol == "h1" else Http2(url)
-        self.protocol, self.node = protocol, node
+        self.protocol, self.node, self.corrosion = protocol, node, corrosion
         self.http = Caller(wire, {"authorization": f"Bearer {token}"} if token else None)
 
     async def write(self, *statements: object) -> Any:
@@ -33,18 +31,11 @@ class Agent:
             assert answer.status == 200
             return [line["row"][1] for line in await answer.rest() if "row" in line]
 
-
-class Ours(Agent):
-    def __init__(self, one: Served, protocol: str) -> None:
-        super().__init__(one.url, protocol, NODE)
-        self.served = one
-
-
-class Theirs(Agent):
-    real = True
-
-    def __init__(self, url: str, protocol: str, token: str | None) -> None:
-        super().__init__(url, protocol, "feedbeef", token)
-
     async def clear(self) -> None:
+        """What others before us left in it."""
         await self.write("DELETE FROM conformance", "DELETE FROM conformance_notes")
+
+
+def fresh(query: str = "SELECT id, text FROM conformance") -> str:
+    """The same to read; as a live query another one than all before, which an agent may have kept."""
+    return f"{query} WHERE '{uuid4()}' <> ''"

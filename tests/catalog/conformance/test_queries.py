@@ -54,8 +54,7 @@ async def test_values(agent: Agent) -> None:
         "UPDATE conformance SET text = 'x'",
         "CREATE TABLE other (a)",
         "DROP TABLE conformance",
-        ["SELECT ?", [1, 2]],
-        ["SELECT :a", {":a": 1, ":b": 2}],
+        "SELECT 1; SELECT 2",
     ],
 )
 async def test_what_is_refused_before_it_runs(agent: Agent, statement: object) -> None:
@@ -64,6 +63,14 @@ async def test_what_is_refused_before_it_runs(agent: Agent, statement: object) -
     assert status == 400
     assert answer["error"]
     assert await agent.rows("SELECT text FROM conformance") == [["one"]]
+
+
+@pytest.mark.parametrize("statement", [["SELECT ?", [1, 2]], ["SELECT ?", []], ["SELECT :a", {":a": 1, ":b": 2}]])
+async def test_parameters_that_do_not_fit(agent: Agent, statement: object) -> None:
+    """Corrosion takes them for a failure of its own."""
+    status, answer = await agent.http.ask("POST", "/v1/queries", statement)
+    assert status == (500 if agent.corrosion else 400)
+    assert answer["error"]
 
 
 async def test_a_write_is_called_by_its_name(agent: Agent) -> None:

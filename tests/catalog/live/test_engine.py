@@ -11,6 +11,7 @@ import pytest
 from hawker.catalog.contract import RowChange, Statement, Touched
 from hawker.catalog.live.engine import IDLE_S, MOST, Live
 from hawker.catalog.live.subscription import (
+    TOO_MUCH,
     AnswerChanges,
     AnswerColumns,
     AnswerEnd,
@@ -19,7 +20,6 @@ from hawker.catalog.live.subscription import (
     Subscription,
     SubscriptionEvent,
 )
-from hawker.catalog.live.table_updates import TOO_MUCH
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable
 

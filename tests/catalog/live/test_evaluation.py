@@ -10,8 +10,7 @@ import pytest
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import RowChange, Statement
-from hawker.catalog.live.evaluation import Evaluation, plan_of
-from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.evaluation import Evaluation, plan_of, read_schema
 from hawker.catalog.live.result_cache import ResultCache, ResultSnapshot
 from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import SystemClock
@@ -209,3 +208,23 @@ def test_asking_for_roots_uses_the_primary_key(maker: Maker) -> None:
     assert not [step for *_, step in steps if str(step).startswith("SCAN") and "checks" in str(step)]
     steps = maker.writer.execute("EXPLAIN QUERY PLAN " + plan.tree.of_roots(4), ("a", "1") * 4).fetchall()
     assert any("SEARCH machines USING PRIMARY KEY (node=? AND id=?)" in str(step) for *_, step in steps)
+
+
+def test_tables_with_their_keys_and_what_gathers(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    db = apsw.Connection(str(file))
+    db.execute(
+        "CREATE TABLE Machines (id TEXT NOT NULL, node TEXT NOT NULL, twice AS (id || id), PRIMARY KEY (node, id));"
+        "CREATE TABLE machines__m (a INTEGER PRIMARY KEY); CREATE TABLE __c_log (a INTEGER PRIMARY KEY);"
+        "CREATE TABLE keyless (a); CREATE VIEW Shown AS SELECT id FROM Machines"
+    )
+    db.close()
+    schema = read_schema(file)
+    assert list(schema.tables) == ["machines"]
+    table = schema.table("MACHINES")
+    assert table is not None
+    assert (table.name, table.columns, table.key) == ("Machines", ("id", "node", "twice"), ("node", "id"))
+    assert schema.table("nowhere") is None
+    assert schema.views == {"shown"}
+    assert {"count", "sum", "group_concat", "max"} <= schema.aggregates
+    assert "abs" not in schema.aggregates

@@ -2,26 +2,29 @@ import uuid
 from contextlib import aclosing
 from pathlib import Path
 
-import anyio
 import apsw
 import pytest
 
-from hawker.catalog.contract import Statement
-from hawker.catalog.live.evaluation import Evaluation, plan_of
+from hawker.catalog.contract import Statement, Touched
+from hawker.catalog.live.evaluation import Evaluation, plan_of, read_schema
 from hawker.catalog.live.feed import Lagged
-from hawker.catalog.live.live_schema import read_schema
+from hawker.catalog.live.join_tree import TableInfo
 from hawker.catalog.live.result_cache import ResultCache, completed_query
 from hawker.catalog.live.subscription import (
+    MOST_KEYS,
+    TOO_MUCH,
     AnswerChanges,
     AnswerColumns,
     AnswerEnd,
     AnswerRows,
+    ChangeBuffer,
     Subscription,
+    TableUpdates,
     hash_of,
     text_of,
 )
 from hawker.catalog.read_connection import ReadConnection, ReadPool
-from hawker.clock import SystemClock
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import BadRequest, Fault, Unavailable
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +41,7 @@ class Bench:
             plan = plan_of(guarded, Statement(query="SELECT v FROM t"), read_schema(file))
         asked = Evaluation(plan, ResultCache(folder / "kept.db", plan.sources), self._pool, clock)
         asked.first()
-        self.subscription = Subscription(uuid.UUID(int=1), asked, anyio.CapacityLimiter(1), clock, ring_events)
+        self.subscription = Subscription(uuid.UUID(int=1), asked, clock, ring_events)
 
     async def put(self, key: int, value: str) -> None:
         self.writer.execute("INSERT OR REPLACE INTO t VALUES (?, ?)", (key, value))
@@ -95,3 +98,58 @@ def test_names_of_texts() -> None:
     assert len(hash_of("")) == 16
     assert text_of(BadRequest("no")) == "no"
     assert text_of(Fault("broke")) == "broke"
+
+
+def _touched(table: str, *keys: int) -> Touched:
+    return Touched(tables={table: frozenset((key,) for key in keys)})
+
+
+def test_keys_gather_until_they_are_taken() -> None:
+    pending = ChangeBuffer()
+    pending.add(_touched("Machines", 1, 2))
+    pending.add(_touched("machines", 2, 3))
+    assert pending.count == 3
+    batch = pending.take()
+    assert batch.tables == {"machines": {(1,), (2,), (3,)}}
+    assert not batch.everything
+    assert pending.take().empty
+
+
+def test_too_many_keys_are_everything() -> None:
+    pending = ChangeBuffer()
+    pending.add(_touched("machines", *range(MOST_KEYS + 1)))
+    batch = pending.take()
+    assert batch.everything
+    assert batch.tables == {}
+    assert not batch.empty
+
+
+def test_everything_stays_everything() -> None:
+    pending = ChangeBuffer()
+    pending.add(Touched(tables={}, everything=True))
+    pending.add(_touched("machines", 1))
+    assert pending.take() == type(pending.take())({}, True)
+
+
+def test_whether_rows_are_there(tmp_path: Path) -> None:
+    file, clock = tmp_path / "catalog.db", ManualClock()
+    db = apsw.Connection(str(file))
+    db.execute("CREATE TABLE t (a, b, PRIMARY KEY (a, b)) WITHOUT ROWID")
+    db.executemany("INSERT INTO t VALUES ('n', ?)", [(number,) for number in range(600)])
+    pool = ReadPool(lambda: ReadConnection(file, clock))
+    updates = TableUpdates(TableInfo("t", ("a", "b"), ("a", "b")), pool, clock)
+    told = updates.look([("n", number) for number in range(590, 1200)])
+    assert [one.content for one in told[:2]] == [("update", ("n", 590)), ("update", ("n", 591))]
+    assert [one.content for one in told[10:12]] == [("delete", ("n", 600)), ("delete", ("n", 601))]
+    assert len(told) == 610
+    assert told[0].line == b'{"notify":["update",["n",590]]}\n'
+    pool.close()
+    db.close()
+
+
+def test_too_much_ends_it() -> None:
+    clock = ManualClock()
+    updates = TableUpdates(TableInfo("t", ("a",), ("a",)), ReadPool(lambda: ReadConnection(Path(), clock)), clock)
+    updates.overflow()
+    assert updates.feed.closed
+    assert "read the table anew" in TOO_MUCH

@@ -1,5 +1,6 @@
 import json
 
+from hawker.catalog.schema import shipped
 from hawker.cli.exits import ExitStatus
 from hawker.errors import NotServed
 from tests.cli.conftest import Hawker
@@ -49,3 +50,8 @@ def test_a_node_without_a_cluster_says_so(node: FakeNode, hawker: Hawker) -> Non
     said = hawker("catalog", "query", "SELECT 1")
     assert said.status != 0
     assert "this node is alone and has no catalog" in said.err
+
+
+def test_the_schema_for_an_agent_is_printed_as_it_is_shipped(hawker: Hawker) -> None:
+    said = hawker("catalog", "schema")
+    assert (said.status, said.out) == (ExitStatus.OK, shipped())

@@ -1,4 +1,4 @@
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import msgspec
@@ -54,3 +54,19 @@ def test_an_archive_that_is_not_there_is_wrong_usage(hawker: Hawker) -> None:
 def test_pruning_says_what_went_and_what_it_freed(node: FakeNode, hawker: Hawker) -> None:
     assert hawker("images", "prune", "--unused-for", "24h").out == f"{DIGEST}\nfreed 3.0 MiB\n"
     assert node.call("prune_images").body.unused_for_s == 86_400.0
+
+
+def test_an_archive_is_read_from_stdin(node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytes(range(256)) * 3000
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(data)))
+    assert hawker("images", "import", "-", "--as", "web:4").out == f"{DIGEST}\n"
+    assert node.uploaded == data and node.call("import_image").query.reference == "web:4"
+
+
+def test_an_image_is_pushed_as_another_name(node: FakeNode, hawker: Hawker) -> None:
+    loading = PullEvent(stage="uploading", layer=DIGEST, done_bytes=1, total_bytes=2)
+    node.pull = (loading, PullEvent(stage="done", digest=DIGEST))
+    said = hawker("images", "push", "web:3", "reg.example/web:3", "--org", "acme")
+    assert (said.out, said.err) == (f"{DIGEST}\n", "pushing reg.example/web:3\npushed reg.example/web:3\n")
+    body = node.call("push_image").body
+    assert (body.reference, body.to, body.org) == ("web:3", "reg.example/web:3", "acme")

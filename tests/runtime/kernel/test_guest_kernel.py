@@ -21,7 +21,7 @@ from tests.runtime.kernel.test_kernel_store import SELECTION, put
 
 _BOOTS_WITHIN_S = 60
 _NONCE = b"\xfe\x01ABCDEFGH"
-_HELLO = b"\x01\0\0\0\0HWKP\x03\0"
+_HELLO = b"\x01\0\0\0\0HWKP\x04\0"
 
 
 @pytest.fixture

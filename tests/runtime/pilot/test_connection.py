@@ -132,7 +132,7 @@ async def test_a_flood_of_frames_is_cut_off(run: RunDir, frame: bytes) -> None:
         async with connect(run) as connection:
             inbox = Inbox()
             connection.open_channel(inbox)
-            with pytest.raises(Unavailable, match="broke the protocol"):
+            with pytest.raises(Unavailable, match="makes no sense"):
                 await inbox.take()
 
 
@@ -142,11 +142,11 @@ async def test_a_trickle_of_large_frames_is_held_only_to_a_bound(run: RunDir) ->
         async with connect(run) as connection:
             inbox = Inbox()
             connection.open_channel(inbox)
-            with pytest.raises(Unavailable, match="credit"):
+            with pytest.raises(Unavailable, match="asked for"):
                 await inbox.take()
 
 
-@pytest.mark.parametrize("version", [0, 3, 65535])
+@pytest.mark.parametrize("version", [0, 4, 65535])
 async def test_the_lower_of_two_versions_is_spoken(run: RunDir, version: int) -> None:
     with pilot(run, hello(version)), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:

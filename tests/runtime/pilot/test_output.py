@@ -1,12 +1,14 @@
 """The output ring, read in every shape that a pilot or a crash can leave it in."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.runtime.pilot.output import ANSWER_MAX, Segment, read_output, scan
+from hawker.runtime.pilot import output
+from hawker.runtime.pilot.output import ANSWER_MAX, OutputReader, Segment, read_output, scan
 from tests.runtime.pilot.records import output_record, ring, said
 
 
@@ -112,3 +114,54 @@ def test_segments_that_contradict_each_other_tell_nothing_twice(segments: tuple[
 def test_whatever_a_guest_writes_goes_forward(records: list[tuple[int, bytes]], after: int) -> None:
     positions = [chunk.position for chunk in scan(ring(*records), after, consecutive=True)]
     assert positions == sorted(set(positions)) and all(after < position < 2**63 for position in positions)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that each look at a segment takes."""
+    taken: list[int] = []
+    read = output._read
+
+    def counted(*args: int) -> bytes:
+        data = read(*args)  # type: ignore[arg-type]
+        taken.append(len(data))
+        return data
+
+    monkeypatch.setattr(output, "_read", counted)
+    return taken
+
+
+def test_a_follower_reads_what_is_new_and_nothing_twice(
+    segments: tuple[Segment, Segment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, reader = [(at, b"x") for at in range(10_000)], OutputReader()
+    fill(segments, old, [])
+    last = reader.read(segments)[-1].position
+    taken = counting(monkeypatch)
+    assert reader.read(segments, after=last) == [] and sum(taken) < 100
+    fill(segments, [*old, (10_000, b"a")], [])
+    taken.clear()
+    assert said(reader.read(segments, after=last)) == [b"a"] and sum(taken) < 200
+    assert said(reader.read(segments, after=last)) == [b"a"], "another follower is where the first one was"
+    fill(segments, [*old, (10_000, b"a")], [(10_001, b"b")])
+    assert said(reader.read(segments, after=10_000)) == [b"b"]
+    fill(segments, [(10_002, b"c")], [(10_001, b"b")])
+    assert said(reader.read(segments, after=10_001)) == [b"c"]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=30), st.data())
+def test_following_gives_what_reading_anew_gives(counts: list[int], data: st.DataObject) -> None:
+    """However the ring turns meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        segments = Segment(Path(folder) / "0"), Segment(Path(folder) / "1")
+        held: list[list[tuple[int, bytes]]] = [[], []]
+        reader, at, after, own = OutputReader(), 0, -1, 0
+        for count in counts:
+            if data.draw(st.booleans()) and held[own]:
+                own = 1 - own
+                held[own] = []
+            held[own] += [(at + more, b"%d" % (at + more)) for more in range(count)]
+            at += count
+            fill(segments, *held)
+            found = reader.read(segments, after=after)
+            assert found == read_output(segments, after=after)
+            after = found[-1].position

@@ -56,7 +56,7 @@ async def test_a_pilot_of_version_1_is_not_asked(run: RunDir) -> None:
     with pilot(run, HELLO, hold=True), anyio.fail_after(DEADLINE_S):
         async with connect(run) as connection:
             await connection.hello()
-            with pytest.raises(WrongState, match="stop and start it"):
+            with pytest.raises(WrongState, match="restart it"):
                 ProcessWatch(connection, named("web"))
 
 

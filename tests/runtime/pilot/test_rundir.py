@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import Exit
 from hawker.runtime.pilot.channel import pilot_files
 from hawker.runtime.pilot.rundir import RunDir
+from hawker.runtime.spec import InstanceLimits, InstanceSpec
 
 
 @pytest.fixture
@@ -41,6 +43,24 @@ def test_values_come_back(run: RunDir) -> None:
     run.write_exit(exit)
     run.write_pid(77)
     assert (run.exit(), run.pid(), run.spec()) == (exit, 77, None)
+
+
+SPEC = InstanceSpec(
+    machine_id=MachineId("00000000000001"),
+    instance_id=InstanceId("I1"),
+    hostname="name",
+    processes=(),
+    limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
+)
+
+
+def test_an_exit_goes_into_the_block_that_was_kept_for_it(run: RunDir) -> None:
+    run.write_spec(SPEC)
+    kept = (run.path / "exit.new").stat()
+    exit = Exit(exit_code=3, exited_at=1.5)
+    run.write_exit(exit)
+    written = (run.path / "exit").stat()
+    assert (written.st_ino, written.st_size) == (kept.st_ino, kept.st_size) and run.exit() == exit
 
 
 @pytest.mark.parametrize("left", [b"", b'{"exit_code":', b"[]", b"\xff"])

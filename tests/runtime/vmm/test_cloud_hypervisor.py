@@ -3,14 +3,21 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hawker.clock import SystemClock
 from hawker.errors import SnapshotLost, Unavailable
-from hawker.runtime.spec import DiskLimits
+from hawker.ids import MachineId
+from hawker.runtime.spec import DiskLimits, GuestLink
+from hawker.runtime.vmm import cloud_hypervisor as api
 from hawker.runtime.vmm.cloud_hypervisor import CloudHypervisor
-from hawker.runtime.vmm.contract import Restored
+from hawker.runtime.vmm.contract import Restored, Vm, VmDrive
 from hawker.runtime.vmm.vmm_api import VmmRefused
+from tests.runtime.vmm.test_firecracker import drives, links
+from tests.vmm.cloud_hypervisor_document import CLOUD_HYPERVISOR
 from tests.vmm.guests import NoGuest
 from tests.vmm.hosts import LINK, MIB, Host, host
 from tests.vmm.played_cloud_hypervisor import PlayedCloudHypervisor
@@ -187,3 +194,30 @@ def test_its_command_line_is_its_socket_and_its_filter(tmp_path: Path, monkeypat
         vm = here.vm(directory="/cell/vmm")
         argv = CloudHypervisor(SystemClock(), lambda: "").argv(vm, None)
     assert argv == (str(program), "--api-socket", "path=/cell/vmm/api.sock", "--seccomp", "true")
+
+
+gpus = st.lists(st.from_regex(r"0000:[0-9a-f]{2}:00\.0", fullmatch=True), max_size=4)
+
+
+@given(st.lists(drives, max_size=6), links, gpus, st.integers(1, 254), st.integers(1, 1 << 20), st.text())
+def test_every_request_is_one_that_the_description_has(
+    drives: list[VmDrive], link: GuestLink | None, gpus: list[str], cpus: int, memory_mib: int, text: str
+) -> None:
+    vm = Vm(
+        machine_id=MachineId("0123456789abcd"),
+        cpus=cpus,
+        memory_mib=memory_mib,
+        max_memory_mib=2 * memory_mib,
+        kernel=text,
+        initramfs=text,
+        command_line=text,
+        drives=tuple(drives),
+        directory="/cell/vmm",
+        link=link,
+        gpus=tuple(gpus),
+    )
+    fixed = (api.PING, api.INFO, api.BOOT, api.PAUSE, api.RESUME, api.SHUTDOWN)
+    changes = (api.snapshot("/s"), api.restore("/s"), api.inflate(1), api.resize_disk("a", 1 << 40))
+    for request in (*api.boot(vm, "/cell/vmm/vsock.sock"), *fixed, *changes):
+        body = None if request.body is None else msgspec.json.decode(msgspec.json.encode(request.body))
+        CLOUD_HYPERVISOR.check(request.method, request.target, body)

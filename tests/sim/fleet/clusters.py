@@ -9,10 +9,9 @@ from anyio.abc import TaskGroup
 
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.ids import NodeId
-from hawker.sim.fleet.cluster import SimCluster, address_of
+from hawker.sim.fleet.client import FleetLedger
+from hawker.sim.fleet.cluster import SOUND_FLEET, SimCluster, address_of
 from hawker.sim.fleet.host import FleetHost
-from hawker.sim.fleet.kit import SOUND_FLEET
-from hawker.sim.fleet.ledger import FleetLedger
 from hawker.sim.fleet.network import CallNetwork
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.trace import Trace

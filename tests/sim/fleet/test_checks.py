@@ -5,7 +5,7 @@ import pytest
 from hawker.ids import MachineId
 from hawker.proof.fleet import Promised
 from hawker.proof.violation import Invariant
-from hawker.record.takeover import TAKEOVERS, TakeoverRecord
+from hawker.record.node import TAKEOVERS, TakeoverRecord
 from hawker.sim.fleet.checks import judged
 from tests.sim.fleet.clusters import cluster_of
 

@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from hawker.api.contract.node import LIST_REGIONS, RegionList
+from hawker.api.failure import ConnectionLost, Overdue, Unreachable
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.ids import NodeId
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, SimCaller, SimEndpoint, SimPeers
 from hawker.sim.harness.loop import LoopClock

@@ -3,7 +3,7 @@
 import pytest
 
 from hawker.proof.violation import Violation
-from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
+from hawker.sim.fleet.cluster import SOUND_FLEET, FleetKit
 from hawker.sim.fleet.plan import draw
 from hawker.sim.fleet.planted import PLANTS
 from hawker.sim.fleet.simulation import play

@@ -8,7 +8,7 @@ import pytest
 
 from hawker.node import Capacity
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
+from hawker.sim.fleet.cluster import SOUND_FLEET, FleetKit
 from hawker.sim.fleet.plan import FleetOperation, FleetPlan, FleetVerb, draw
 from hawker.sim.fleet.planted import PLANTS
 from hawker.sim.fleet.simulation import FleetOutcome, play, shortest, shrink

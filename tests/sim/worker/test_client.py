@@ -1,20 +1,34 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from hawker.config import validate
-from hawker.ids import SnapshotId, VolumeId
+from hawker.errors import NotFound
+from hawker.ids import MachineId, SnapshotId, VolumeId
 from hawker.machine import State
+from hawker.node import Resources
 from hawker.proof import invariants
+from hawker.proof.violation import Invariant, Violation
+from hawker.record.node import USED
+from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.trace import Speaker, Trace
 from hawker.sim.node.kit import FEATURES
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.sim.worker.client import WORDS, SnapshotOperations, containers, containers_for
-from hawker.sim.worker.ledger import WorkerLedger
+from hawker.sim.worker.client import (
+    WORDS,
+    ClientGate,
+    SimConnectionLost,
+    SnapshotOperations,
+    WorkerLedger,
+    containers,
+    containers_for,
+)
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
 from hawker.sim.worker.simulation import WorkerOutcome, run
+from hawker.store.memory_store import MemoryStore
 from hawker.volume.retention import DAY_S
 from tests.sim.played import call, order, plan
 
@@ -38,7 +52,8 @@ async def test_containers_start_in_their_order_and_end_with_the_last(worker: Sim
     machine_id = await worker.started(containers=containers(), restart={"policy": "no"})
     record = worker.record(machine_id)
     await stall.clock.sleep(60)
-    shown = dict(worker.parts.container_supervisors.containers(record))
+    found = worker.parts.container_supervisors.containers(record)
+    shown = {each.name: each.state for each in found}
     assert shown == {"web": "running", "db": "running", "init": "exited", "job": "exited"}
     assert invariants.at_rest(worker.store, stall.seen()) == []
     for index in (0, 1):
@@ -135,3 +150,69 @@ def test_a_refusal_is_an_answer() -> None:
         )
     )
     assert outcome.operations == 3 and "refused start" in said(outcome)[-1] and outcome.found == ()
+
+
+async def test_a_call_waits_for_a_daemon_and_hears_its_answer(tmp_path: Path) -> None:
+    stall, gate = MemoryWorld(tmp_path), ClientGate()
+    heard: list[str] = []
+
+    async def ask() -> None:
+        await gate.call(lambda worker: worker.app("early"))
+        heard.append("done")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await stall.clock.sleep(1)
+        assert heard == []
+        async with stall.open() as worker:
+            gate.open(worker)
+            await stall.clock.sleep(1)
+            assert heard == ["done"]
+            gate.shut()
+
+
+async def test_a_refusal_reaches_the_caller(worker: SimWorker) -> None:
+    gate = ClientGate()
+    gate.open(worker)
+    with pytest.raises(NotFound):
+        await gate.call(lambda there: there.get("none"))
+
+
+async def test_a_call_under_way_is_lost_with_the_daemon(stall: MemoryWorld) -> None:
+    gate = ClientGate()
+    lost: list[float] = []
+
+    async def ask() -> None:
+        try:
+            await gate.call(lambda worker: stall.clock.sleep(100))
+        except SimConnectionLost:
+            lost.append(stall.clock.monotonic())
+
+    async with anyio.create_task_group() as tasks:
+        async with stall.open() as worker:
+            gate.open(worker)
+            tasks.start_soon(ask)
+            await stall.clock.sleep(1)
+        gate.shut()
+    assert len(lost) == 1
+
+
+async def test_finding_is_said_once_and_raises_the_alarm() -> None:
+    rung: list[str] = []
+    trace = Trace()
+    ledger = WorkerLedger(LoopClock(), trace, lambda: rung.append("rung"))
+    ledger.find([])
+    assert not rung
+    violation = Violation(Invariant.KEPT, "m", "is forgotten")
+    ledger.find([violation, violation])
+    assert ledger.found == [violation] and [line.kind for line in trace.lines] == [Speaker.FOUND] and rung
+
+
+async def test_the_store_is_looked_at_only_when_something_was_touched() -> None:
+    ledger, store = WorkerLedger(LoopClock(), Trace(), lambda: None), MemoryStore()
+    await store.write(lambda tx: tx.put(USED, "all", Resources(shared_cpus=1)))
+    ledger.check(store)
+    assert ledger.found == []
+    ledger.touched.add(MachineId("all"))
+    ledger.check(store)
+    assert [violation.invariant for violation in ledger.found] == [Invariant.CAPACITY]

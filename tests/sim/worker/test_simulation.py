@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from hawker.proof.violation import Invariant
+from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.trace import Speaker
 from hawker.sim.node.kit import WorkerKit
 from hawker.sim.worker.plan import WorkerVerb, draw
-from hawker.sim.worker.simulation import run
+from hawker.sim.worker.simulation import repeat, report_of, run, summary
 from hawker.worker.supervisor import Supervisor
 from tests.sim.played import blow, call, order, plan
 
@@ -82,3 +82,23 @@ def test_a_cut_plan_is_played_in_the_same_world() -> None:
     cut = whole.only(frozenset(operation.number for operation in whole.operations[:5]))
     assert run(cut).plan.operations == whole.operations[:5]
     assert run(replace(cut, operations=())).operations == 0
+
+
+def test_a_report_has_everything_that_the_line_has_and_the_findings_in_words() -> None:
+    outcome = replace(run(plan(order())), found=(Violation(Invariant.KEPT, "m", "is forgotten"),))
+    report = report_of(outcome, "hawker sim --seed 1")
+    assert (report.seed, report.operations, report.digest) == (1, 1, outcome.digest)
+    assert report.found[0].invariant == "acknowledged means kept" and report.again == "hawker sim --seed 1"
+
+
+def test_a_summary_is_one_line_with_the_digest() -> None:
+    outcome = run(plan(order()))
+    assert summary(outcome) == (
+        f"seed 1: 1 operations, 0 crashes, 0 faults, 4m11s, digest {outcome.digest}, nothing found"
+    )
+
+
+def test_the_command_repeats_the_cut_run() -> None:
+    outcome = run(plan(order(), call(WorkerVerb.STOP, 5)))
+    assert repeat(outcome, 5, None, whole=True) == "hawker sim --seed 1"
+    assert repeat(outcome, 2, "no-fsync", whole=False) == "hawker sim --seed 1 --minutes 2 --plant no-fsync --only 1,2"

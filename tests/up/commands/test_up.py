@@ -67,3 +67,15 @@ def test_flags_win_over_variables_and_those_over_the_file(tmp_path: Path) -> Non
     file.write_text('driver = "from-file"\nlisten = "from-file"\n')
     line = refused(tmp_path, "--config", str(file), "--driver", "process", HAWKER_LISTEN="from-variable")
     assert "from-variable" in line
+
+
+def test_node_that_is_alone_begins_with_at_most_740_modules_and_without_what_it_may_never_need() -> None:
+    """Each costs a part of a millisecond of every boot, and memory for as long as the node runs."""
+    begin = "import sys; before = set(sys.modules); import hawker.up.commands.up"
+    code = f"{begin}; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=90)
+    loaded = set(done.stdout.split())
+    assert len(loaded) <= 740, len(loaded)
+    assert not loaded & {"aiohttp", "hypercorn", "cryptography", "nacl", "websockets", "tomllib", "rich"}
+    rooms = ("hawker.catalog.storage", "hawker.gossip.node", "hawker.up.fleet", "hawker.gateway.gateway")
+    assert not loaded & {*rooms, "hawker.runtime.microvm", "hawker.api.openapi", "hawker.secret.keyring"}

@@ -33,13 +33,15 @@ async def asked(**given: Any) -> Probe:
     """As it goes over the network."""
     prober = FakeProber()
     driver = FakeDriver(FakeHost(ManualClock()))
-    await Asker(driver, prober, MachineId("m"), "fdaa::2")(0, check(**given))
+    await Asker(driver, prober, MachineId("m"), "fdaa::2", "a")(0, check(**given))
     (probe,) = prober.asked
     return probe
 
 
 async def test_a_connection_is_enough_for_tcp() -> None:
-    assert await asked(tcp={"port": 5432}, timeout=3) == Probe(host="fdaa::2", port=5432, timeout_s=3.0)
+    assert await asked(tcp={"port": 5432}, timeout=3) == Probe(
+        host="fdaa::2", port=5432, timeout_s=3.0, app="a", machine="m"
+    )
 
 
 async def test_an_http_check_is_asked_as_it_says() -> None:
@@ -62,6 +64,8 @@ async def test_an_http_check_is_asked_as_it_says() -> None:
         tls=True,
         tls_verify=False,
         tls_server_name="web.example",
+        app="a",
+        machine="m",
     )
 
 

@@ -123,9 +123,10 @@ async def test_a_container_that_can_never_start_is_told_once(worker: SimWorker, 
     web = container("web", **after("init", "exited_successfully"))
     machine_id = await started(worker, web, container("init", "exit 1", **NEVER), container("log"))
     await stall.clock.sleep(60)
-    told = [event for event in (await worker.get(machine_id)).events if event.type == "container"]
-    assert [(event.status, event.error) for event in told] == [
-        ("blocked", "container web is never started: init ended with code 1, not exited successfully")
+    seen = [event for event in (await worker.get(machine_id)).events if event.type == "container"]
+    assert [(event.status, event.error) for event in seen] == [
+        ("blocked", "container web is never started: init ended with code 1, not exited successfully"),
+        ("exited", "container 'init' exited with status 1 (run 1)"),
     ]
     assert worker.record(machine_id).state is State.STARTED
 
@@ -246,7 +247,8 @@ CHECKED = container("web", healthchecks=[{"name": "up", "tcp": {"port": 80}}])
 
 
 def containers(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
-    return list(worker.parts.container_supervisors.containers(worker.record(machine_id)))
+    shown = worker.parts.container_supervisors.containers(worker.record(machine_id))
+    return [(each.name, each.state) for each in shown]
 
 
 def checks(worker: SimWorker, machine_id: str) -> list[tuple[str, str]]:
@@ -302,3 +304,33 @@ async def test_who_waits_for_the_machine_hears_of_its_containers(worker: SimWork
     worker.parts.changes.listen(heard.append)
     await stall.clock.sleep(6)
     assert machine_id in heard
+
+
+async def told(worker: SimWorker, machine_id: str) -> list[str]:
+    """What the machine's events say of its containers' ends, oldest first."""
+    events = worker.parts.deps.table.events(worker.store, MachineId(machine_id), 1000)
+    ended = [event for event in events if (event.type, event.status) == ("container", "exited")]
+    return [event.detail.error for event in reversed(ended) if event.detail is not None]
+
+
+async def test_ends_of_containers_are_events_with_their_codes(worker: SimWorker, stall: MemoryWorld) -> None:
+    once = container("once", "exit 0", restart={"policy": "on-failure"})
+    job = container("job", "exit 3", restart={"policy": "on-failure", "max_retries": 1})
+    machine_id = await started(worker, container("web"), once, job)
+    await stall.clock.sleep(60)
+    assert sorted(await told(worker, machine_id)) == [
+        "container 'job' exited with status 3 (run 1)",
+        "container 'job' exited with status 3 (run 2)",
+        "container 'once' exited with status 0 (run 1)",
+    ]
+    status = {each.name: each for each in worker.parts.container_supervisors.containers(worker.record(machine_id))}
+    assert (status["job"].restarts, status["job"].exit_code) == (1, 3)
+    assert (status["web"].restarts, status["web"].exit_code) == (0, None)
+
+
+async def test_a_container_that_ends_for_ever_leaves_room_for_other_events(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    machine_id = await started(worker, container("web"), container("job", "exit 3", restart={"policy": "always"}))
+    await stall.clock.sleep(3600)
+    assert 10 < len(await told(worker, machine_id)) < 25

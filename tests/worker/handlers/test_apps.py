@@ -55,13 +55,20 @@ async def test_apps_are_listed_by_organization_and_in_pages(worker: SimWorker) -
     assert first.total_apps == 3 and second.next_cursor is None
 
 
-async def test_an_app_with_machines_is_deleted_only_by_force(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_no_app_of_this_node_has_a_role(worker: SimWorker) -> None:
+    await _create(worker, name="shop")
+    assert (await worker.api.call(LIST_APPS, query=ListAppsQuery(app_role="builder"))).total_apps == 0
+
+
+async def test_an_app_with_machines_goes_with_them_unless_they_are_to_keep_it(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     await worker.started()
     leased = await worker.create(order={"lease_ttl": 60})
     here = AppParams(app_name=APP)
     with pytest.raises(WrongState, match="still has 2 machines"):
-        await worker.api.call(DELETE_APP, params=here)
-    await worker.api.call(DELETE_APP, params=here, query=DeleteAppQuery(force=True))
+        await worker.api.call(DELETE_APP, params=here, query=DeleteAppQuery(force=False))
+    await worker.api.call(DELETE_APP, params=here)
     with pytest.raises(NotFound, match="app not found"):
         await worker.api.call(GET_APP, params=here)
     with pytest.raises(NotFound, match="app not found"):

@@ -4,16 +4,19 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.image import (
+    HAND_BLOB,
     IMPORT_IMAGE,
     LIST_IMAGES,
     PRUNE_IMAGES,
     PULL_IMAGE,
+    BlobParams,
     ImportQuery,
+    PieceQuery,
     PruneRequest,
     PullEvent,
     PullRequest,
 )
-from hawker.errors import BadRequest, HawkerError
+from hawker.errors import BadRequest, HawkerError, NotFound, Unprocessable
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -91,3 +94,16 @@ async def test_an_upload_that_is_no_image_is_refused(worker: SimWorker) -> None:
     with pytest.raises(HawkerError):
         await worker.api.upload(IMPORT_IMAGE, data(), query=ImportQuery(reference="mine"))
     assert await _used(worker) == {}
+
+
+async def test_a_piece_of_a_blob_is_handed_to_another_node(worker: SimWorker) -> None:
+    digest = (await _pull(worker, "hawker/hello"))[-1].digest or ""
+    asked = PieceQuery(org="acme")
+    whole = await worker.api.call(HAND_BLOB, params=BlobParams(digest=digest), query=asked)
+    assert whole.startswith(b"{")
+    query = PieceQuery(org="*", offset=3, count=5)
+    assert await worker.api.call(HAND_BLOB, params=BlobParams(digest=digest), query=query) == whole[3:8]
+    with pytest.raises(NotFound):
+        await worker.api.call(HAND_BLOB, params=BlobParams(digest="sha256:" + "0" * 64), query=asked)
+    with pytest.raises(Unprocessable):
+        await worker.api.call(HAND_BLOB, params=BlobParams(digest="../../hawker.db"), query=asked)

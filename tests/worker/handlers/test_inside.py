@@ -1,3 +1,5 @@
+from functools import partial
+
 import anyio
 import pytest
 
@@ -20,11 +22,14 @@ from hawker.api.contract.exec import (
 )
 from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.node import LogChunk
-from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, WrongState
+from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, OverShare, WrongState
+from hawker.fair.table import FOLLOWERS_OF_MACHINE
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.runtime.driver import OutputChunk
 from hawker.sim.node.sim_worker import SimWorker, params
 from hawker.sim.node.world import MemoryWorld
+from hawker.worker.handlers.inside import joined
 
 pytestmark = pytest.mark.anyio
 
@@ -216,3 +221,32 @@ async def test_a_terminal_is_opened_in_the_container_that_is_named(worker: SimWo
     request = TerminalRequest(command=("sh", "-c", "echo $ME"), container="db")
     async with worker.api.socket(MACHINE_TERMINAL, request, params=params(machine_id)) as channel:
         assert await channel.receive() == Output(stream=1, data=b"db\n")
+
+
+async def test_followers_of_one_machine_and_of_one_app_are_bounded(worker: SimWorker, stall: MemoryWorld) -> None:
+    machine_id = await worker.started()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(FOLLOWERS_OF_MACHINE.each):
+            tasks.start_soon(partial(_logs, worker, machine_id, follow=True))
+        await stall.clock.sleep(1)
+        with pytest.raises(OverShare, match="followers of a machine's log"):
+            await _logs(worker, machine_id, follow=True)
+        await _logs(worker, machine_id)
+        tasks.cancel_scope.cancel()
+    async with worker.api.stream(
+        MACHINE_LOGS, params=params(machine_id), query=LogsQuery(follow=True)
+    ):  # there is room again
+        pass
+
+
+def test_records_of_one_millisecond_are_one() -> None:
+    def chunk(position: int, at: float, data: bytes, stream: int = 1) -> OutputChunk:
+        return OutputChunk(position=position, at=at, stream=stream, process=0, data=data)
+
+    written = [chunk(n, n / 1e5, b"x") for n in range(1000)]
+    found = joined(written)
+    assert b"".join(each.data for each in found) == b"x" * 1000 and len(found) <= 12
+    assert found[-1].position == 999
+    apart = [chunk(0, 0.0, b"a"), chunk(1, 0.0, b"b", stream=2), chunk(2, 0.0, b"c"), chunk(3, 0.5, b"d")]
+    assert joined(apart) == apart and joined([]) == []
+    assert [len(each.data) for each in joined([chunk(n, 0.0, b"y" * 10_000) for n in range(3)])] == [10_000] * 3

@@ -1,5 +1,3 @@
-""""""
-
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -7,8 +5,17 @@ import pytest
 
 from hawker.api.contract.lease import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseAnswer, LeaseQuery, LeaseRequest
 from hawker.api.contract.machine import SignalRequest, StopRequest
-from hawker.api.contract.machine_operation import RESTART_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, RestartQuery
-from hawker.api.contract.memory import GET_MEMORY, RECLAIM_MEMORY, SET_MEMORY, ReclaimRequest, SetMemoryRequest
+from hawker.api.contract.machine_operation import (
+    GET_MEMORY,
+    RECLAIM_MEMORY,
+    RESTART_MACHINE,
+    SET_MEMORY,
+    SIGNAL_MACHINE,
+    STOP_MACHINE,
+    ReclaimRequest,
+    RestartQuery,
+    SetMemoryRequest,
+)
 from hawker.errors import BadRequest, Conflict, DeadlineExceeded, LeaseHeld, NotFound, WrongState
 from hawker.ids import MachineId
 from hawker.machine import State

@@ -2,18 +2,19 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.sim.node.sim_worker import SimWorker, params
-from hawker.worker.handlers.target import find, target_of
+from hawker.worker.handlers.target import MachineFinder, target_of
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_the_app_is_missed_before_the_machine(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
-    assert find(worker.parts, params(machine_id)).id == machine_id
+    machines = MachineFinder(worker.parts.deps.store, worker.parts.deps.table, worker.parts.apps)
+    assert machines.find(params(machine_id)).id == machine_id
     with pytest.raises(NotFound, match="machine not found"):
-        find(worker.parts, params("00000000000000"))
+        machines.find(params("00000000000000"))
     with pytest.raises(NotFound, match="app not found"):
-        find(worker.parts, params(machine_id, "nosuch"))
+        machines.find(params(machine_id, "nosuch"))
 
 
 def test_a_target_carries_the_nonce() -> None:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from hawker.api.codec import encode_json
 from hawker.api.contract.app import GET_APP, AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
@@ -24,10 +26,12 @@ from hawker.api.contract.volume import (
 )
 from hawker.api.route import Page
 from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
-from hawker.ids import VolumeId
-from hawker.record.volume import SNAPSHOTS, VOLUMES
+from hawker.ids import AppName, MachineId, VolumeId
+from hawker.record.volume import SNAPSHOTS, VOLUMES, VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.volume.disks import Usage
+from hawker.worker.handlers.volumes import org_volume, volume
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +133,34 @@ async def test_a_volume_of_another_app_or_none_has_no_snapshots_to_tell(worker: 
     for app in (APP, "nobody"):
         with pytest.raises(NotFound):
             await worker.api.call(LIST_SNAPSHOTS, params=VolumeParams(app_name=app, volume_id="vol_0000000000000000"))
+
+
+RECORD = VolumeRecord(
+    id=VolumeId("vol_0000000000000001"),
+    app=AppName("web"),
+    name="data",
+    region="local",
+    state=VolumeState.CREATED,
+    size_gb=1,
+    created_at=0.0,
+    updated_at=60.0,
+)
+
+
+def test_a_free_volume_is_attached_to_null_and_never_to_an_empty_word() -> None:
+    sent = msgspec.json.decode(encode_json(volume(RECORD, "host", None)))
+    assert sent["attached_machine_id"] is None and sent["attached_alloc_id"] is None
+    assert (sent["host_status"], sent["created_at"], sent["zone"]) == ("ok", "1970-01-01T00:00:00Z", "host")
+    assert "blocks" not in sent and "bytes_used" not in sent
+
+
+def test_figures_follow_from_blocks() -> None:
+    usage = Usage(block_size=4096, blocks=100, blocks_free=60, blocks_avail=50)
+    shown = volume(msgspec.structs.replace(RECORD, machine=MachineId("00000000000001")), "host", usage)
+    assert shown.attached_machine_id == "00000000000001"
+    assert (shown.bytes_total, shown.bytes_used, shown.blocks_avail) == (409_600, 163_840, 50)
+
+
+def test_an_organization_s_list_says_whose_it_is() -> None:
+    shown = org_volume(RECORD, "host", None)
+    assert (shown.app_name, shown.updated_at.second, shown.updated_at.minute) == ("web", 0, 1)

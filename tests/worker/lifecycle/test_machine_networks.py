@@ -59,6 +59,12 @@ class Host:
     async def guard(self) -> None:
         self.asked.append("guard")
 
+    async def withhold(self, members: frozenset[str] | None = None) -> None:
+        self.asked.append(("withhold", members))
+
+    async def dropped(self) -> dict[str, int]:
+        return {"withheld": 3}
+
 
 async def test_a_records_addresses_become_the_hosts_plan() -> None:
     host = Host()
@@ -79,7 +85,15 @@ async def test_the_rest_is_passed_on() -> None:
     await networks.delete(MACHINE)
     await networks.sweep()
     await networks.withdraw()
-    assert host.asked == [MACHINE, "sweep", "remove the node"]
+    await networks.withhold(frozenset({"10.0.0.1"}))
+    assert host.asked == [
+        MACHINE,
+        "sweep",
+        ("withhold", None),
+        "remove the node",
+        ("withhold", frozenset({"10.0.0.1"})),
+    ]
+    assert await networks.dropped() == {"withheld": 3}
 
 
 def test_an_address_is_the_machines_own_and_the_same_everywhere() -> None:

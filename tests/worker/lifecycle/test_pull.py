@@ -1,9 +1,11 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import Digest
+from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
@@ -14,8 +16,15 @@ from tests.worker.images import image_in, spoil
 pytestmark = pytest.mark.anyio
 
 
-def test_machines_of_one_image_share_what_its_digest_names() -> None:
-    assert image_resource(Digest("sha256:1")).id == "sha256:1"
+def test_machines_of_one_image_share_what_its_digest_and_its_source_name() -> None:
+    """A digest that somebody names at a registry of his own is not what others wait for."""
+    own = Resolved(reference="x", registry="", repository="x", tag="", digest=Digest("sha256:1"), size_bytes=1)
+    theirs = [msgspec.structs.replace(own, registry=registry, repository="lib/x") for registry in ("r.test", "s.test")]
+    assert [image_resource(image, "a").id for image in (own, *theirs)] == [
+        "sha256:1",
+        "sha256:1@r.test/lib/x for a",
+        "sha256:1@s.test/lib/x for a",
+    ]
 
 
 async def test_a_pull_is_a_run_of_its_own_with_two_steps(worker: SimWorker) -> None:

@@ -8,13 +8,14 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound, NotServed, WrongState
+from hawker.host.ext4_template import LEAST_MIB
 from hawker.host.mount import mount, unmount
 from hawker.host.sparse import allocated_bytes
 from hawker.host.superblock import read_superblock
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import ImageSettings
-from hawker.worker.lifecycle.root_disks import LEAST_MIB, DiskRootfs
+from hawker.worker.lifecycle.root_disks import DiskRootfs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.usefixtures("nothing_stray")]
 MACHINE, OTHER = MachineId("00000000000001"), MachineId("00000000000002")
@@ -29,7 +30,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def images(tmp_path: Path) -> AsyncIterator[ImageCache]:
-    cache = ImageCache(tmp_path / "images", ImageSettings(), SystemClock())
+    cache = ImageCache(tmp_path / "images", ImageSettings(allow_local=True), SystemClock())
     await cache.open()
     yield cache
     await cache.aclose()
@@ -111,13 +112,18 @@ async def test_what_is_removed_is_gone_with_the_next_sweep(rootfs: DiskRootfs, d
     assert not (tmp_path / "trash").exists()
 
 
-async def test_templates_of_other_sizes_are_swept(images: ImageCache, digest: Digest, tmp_path: Path) -> None:
-    await DiskRootfs(tmp_path, images, 32).mount(MACHINE, FIRST, digest)
-    now = DiskRootfs(tmp_path, images, 64)
-    await now.mount(OTHER, FIRST, digest)
-    await now.sweep()
+async def test_a_machine_may_ask_for_a_size_of_its_own(rootfs: DiskRootfs, digest: Digest) -> None:
+    layer = Path(await rootfs.mount(MACHINE, FIRST, digest, size_mib=128))
+    found = read_superblock(layer)
+    assert found is not None and found.bytes == size(layer) == 128 * MIB
+
+
+async def test_no_template_outlives_a_node_that_goes(rootfs: DiskRootfs, digest: Digest, tmp_path: Path) -> None:
+    await rootfs.mount(MACHINE, FIRST, digest)
     assert os.listdir(tmp_path / "layers") == ["ext4-64"]
-    await now.withdraw()
+    await rootfs.sweep()
+    assert os.listdir(tmp_path / "layers") == ["ext4-64"]
+    await rootfs.withdraw()
     assert not (tmp_path / "layers").exists()
 
 

@@ -1,5 +1,6 @@
 """Real mounts of a real block image."""
 
+import errno
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.errors import WrongState
+from hawker.errors import CannotStart, WrongState
 from hawker.host.mount import is_mounted, mount, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
@@ -17,6 +18,7 @@ from hawker.worker.lifecycle.rootfs import HostRootfs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.usefixtures("nothing_stray")]
 MACHINE, OTHER = MachineId("00000000000001"), MachineId("00000000000002")
+SIZE_MIB = 32
 FIRST, SECOND = InstanceId("I1"), InstanceId("I2")
 
 
@@ -27,7 +29,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def images(tmp_path: Path) -> AsyncIterator[ImageCache]:
-    cache = ImageCache(tmp_path / "images", ImageSettings(), SystemClock())
+    cache = ImageCache(tmp_path / "images", ImageSettings(allow_local=True), SystemClock())
     await cache.open()
     yield cache
     await cache.aclose()
@@ -40,7 +42,7 @@ async def digest(images: ImageCache) -> Digest:
 
 @pytest.fixture
 async def rootfs(tmp_path: Path, images: ImageCache) -> AsyncIterator[HostRootfs]:
-    rootfs = HostRootfs(tmp_path, images)
+    rootfs = HostRootfs(tmp_path, images, SIZE_MIB)
     yield rootfs
     for machine_id in (MACHINE, OTHER):
         await rootfs.remove(machine_id)
@@ -183,3 +185,127 @@ def _attach(file: Path) -> str:
     file.write_bytes(bytes(4096))
     done = subprocess.run(["losetup", "--find", "--show", str(file)], check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+# The size of a layer.
+
+
+def _fill(root: Path) -> int:
+    """Until nothing more fits; how many MiB did."""
+    with (root / "fill").open("wb", buffering=0) as file:
+        for written in range(SIZE_MIB * 4):
+            try:
+                file.write(bytes(1 << 20))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                return written
+    raise AssertionError("a layer is never full")
+
+
+async def test_a_machine_that_fills_its_layer_is_the_only_one_that_notices(rootfs: HostRootfs, digest: Digest) -> None:
+    mine, theirs = [Path(await rootfs.mount(each, FIRST, digest)) for each in (MACHINE, OTHER)]
+    assert SIZE_MIB * 3 // 4 <= _fill(mine) <= SIZE_MIB
+    (theirs / "new").write_bytes(bytes(1 << 20))
+    fresh = Path(await rootfs.mount(MACHINE, SECOND, digest))
+    (fresh / "new").write_bytes(bytes(1 << 20))
+
+
+async def test_a_machine_with_many_small_files_takes_no_inodes_of_the_host(
+    rootfs: HostRootfs, digest: Digest, tmp_path: Path
+) -> None:
+    root, before = Path(await rootfs.mount(MACHINE, FIRST, digest)), os.statvfs(tmp_path).f_ffree
+    with pytest.raises(OSError, match="No space left"):
+        for number in range(100_000):
+            (root / f"{number}").touch()
+    assert before - os.statvfs(tmp_path).f_ffree < 5_000
+
+
+async def test_a_machine_has_the_size_that_it_asks_for(rootfs: HostRootfs, digest: Digest) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, size_mib=SIZE_MIB * 2))
+    assert SIZE_MIB * 3 // 2 <= _fill(root) <= SIZE_MIB * 2
+
+
+async def test_a_kept_layer_grows_and_does_not_shrink(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept"))
+    (root / "new").write_text("mine")
+    for asked, has in ((SIZE_MIB * 2, SIZE_MIB * 2), (SIZE_MIB, SIZE_MIB * 2)):
+        await rootfs.unmount(MACHINE, kept="kept")
+        root = Path(await rootfs.mount(MACHINE, SECOND, digest, kept="kept", size_mib=asked))
+        assert (root / "new").read_text() == "mine"
+        assert (tmp_path / "machines" / MACHINE / "disks/kept").stat().st_size == has << 20
+    assert _fill(root) > SIZE_MIB
+
+
+async def test_a_kept_layer_of_an_older_version_stays_a_plain_directory(
+    rootfs: HostRootfs, digest: Digest, tmp_path: Path
+) -> None:
+    layer = tmp_path / "machines" / MACHINE / "layers/kept"
+    for name in ("upper", "work"):
+        (layer / name).mkdir(parents=True)
+    (layer / "upper/new").write_text("mine")
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept"))
+    assert (root / "new").read_text() == "mine" and not is_mounted(layer)
+    await rootfs.unmount(MACHINE, kept="kept")
+    assert (layer / "upper/new").exists() and not (layer.parents[1] / "disks/kept").exists()
+    await rootfs.mount(MACHINE, FIRST, digest, kept="kept-2")
+    assert not layer.exists() and is_mounted(layer.with_name("kept-2"))
+
+
+def _left(tmp_path: Path) -> list[str]:
+    """What there is of the machine's layers."""
+    machine = tmp_path / "machines" / MACHINE
+    return sorted(f"{kind}/{name}" for kind in ("disks", "layers") for name in os.listdir(machine / kind))
+
+
+@pytest.mark.parametrize("kept", [None, "kept"])
+@pytest.mark.parametrize("dies_at", ["imaged", "layered"])
+async def test_a_mount_that_was_cut_short_leaves_nothing_and_is_done_again(
+    rootfs: HostRootfs, digest: Digest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies_at: str, kept: str | None
+) -> None:
+    def die(name: str) -> None:
+        if name == dies_at:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hawker.worker.lifecycle.rootfs.inside", die)
+        patch.setattr("hawker.host.mount.inside", die)
+        with pytest.raises(KeyboardInterrupt):
+            await rootfs.mount(MACHINE, FIRST, digest, kept=kept)
+    assert await rootfs.strays() == ()
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept=kept))
+    (root / "new").write_text("mine")
+    await rootfs.unmount(MACHINE)
+    assert _left(tmp_path) == [] and not is_mounted(root)
+
+
+async def test_half_a_disk_that_a_crash_left_is_discarded(rootfs: HostRootfs, digest: Digest, tmp_path: Path) -> None:
+    disks = tmp_path / "machines" / MACHINE / "disks"
+    disks.mkdir(parents=True)
+    for name in (FIRST, "I0", "kept.draft"):
+        (disks / name).write_bytes(b"half")
+    await rootfs.mount(MACHINE, FIRST, digest)
+    assert _left(tmp_path) == [f"disks/{FIRST}", f"layers/{FIRST}"]
+
+
+async def test_a_layer_whose_disk_was_unmounted_behind_our_back_is_mounted_again(
+    rootfs: HostRootfs, digest: Digest, tmp_path: Path
+) -> None:
+    root = Path(await rootfs.mount(MACHINE, FIRST, digest, kept="kept"))
+    (root / "new").write_text("mine")
+    for target in (root, tmp_path / "machines" / MACHINE / "layers/kept"):
+        unmount(target)
+    assert (Path(await rootfs.mount(MACHINE, SECOND, digest, kept="kept")) / "new").read_text() == "mine"
+
+
+async def test_layers_without_a_size_are_plain_directories(images: ImageCache, digest: Digest, tmp_path: Path) -> None:
+    rootfs, machine = HostRootfs(tmp_path, images, 0), tmp_path / "machines" / MACHINE
+    for kept in (None, "kept"):
+        await rootfs.mount(MACHINE, FIRST, digest, kept=kept)
+        assert not is_mounted(machine / "layers" / (kept or FIRST)) and list((machine / "disks").iterdir()) == []
+    await rootfs.remove(MACHINE)
+    await rootfs.withdraw()
+
+
+async def test_a_size_without_room_for_a_filesystem_is_refused(tmp_path: Path, images: ImageCache) -> None:
+    with pytest.raises(CannotStart, match=r"machine_disk_mib is 15.*needs 16"):
+        HostRootfs(tmp_path, images, 15)

@@ -39,14 +39,16 @@ class Host:
 
     def mounted(self) -> list[str]:
         machine = self.directory / "machines" / MACHINE
-        return sorted(str(each.target.relative_to(machine)) for each in mounts(machine))
+        """Beside the layer that all of it is in."""
+        found = [str(each.target.relative_to(machine)) for each in mounts(machine)]
+        return sorted(name for name in found if not name.startswith("layers/"))
 
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    images = ImageCache(tmp_path / "images", ImageSettings(), SystemClock())
+    images = ImageCache(tmp_path / "images", ImageSettings(allow_local=True), SystemClock())
     await images.open()
-    rootfs = HostRootfs(tmp_path, images)
+    rootfs = HostRootfs(tmp_path, images, 64)
     yield Host(rootfs, (await images.pull("hawker/hello")).digest, tmp_path)
     await rootfs.remove(MACHINE)
     await rootfs.withdraw()

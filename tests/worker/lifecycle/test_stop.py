@@ -1,5 +1,3 @@
-""""""
-
 import signal
 from typing import Any
 

@@ -22,7 +22,7 @@ async def test_the_instance_is_told_where_to_see_it(worker: SimWorker, stall: Me
     machine_id = worker.record(await worker.started(mounts=MOUNT)).id
     instance = stall.host.look(machine_id)
     assert instance is not None
-    assert instance.spec.mounts == (MountSpec(source=f"/volumes/{volume.id}/mounted", target="/data"),)
+    assert instance.spec.mounts == (MountSpec(source=f"/volumes/{volume.id}/mounted", target="/data", mapped=True),)
 
 
 async def test_it_is_given_back_at_each_stop_and_mounted_at_each_start(worker: SimWorker, stall: MemoryWorld) -> None:

@@ -41,9 +41,14 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
         Kind.LOST_RUNTIME_STATE,
         Kind.LATE_HISTORIES,
         Kind.WRONG_CLOCK,
+        Kind.CATALOG_AGENT,
         Kind.LOST_IMAGE,
         Kind.FOREIGN_VOLUME,
         Kind.LOST_VOLUME,
+        Kind.HELD_VOLUME,
+        Kind.FULL_CONNECTIONS,
+        Kind.EXPOSED_METADATA,
+        Kind.NO_RESERVE,
     }
 
 

@@ -5,8 +5,8 @@ import pytest
 from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.proof import invariants
-from hawker.record.capacity import USED
 from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, MachineKey
+from hawker.record.node import USED
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Bucket, Tx

@@ -165,3 +165,29 @@ async def test_the_last_word_of_a_volume_is_forgotten_in_time(worker: SimWorker,
     await stall.clock.sleep(stall.settings.destroyed_kept_s + 1)
     await worker.reconciler.once()
     assert worker.store.get(GONE_VOLUMES, volume.id) is None
+
+
+async def test_a_volume_that_was_detached_stays_so(worker: SimWorker, stall: MemoryWorld) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    machine = await worker.stopped(mounts=MOUNT)
+    await changed(worker, volume.id, machine=None)
+    assert await repaired(worker) == set()
+    record = worker.store.get(VOLUMES, volume.id)
+    assert record is not None and record.machine is None
+    await worker.start(machine)
+    await worker.reaches(machine, State.STARTED)
+    check_at_rest(stall)
+
+
+async def test_who_holds_a_file_system_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
+    volume = await worker.volume("data", size_gb=1)
+    stall.disks.holders[VolumeId(volume.id)] = ("process 7 (exporter) in mount namespace 5",)
+    (found,) = await worker.reconciler.once()
+    assert (found.kind, found.about) == (Kind.HELD_VOLUME, volume.id) and "exporter" in found.detail
+    machine = await worker.started(mounts=MOUNT)
+    assert await repaired(worker) == set()  # it is in use, and as large as it should be
+    await changed(worker, volume.id, behind=True)
+    assert await repaired(worker) == {(Kind.HELD_VOLUME, volume.id)}
+    answer = await worker.extend_volume(volume.id, 1)
+    assert answer.needs_restart and answer.held_by == ("process 7 (exporter) in mount namespace 5",)
+    await worker.destroy(machine, force=True)

@@ -6,8 +6,7 @@ import msgspec
 
 from hawker.api.bounds import AppsLimit
 from hawker.api.contract.body import Answer, Request
-from hawker.api.rate import Rate
-from hawker.api.route import NoParams, Tag, Unary
+from hawker.api.route import NoParams, Rate, Tag, Unary
 from hawker.errors import Conflict, NameTaken, NotFound, WrongState
 
 
@@ -57,7 +56,8 @@ class AppParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListAppsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`org_slug` selects one organization; `app_role` is accepted and ignored."""
+    """`org_slug` selects one organization; `app_role` the apps of that role, of which there are none: clients take the
+    first app of such a list for a builder of theirs, and delete it if it looks broken."""
 
     org_slug: str | None = None
     app_role: str | None = None
@@ -72,9 +72,14 @@ class CreateAppQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteAppQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`force` destroys the app's machines with it, and lets go of its volumes."""
+    """The app's machines go with it, and its volumes can be had back for a while; with `force=false` an app that has
+    machines or volumes is left alone."""
 
-    force: bool = False
+    force: bool | None = None
+
+    @property
+    def forced(self) -> bool:
+        return self.force is not False
 
 
 LIST_APPS = Unary(
@@ -123,7 +128,7 @@ DELETE_APP = Unary(
     query=DeleteAppQuery,
     response=NoneType,
     tag=Tag.APPS,
-    summary="Delete an app that has no machines and volumes left",
+    summary="Delete an app, its machines with it",
     status=202,
     errors=(NotFound, Conflict, WrongState),
     rate=Rate.APP_DELETION,

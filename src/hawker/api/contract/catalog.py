@@ -12,7 +12,8 @@ Cell: TypeAlias = int | float | str | tuple[int, ...] | None
 
 
 class CatalogStatement(Request, frozen=True, kw_only=True):
-    """One statement that reads. `params` go to its question marks in order; `timeout` is seconds, 60 unless told."""
+    """One statement that reads. `params` go to its question marks in order; `timeout` is seconds, 10 unless told,
+    and more only with the root token."""
 
     query: str
     params: tuple[Cell, ...] | None = None

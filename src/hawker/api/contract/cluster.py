@@ -1,13 +1,23 @@
 """Bodies about the cluster: joining it, its nodes, its keys."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.node import Amounts, HostCapacity, NodeInfo
 from hawker.api.route import NoParams, Tag, Unary
-from hawker.errors import Conflict, Forbidden, NotFound, NotServed, Unavailable, Unprocessable, WrongState
+from hawker.errors import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotServed,
+    Unauthorized,
+    Unavailable,
+    Unprocessable,
+    WrongState,
+)
 from hawker.permission import Action
 
 
@@ -36,6 +46,63 @@ class JoinAnswer(Answer, frozen=True, kw_only=True):
     peers: tuple[ClusterPeer, ...]
     now: datetime
     version: str
+
+
+class AdmitRequest(Request, frozen=True, kw_only=True):
+    """A host asks to join and sends nothing secret. `invite` is the id of its invitation, `root` for the root token;
+    `key` its X25519 key for this join; `proof` shows that it has the secret; `node` is set by one that was here
+    before."""
+
+    invite: Annotated[str, msgspec.Meta(max_length=64)]
+    key: Annotated[bytes, msgspec.Meta(max_length=32)]
+    proof: Annotated[bytes, msgspec.Meta(max_length=32)]
+    node: Annotated[str, msgspec.Meta(max_length=32)] | None = None
+
+
+class AdmitAnswer(Answer, frozen=True, kw_only=True):
+    """`key` is the asked node's for this join; `sealed` is a `Welcome` as JSON, that only the asker can open."""
+
+    key: bytes
+    sealed: bytes
+
+
+class Welcome(JoinAnswer, frozen=True, kw_only=True):
+    """With the root `token` that the nodes of a cluster share."""
+
+    token: str
+
+
+class InviteRequest(Request, frozen=True, kw_only=True):
+    """`uses` hosts may join within `expires_s` seconds; unless told, one within an hour."""
+
+    expires_s: int | None = None
+    uses: int | None = None
+
+
+class Invited(Answer, frozen=True, kw_only=True):
+    """A host that joined; `node` is who it was before, empty for a new one."""
+
+    node: str
+    source: str
+    at: datetime
+
+
+class Invite(Answer, frozen=True, kw_only=True):
+    """`state` is open, used, expired or revoked. `token`, which is secret, is shown once: when it is made."""
+
+    id: str
+    node: str
+    state: str
+    created_at: datetime
+    expires_at: datetime
+    uses: int
+    by: str
+    joined: tuple[Invited, ...] = ()
+    token: str | None = None
+
+
+class InviteList(Answer, frozen=True, kw_only=True):
+    invites: tuple[Invite, ...]
 
 
 class FleetNode(Answer, frozen=True, kw_only=True):
@@ -125,6 +192,10 @@ class KeyParams(msgspec.Struct, frozen=True, kw_only=True):
     number: str
 
 
+class InviteParams(msgspec.Struct, frozen=True, kw_only=True):
+    invite_id: str
+
+
 class ForgetQuery(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
 
@@ -137,10 +208,63 @@ JOIN_CLUSTER = Unary(
     body=JoinRequest,
     response=JoinAnswer,
     tag=Tag.NODE,
-    summary="Show what a host needs to join the cluster; root token only",
+    summary="Show what a host of an older version needs to join the cluster; root token only",
     errors=(Forbidden, WrongState),
     action=Action.ALL,
     body_optional=True,
+)
+
+ADMIT_HOST = Unary(
+    name="admit_host",
+    method="POST",
+    path="/hawker/v1/cluster/admit",
+    params=NoParams,
+    body=AdmitRequest,
+    response=AdmitAnswer,
+    tag=Tag.NODE,
+    summary="Let a host join that has an invitation, and show it what it needs; the body is the proof",
+    errors=(Forbidden, Unauthorized, Unavailable, WrongState),
+    auth=False,
+    strict=True,
+)
+
+CREATE_INVITE = Unary(
+    name="create_invite",
+    method="POST",
+    path="/hawker/v1/cluster/invites",
+    params=NoParams,
+    body=InviteRequest,
+    response=Invite,
+    tag=Tag.NODE,
+    summary="Make an invitation by which a host may join the cluster; root token only",
+    errors=(Forbidden, Unprocessable, WrongState),
+    action=Action.ALL,
+    body_optional=True,
+    strict=True,
+)
+
+LIST_INVITES = Unary(
+    name="list_invites",
+    method="GET",
+    path="/hawker/v1/cluster/invites",
+    params=NoParams,
+    response=InviteList,
+    tag=Tag.NODE,
+    summary="List the invitations that this node made",
+    errors=(WrongState,),
+    action=Action.ALL,
+)
+
+REVOKE_INVITE = Unary(
+    name="revoke_invite",
+    method="DELETE",
+    path="/hawker/v1/cluster/invites/{invite_id}",
+    params=InviteParams,
+    response=Invite,
+    tag=Tag.NODE,
+    summary="Revoke an invitation",
+    errors=(NotFound, Unavailable, WrongState),
+    action=Action.ALL,
 )
 
 LIST_NODES = Unary(
@@ -278,6 +402,10 @@ MEMBER_FATE = Unary(
 
 CLUSTER_ROUTES = (
     JOIN_CLUSTER,
+    ADMIT_HOST,
+    CREATE_INVITE,
+    LIST_INVITES,
+    REVOKE_INVITE,
     LIST_NODES,
     GET_NODE,
     CORDON_NODE,
@@ -289,4 +417,6 @@ CLUSTER_ROUTES = (
     USE_KEY,
     REMOVE_KEY,
 )
+ROOT_CLUSTER_ROUTES = (JOIN_CLUSTER, CREATE_INVITE, ADD_KEY, USE_KEY, REMOVE_KEY)
+"""What takes the root token itself: each of them shows or changes who can be one of the cluster."""
 CLUSTER_PEER_ROUTES = (MEMBER_FATE,)

@@ -1,6 +1,7 @@
 """Bodies about processes inside a machine: commands to run beside the workload, and what is running."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
@@ -68,6 +69,25 @@ class ProcessStat(Answer, frozen=True, kw_only=True):
     container: str = ""
 
 
+class MachineStats(Answer, frozen=True, kw_only=True):
+    """What a machine uses, counted since its start; memory and `pids` are as they are now. `working_set_bytes` leaves
+    out what the kernel can drop at once. null: this driver, or the host's kernel, does not count it."""
+
+    at: datetime
+    cpus: float | None
+    cpu_seconds: float
+    throttled_seconds: float | None
+    memory_bytes: int
+    working_set_bytes: int | None
+    memory_limit_bytes: int | None
+    oom_kills: int | None
+    pids: int
+    disk_read_bytes: int | None
+    disk_written_bytes: int | None
+    network_received_bytes: int | None
+    network_sent_bytes: int | None
+
+
 # Messages of an exec session over a WebSocket: JSON text frames, one message each, bytes as base64. The client
 # sends `TerminalRequest`, then any `TerminalInput`; the node sends any `TerminalOutput`, last `Exited`, or `Failed`
 # (in `problem`) where something else ended it.
@@ -84,6 +104,25 @@ class TerminalRequest(Request, frozen=True, kw_only=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
     cwd: str | None = None
+    container: str | None = None
+
+
+class AttachRequest(Request, frozen=True, kw_only=True):
+    """To the machine's own process, whose config has `init.stdin`. 0 `rows` and `cols` leave its terminal as it is."""
+
+    rows: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    cols: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+
+
+class CopyRequest(Request, frozen=True, kw_only=True):
+    """Files between the client and `container`, the first one by default, as the copy stream of guest/PROTOCOL.md.
+    `out`: `path` of the machine comes as output 1. `in`: the client's input goes to `path`, into it as `name` where it
+    is a directory; with `owners` files keep the user and group ids that the stream names. Output 2 is for errors."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=4095)]
+    direction: Literal["in", "out"]
+    name: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    owners: bool = False
     container: str | None = None
 
 
@@ -137,11 +176,14 @@ class ProcessesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`after` a position, then at most the last `tail` lines; `follow` goes on with what comes."""
+    """`after` a position of `instance`, all of what another one wrote; `since` a moment in Unix seconds; then at most
+    the last `tail` lines. `follow` goes on with what comes."""
 
     follow: bool = False
     tail: Annotated[int, msgspec.Meta(ge=0)] | None = None
     after: int | None = None
+    since: float | None = None
+    instance: str | None = None
 
 
 EXEC_MACHINE = Unary(
@@ -167,6 +209,17 @@ LIST_PROCESSES = Unary(
     response=tuple[ProcessStat, ...],
     tag=Tag.MACHINES,
     summary="List the processes in a machine",
+    errors=(NotFound, WrongState),
+)
+
+MACHINE_STATS = Unary(
+    name="machine_stats",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/stats",
+    params=MachineParams,
+    response=MachineStats,
+    tag=Tag.MACHINES,
+    summary="Read what a machine uses: cpu, memory, disk, network",
     errors=(NotFound, WrongState),
 )
 
@@ -196,9 +249,40 @@ MACHINE_TERMINAL: Socket[MachineParams, NoQuery, TerminalRequest, TerminalOutput
     up=cast(Any, TerminalInput),
 )
 
+MACHINE_ATTACH: Socket[MachineParams, NoQuery, AttachRequest, TerminalOutput, TerminalInput] = Socket(
+    name="machine_attach",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/attach",
+    params=MachineParams,
+    body=AttachRequest,
+    response=cast(Any, TerminalOutput),
+    tag=Tag.MACHINES,
+    summary="Connect to the input and output of a machine's own process",
+    errors=(NotFound, WrongState),
+    action=Action.CONTROL,
+    up=cast(Any, TerminalInput),
+)
+
+MACHINE_COPY: Socket[MachineParams, NoQuery, CopyRequest, TerminalOutput, TerminalInput] = Socket(
+    name="machine_copy",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/copy",
+    params=MachineParams,
+    body=CopyRequest,
+    response=cast(Any, TerminalOutput),
+    tag=Tag.MACHINES,
+    summary="Copy files into a machine or out of it",
+    errors=(NotFound, WrongState),
+    action=Action.CONTROL,
+    up=cast(Any, TerminalInput),
+)
+
 INSIDE_ROUTES = (
     EXEC_MACHINE,
     LIST_PROCESSES,
+    MACHINE_STATS,
     MACHINE_LOGS,
     MACHINE_TERMINAL,
+    MACHINE_ATTACH,
+    MACHINE_COPY,
 )

@@ -5,9 +5,11 @@ from typing import Literal
 
 import msgspec
 
+from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Request
 from hawker.api.route import NoParams, Stream, Tag, Unary, Upload
-from hawker.errors import NotFound, TooLarge, Unavailable, Unprocessable
+from hawker.errors import NotFound, OverShare, TooLarge, Unavailable, Unprocessable
+from hawker.permission import Action
 
 
 class ImageInfo(Answer, frozen=True, kw_only=True):
@@ -27,20 +29,36 @@ class ImageList(Answer, frozen=True, kw_only=True):
 
 
 class PullRequest(Request, frozen=True, kw_only=True):
+    """With the login of `org` at the image's registry, `personal` unless told; or with the one that is given, which is
+    then kept as that. `app` stands for its organization, which may have what the login shows; what a registry shows to
+    anybody is everybody's."""
+
     reference: str
+    org: str | None = None
     username: str | None = None
     password: str | None = None
+    app: str | None = None
 
 
 class PullEvent(Answer, frozen=True, kw_only=True):
-    """Progress of a pull. `stage` is resolving, downloading, unpacking or done; bytes are of `layer`, or of the whole
-    image when there is none. The last event has the image's `digest`."""
+    """Progress of a pull or a push. `stage` is resolving, downloading, unpacking, building (the block image), uploading
+    or done; bytes are
+    of `layer`, or of the whole image when there is none. The last event has the image's `digest`."""
 
     stage: str
     layer: str | None = None
     done_bytes: int = 0
     total_bytes: int = 0
     digest: str | None = None
+
+
+class PushRequest(Request, frozen=True, kw_only=True):
+    """The image `reference` of the node goes to a registry as `to`, as itself unless told, with the login of `org`
+    there, `personal` unless told."""
+
+    reference: str
+    to: str | None = None
+    org: str | None = None
 
 
 class PruneRequest(Request, frozen=True, kw_only=True):
@@ -54,13 +72,31 @@ class PruneAnswer(Answer, frozen=True, kw_only=True):
     freed_bytes: int
 
 
+class ResolveImageRequest(Request, frozen=True, kw_only=True):
+    reference: str
+
+
+class ResolvedImage(Answer, frozen=True, kw_only=True):
+    """What a reference means now: `digest` pins it for the node's platform, `size_bytes` is of all layers, compressed.
+    `registry` is empty for an image that is from none."""
+
+    reference: str
+    registry: str
+    repository: str
+    tag: str
+    digest: str
+    size_bytes: int
+
+
 # Calls about the images that the node holds.
 
 
 class ImportQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`reference` names the image; `format` is oci-archive, docker-archive or auto."""
+    """`reference` names the image; `format` is oci-archive, docker-archive or auto; `org` is the one organization that
+    may use it, by default all may."""
 
     reference: str | None = None
+    org: str | None = None
     format: Literal["oci-archive", "docker-archive", "auto"] = "auto"
 
 
@@ -83,6 +119,19 @@ PULL_IMAGE = Stream(
     response=PullEvent,
     tag=Tag.IMAGES,
     summary="Pull an image and follow its progress",
+    errors=(NotFound, Unavailable),
+    strict=True,
+)
+
+PUSH_IMAGE = Stream(
+    name="push_image",
+    method="POST",
+    path="/hawker/v1/images/push",
+    params=NoParams,
+    body=PushRequest,
+    response=PullEvent,
+    tag=Tag.IMAGES,
+    summary="Push an image to a registry and follow its progress",
     errors=(NotFound, Unavailable),
     strict=True,
 )
@@ -114,9 +163,60 @@ IMPORT_IMAGE = Upload(
     timeout_s=3600.0,
 )
 
+PIECE_BYTES = 4 << 20
+"""The most of a blob in one answer."""
+
+_PIECE_S = 30.0
+
+
+class BlobParams(msgspec.Struct, frozen=True, kw_only=True):
+    digest: str
+
+
+class PieceQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`count` bytes from `offset` on, or as many as there are; at most 4 MiB. Those that `org` may have: an
+    organization, or `*` for what is everybody's."""
+
+    org: str = "*"
+    offset: int = 0
+    count: int = PIECE_BYTES
+
+
+HAND_BLOB = Unary(
+    name="hand_blob",
+    method="GET",
+    path="/internal/v1/blobs/{digest}",
+    params=BlobParams,
+    query=PieceQuery,
+    response=bytes,
+    tag=Tag.IMAGES,
+    summary="Hand a piece of an image's manifest, config or layer to another node",
+    errors=(NotFound, OverShare, Unprocessable),
+    timeout_s=_PIECE_S,
+    media="application/octet-stream",
+)
+
+IMAGE_PEER_ROUTES = (HAND_BLOB,)
+
+RESOLVE_IMAGE = Unary(
+    name="resolve_image",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/image",
+    params=AppParams,
+    body=ResolveImageRequest,
+    response=ResolvedImage,
+    tag=Tag.IMAGES,
+    summary="Ask what an image's name means now",
+    errors=(NotFound, Unavailable),
+    action=Action.READ,
+    timeout_s=90.0,
+)
+
 IMAGE_ROUTES = (
+    RESOLVE_IMAGE,
     LIST_IMAGES,
     PULL_IMAGE,
+    PUSH_IMAGE,
     PRUNE_IMAGES,
     IMPORT_IMAGE,
 )

@@ -8,8 +8,7 @@ import msgspec
 from hawker.api.bounds import EventsLimit, PageLimit, Signal, SignalName, StopTimeout
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Ok, Request
-from hawker.api.rate import Rate
-from hawker.api.route import Page, Tag, Unary
+from hawker.api.route import Page, Rate, Tag, Unary
 from hawker.config import MachineConfig
 from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, OrderUncertain, Unavailable, WrongState
 from hawker.machine import State
@@ -76,10 +75,16 @@ class CheckStatus(Answer, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Answer, frozen=True, kw_only=True):
-    """`state` is pending, starting, running or exited; stopped or suspended while the machine is."""
+    """`state` is pending, starting, running or exited; stopped or suspended while the machine is. `exit_code` and
+    `exited_at` are of the latest run that ended, `restarts` how often it was begun again; all since the machine's
+    start."""
 
     name: str
     state: str
+    restarts: int = 0
+    exit_code: int | None = None
+    exited_at: datetime | None = None
+    oom_killed: bool = False
 
 
 class LeaseInfo(Answer, frozen=True, kw_only=True):

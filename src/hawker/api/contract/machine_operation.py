@@ -1,9 +1,13 @@
-"""Calls that move a machine between states, and the one that waits for it."""
+"""Calls that move a machine between states, the one that waits for it, and those about its memory while it runs. Memory
+is in MiB, which the Machines API calls MB.
+"""
+
+from typing import Annotated
 
 import msgspec
 
 from hawker.api.bounds import LONGEST_WAIT_S, SignalName, StopSeconds, WaitSeconds
-from hawker.api.contract.body import Ok
+from hawker.api.contract.body import Answer, Ok, Request
 from hawker.api.contract.machine import (
     MachineParams,
     SignalRequest,
@@ -13,9 +17,8 @@ from hawker.api.contract.machine import (
     WaitAnswer,
     WaitState,
 )
-from hawker.api.rate import Rate
-from hawker.api.route import Tag, Unary
-from hawker.errors import Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, NotServed, WrongState
+from hawker.api.route import Rate, Tag, Unary
+from hawker.errors import AlreadyExists, Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, NotServed, WrongState
 from hawker.permission import Action
 
 
@@ -25,6 +28,12 @@ class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
     timeout: StopSeconds | None = None
     signal: SignalName | None = None
     force_stop: bool = False
+
+
+class RenameRequest(Request, frozen=True, kw_only=True):
+    """Up to 63 letters, digits, dashes, dots and underscores, beginning with a letter or digit; unique in the app."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +96,18 @@ RESTART_MACHINE = Unary(
     timeout_s=90.0,
 )
 
+RENAME_MACHINE = Unary(
+    name="rename_machine",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/name",
+    params=MachineParams,
+    body=RenameRequest,
+    response=Ok,
+    tag=Tag.MACHINES,
+    summary="Give a machine another name",
+    errors=(NotFound, AlreadyExists, LeaseHeld),
+)
+
 SIGNAL_MACHINE = Unary(
     name="signal_machine",
     method="POST",
@@ -141,8 +162,74 @@ OPERATION_ROUTES = (
     STOP_MACHINE,
     SUSPEND_MACHINE,
     RESTART_MACHINE,
+    RENAME_MACHINE,
     SIGNAL_MACHINE,
     WAIT_MACHINE,
     CORDON_MACHINE,
     UNCORDON_MACHINE,
 )
+
+
+class MemoryAnswer(Answer, frozen=True, kw_only=True):
+    """What is enforced now, and how much of it the machine could still use; caches count as usable."""
+
+    limit_mb: int
+    available_mb: int
+
+
+class SetMemoryRequest(Request, frozen=True, kw_only=True):
+    limit_mb: int
+
+
+class ReclaimRequest(Request, frozen=True, kw_only=True):
+    amount_mb: int
+
+
+class ReclaimAnswer(Answer, frozen=True, kw_only=True):
+    """How much less the machine uses for it."""
+
+    actual_mb: int
+
+
+# Calls about the memory of a running machine.
+
+_PATH = "/v1/apps/{app_name}/machines/{machine_id}/memory"
+
+GET_MEMORY = Unary(
+    name="get_memory",
+    method="GET",
+    path=_PATH,
+    params=MachineParams,
+    response=MemoryAnswer,
+    tag=Tag.MACHINES,
+    summary="Show the memory of a running machine",
+    errors=(NotFound, WrongState, NotServed),
+)
+
+SET_MEMORY = Unary(
+    name="set_memory",
+    method="PUT",
+    path=_PATH,
+    params=MachineParams,
+    body=SetMemoryRequest,
+    response=MemoryAnswer,
+    tag=Tag.MACHINES,
+    summary="Change the memory of a running machine until its next start",
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, DeadlineExceeded, NotServed),
+    timeout_s=60.0,
+)
+
+RECLAIM_MEMORY = Unary(
+    name="reclaim_memory",
+    method="POST",
+    path=f"{_PATH}/reclaim",
+    params=MachineParams,
+    body=ReclaimRequest,
+    response=ReclaimAnswer,
+    tag=Tag.MACHINES,
+    summary="Reclaim the caches of a running machine",
+    errors=(NotFound, LeaseHeld, WrongState, NotServed),
+    timeout_s=60.0,
+)
+
+MEMORY_ROUTES = (GET_MEMORY, SET_MEMORY, RECLAIM_MEMORY)

@@ -1,4 +1,6 @@
-"""Bodies of the market: what a broker asks of workers, what they bid, orders between nodes; and how a client places."""
+"""Bodies of the market: what a broker asks of workers, what they bid, orders between nodes; how a client places, and
+asks where machines would find room.
+"""
 
 from enum import StrEnum
 
@@ -8,6 +10,7 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Problem, Request
 from hawker.api.contract.machine import CreateMachineRequest, Machine
 from hawker.api.route import NoParams, Tag, Unary
+from hawker.config.machine import Guest
 from hawker.errors import (
     AlreadyExists,
     Conflict,
@@ -80,13 +83,15 @@ class Headroom(Answer, frozen=True, kw_only=True):
 
 class Bid(Answer, frozen=True, kw_only=True):
     """A quote that reserves nothing. `fits` so many of those asked for; 0 with a `decline`. `headroom` by resource,
-    cpus in thousandths. The image's bytes are None where the node does not know the image. `same_app` counts the app's
+    cpus in thousandths. The image's bytes are None where the node does not know the image; `nearby_bytes` are those of
+    the missing ones that another node can hand over. `same_app` counts the app's
     machines here. `filled` is the machine that the order became here already."""
 
     fits: int
     headroom: dict[str, Headroom] = msgspec.field(default_factory=dict)
     image_bytes: int | None = None
     missing_bytes: int | None = None
+    nearby_bytes: int = 0
     layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
     same_app: int = 0
     filled: str | None = None
@@ -303,3 +308,52 @@ EXPORT_APP = Unary(
 
 MARKET_ROUTES = (PLACE,)
 MARKET_PEER_ROUTES = (QUOTE, FILL, CANCEL, CLAIM, EXPORT_APP)
+
+
+class PlacementsRequest(Request, frozen=True, kw_only=True):
+    """`count` 0 asks how many would fit. `weights` maps `region` and `spread` to how much they matter."""
+
+    org_slug: str
+    compute: Guest | None = None
+    region: str | None = None
+    count: int | None = None
+    volume_name: str | None = None
+    volume_size_bytes: int | None = None
+    weights: dict[str, int] | None = None
+
+
+class RegionPlacement(Answer, frozen=True, kw_only=True):
+    """`count` machines would fit; `concurrency` of them could be ordered at once. Each key in both spellings: the
+    document's and the live API's."""
+
+    region: str
+    count: int
+    concurrency: int
+    Region: str
+    Count: int
+    Concurrency: int
+
+
+class Placements(Answer, frozen=True, kw_only=True):
+    """The best region first."""
+
+    regions: tuple[RegionPlacement, ...]
+    Regions: tuple[RegionPlacement, ...]
+
+
+# The call that asks where machines would find room.
+
+LIST_PLACEMENTS = Unary(
+    name="list_placements",
+    method="POST",
+    path="/v1/platform/placements",
+    params=NoParams,
+    body=PlacementsRequest,
+    response=Placements,
+    tag=Tag.PLATFORM,
+    summary="Count how many machines of a size have room, and where",
+    strict=True,
+    guarded=False,
+)
+
+PLACEMENT_ROUTES = (LIST_PLACEMENTS,)

@@ -1,11 +1,17 @@
-"""Bodies about the node itself, the regions it knows, and the output of its machines."""
+"""Bodies about the node itself, the regions it knows, the output of its machines, what is wrong on it, and copies of
+its store.
+"""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
-from hawker.api.contract.body import Answer
-from hawker.api.route import NoParams, Tag, Unary
+from hawker.api.contract.body import Answer, Request
+from hawker.api.route import NoParams, Stream, Tag, Unary
+from hawker.errors import NotServed, Unavailable
+from hawker.permission import Action
+from hawker.region import SPOTS
 
 
 class Health(Answer, frozen=True, kw_only=True):
@@ -79,14 +85,15 @@ class RegionList(Answer, frozen=True, kw_only=True):
 
 class LogChunk(Answer, frozen=True, kw_only=True):
     """A piece of a machine's output. `position` orders pieces and resumes (`after`); `stream` is 1 for stdout or the
-    terminal and 2 for stderr; `process` the index of the process, `container` its name if it is one; `data` base64,
-    because output may be any bytes."""
+    terminal and 2 for stderr; `process` the index of the process, `container` its name if it is one; `instance` the
+    machine's instance, whose positions begin anew; `data` base64, because output may be any bytes."""
 
     position: int
     at: datetime
     stream: int
     process: int
     container: str = ""
+    instance: str = ""
     data: bytes
 
 
@@ -121,6 +128,7 @@ METRICS = Unary(
     response=str,
     tag=Tag.NODE,
     summary="Metrics of the node, for Prometheus",
+    action=Action.METRICS,
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 
@@ -132,6 +140,7 @@ MACHINE_METRICS = Unary(
     response=str,
     tag=Tag.NODE,
     summary="Metrics of the machines, for Prometheus, with labels of app and machine",
+    action=Action.METRICS,
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 
@@ -153,3 +162,100 @@ NODE_ROUTES = (
     MACHINE_METRICS,
     LIST_REGIONS,
 )
+
+
+def region_of(code: str) -> Region:
+    """One that is on no map is at 0, 0."""
+    spot = SPOTS.get(code)
+    return Region(
+        code=code,
+        name=spot.name if spot else code,
+        latitude=spot.latitude if spot else 0.0,
+        longitude=spot.longitude if spot else 0.0,
+        gateway_available=True,
+        requires_paid_plan=False,
+        deprecated=False,
+        geo_region=spot.area.value if spot else "",
+    )
+
+
+def region_list(codes: Iterable[str], nearest: str) -> RegionList:
+    regions = tuple(map(region_of, sorted(set(codes))))
+    return RegionList(regions=regions, nearest=nearest, Regions=regions, Nearest=nearest)
+
+
+class FindingInfo(Answer, frozen=True, kw_only=True):
+    """`about` is a machine's id, or the name of what belongs to no machine. `repair` is what mends it, `by` who may do
+    so: node (every minute), operator, force or nobody. `outcome` is set once a repair was asked for: mended, failed
+    (`error` says why) or left."""
+
+    kind: str
+    about: str
+    detail: str
+    repair: str
+    by: str
+    outcome: str | None = None
+    error: str | None = None
+
+
+class FindingList(Answer, frozen=True, kw_only=True):
+    findings: tuple[FindingInfo, ...]
+
+
+class RepairRequest(Request, frozen=True, kw_only=True):
+    """`end_foreign` also ends machines that another store has made, running or not."""
+
+    end_foreign: bool | None = None
+
+
+class BackupPart(Answer, frozen=True, kw_only=True):
+    """A piece of a copy of the store; `data` is base64. The last one has no data, and says what the whole is."""
+
+    data: bytes = b""
+    size_bytes: int | None = None
+    sha256: str | None = None
+
+
+# Calls about what is wrong on the node, and for a copy of its store. For operators: not part of the Machines API.
+
+LIST_FINDINGS = Unary(
+    name="list_findings",
+    method="GET",
+    path="/internal/v1/findings",
+    params=NoParams,
+    response=FindingList,
+    tag=Tag.NODE,
+    summary="Compare store and host, and report what is wrong",
+    errors=(Unavailable,),
+    timeout_s=120.0,
+)
+
+REPAIR_FINDINGS = Unary(
+    name="repair_findings",
+    method="POST",
+    path="/internal/v1/findings/repair",
+    params=NoParams,
+    body=RepairRequest,
+    response=FindingList,
+    tag=Tag.NODE,
+    summary="Compare store and host, and repair what is wrong",
+    errors=(Unavailable,),
+    action=Action.ALL,
+    body_optional=True,
+    strict=True,
+    timeout_s=300.0,
+)
+
+BACK_UP = Stream(
+    name="back_up",
+    method="GET",
+    path="/internal/v1/backup",
+    params=NoParams,
+    response=BackupPart,
+    tag=Tag.NODE,
+    summary="Copy the node's store while it is in use",
+    errors=(NotServed, Unavailable),
+    action=Action.ALL,
+)
+
+DOCTOR_ROUTES = (LIST_FINDINGS, REPAIR_FINDINGS, BACK_UP)

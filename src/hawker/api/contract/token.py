@@ -114,6 +114,8 @@ class RevokedTokens(Answer, frozen=True, kw_only=True):
 
 # Calls about tokens: what a token is good for, making one for an app, and ending one.
 
+OFFERED_BYTES = 64 * 1024  # as much as a head may have, where such a header would be
+
 CURRENT_TOKENS = Unary(
     name="current_tokens",
     method="GET",
@@ -136,6 +138,7 @@ AUTHENTICATE_TOKEN = Unary(
     summary="Check the tokens of an Authorization header",
     errors=(Unauthorized,),
     auth=False,
+    body_bytes=OFFERED_BYTES,
 )
 
 AUTHORIZE_TOKEN = Unary(
@@ -149,6 +152,7 @@ AUTHORIZE_TOKEN = Unary(
     summary="Check whether the tokens of an Authorization header allow something",
     errors=(Unauthorized, Forbidden),
     auth=False,
+    body_bytes=OFFERED_BYTES,
 )
 
 CREATE_DEPLOY_TOKEN = Unary(

@@ -11,7 +11,7 @@ from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.org import OrgParams
 from hawker.api.route import Page, Tag, Unary
 from hawker.config import Guest
-from hawker.errors import Conflict, NoRoom, NotFound, Unavailable, WrongState
+from hawker.errors import Conflict, LeaseHeld, NoRoom, NotFound, Unavailable, WrongState
 from hawker.permission import Action
 
 
@@ -87,8 +87,23 @@ class ExtendVolumeRequest(Request, frozen=True, kw_only=True):
 
 
 class ExtendVolumeAnswer(Answer, frozen=True, kw_only=True):
+    """`needs_restart` until the file system has grown. `held_by` are processes of the host that keep it as it was: they
+    have to end or to let go of it first."""
+
     volume: Volume
     needs_restart: bool
+    held_by: tuple[str, ...] = ()
+
+
+class MoveVolumeRequest(Request, frozen=True, kw_only=True):
+    """To `app`, which is of the same organization."""
+
+    app: str
+
+
+class SnapshotOwner(Answer, frozen=True, kw_only=True):
+    id: str
+    app: str
 
 
 class VolumeSnapshot(Answer, frozen=True, kw_only=True):
@@ -122,6 +137,10 @@ _ONE = f"{_ALL}/{{volume_id}}"
 class VolumeParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
     volume_id: str
+
+
+class SnapshotParams(msgspec.Struct, frozen=True, kw_only=True):
+    snapshot_id: str
 
 
 class ListVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +271,43 @@ UNDELETE_VOLUME = Unary(
     action=Action.DELETE,  # who may destroy it may think again
 )
 
+DETACH_VOLUME = Unary(
+    name="detach_volume",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/volumes/{volume_id}/detach",
+    params=VolumeParams,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Detach a volume from its stopped machine, so that another one can have it",
+    errors=(NotFound, LeaseHeld, WrongState),
+)
+
+MOVE_VOLUME = Unary(
+    name="move_volume",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/volumes/{volume_id}/move",
+    params=VolumeParams,
+    body=MoveVolumeRequest,
+    response=Volume,
+    tag=Tag.VOLUMES,
+    summary="Move a free volume and its snapshots to another app of the organization",
+    errors=(NotFound, Unavailable, WrongState),
+    action=Action.DELETE,  # the app has it no more
+    strict=True,
+)
+
+FIND_SNAPSHOT = Unary(
+    name="find_snapshot",
+    method="GET",
+    path="/hawker/v1/snapshots/{snapshot_id}",
+    params=SnapshotParams,
+    response=SnapshotOwner,
+    tag=Tag.VOLUMES,
+    summary="Show which app a snapshot belongs to",
+    errors=(NotFound, Unavailable),
+    guarded=False,  # of the apps that the token may read
+)
+
 LIST_ORG_VOLUMES = Unary(
     name="list_org_volumes",
     method="GET",
@@ -274,5 +330,8 @@ VOLUME_ROUTES = (
     LIST_SNAPSHOTS,
     CREATE_SNAPSHOT,
     UNDELETE_VOLUME,
+    DETACH_VOLUME,
+    MOVE_VOLUME,
+    FIND_SNAPSHOT,
     LIST_ORG_VOLUMES,
 )

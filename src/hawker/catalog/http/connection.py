@@ -13,6 +13,7 @@ from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import Any, cast
 
+import anyio
 import uvicorn
 from hypercorn.asyncio.task_group import TaskGroup
 from hypercorn.asyncio.tcp_server import TCPServer
@@ -24,10 +25,12 @@ from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import BUFFER_HIGH_WATER, H2Protocol
 from hypercorn.typing import ConnectionState, LifespanState
 from hypercorn.utils import parse_socket_addr, wrap_app
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from hawker.catalog.http.app import CatalogApp
+from hawker.fair.connections import ConnectionTable, DescriptorCount
+from hawker.fair.table import CONNECTIONS
+from hawker.http.incoming import incoming
 
 HEAD_S = 15.0
 KEEP_ALIVE_S = 75.0
@@ -49,6 +52,8 @@ class Connections:
     """All of one listener. `accept` makes the protocol of a new one."""
 
     def __init__(self, app: CatalogApp) -> None:
+        self.table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce)
+        self._http1_kind = incoming(self.table, HEAD_S)
         self._wrapped = wrap_app(cast(Any, app), 0, "asgi")
         self._loop = asyncio.get_running_loop()
         self._http1 = uvicorn.Config(
@@ -72,7 +77,7 @@ class Connections:
         return _Beginning(self)
 
     def http1(self) -> asyncio.Protocol:
-        protocol = _Http1(self._http1, self.state, {}, self._loop)
+        protocol = self._http1_kind(self._http1, self.state, {}, self._loop)
         protocol.logger = _log
         return protocol
 
@@ -91,13 +96,29 @@ class Connections:
             transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        place = _Place(writer)
+        if not self.table.admit(place, str(writer.get_extra_info("peername")[0])):
+            writer.transport.abort()
+            return
+        self.table.work(place)
         try:
             await _Http2(self._wrapped, self._loop, self._http2, self._context, LifespanState(), reader, writer)
         finally:
             self.transports.discard(writer.transport)
+            self.table.release(place)
 
     def call_later(self, seconds: float, what: Callable[[], None]) -> TimerHandle:
         return self._loop.call_later(seconds, what)
+
+
+class _Place:
+    """That of a connection of HTTP/2, which has any number of requests at a time and never rests."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    def give_up(self) -> None:
+        self._writer.transport.abort()
 
 
 class _Beginning(asyncio.Protocol):
@@ -109,14 +130,20 @@ class _Beginning(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if not self._connections.table.admit(self, str(self._transport.get_extra_info("peername")[0])):
+            self._transport.abort()
         self._connections.transports.add(self._transport)
         self._overdue = self._connections.call_later(HEAD_S, self._transport.abort)
+
+    def give_up(self) -> None:
+        self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._head += data
         if len(self._head) < len(PREFACE) and PREFACE.startswith(self._head):
             return
         self._overdue.cancel()
+        self._connections.table.release(self)
         http2 = self._head.startswith(PREFACE)
         protocol = self._connections.http2() if http2 else self._connections.http1()
         self._transport.set_protocol(protocol)
@@ -125,31 +152,8 @@ class _Beginning(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._overdue.cancel()
+        self._connections.table.release(self)
         self._connections.transports.discard(self._transport)
-
-
-class _Http1(HttpToolsProtocol):
-    """Closes a connection whose next request is not told within `HEAD_S` of its first byte."""
-
-    _overdue: TimerHandle | None = None
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        if self._overdue is None:
-            self._overdue = self.loop.call_later(HEAD_S, self.transport.close)
-
-    def on_headers_complete(self) -> None:
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _stop_waiting(self) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
-            self._overdue = None
 
 
 class _Streams(H2Protocol):

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import anyio
-import anyio.to_thread
 import msgspec
 
 from hawker.catalog.contract import Statement
@@ -13,10 +11,11 @@ from hawker.catalog.http.exchange import Answered, Exchange
 from hawker.catalog.http.parameters import decimal, number
 from hawker.catalog.http.service import Doctor, Vitals
 from hawker.catalog.http.statement import NotJson, WrongShape
-from hawker.catalog.live.live_schema import read_schema
-from hawker.catalog.live.sql_tokens import quoted
+from hawker.catalog.live.evaluation import read_schema
+from hawker.catalog.live.join_tree import quoted
 from hawker.catalog.read_connection import ReadPool
 from hawker.clock import Clock
+from hawker.fair.threads import Pool, in_thread
 
 COUNT_S = 60.0
 MOST_TABLES = 500
@@ -58,7 +57,7 @@ class HealthEndpoints:
             raise NotJson(str(error)) from error
         if len(request.tables) > MOST_TABLES:
             raise WrongShape(f"{MOST_TABLES} tables at most")
-        total, invalid = await anyio.to_thread.run_sync(self._count, request.tables)
+        total, invalid = await in_thread(Pool.REPLICA, self._count, request.tables)
         await exchange.say(200, {"total_row_count": total, "invalid_tables": invalid})
 
     def _count(self, names: tuple[str, ...]) -> tuple[int, list[str]]:

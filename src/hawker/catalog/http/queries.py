@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import anyio
-import anyio.to_thread
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
@@ -16,9 +15,9 @@ from hawker.catalog.json_lines import columns_line, end_line, error_line, row_li
 from hawker.catalog.read_connection import QueryCursor, ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import HawkerError
+from hawker.fair.threads import Pool, in_thread
 
 TIMEOUT_S = 60
-THREADS = 8
 _ROWS = 1_000
 _BYTES = 64 * 1024
 
@@ -26,7 +25,6 @@ _BYTES = 64 * 1024
 class Queries:
     def __init__(self, pool: ReadPool, clock: Clock) -> None:
         self._pool, self._clock = pool, clock
-        self._limiter = anyio.CapacityLimiter(THREADS)
 
     def endpoints(self) -> list[CatalogEndpoint]:
         return [CatalogEndpoint("POST", "/v1/queries", self.query, lasts=True)]
@@ -37,7 +35,7 @@ class Queries:
         statement = statement_of(await exchange.json())
         deadline = self._clock.monotonic() + timeout_s if timeout_s else None
         with anyio.move_on_after(timeout_s + 1 if timeout_s else None):
-            running = await anyio.to_thread.run_sync(self._start, statement, deadline, limiter=self._limiter)
+            running = await in_thread(Pool.QUERIES, self._start, statement, deadline)
             try:
                 await exchange.stream(self._lines(running), [])
             finally:
@@ -72,9 +70,7 @@ class Queries:
                 yield said + row_lines(enumerate(rows, number))
                 number += len(rows)
                 said = b""
-                rows = await anyio.to_thread.run_sync(
-                    self._take, running.guarded, running.answer, limiter=self._limiter
-                )
+                rows = await in_thread(Pool.QUERIES, self._take, running.guarded, running.answer)
         except HawkerError as error:
             yield said + error_line(plain(error))
             return

@@ -11,26 +11,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hawker.catalog.contract import Statement, Touched
-from hawker.catalog.live.evaluation import Evaluation, QueryPlan, plan_of
+from hawker.catalog.live.evaluation import Evaluation, QueryPlan, plan_of, read_schema
 from hawker.catalog.live.feed import RING_EVENTS
-from hawker.catalog.live.live_schema import read_schema
 from hawker.catalog.live.result_cache import ResultCache, completed_query
-from hawker.catalog.live.subscription import Subscription, remove
-from hawker.catalog.live.table_updates import ChangeBuffer, ChangedKeys, TableUpdates
+from hawker.catalog.live.subscription import ChangeBuffer, ChangedKeys, Subscription, TableUpdates, remove
 from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unavailable
+from hawker.fair.threads import Pool, in_thread
 
 FLUSH_S = 0.010
 FLUSH_KEYS = 1_000
 IDLE_S = 600.0
 SWEEP_S = 60.0
 MOST = 512
-THREADS = 4
 _LEAST_PAUSE_S, _MOST_PAUSE_S, _PAUSE_BY_COST = 0.05, 0.25, 5.0
 NO_SUBSCRIPTION = "a `from` query param was supplied, but no existing subscription found"
 
@@ -43,7 +40,6 @@ class Live:
     def __init__(self, file: Path, place: Path, clock: Clock, *, ring_events: int = RING_EVENTS) -> None:
         self._file, self._place, self._clock, self._ring_events = file, place, clock, ring_events
         self._pool = ReadPool(lambda: ReadConnection(file, clock))
-        self._limiter = anyio.CapacityLimiter(THREADS)
         self._by_sql: dict[str, Subscription] = {}
         self._by_id: dict[uuid.UUID, Subscription] = {}
         self._updates: dict[str, TableUpdates] = {}
@@ -89,7 +85,7 @@ class Live:
         """The live query of this text. Raises `BadRequest` for what cannot be live,
         or when it had to be there; `Unavailable` when there are too many."""
         async with self._opening:
-            plan = await anyio.to_thread.run_sync(self._plan, statement, limiter=self._limiter)
+            plan = await in_thread(Pool.QUERIES, self._plan, statement)
             known = self._by_sql.get(plan.sql)
             if known is not None and not known.feed.closed:
                 known.feed.touch()
@@ -123,7 +119,7 @@ class Live:
         """Raises `BadRequest` when there is no such table."""
         known = self._updates.get(name.lower())
         if known is None or known.feed.closed:
-            schema = await anyio.to_thread.run_sync(read_schema, self._file)
+            schema = await in_thread(Pool.QUERIES, read_schema, self._file)
             table = schema.table(name)
             if table is None:
                 raise BadRequest(f"table `{name}` not found in schema")
@@ -147,7 +143,7 @@ class Live:
             return plan_of(reader, statement, read_schema(self._file))
 
     async def _made(self, number: uuid.UUID, plan: QueryPlan) -> Subscription:
-        return await anyio.to_thread.run_sync(self._make, number, plan, limiter=self._limiter)
+        return await in_thread(Pool.QUERIES, self._make, number, plan)
 
     def _make(self, number: uuid.UUID, plan: QueryPlan) -> Subscription:
         file = self._place / f"{number}.db"
@@ -160,7 +156,7 @@ class Live:
             cache.close()
             remove(file)
             raise
-        return Subscription(number, evaluation, self._limiter, self._clock, self._ring_events)
+        return Subscription(number, evaluation, self._clock, self._ring_events)
 
     def _add(self, subscription: Subscription) -> None:
         self._by_id[subscription.id] = subscription
@@ -173,7 +169,7 @@ class Live:
 
     async def _restore(self) -> None:
         for file in sorted(self._place.glob("*.db")):
-            restored = await anyio.to_thread.run_sync(self._restored, file)
+            restored = await in_thread(Pool.QUERIES, self._restored, file)
             if restored is None:
                 remove(file)
                 continue
@@ -194,7 +190,7 @@ class Live:
         cache = ResultCache(file, plan.sources)
         cache.note(about, completed=False)
         evaluation = Evaluation(plan, cache, self._pool, self._clock)
-        return Subscription(number, evaluation, self._limiter, self._clock, self._ring_events)
+        return Subscription(number, evaluation, self._clock, self._ring_events)
 
     async def _follow(self) -> None:
         """A moment after the first change, so that one look serves many."""
@@ -249,7 +245,7 @@ class Live:
             return
         keys = batch.tables[updates.table.name.lower()]
         try:
-            updates.feed.tell(await anyio.to_thread.run_sync(updates.look, keys, limiter=self._limiter))
+            updates.feed.tell(await in_thread(Pool.QUERIES, updates.look, keys))
         except (BadRequest, Fault, Unavailable):
             updates.overflow()
 

@@ -1,25 +1,30 @@
-"""One live query and those who listen to it: where each joins, what it is told first, and how it goes on."""
+"""Live queries and updates of tables, and those who listen to them: where each joins, what it is told first, and how it
+goes on.
+"""
 
 import hashlib
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
-import anyio.to_thread
 import apsw
 
 from hawker.catalog.change import Value
-from hawker.catalog.contract import RowChange
-from hawker.catalog.json_lines import change_line, error_line
+from hawker.catalog.contract import RowChange, Statement, Touched
+from hawker.catalog.json_lines import change_line, error_line, notify_line
 from hawker.catalog.live.evaluation import Changed, Evaluation, QueryPlan
 from hawker.catalog.live.feed import Feed, FeedEvent
-from hawker.catalog.live.result_cache import ResultSnapshot
+from hawker.catalog.live.join_tree import TableInfo, quoted
+from hawker.catalog.live.result_cache import Key, ResultSnapshot
+from hawker.catalog.read_connection import ReadPool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
+from hawker.fair.threads import Pool, in_thread
 
 _ROWS = 500
 
@@ -63,16 +68,14 @@ class Gone(Exception):
 class Subscription:
     """`turn` is held by who asks the database."""
 
-    def __init__(
-        self, number: uuid.UUID, evaluation: Evaluation, limiter: anyio.CapacityLimiter, clock: Clock, ring_events: int
-    ) -> None:
+    def __init__(self, number: uuid.UUID, evaluation: Evaluation, clock: Clock, ring_events: int) -> None:
         self.id = number
         self.hash = hash_of(evaluation.plan.sql)
         self.feed = Feed(clock, evaluation.cache.last + 1, events=ring_events)
         self.turn = anyio.Lock()
         self.cost_s = 0.0  # what the last look took
         self.awaited = False  # a look at the whole answer is to come
-        self._evaluation, self._limiter, self._clock = evaluation, limiter, clock
+        self._evaluation, self._clock = evaluation, clock
 
     @property
     def plan(self) -> QueryPlan:
@@ -92,7 +95,7 @@ class Subscription:
                 return
             began = self._clock.monotonic()
             try:
-                changes = await anyio.to_thread.run_sync(self._evaluation.again, changed, limiter=self._limiter)
+                changes = await in_thread(Pool.QUERIES, self._evaluation.again, changed)
             except Unavailable:
                 raise
             except (BadRequest, DeadlineExceeded, Fault) as error:
@@ -108,7 +111,7 @@ class Subscription:
         is skipped; else with the change after it. The items raise `Gone` before the first one, and `Lagged` when the
         caller was too slow."""
         try:
-            snapshot = await anyio.to_thread.run_sync(ResultSnapshot, self.file)
+            snapshot = await in_thread(Pool.QUERIES, ResultSnapshot, self.file)
         except apsw.Error as error:
             raise Unavailable("this live query has just ended: subscribe anew") from error
         return self._heard(snapshot, after, skip_rows)
@@ -121,7 +124,7 @@ class Subscription:
                 joined = max(after, snapshot.last)
                 if after < snapshot.floor - 1:
                     raise Gone(snapshot.floor)
-                missed = await anyio.to_thread.run_sync(snapshot.changes_after, after)
+                missed = await in_thread(Pool.QUERIES, snapshot.changes_after, after)
                 if missed:
                     yield AnswerChanges([FeedEvent(change, change_line(change)) for change in missed])
             else:
@@ -141,7 +144,7 @@ class Subscription:
 
     async def _answer(self, snapshot: ResultSnapshot) -> AsyncGenerator[SubscriptionEvent, None]:
         yield AnswerColumns(self.plan.columns)
-        while rows := await anyio.to_thread.run_sync(snapshot.rows, _ROWS):
+        while rows := await in_thread(Pool.QUERIES, snapshot.rows, _ROWS):
             yield AnswerRows(rows)
         yield AnswerEnd(snapshot.last)
 
@@ -150,7 +153,7 @@ class Subscription:
         with anyio.CancelScope(shield=True):
             async with self.turn:
                 self.feed.end(None)
-                await anyio.to_thread.run_sync(self._close, keep)
+                await in_thread(Pool.QUERIES, self._close, keep)
 
     def _close(self, keep: bool) -> None:
         if keep:
@@ -177,3 +180,83 @@ def hash_of(sql: str) -> str:
 def text_of(error: BadRequest | DeadlineExceeded | Fault) -> str:
     """Without the word that the rest of Hawker puts before it."""
     return str(error).removeprefix(f"{error.prefix}: ")
+
+
+# Updates of tables for those who listen: the buffer of keys that changed and were not looked at yet, and the feed
+# of one table's updates (which rows changed, and whether they are still there; not what they hold).
+
+MOST_KEYS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedKeys:
+    """Keys of changed rows by table. `everything`: any row may have changed, so no list of keys is complete."""
+
+    tables: Mapping[str, frozenset[Key]]
+    everything: bool
+
+    @property
+    def empty(self) -> bool:
+        return not self.tables and not self.everything
+
+
+class ChangeBuffer:
+    """Collects changed keys until they are looked at. Bounded: beyond `MOST_KEYS` it holds `everything` instead."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, set[Key]] = {}
+        self._everything = False
+
+    @property
+    def count(self) -> int:
+        return MOST_KEYS if self._everything else sum(map(len, self._tables.values()))
+
+    def add(self, touched: Touched) -> None:
+        self._everything = self._everything or touched.everything
+        for name, keys in touched.tables.items():
+            self._tables.setdefault(name.lower(), set()).update(keys)
+        if self.count > MOST_KEYS:
+            self._everything = True
+        if self._everything:
+            self._tables.clear()
+
+    def take(self) -> ChangedKeys:
+        batch = ChangedKeys({name: frozenset(keys) for name, keys in self._tables.items()}, self._everything)
+        self._tables, self._everything = {}, False
+        return batch
+
+
+_PORTION = 256
+TOO_MUCH = "more changed than can be told row by row: read the table anew, then ask for its updates again"
+
+
+class TableUpdates:
+    def __init__(self, table: TableInfo, pool: ReadPool, clock: Clock) -> None:
+        self.table = table
+        self.feed = Feed(clock)
+        self._pool = pool
+        names = ", ".join(map(quoted, table.key))
+        self._query = f"SELECT {names} FROM {quoted(table.name)} WHERE ({names}) IN (VALUES {{rows}})"
+        self._one = f"({', '.join('?' * len(table.key))})"
+
+    def look(self, keys: Collection[Key]) -> list[FeedEvent]:
+        """Blocks."""
+        there: set[Key] = set()
+        left = iter(keys)
+        with self._pool.one() as reader:
+            while portion := list(islice(left, _PORTION)):
+                params = tuple(value for key in portion for value in key)
+                query = self._query.format(rows=", ".join([self._one] * len(portion)))
+                answer = reader.start(Statement(query=query, params=params))
+                there.update(reader.take(answer, rows=_PORTION + 1, size_bytes=1 << 30))
+                answer.close()
+        return list(self._told(keys, there))
+
+    def overflow(self) -> None:
+        """Tell those who listen that they have to begin again."""
+        self.feed.end(FeedEvent(TOO_MUCH, error_line(TOO_MUCH)))
+
+    def _told(self, keys: Collection[Key], there: set[Key]) -> Iterator[FeedEvent]:
+        for key in keys:
+            kind = "update" if key in there else "delete"
+            yield FeedEvent((kind, key), notify_line(kind, key))

@@ -103,10 +103,15 @@ class LabFleet:
     def _join(self, stall: LabNode, first: LabNode) -> None:
         """Does what `hawker join` does; the daemon is then ours to kill."""
         daemon = stall.daemon
-        command = [*daemon.before_it, HAWKER, "join", first.url, "--token", first.daemon.token, "--no-start"]
+        command = [*daemon.before_it, HAWKER, "join", first.url, "--no-start"]
         command += ["--data-dir", str(daemon.data_dir), "--advertise", stall.host.address]
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=JOINS_WITHIN_S, env=daemon.environment
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=JOINS_WITHIN_S,
+            env={**daemon.environment, "HAWKER_TOKEN": first.daemon.token},
         )
         if done.returncode != 0:
             raise Unavailable(f"node {stall.host.number} cannot join: {done.stderr.strip()}")

@@ -18,8 +18,7 @@ from hawker.chaos.fleet.clients import ORDER, FleetClients, ToldOrders, clients_
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
 from hawker.chaos.fleet.report import TimedMoment, TrialPhase, TrialReport, phase_of
-from hawker.chaos.sample_image import write_commandless_image
-from hawker.chaos.scenario_context import SampleMachines
+from hawker.chaos.scenario_context import SampleMachines, write_commandless_image
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.gossip.contract import Fate

@@ -1,5 +1,7 @@
 """`hawker apps`: the groups that machines belong to."""
 
+import sys
+
 import click
 
 from hawker.api.contract.app import (
@@ -77,10 +79,22 @@ def app_fields(app: App) -> str:
 
 @command.command("destroy")
 @name_argument
-@click.option("-f", "--force", is_flag=True, help="Also destroy its machines, running or not.")
+@click.option("-f", "--force", is_flag=True, help="Also destroy its machines, running or not, without asking.")
 @click.pass_context
 def destroy_app(ctx: click.Context, name: str, force: bool) -> None:
-    """Destroy an app that has no machines, or with --force its machines as well."""
+    """Destroy an app. Its machines go with it, and its volumes can be had back for a while: on a terminal the command
+    names them and asks, elsewhere it needs --force for an app that has any."""
+    params = AppParams(app_name=name)
+    if not force and sys.stdin.isatty():
+        force = _may_go(talk(ctx, lambda caller: caller.call(GET_APP, params=params)))
     query = DeleteAppQuery(force=force)
-    talk(ctx, lambda caller: caller.call(DELETE_APP, params=AppParams(app_name=name), query=query))
+    talk(ctx, lambda caller: caller.call(DELETE_APP, params=params, query=query))
     click.echo(name)
+
+
+def _may_go(app: App) -> bool:
+    """Whether the user wants to lose what the app has; asked only if there is something. Raises `click.Abort`."""
+    if not app.machine_count and not app.volume_count:
+        return False
+    goes = f"{app.machine_count} machines and {app.volume_count} volumes"
+    return click.confirm(f"App '{app.name}' goes with {goes}. Destroy it?", abort=True, err=True)

@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 import click
@@ -10,7 +11,8 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.catalog import QUERY_CATALOG, SUBSCRIBE_CATALOG, CatalogLine, CatalogStatement
 from hawker.cli.connect import talk
-from hawker.cli.output import line_of_json, table
+from hawker.cli.output import Form, line_of_json, output_option, table
+from hawker.cli.output import as_json as in_json
 
 sql_argument = click.argument("sql", metavar="SQL")
 params_option = click.option(
@@ -28,19 +30,26 @@ def command() -> None:
     """Query the catalog in SQL: what the nodes of the cluster publish. It is read only."""
 
 
+@command.command("schema")
+def schema() -> None:
+    """Print the tables that an agent of --catalog-url needs, for one of its schema files."""
+    click.echo((files("hawker.catalog") / "tables.sql").read_text(), nl=False)
+
+
 @command.command("query")
 @sql_argument
 @params_option
 @click.option("--json", "as_json", is_flag=True, help="One object a line.")
+@output_option
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a heading.")
 @click.option("--timeout", type=click.IntRange(1, 600), metavar="SECONDS", help="How long it may take. [default: 60]")
 @click.pass_context
 def query(
-    ctx: click.Context, sql: str, params: tuple[str, ...], as_json: bool, as_csv: bool, timeout: int | None
+    ctx: click.Context, sql: str, params: tuple[str, ...], as_json: bool, form: Form, as_csv: bool, timeout: int | None
 ) -> None:
     """Print the rows of a SELECT: machines, nodes, services, volumes, apps, capacity, images."""
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other")
+    if (as_json or form is Form.JSON) and as_csv:
+        raise click.UsageError("JSON and --csv exclude each other")
     body = CatalogStatement(query=sql, params=params, timeout=timeout)
 
     async def ask(caller: Caller) -> list[CatalogLine]:
@@ -48,7 +57,9 @@ def query(
             return [line async for line in lines]
 
     columns, rows = _answer(talk(ctx, ask))
-    if as_json:
+    if form is Form.JSON:
+        click.echo(in_json([dict(zip(columns, row, strict=True)) for row in rows]))
+    elif as_json:
         for row in rows:
             click.echo(line_of_json(dict(zip(columns, row, strict=True))))
     else:

@@ -19,13 +19,18 @@ from hawker.api.contract.image import (
     PruneAnswer,
     PruneRequest,
     PullRequest,
+    PushRequest,
 )
+from hawker.app import DEFAULT_ORG
 from hawker.cli.connect import talk
 from hawker.cli.notation import Written, seconds
+from hawker.cli.options import completed
 from hawker.cli.output import Form, local, output_option, show, size, table
-from hawker.cli.progress import pull, upload_display
+from hawker.cli.progress import pull, push, upload_display
+from hawker.cli.token_input import password_options, read_password
 
 _CHUNK_BYTES = 256 * 1024
+_STDIN = Path("-")
 _SHOWN = 19  # of a digest: "sha256:" and twelve
 
 _PULL_HELP = """Pull an image to the node, and print its digest.
@@ -37,9 +42,29 @@ Examples:
 """
 
 
+_PUSH_HELP = """Push an image of the node to a registry, as NAME, or as what it is called; print its digest.
+
+\b
+Examples:
+  hawker registry login registry.example --username ada
+  hawker images push local/web:3 registry.example/team/web:3
+"""
+
+_IMPORT_HELP = """Upload an image archive from here to the node, and print the image's digest.
+
+FILE is what docker save or podman save write, or an OCI archive, compressed or not; - is standard input. The other
+nodes of a fleet take the image from this one when they need it.
+
+\b
+Examples:
+  hawker images import web.tar --as local/web:3
+  podman save web:3 | hawker images import - --as local/web:3
+"""
+
+
 @click.group("images", no_args_is_help=True)
 def command() -> None:
-    """List, pull, import and prune the node's images."""
+    """List, pull, import, push and prune the node's images."""
 
 
 @command.command("list")
@@ -66,21 +91,44 @@ def images_table(answer: ImageList) -> str:
 
 
 @command.command("pull", help=_PULL_HELP)
-@click.argument("reference", metavar="IMAGE")
-@click.option("--username", metavar="NAME", help="For a registry that asks who you are.")
-@click.option("--password-stdin", is_flag=True, help="Read the password from stdin.")
+@click.argument("reference", metavar="IMAGE", shell_complete=completed("images"))
+@click.option("--username", metavar="NAME", help="For a registry that asks who you are. The login is kept.")
+@password_options
+@click.option("--org", default=DEFAULT_ORG, show_default=True, help="Whose login at the registry is used.")
 @output_option
 @click.pass_context
-def pull_image(ctx: click.Context, reference: str, username: str | None, password_stdin: bool, form: Form) -> None:
-    password = sys.stdin.read().rstrip("\n") if password_stdin else None
-    order = PullRequest(reference=reference, username=username, password=password)
+def pull_image(
+    ctx: click.Context,
+    reference: str,
+    username: str | None,
+    password_stdin: bool,
+    password_file: Path | None,
+    org: str,
+    form: Form,
+) -> None:
+    if username is None and (password_stdin or password_file):
+        raise click.UsageError("give --username NAME with the password")
+    password = read_password(password_stdin, password_file) if username is not None else None
+    order = PullRequest(reference=reference, username=username, password=password, org=org)
     show(talk(ctx, lambda caller: pull(caller, order)), form, lambda event: event.digest or "")
 
 
-@command.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@command.command("push", help=_PUSH_HELP)
+@click.argument("reference", metavar="IMAGE", shell_complete=completed("images"))
+@click.argument("target", metavar="[NAME]", required=False)
+@click.option("--org", default=DEFAULT_ORG, show_default=True, help="Whose login at the registry is used.")
+@output_option
+@click.pass_context
+def push_image(ctx: click.Context, reference: str, target: str | None, org: str, form: Form) -> None:
+    order = PushRequest(reference=reference, to=target, org=org)
+    show(talk(ctx, lambda caller: push(caller, order)), form, lambda event: event.digest or "")
+
+
+@command.command("import", help=_IMPORT_HELP)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
 @click.option("--as", "reference", metavar="NAME", help="The name of the image.")
 @click.option("--format", "kind", type=click.Choice(["auto", "oci-archive", "docker-archive"]), default="auto")
+@click.option("--org", metavar="NAME", help="The one organization that may use it.  [default: all may]")
 @output_option
 @click.pass_context
 def import_image(
@@ -88,24 +136,27 @@ def import_image(
     file: Path,
     reference: str | None,
     kind: Literal["auto", "oci-archive", "docker-archive"],
+    org: str | None,
     form: Form,
 ) -> None:
-    """Upload an image archive from here to the node, and print the image's digest."""
-    query = ImportQuery(reference=reference, format=kind)
+    query = ImportQuery(reference=reference, format=kind, org=org)
     show(talk(ctx, lambda caller: _import(caller, file, query)), form, lambda image: image.digest)
 
 
 async def _import(caller: Caller, file: Path, query: ImportQuery) -> ImageInfo:
+    if file == _STDIN:
+        with upload_display("standard input", None) as sent:
+            return await caller.upload(IMPORT_IMAGE, _chunks(anyio.wrap_file(sys.stdin.buffer), sent), query=query)
     total_bytes = (await anyio.Path(file).stat()).st_size
     with upload_display(file.name, total_bytes) as sent:
-        return await caller.upload(IMPORT_IMAGE, _contents(file, sent), query=query)
+        async with await anyio.open_file(file, "rb") as opened:
+            return await caller.upload(IMPORT_IMAGE, _chunks(opened, sent), query=query)
 
 
-async def _contents(file: Path, sent: Callable[[int], None]) -> AsyncIterator[bytes]:
-    async with await anyio.open_file(file, "rb") as opened:
-        while chunk := await opened.read(_CHUNK_BYTES):
-            yield chunk
-            sent(len(chunk))
+async def _chunks(source: anyio.AsyncFile[bytes], sent: Callable[[int], None]) -> AsyncIterator[bytes]:
+    while chunk := await source.read(_CHUNK_BYTES):
+        yield chunk
+        sent(len(chunk))
 
 
 @command.command("prune")

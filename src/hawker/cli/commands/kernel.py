@@ -16,11 +16,9 @@ from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.output import Form, local, note, output_option, show, size, table
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound
-from hawker.place import Place
-from hawker.runtime.kernel.kernel_import import KernelSource, host_source, import_kernel, import_package
-from hawker.runtime.kernel.kernel_package import usual_package
+from hawker.place import Place, default_data_dir
+from hawker.runtime.kernel.kernel_import import KernelSource, host_source, import_kernel, import_package, usual_package
 from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
-from hawker.settings import default_data_dir
 
 _CLOCK = SystemClock()
 _NEWEST = "newest"

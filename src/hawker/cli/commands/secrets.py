@@ -26,7 +26,7 @@ def command() -> None:
 
     \b
     Examples:
-      hawker secrets set -a shop DATABASE_URL=postgres://... API_KEY=k
+      hawker secrets set -a shop DATABASE_URL=- < url
       hawker secrets import -a shop < .env
       hawker secrets list -a shop
     """
@@ -59,7 +59,7 @@ def secrets_table(answer: AppSecrets) -> str:
 @output_option
 @click.pass_context
 def set_secrets(ctx: click.Context, app: str, pairs: tuple[str, ...], form: Form) -> None:
-    """Set secrets; `NAME=-` reads the value from stdin."""
+    """Set secrets; `NAME=-` reads the value from stdin, so that no other user of this host can see it."""
     values = dict(map(_pair, pairs))
     if list(values.values()).count("-") > 1:
         raise click.UsageError("only one value can come from stdin")

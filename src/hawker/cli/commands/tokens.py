@@ -1,7 +1,6 @@
 """`hawker tokens`: narrower tokens from the one at hand, made without asking anyone, and what ends them."""
 
 import os
-import sys
 from typing import NoReturn
 
 import click
@@ -11,8 +10,10 @@ from hawker.api.contract.token import LIST_REVOKED, REVOKE_TOKEN, RevokedToken, 
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs, Sources
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, chain, from_text, is_token_id, key_of, mint, narrow, to_text
 from hawker.cli.access import Access
-from hawker.cli.connect import talk, token_at_hand
-from hawker.cli.output import Form, fields, local, output_option, show, table
+from hawker.cli.connect import talk
+from hawker.cli.output import Form, fields, local, note, output_option, show, table
+from hawker.cli.target import token_at_hand
+from hawker.cli.token_input import read_token, refuse_root
 from hawker.clock import SystemClock
 from hawker.config.duration import parse_duration
 from hawker.errors import Unauthorized
@@ -32,6 +33,9 @@ _LIMITS = (
 )
 
 
+_file_option = click.option("--token-file", metavar="FILE", help="A file with the token, or - for standard input.")
+
+
 @click.group("tokens", no_args_is_help=True)
 def command() -> None:
     """Make, inspect and revoke limited tokens.
@@ -43,7 +47,7 @@ def command() -> None:
     Examples:
       hawker tokens create --app shop --actions rw --expires 24h --for ci
       hawker tokens create --app shop | hawker tokens attenuate --actions r -
-      hawker tokens revoke "$TOKEN"
+      hawker tokens revoke --token-file ci.token
     """
 
 
@@ -62,35 +66,50 @@ def create_token(ctx: click.Context, /, **limits: object) -> None:
 
 
 @command.command("attenuate")
-@click.argument("token", metavar="TOKEN")
+@click.argument("token", metavar="[-]", required=False)
+@_file_option
 @_limits
-def attenuate_token(token: str, **limits: object) -> None:
-    """Narrow TOKEN (`-` reads it from stdin), and print the new token. The old token stays valid."""
-    _print(_read(token), limits)
+def attenuate_token(token: str | None, token_file: str | None, **limits: object) -> None:
+    """Narrow a token (`-` reads it from stdin), and print the new token. The old token stays valid."""
+    _print(_read(_given(token, token_file)), limits)
 
 
 @command.command("inspect")
-@click.argument("token", metavar="TOKEN")
+@click.argument("token", metavar="[-]", required=False)
+@_file_option
 @click.pass_context
-def inspect_token(ctx: click.Context, token: str) -> None:
-    """Show what TOKEN (`-` reads it from stdin) allows, and its id. Where the root token is, check it too."""
-    read = _read(token)
+def inspect_token(ctx: click.Context, token: str | None, token_file: str | None) -> None:
+    """Show what a token (`-` reads it from stdin) allows, and its id. Where the root token is, check it too."""
+    read = _read(_given(token, token_file))
     pairs = [("id", read.id), ("issued", local(instant(read.header.issued_at))), ("signature", _verdict(ctx, read))]
     click.echo(fields([*pairs, *((_word(caveat), _text(caveat)) for caveat in read.caveats)]))
 
 
 @command.command("revoke")
-@click.argument("token", metavar="TOKEN|ID")
+@click.argument("token", metavar="[-|ID]", required=False)
+@_file_option
 @click.option("--note", metavar="TEXT", default="", help="The reason, shown in the list.")
 @output_option
 @click.pass_context
-def revoke_token(ctx: click.Context, token: str, note: str, form: Form) -> None:
+def revoke_token(ctx: click.Context, token: str | None, token_file: str | None, note: str, form: Form) -> None:
     """Revoke a token (`-` reads it from stdin) and all tokens narrowed from it; by its id if you control the node."""
-    if is_token_id(token):
-        request = RevokeTokenRequest(token_id=token, note=note)
+    given = _given(token, token_file)
+    if is_token_id(given):
+        request = RevokeTokenRequest(token_id=given, note=note)
     else:
-        request = RevokeTokenRequest(token=to_text(_read(token)), note=note)
+        request = RevokeTokenRequest(token=to_text(_read(given)), note=note)
     show(talk(ctx, lambda caller: caller.call(REVOKE_TOKEN, body=request)), form, _revoked)
+
+
+@command.command("list")
+@output_option
+@click.pass_context
+def list_tokens(ctx: click.Context, form: Form) -> None:
+    """List what is known of tokens: the revoked ones. Tokens are made without asking a node, so nobody has a list of
+    those that are valid; `hawker audit` shows who used them."""
+    show(talk(ctx, lambda caller: caller.call(LIST_REVOKED)), form, _revoked_table)
+    if form is Form.TABLE:
+        note("only revoked tokens are known: tokens are made without asking a node")
 
 
 @command.command("revoked")
@@ -150,10 +169,23 @@ def _known(ctx: click.Context) -> str | None:
     return None if token is None else token.reveal()
 
 
+def _given(token: str | None, token_file: str | None) -> str:
+    """The text of a token, or of an id. A token in the command line still works, with a warning; a root token never."""
+    if (token is None) == (token_file is None):
+        _refuse("give the token with --token-file FILE, or - for standard input")
+    refuse_root(token)
+    if token is not None and token != "-":
+        if not is_token_id(token):
+            note("every user of this host could read that token in the command line: use --token-file FILE, or -")
+        return token
+    read = read_token(token_file or "-")
+    assert read is not None
+    return read
+
+
 def _read(text: str) -> Macaroon:
-    given = sys.stdin.readline().strip() if text == "-" else text
     try:
-        return from_text(given)
+        return from_text(text)
     except ValueError as error:
         _refuse(str(error))
 

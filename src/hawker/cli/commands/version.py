@@ -1,7 +1,5 @@
 """`hawker version`: of this command, and of the node if one answers."""
 
-from importlib.metadata import version
-
 import click
 import msgspec
 
@@ -9,6 +7,7 @@ from hawker.api.contract.node import HEALTH, Health
 from hawker.cli.connect import talk
 from hawker.cli.output import Form, fields, output_option, show
 from hawker.errors import HawkerError
+from hawker.version import VERSION
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +23,7 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
 def command(ctx: click.Context, form: Form) -> None:
     """Print the versions of this command and of the node."""
     health = _health(ctx)
-    versions = Versions(client=version("hawker"), node=health.version if health else None)
+    versions = Versions(client=VERSION, node=health.version if health else None)
     show(versions, form, lambda shown: fields((("client", shown.client), ("node", shown.node or "no answer"))))
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hawker.runtime.kernel.decompression import unpacked
+from hawker.runtime.kernel.kernel_image import unpacked
 from hawker.runtime.kernel.tools import complaint, run_tool
 
 REQUIRED = ("virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "erofs", "overlay", "ext4")

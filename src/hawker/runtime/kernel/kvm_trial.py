@@ -15,11 +15,11 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 
 import anyio
-import anyio.to_thread
 import msgspec
 from anyio.abc import Process
 
 from hawker.clock import Clock
+from hawker.fair.threads import Pool, in_thread
 from hawker.runtime.kernel.draft import draft, put_file
 from hawker.runtime.kernel.guest_kernel import BootFiles
 
@@ -78,12 +78,12 @@ class KvmTrials:
         program = shutil.which(contender.program)
         if program is None:
             return KvmTrial(boots=False, reason=f"{contender.program} is not installed")
-        boot = await anyio.to_thread.run_sync(files, contender.form)
+        boot = await in_thread(Pool.HOST, files, contender.form)
         about = f"{self._boot_id} {contender.name} {await _version(program)} {boot.kernel} {boot.initramfs.name}"
         known = self._known()
         if about not in known:
             known[about] = await self._try(contender, program, boot)
-            await anyio.to_thread.run_sync(self._remember, known)
+            await in_thread(Pool.HOST, self._remember, known)
         return known[about]
 
     async def _try(self, contender: Contender, program: str, boot: BootFiles) -> KvmTrial:

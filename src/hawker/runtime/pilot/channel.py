@@ -19,7 +19,7 @@ from typing import Protocol
 from hawker.errors import Unavailable
 from hawker.runtime.driver import OutputChunk
 from hawker.runtime.pilot.connection import ByteStream, Connection
-from hawker.runtime.pilot.output import Segment, read_output
+from hawker.runtime.pilot.output import OutputReader, Segment
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
 
@@ -89,6 +89,9 @@ def _fresh(path: Path) -> Iterator[int]:
 class UnixSocketChannel:
     """Keeps `PilotChannel` for a pilot that is a process under this host's kernel: the socket that it listens on."""
 
+    def __init__(self) -> None:
+        self._reader = OutputReader()
+
     def files(
         self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False
     ) -> AbstractContextManager[tuple[int, ...]]:
@@ -106,7 +109,7 @@ class UnixSocketChannel:
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         older, newer = run.outputs
-        return read_output((Segment(older), Segment(newer)), after=after, tail=tail)
+        return self._reader.read((Segment(older), Segment(newer)), after=after, tail=tail)
 
 
 def connect(run: RunDir) -> Connection:
@@ -132,7 +135,7 @@ def endpoint(path: Path) -> socket.socket:
         _connect(joined, path)
     except OSError as error:
         joined.close()
-        raise Unavailable(f"the machine's pilot does not answer: {error.strerror}") from error
+        raise Unavailable(f"the machine does not answer: {error.strerror}") from error
     return joined
 
 

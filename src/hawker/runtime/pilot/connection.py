@@ -20,7 +20,7 @@ from hawker.runtime.pilot.frames import Frame, FrameParser, MalformedPilotFrame
 OnData = Callable[[bytes], None]
 OnEnd = Callable[[str], None]  # why: for people
 
-GONE = "the machine's pilot has gone"
+GONE = "contact with the machine was lost"
 LINGER_S = 5.0
 _READ_MAX = 64 << 10
 PATIENCE = 1024  # frames that say nothing new, before a pilot is cut off
@@ -156,7 +156,7 @@ class Inbox:
     def receive(self, frame: Frame) -> None:
         self._bytes += len(frame.payload)
         if len(self._frames) >= _HELD_MAX or self._bytes > _HELD_BYTES_MAX:
-            raise MalformedPilotFrame("more than the credit given")
+            raise MalformedPilotFrame("more than was asked for")
         self._frames.append(frame)
         self._wake()
 
@@ -221,7 +221,7 @@ class Connection:
         try:
             hello = messages.read_hello(await self.take())
         except MalformedPilotFrame as broken:
-            raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
+            raise Unavailable(f"the machine answered what makes no sense: {broken}") from broken
         self.version = min(hello.version, frames.VERSION)
         return hello
 
@@ -234,7 +234,7 @@ class Connection:
                 else:
                     self._pass_over()
         except MalformedPilotFrame as broken:
-            self._lose(f"the pilot broke the protocol: {broken}")
+            self._lose(f"the machine answered what makes no sense: {broken}")
             self._stream.abort()
 
     def _pass_over(self) -> None:

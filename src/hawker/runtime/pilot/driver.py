@@ -43,6 +43,7 @@ from hawker.runtime.spec import InstanceSpec
 from hawker.runtime.spec_rules import process_of, refuse_containers
 
 BOOT_TIMEOUT_S = 45.0  # for a guest to boot and have its spec running: emulated, on a busy host, it takes 10
+ATTACH_VERSION = COPY_VERSION = 4  # of the protocol that speaks of them
 REST_S = 2.0  # what a pilot gives the processes that are left when its machine ends
 STOP_GRACE_S = 5.0  # beyond the stop's own timeout, for the pilot to bury and record
 _LAST_WORDS_S = 20.0  # for a guest to end whose pilot says that it does, or says no more
@@ -238,7 +239,20 @@ class PilotDriver:
         try:
             if spec.process:
                 refuse_older(pilot, machine_id)
-            return PilotSession(pilot, spec)
+            if spec.copy is not None:
+                refuse_older(pilot, machine_id, COPY_VERSION, "copy files")
+            return PilotSession(pilot, lambda channel: messages.exec_request(channel, spec))
+        except BaseException:
+            pilot.close()
+            raise
+
+    async def attach(self, machine_id: MachineId, process: int, *, rows: int = 0, cols: int = 0) -> PilotSession:
+        run = self._link.running(machine_id)
+        process_of(spec_of(run), process)
+        pilot = await self._link.greet(run)
+        try:
+            refuse_older(pilot, machine_id, ATTACH_VERSION, "connect input")
+            return PilotSession(pilot, lambda channel: messages.attach_request(channel, process, rows, cols))
         except BaseException:
             pilot.close()
             raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 MAGIC = 0x504B5748
-VERSION = 3
+VERSION = 4
 OLDEST_VERSION = 1  # of a pilot that may still run: machines outlive the hawker that started them
 FRAME_MAX = 65536
 PAYLOAD_MAX = FRAME_MAX - 5
@@ -42,6 +42,7 @@ class FrameKind(IntEnum):
     GROW = 19
     MEMORY = 20
     USAGE = 21
+    ATTACH = 22  # to a pilot of version 4
     READY = 33
     REFUSED = 34
     EXIT = 35
@@ -54,6 +55,7 @@ class FrameKind(IntEnum):
     DONE = 42
     MEMORY_IS = 43
     USAGE_IS = 44
+    ATTACHED = 45
 
 
 KINDS = frozenset(map(int, FrameKind))

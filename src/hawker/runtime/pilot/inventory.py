@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 
+import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import MachineId
 from hawker.runtime.driver import LostPart
 from hawker.runtime.pilot.link import PilotLink
@@ -44,22 +45,22 @@ class Inventory:
         return frozenset(each for each in running if self._technology.is_suspended(self._files.run(each)))
 
     async def orphans(self) -> frozenset[MachineId]:
-        return frozenset(await anyio.to_thread.run_sync(find_orphans, self._files.machines))
+        return frozenset(await in_thread(Pool.HOST, find_orphans, self._files.machines))
 
     async def end_orphans(self, machine_id: MachineId) -> None:
         self._technology.thaw(machine_id)
         await end_orphans(self._files.machines, machine_id)
 
     async def lost(self, machine_ids: Collection[MachineId]) -> dict[MachineId, frozenset[LostPart]]:
-        lost = await anyio.to_thread.run_sync(self._find_lost, tuple(machine_ids))
+        lost = await in_thread(Pool.HOST, self._find_lost, tuple(machine_ids))
         return {each: parts for each, parts in lost.items() if self._files.run(each).alive()}
 
     def _find_lost(self, machine_ids: tuple[MachineId, ...]) -> dict[MachineId, frozenset[LostPart]]:
-        lost = {each: self._technology.lost(each) for each in machine_ids}
+        lost = {each: self._technology.lost(self._files.run(each)) for each in machine_ids}
         return {each: parts for each, parts in lost.items() if parts}
 
     async def mend(self, machine_id: MachineId) -> None:
         run = self._link.running(machine_id)
         spec, pid = run.spec(), await self._link.pid(run)
         if spec is not None and pid is not None:
-            await anyio.to_thread.run_sync(self._technology.mend, spec, pid)
+            await in_thread(Pool.HOST, self._technology.mend, spec, pid)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hawker.runtime.driver import OutputChunk
-from hawker.runtime.pilot.output import SEGMENT_DEFAULT, SEGMENT_MAX, Segment, read_output
+from hawker.runtime.pilot.output import SEGMENT_DEFAULT, SEGMENT_MAX, OutputReader, Segment
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
 
@@ -35,7 +35,9 @@ def journal_disk_file(run: RunDir, spec: InstanceSpec, *, resumed: bool = False)
         os.close(fd)
 
 
-def journal_disk_output(run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
+def journal_disk_output(
+    run: RunDir, reader: OutputReader, *, after: int = -1, tail: int | None = None
+) -> list[OutputChunk]:
     """Read recorded output: see `Driver.output`."""
     try:
         size = os.stat(run.journal).st_size
@@ -45,4 +47,4 @@ def journal_disk_output(run: RunDir, *, after: int = -1, tail: int | None = None
     first, second = (
         Segment(run.journal, offset=JOURNAL_BYTES + at * length, length=length, consecutive=True) for at in range(2)
     )
-    return read_output((first, second), after=after, tail=tail)
+    return reader.read((first, second), after=after, tail=tail)

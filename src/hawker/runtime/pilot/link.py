@@ -67,7 +67,7 @@ class PilotLink:
                 self._refuse_stranger(run, await pilot.hello())
         except TimeoutError as error:
             pilot.close()
-            raise Unavailable("the machine's pilot does not answer") from error
+            raise Unavailable("the machine does not answer") from error
         except BaseException:
             pilot.close()
             raise
@@ -84,7 +84,7 @@ class PilotLink:
                 with anyio.fail_after(within_s):
                     yield pilot
         except TimeoutError as error:
-            raise Unavailable("the machine's pilot does not answer") from error
+            raise Unavailable("the machine does not answer") from error
         except Unavailable:
             with anyio.move_on_after(_LAST_WORD_S):  # its last word comes before it lets go of its lock
                 await self.wait_ended(run)
@@ -117,4 +117,4 @@ class PilotLink:
         """A VMM that is no longer ours may lead us to another machine's pilot."""
         spec = run.spec() if self._technology.features.kernel else None
         if spec is not None and hello.instance_id not in ("", spec.instance_id):
-            raise Unavailable(f"not the pilot of machine {run.machine_id} answers, but that of {hello.instance_id}")
+            raise Unavailable(f"another machine answers in the place of {run.machine_id}: {hello.instance_id}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hawker.errors import BadRequest
-from hawker.runtime.driver import ExecSpec, Exit, ProcessInfo, ProcessPhase, ProcessSocket, ProcessState
+from hawker.runtime.driver import CopyDirection, ExecSpec, Exit, ProcessInfo, ProcessPhase, ProcessSocket, ProcessState
 from hawker.runtime.pilot import frames
 from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
 from hawker.runtime.pilot.guest_spec import encode_guest_spec
@@ -16,6 +16,7 @@ from hawker.runtime.spec_rules import container_root
 SPEC_MAX = 4 << 20
 _STATES = {0: ProcessPhase.HELD, 1: ProcessPhase.STARTING, 2: ProcessPhase.RUNNING, 3: ProcessPhase.EXITED}
 _EXIT_CODE_MAX, _SIGNAL_MAX = 255, 64
+_COPIES = {CopyDirection.OUT: 1, CopyDirection.IN: 2}
 _SPEC_PART = frames.PAYLOAD_MAX - 1
 
 
@@ -109,11 +110,15 @@ def spec_frames(encoded: bytes) -> Iterator[bytes]:
 
 
 def _process(process: ProcessSpec) -> bytes:
-    return _command(process.argv, process.env, process.user, process.cwd, process.tty, 24, 80)
+    return _command(process.argv, process.env, process.user, process.cwd, _flags(process), 24, 80)
+
+
+def _flags(process: ProcessSpec) -> int:
+    return (1 if process.tty else 0) | (2 if process.stdin else 0)
 
 
 def _command(
-    argv: tuple[str, ...], env: Mapping[str, str], user: str, cwd: str, tty: bool, rows: int, cols: int
+    argv: tuple[str, ...], env: Mapping[str, str], user: str, cwd: str, flags: int, rows: int, cols: int
 ) -> bytes:
     return b"".join(
         (
@@ -121,7 +126,7 @@ def _command(
             frames.strings(tuple(f"{name}={value}" for name, value in env.items())),
             frames.string(user),
             frames.string(cwd),
-            frames.number(1 if tty else 0, 1),
+            frames.number(flags, 1),
             frames.number(rows, 2),
             frames.number(cols, 2),
         )
@@ -134,10 +139,17 @@ def exec_request(channel: int, spec: ExecSpec) -> bytes:
         raise BadRequest("a command is needed")
     given = (1 if spec.user is not None else 0) | (2 if spec.cwd is not None else 0) | (4 if spec.process else 0)
     beside = frames.number(spec.process, 1) if spec.process else b""
-    payload = _command(spec.argv, spec.env, spec.user or "", spec.cwd or "", spec.tty, spec.rows, spec.cols)
+    if spec.copy is not None:
+        given, beside = given | 8, beside + frames.number(_COPIES[spec.copy], 1)
+    payload = _command(spec.argv, spec.env, spec.user or "", spec.cwd or "", int(spec.tty), spec.rows, spec.cols)
     if len(payload) + 1 + len(beside) > frames.PAYLOAD_MAX:
         raise BadRequest(f"the command and its environment are too long; at most {frames.PAYLOAD_MAX} bytes")
     return frames.encode(FrameKind.EXEC, channel, payload + frames.number(given, 1) + beside)
+
+
+def attach_request(channel: int, process: int, rows: int, cols: int) -> bytes:
+    payload = frames.number(process, 1) + frames.number(rows, 2) + frames.number(cols, 2)
+    return frames.encode(FrameKind.ATTACH, channel, payload)
 
 
 def stop_request(signal: int, timeout_s: float) -> bytes:

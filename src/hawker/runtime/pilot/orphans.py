@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import anyio.to_thread
-
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import MachineId
 from hawker.runtime import proc
 from hawker.runtime.pilot.channel import PILOT_OPTIONS
@@ -34,7 +33,7 @@ def find_orphans(machines: Path) -> dict[MachineId, list[int]]:
 
 async def end_orphans(machines: Path, machine_id: MachineId) -> None:
     """End every orphaned pilot of the machine, and what descends from it."""
-    found = await anyio.to_thread.run_sync(find_orphans, machines)
+    found = await in_thread(Pool.HOST, find_orphans, machines)
     for pid in found.get(machine_id, ()):
         for below in _descendants(pid):
             with suppress(ProcessLookupError):
@@ -44,7 +43,7 @@ async def end_orphans(machines: Path, machine_id: MachineId) -> None:
 
 async def holder_of(run: RunDir) -> int | None:
     """The process id of the pilot or keeper that holds a machine's journal."""
-    return await anyio.to_thread.run_sync(_holder_of, run)
+    return await in_thread(Pool.HOST, _holder_of, run)
 
 
 def _holder_of(run: RunDir) -> int | None:

@@ -93,13 +93,12 @@ class Processes:
         return recorded_states(spec_of(run), state, over)
 
 
-def refuse_older(pilot: Connection, machine_id: MachineId) -> None:
-    """Raises `WrongState` for a pilot that does not speak of single processes."""
-    if pilot.version < FIRST_VERSION:
-        raise WrongState(
-            f"machine {machine_id} was started by an older version, which does not know its processes apart: "
-            "stop and start it"
-        )
+def refuse_older(
+    pilot: Connection, machine_id: MachineId, needed: int = FIRST_VERSION, lacks: str = "know its processes apart"
+) -> None:
+    """Raises `WrongState` for a pilot that does not speak version `needed`."""
+    if pilot.version < needed:
+        raise WrongState(f"machine {machine_id} was started by an older version, which does not {lacks}: restart it")
 
 
 class ProcessWatch:
@@ -122,7 +121,7 @@ class ProcessWatch:
             if await self._take() == FrameKind.WATCHING:
                 break
         if len(self._states) != len(self._spec.processes):
-            raise Unavailable(f"the pilot of machine {self._spec.machine_id} runs other processes than its spec says")
+            raise Unavailable(f"machine {self._spec.machine_id} runs other processes than its spec says")
         return self._told()
 
     async def next(self) -> tuple[ProcessState, ...]:
@@ -132,7 +131,7 @@ class ProcessWatch:
         await self._take()
         self._idle_frames = self._idle_frames + 1 if self._states == before else 0
         if self._idle_frames > PATIENCE:
-            raise Unavailable("the pilot broke the protocol: it says the same over and over")
+            raise Unavailable("the machine answered what makes no sense: it says the same over and over")
         return self._told()
 
     def send(self, request: bytes) -> None:
@@ -151,7 +150,7 @@ class ProcessWatch:
             if frame.kind == FrameKind.REFUSED:
                 raise WrongState(f"machine {self._spec.machine_id}: {PayloadReader(frame.payload).words()}")
         except MalformedPilotFrame as broken:
-            raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
+            raise Unavailable(f"the machine answered what makes no sense: {broken}") from broken
         return frame.kind
 
 

@@ -25,7 +25,7 @@ from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, P
 _PROCESSES_MAX = 512  # a pilot lists no more
 _PROCESSES_BYTES_MAX = 4 << 20
 THAW_TIMEOUT_S = 5.0
-_FIRST_VERSION = 3  # of the protocol that asks such things
+GROW_VERSION = 3  # of the protocol that asks such things of a guest
 _BLOCK_MAX = 1 << 20  # bytes
 _SIZE_MAX = 1 << 63  # bytes
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ async def list_processes(pilot: Connection) -> tuple[ProcessInfo, ...]:
         try:
             found.append(messages.read_process(frame.payload))
         except MalformedPilotFrame as broken:
-            raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
+            raise Unavailable(f"the machine answered what makes no sense: {broken}") from broken
     return tuple(found)
 
 
@@ -92,7 +92,7 @@ def read_refusal(frame: Frame) -> str:
     try:
         return PayloadReader(frame.payload).words()
     except MalformedPilotFrame as broken:
-        raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
+        raise Unavailable(f"the machine answered what makes no sense: {broken}") from broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ async def _do(pilot: Connection, kind: FrameKind, payload: bytes) -> None:
 async def _ask(
     pilot: Connection, kind: FrameKind, payload: bytes, answer: FrameKind, read: Callable[[PayloadReader], _T]
 ) -> _T:
-    if pilot.version < _FIRST_VERSION:
+    if pilot.version < GROW_VERSION:
         raise WrongState("the machine was started by an older version, which cannot do this: stop and start it")
     inbox = Inbox()
     pilot.send(frames.encode(kind, pilot.open_channel(inbox), payload))
@@ -184,9 +184,9 @@ async def _ask(
     try:
         reader = PayloadReader(frame.payload)
         if frame.kind == FrameKind.REFUSED:
-            raise WrongState(f"the machine's pilot refuses: {reader.words()}")
+            raise WrongState(f"the machine refuses: {reader.words()}")
         if frame.kind != answer:
             raise MalformedPilotFrame(f"an answer of type {frame.kind} to a question of type {kind}")
         return read(reader)
     except MalformedPilotFrame as broken:
-        raise Unavailable(f"the pilot broke the protocol: {broken}") from broken
+        raise Unavailable(f"the machine answered what makes no sense: {broken}") from broken

@@ -19,6 +19,7 @@ from hawker.runtime.driver import Exit
 from hawker.runtime.spec import InstanceSpec
 
 _T = TypeVar("_T")
+_ROOM_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +107,14 @@ class RunDir:
 
     def write_spec(self, spec: InstanceSpec) -> None:
         _write(self._spec, spec)
+        _keep_room(self._exit)
 
     def exit(self) -> Exit | None:
         """The exit as settled once, with what only the technology knew."""
         return _read(self._exit, Exit)
 
     def write_exit(self, exit: Exit) -> None:
+        """Also on a full disk: into room that was kept for it."""
         _write(self._exit, exit)
 
     def pid(self) -> int | None:
@@ -163,9 +166,23 @@ def spec_of(run: RunDir) -> InstanceSpec:
 
 
 def _write(path: Path, value: object) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(msgspec.json.encode(value))
+    fresh, data = _new(path), msgspec.json.encode(value)
+    if fresh.exists() and fresh.stat().st_size == _ROOM_BYTES >= len(data):
+        with fresh.open("r+b") as room:
+            room.write(data.ljust(_ROOM_BYTES))  # JSON may end in blanks
+    else:
+        fresh.write_bytes(data)
     fresh.replace(path)
+
+
+def _keep_room(path: Path) -> None:
+    """A block of the disk for what will be written to `path`."""
+    if not _new(path).exists():
+        _new(path).write_bytes(b" " * _ROOM_BYTES)
+
+
+def _new(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
 
 
 def _read(path: Path, shape: type[_T]) -> _T | None:

@@ -20,6 +20,7 @@ from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.connection import ByteStream, Connection, OnData, OnEnd
 from hawker.runtime.pilot.journal_disk import journal_disk_file, journal_disk_output
 from hawker.runtime.pilot.orphans import holder_of
+from hawker.runtime.pilot.output import OutputReader
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
 
@@ -37,6 +38,7 @@ class SerialPortsChannel:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._reader = OutputReader()
 
     @contextmanager
     def files(self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> Iterator[tuple[int, ...]]:
@@ -60,7 +62,7 @@ class SerialPortsChannel:
         return await holder_of(run)
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return journal_disk_output(run, after=after, tail=tail)
+        return journal_disk_output(run, self._reader, after=after, tail=tail)
 
 
 class PortStream:
@@ -112,7 +114,7 @@ def _free_port(run: RunDir) -> tuple[int, int]:
         try:
             lock = os.open(run.ports / f"{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError as error:
-            raise Unavailable("the machine's pilot does not answer: it was never launched") from error
+            raise Unavailable("the machine does not answer: it was never launched") from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -168,5 +170,5 @@ class Unescape:
         while data.startswith(_ESCAPED, at):
             at = data.index(_ESCAPE, at + 1)
         ended = data.startswith(END, at)
-        self.over = "the machine's pilot has gone" if ended else "the pilot broke the framing of its serial port"
+        self.over = "contact with the machine was lost" if ended else "the pilot broke the framing of its serial port"
         return data[:at].replace(_ESCAPED, _ESCAPE)

@@ -1,34 +1,39 @@
 """A command beside the workload, as its client holds it: the pilot's exec channel with credit in both directions."""
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 
-from hawker.errors import Unavailable
-from hawker.runtime.driver import ExecSpec, Exit
+from hawker.errors import Unavailable, WrongState
+from hawker.runtime.driver import Exit
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection
 from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
 
 _INPUT_PART = 16 << 10
+_TYPED_AT_END = 1  # byte: the end of a terminal's input, for which pilots up to version 3 give credit too
 
 
 class PilotSession:
-    """Keeps `ExecSession`, and owns its connection. `wait` drops the output that nobody reads, so that it can end."""
+    """Keeps `ExecSession` and `Attachment`, and owns its connection. `wait` drops the output that nobody reads, so that
+    it can end. `request` makes the frame that begins it, on its channel."""
 
-    def __init__(self, connection: Connection, spec: ExecSpec) -> None:
+    def __init__(self, connection: Connection, request: Callable[[int], bytes]) -> None:
         self._connection = connection
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
         self._credit = frames.IN_WINDOW
         self._exit: Exit | None = None
+        self._position: int | None = None
+        self._refused: str | None = None
+        self._input_ended = False
         self._lost: str | None = None
         self._change = anyio.Event()
         self._readers = 0
         self._idle_frames = 0
         self._channel = connection.open_channel(self)
-        connection.send(messages.exec_request(self._channel, spec))
+        connection.send(request(self._channel))
 
     # --- the caller's side
 
@@ -49,7 +54,7 @@ class PilotSession:
             else:
                 await self._change.wait()
         if self._exit is None:
-            raise Unavailable(self._lost or "the machine's pilot has gone")
+            raise Unavailable(self._lost or "contact with the machine was lost")
         return self._exit
 
     async def send(self, data: bytes) -> None:
@@ -64,7 +69,18 @@ class PilotSession:
             at += len(part)
             self._send(FrameKind.STDIN, part)
 
+    async def position(self) -> int:
+        """See `Attachment.position`."""
+        while self._position is None and not self._over:
+            await self._change.wait()
+        if self._position is not None:
+            return self._position
+        if self._refused is not None:
+            raise WrongState(f"cannot attach to the machine's process: {self._refused}")
+        raise Unavailable(self._lost or "the machine's process ended")
+
     async def send_eof(self) -> None:
+        self._input_ended = True
         self._send(FrameKind.STDIN_END)
 
     async def resize(self, rows: int, cols: int) -> None:
@@ -89,7 +105,9 @@ class PilotSession:
                 self._exit = messages.read_ending(reader)
                 self._connection.close()
             case FrameKind.REFUSED:
-                self._lost = reader.words()
+                self._lost = self._refused = reader.words()
+            case FrameKind.ATTACHED if self._position is None:
+                self._position = reader.number(8)
             case _:
                 self._bear()
         self._wake()
@@ -118,13 +136,14 @@ class PilotSession:
     def _hold(self, stream: int, data: bytes) -> None:
         self._held_bytes += len(data)
         if self._held_bytes > frames.OUT_WINDOW:
-            raise MalformedPilotFrame("more output than the credit given")
+            raise MalformedPilotFrame("more output than was asked for")
         self._held.append((stream, data))
 
     def _take_credit(self, given: int) -> None:
-        if not 0 < given <= frames.IN_WINDOW - self._credit:
-            raise MalformedPilotFrame("credit for more input than there was")
-        self._credit += given
+        most = frames.IN_WINDOW - self._credit
+        if not 0 < given <= most + (_TYPED_AT_END if self._input_ended else 0):
+            raise MalformedPilotFrame("it took more input than there was")
+        self._credit += min(given, most)
 
     def _bear(self) -> None:
         self._idle_frames += 1

@@ -81,7 +81,7 @@ class Technology(Protocol):
     def remnants(self) -> list[MachineId]:
         """Machines of which something is left outside of run directories: a container, a control group."""
 
-    def lost(self, machine_id: MachineId) -> frozenset[LostPart]:
+    def lost(self, run: RunDir) -> frozenset[LostPart]:
         """What a running machine has lost."""
 
     def mend(self, spec: InstanceSpec, pid: int) -> None:

@@ -17,6 +17,7 @@ from hawker.runtime.pilot.channel import endpoint
 from hawker.runtime.pilot.connection import GONE, LINGER_S, ByteStream, Connection, OnData, OnEnd
 from hawker.runtime.pilot.journal_disk import journal_disk_file, journal_disk_output
 from hawker.runtime.pilot.orphans import holder_of
+from hawker.runtime.pilot.output import OutputReader
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
 
@@ -29,6 +30,9 @@ _ANSWER_MAX = 16  # bytes, with the newline
 class VsockChannel:
     """Keeps `Channel`. What is launched inherits the ledger as 3."""
 
+    def __init__(self) -> None:
+        self._reader = OutputReader()
+
     @contextmanager
     def files(self, run: RunDir, spec: InstanceSpec, *, resumed: bool = False) -> Iterator[tuple[int, ...]]:
         run.vsock.unlink(missing_ok=True)
@@ -37,14 +41,14 @@ class VsockChannel:
 
     def connect(self, run: RunDir) -> Connection:
         if not run.alive():
-            raise Unavailable("the machine's pilot does not answer: it does not run")
+            raise Unavailable("the machine does not answer: it does not run")
         return Connection(partial(VsockStream, run))
 
     async def pid(self, run: RunDir) -> int | None:
         return await holder_of(run)
 
     def output(self, run: RunDir, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
-        return journal_disk_output(run, after=after, tail=tail)
+        return journal_disk_output(run, self._reader, after=after, tail=tail)
 
 
 class VsockStream:

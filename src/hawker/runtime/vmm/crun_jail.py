@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import anyio.to_thread
-
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.cgroup import CgroupLayout, Cgroups
 from hawker.ids import MachineId
 from hawker.runtime import proc
@@ -68,7 +67,7 @@ class CrunJail:
 
     async def launch(self, cell: JailCell, run: RunDir) -> int:
         bundle = CrunBundle(run.path)
-        await anyio.to_thread.run_sync(self._lay_out, cell, run)
+        await in_thread(Pool.HOST, self._lay_out, cell, run)
         launch = keeper.KeeperLaunch(
             argv=self._crun.run_argv(cell.machine_id, bundle, len(cell.fds)),
             fds=cell.fds,
@@ -79,7 +78,7 @@ class CrunJail:
         try:
             return await keeper.launch(run, launch)
         except Unavailable as error:
-            await anyio.to_thread.run_sync(self._crun.forget, cell.machine_id)
+            await in_thread(Pool.HOST, self._crun.forget, cell.machine_id)
             raise Unavailable(f"crun cannot start the VMM of machine {cell.machine_id}: {error}") from error
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
@@ -88,14 +87,14 @@ class CrunJail:
         record = keeper.read_record(run)
         if record.vmm is None:
             await keeper.abandon(run)
-        await anyio.to_thread.run_sync(self._cgroups.kill, machine_id)
+        await in_thread(Pool.HOST, self._cgroups.kill, machine_id)
         if record.vmm is not None:
             vmm = record.vmm
             await end(vmm, lambda: proc.has_open(vmm, run.journal))
         await keeper.bury(run)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
-        await anyio.to_thread.run_sync(self._crun.forget, machine_id)
+        await in_thread(Pool.HOST, self._crun.forget, machine_id)
 
     def ended(self, run: RunDir) -> VmmEnd | None:
         return keeper.read_end(run)

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import anyio.to_thread
-
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.cgroup import CgroupLayout, Cgroups
 from hawker.host.cgroup_restore import Bounds
 from hawker.host.rmtree import remove_tree
@@ -60,8 +59,8 @@ class FirecrackerJailer:
     async def launch(self, cell: JailCell, run: RunDir) -> int:
         if not set(cell.devices) <= DEVICES.keys():
             raise Unavailable(f"Firecracker's jailer gives its machines {' and '.join(DEVICES)} alone")
-        await anyio.to_thread.run_sync(self._cgroups.remove, cell.machine_id)
-        chroot = await anyio.to_thread.run_sync(_lay_out, cell, run)
+        await in_thread(Pool.HOST, self._cgroups.remove, cell.machine_id)
+        chroot = await in_thread(Pool.HOST, _lay_out, cell, run)
         wanted = keeper.KeeperLaunch(
             argv=jailer_command(JAILER.find(), cell, _base(run), self._cgroups.path_of(cell.machine_id), self._unified),
             fds=cell.fds,
@@ -75,19 +74,19 @@ class FirecrackerJailer:
         except Unavailable as error:
             await self.clear(cell.machine_id, run)
             raise Unavailable(f"the jailer cannot start the VMM of machine {cell.machine_id}: {error}") from error
-        await anyio.to_thread.run_sync(self._gather, cell, pid)
+        await in_thread(Pool.HOST, self._gather, cell, pid)
         return pid
 
     async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
         record = keeper.read_record(run)
         if record.vmm is None:
             await keeper.abandon(run)
-        await anyio.to_thread.run_sync(self._cgroups.kill, machine_id)
+        await in_thread(Pool.HOST, self._cgroups.kill, machine_id)
         await keeper.bury(run)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
-        await anyio.to_thread.run_sync(self._cgroups.remove, machine_id)
-        await anyio.to_thread.run_sync(remove_tree, _base(run))
+        await in_thread(Pool.HOST, self._cgroups.remove, machine_id)
+        await in_thread(Pool.HOST, remove_tree, _base(run))
 
     def ended(self, run: RunDir) -> VmmEnd | None:
         return keeper.read_end(run)

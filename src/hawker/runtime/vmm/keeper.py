@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from hawker import guest
 from hawker.errors import Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.host.spawn import reap, spawn
 from hawker.runtime import proc
 from hawker.runtime.pilot.process_exit import end, ended
@@ -87,7 +87,7 @@ async def abandon(run: RunDir) -> None:
     pid = read_record(run).keeper
     if pid is None or not _is_keeper(pid, run):
         return
-    for below in await anyio.to_thread.run_sync(proc.descendants, pid):
+    for below in await in_thread(Pool.HOST, proc.descendants, pid):
         with suppress(ProcessLookupError):
             os.kill(below.pid, signal.SIGKILL)
     await end(pid, lambda: _is_keeper(pid, run))
@@ -159,7 +159,7 @@ async def _begin(run: RunDir, wanted: KeeperLaunch) -> str | None:
     try:
         with _files(run, said_to) as own:
             argv = _argv(wanted)
-            await reap(await anyio.to_thread.run_sync(lambda: spawn(argv, fds=[*wanted.fds, *own])))
+            await reap(await in_thread(Pool.HOST, lambda: spawn(argv, fds=[*wanted.fds, *own])))
         return await _read(answer)
     finally:
         os.close(answer)

@@ -1,7 +1,7 @@
 """What VMMs that are driven by an HTTP API share: the calls, the program, and the order in which things are said.
 
 Values in, values out, and errors in the VMM's own words. What it says is for people to read, and may be a guest's: it
-is cut and cleaned before it is passed on. What is said to one VMM is in its `*_api` module, pure.
+is cut and cleaned before it is passed on.
 """
 
 import os
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import CannotStart, SnapshotLost, Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.vsock import VsockChannel
@@ -266,7 +266,7 @@ class ApiVmm:
             await api.send(self._calls.save(directory), timeout_s=patience_s(vm))
         except BaseException:
             with anyio.move_on_after(_LET_GO_S, shield=True):
-                await anyio.to_thread.run_sync(discard, run.vmm, directory, self._calls.snapshot_files)
+                await in_thread(Pool.HOST, discard, run.vmm, directory, self._calls.snapshot_files)
                 await api.try_send(self._calls.resume)
             raise
 

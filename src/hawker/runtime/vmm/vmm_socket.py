@@ -17,7 +17,8 @@ import anyio.lowlevel
 import httptools
 
 from hawker.errors import Unavailable
-from hawker.http.http1 import Http1Connection, HttpResponse, connect_unix, encode_request
+from hawker.http.http1 import Http1Connection, connect_unix
+from hawker.http.message import HttpResponse, encode_request
 
 ANSWER_MAX = 1 << 20
 """Bytes of an answer, its headers too."""

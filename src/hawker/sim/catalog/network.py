@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hawker.catalog.messages import Message, PullAnswer, Push, decode, encode
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
-from hawker.sim.harness.chance import Chance
+from hawker.sim.harness.plan import Chance
 
 FAULTS_S = 6.0
 

@@ -8,7 +8,7 @@ from hawker.catalog.inbound import Inbound
 from hawker.catalog.memory_storage import Key, MemoryStorage, StoredStream
 from hawker.catalog.replication import Replication
 from hawker.ids import NodeId
-from hawker.sim.catalog.kit import CatalogKit
+from hawker.sim.catalog.host import CatalogKit
 from hawker.sim.harness.planted_bug import PlantedBug
 
 

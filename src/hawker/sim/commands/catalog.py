@@ -6,7 +6,7 @@ import click
 
 from hawker.cli.exits import ExitStatus
 from hawker.cli.output import line_of_json, table
-from hawker.sim.catalog.kit import SOUND_CATALOG
+from hawker.sim.catalog.host import SOUND_CATALOG
 from hawker.sim.catalog.planted import PLANTS
 from hawker.sim.catalog.simulation import play
 from hawker.sim.catalog.spread import SpreadFigures, spread

@@ -7,13 +7,12 @@ import click
 from hawker.cli.exits import ExitStatus
 from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
-from hawker.sim.fleet.kit import SOUND_FLEET
+from hawker.sim.fleet.cluster import SOUND_FLEET
 from hawker.sim.fleet.plan import MINUTES, FleetPlan, draw
 from hawker.sim.fleet.planted import PLANTS
-from hawker.sim.fleet.report import FleetRequest, repeat, report_of, summary
-from hawker.sim.fleet.simulation import TRIES, FleetOutcome, play, shrink
+from hawker.sim.fleet.simulation import TRIES, FleetOutcome, FleetRequest, play, repeat, report_of, shrink, summary
+from hawker.sim.harness.plan import story
 from hawker.sim.harness.planted_bug import kit_of
-from hawker.sim.harness.report import story
 
 SEEDS = "1-20"
 MOST_NODES = 2000

@@ -12,13 +12,12 @@ import click
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.lazy import CommandModule, LazyGroup
 from hawker.cli.output import line_of_json
+from hawker.sim.harness.plan import story
 from hawker.sim.harness.planted_bug import kit_of
-from hawker.sim.harness.report import story
 from hawker.sim.node.kit import SOUND
 from hawker.sim.worker.plan import MINUTES, WorkerPlan, draw
 from hawker.sim.worker.planted import PLANTS
-from hawker.sim.worker.report import repeat, report_of, summary
-from hawker.sim.worker.simulation import WorkerOutcome, run, shrink
+from hawker.sim.worker.simulation import WorkerOutcome, repeat, report_of, run, shrink, summary
 
 SEEDS = 20
 CHECKOUT = Path(__file__).parents[4]

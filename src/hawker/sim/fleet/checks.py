@@ -11,12 +11,11 @@ from hawker.proof import invariants
 from hawker.proof.fleet import Held, NodeSeen, Promised, Started, fleet_at_rest
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES
-from hawker.record.takeover import FENCED, TAKEOVERS
+from hawker.record.node import FENCED, TAKEOVERS
 from hawker.record.volume import VOLUMES
-from hawker.sim.fleet.client import COUNTED
+from hawker.sim.fleet.client import COUNTED, Counted
 from hawker.sim.fleet.cluster import GossipingNode, LiveNode
 from hawker.sim.fleet.host import FleetHost
-from hawker.sim.fleet.ledger import Counted
 from hawker.sim.fleet.shared_catalog import SharedCatalog
 
 _ORDER = "order"

@@ -1,5 +1,5 @@
-"""Clients of a simulated fleet: call brokers as their contract says, and mind what they are told. A buyer orders
-several machines at once, and volumes with machines on them.
+"""Clients of a simulated fleet: call brokers as their contract says, and mind what they are told in one ledger. A buyer
+orders several machines at once, and volumes with machines on them.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,17 +18,72 @@ from hawker.api.contract.machine import (
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
-from hawker.api.transport_errors import ConnectionLost, Unreachable
+from hawker.api.failure import ConnectionLost, Unreachable
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NameTaken, NoRoom, NotFound, OrderUncertain, Unavailable
 from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.proof.fleet import Promised
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.fleet.ledger import Counted, FleetLedger, Ordered
 from hawker.sim.fleet.network import CallNetwork, SimCaller
 from hawker.sim.fleet.plan import FleetOperation, FleetVerb
 from hawker.sim.harness.plan import do_in_turn
-from hawker.sim.harness.trace import Speaker
+from hawker.sim.harness.trace import RunLedger, Speaker, Trace
 from hawker.sim.node.sim_worker import config_of, params
+
+
+@dataclass(slots=True)
+class Ordered:
+    """By one client, under one label. `machine` is what it was told that it became; a spare `watches` another."""
+
+    label: str
+    app: str
+    key: str | None
+    watches: MachineId | None = None
+    machine: MachineId | None = None
+    destroyed: bool = False  # or asked for
+
+
+@dataclass(slots=True)
+class Counted:
+    """Several machines ordered at once, or all of them or none. `machines` are those that were told; `refused`: it was
+    said, in the first answer, that there are none."""
+
+    label: str
+    app: str
+    key: str | None
+    count: int
+    whole: bool
+    machines: tuple[MachineId, ...] = ()
+    refused: bool = False
+
+
+class FleetLedger(RunLedger):
+    """`filled` counts the machines that were told, `lost` the calls that nobody answered."""
+
+    def __init__(self, clock: Clock, trace: Trace) -> None:
+        super().__init__(clock, trace)
+        self.orders: dict[str, Ordered] = {}
+        self.counted: dict[str, Counted] = {}
+        self.volumes: dict[str, VolumeId] = {}  # by label, as they were told
+        self.cordoned: dict[NodeId, frozenset[MachineId]] = {}  # with what was there when that was answered
+        self.filled = self.lost = 0
+
+    def spares(self) -> tuple[MachineId | None, list[MachineId]]:
+        """The first machine that has spares, and these."""
+        watched = next((order.watches for order in self.orders.values() if order.watches and order.machine), None)
+        spares = [each.machine for each in self.orders.values() if each.machine and each.watches == watched]
+        return watched, spares if watched else []
+
+    @property
+    def promised(self) -> list[Promised]:
+        """Machines, whatever they were ordered by."""
+        one = [
+            Promised(order=order.label, machine=order.machine)
+            for order in self.orders.values()
+            if order.machine is not None and not order.destroyed
+        ]
+        return [*one, *(Promised(order=each.label, machine=m) for each in self.counted.values() for m in each.machines)]
+
 
 PATIENCE_S = 12.0
 _PAUSE_S = 0.3

@@ -1,29 +1,34 @@
 """One life of a node in a simulated fleet: what `up` joins, with a network in memory and a played wire in the place of
-sockets, and no thread: the catalog's calls are made where its worker stands.
+sockets, and no thread: the catalog's calls are made where its worker stands. A kit says who makes each part beside the
+worker; a planted bug is a kit with one other part.
 """
 
 import base64
+import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
 
+from hawker.api.directory import Peers
 from hawker.api.handlers import Handlers
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
-from hawker.catalog.point_reads import PointReader
+from hawker.catalog.reads import PointReader
 from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
+from hawker.clock import Clock
 from hawker.cluster import Cluster, Keyring
 from hawker.errors import HawkerError
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover import Failover
-from hawker.fleet.failover_view import catalog_sight
+from hawker.fleet.failover_view import FailoverView, catalog_sight
 from hawker.fleet.gossip_bridge import GossipBridge, MembersToReplica
 from hawker.fleet.members import Members
 from hawker.fleet.membership import Fleet, ring_of
@@ -43,15 +48,86 @@ from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import preferences
-from hawker.sim.fleet.fake_catalog_disk import FakeCatalogDisk
-from hawker.sim.fleet.kit import FleetKit
 from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
 from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock
+from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.store.observer import Observable
-from hawker.up.wiring import failover_of, node_handlers, published_by
+from hawker.store.contract import Observable, Store
+from hawker.up.fleet_wiring import failover_of, published_by
+from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import AssembledWorker
+
+
+class Makes(Protocol):
+    """Opens the catalog of a node."""
+
+    def __call__(self, path: Path, node: NodeId, clock: Clock, *, boot: Callable[[], str]) -> SqliteStorage: ...
+
+
+def _store(store: Store) -> Store:
+    return store
+
+
+def _peers(peers: Peers) -> Peers:
+    return peers
+
+
+def _sight(sight: FailoverView) -> FailoverView:
+    return sight
+
+
+def _storage(path: Path, node: NodeId, clock: Clock, *, boot: Callable[[], str]) -> SqliteStorage:
+    return SqliteStorage(path, node, clock, boot=boot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetKit:
+    """Each is called once in every life of a daemon. `peers` is how its broker reaches workers, `sight` what it sees of
+    what its spares stand by for."""
+
+    worker: WorkerKit = SOUND
+    store: Callable[[Store], Store] = _store
+    peers: Callable[[Peers], Peers] = _peers
+    sight: Callable[[FailoverView], FailoverView] = _sight
+    storage: Makes = _storage
+
+
+SOUND_FLEET = FleetKit()
+
+
+class FakeCatalogDisk:
+    """Each life that was killed leaves a copy of what was committed, for the next one; its own file is closed in good
+    order afterwards, where nobody looks. After a power cut the file cannot prove that it is whole."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._copies = self._boots = 0
+        self._here = self._fresh()
+
+    @property
+    def file(self) -> Path:
+        return self._here / "catalog.db"
+
+    @property
+    def boot(self) -> str:
+        return f"boot {self._boots}"
+
+    def kill(self) -> None:
+        """While the file is still open."""
+        fresh = self._fresh()
+        shutil.copytree(self._here, fresh, dirs_exist_ok=True)
+        self._here = fresh
+
+    def reboot(self) -> None:
+        self._boots += 1
+
+    def _fresh(self) -> Path:
+        self._copies += 1
+        fresh = self._place / str(self._copies)
+        fresh.mkdir(parents=True)
+        return fresh
+
 
 T = TypeVar("T")
 

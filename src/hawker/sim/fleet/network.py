@@ -12,13 +12,13 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from hawker.api.failure import ConnectionLost, Overdue, Unreachable
 from hawker.api.handlers import Handlers, Written
 from hawker.api.in_process import InProcessCaller
-from hawker.api.transport_errors import ConnectionLost, Overdue, Unreachable
 from hawker.errors import HawkerError
 from hawker.ids import NodeId
-from hawker.sim.harness.chance import Chance
 from hawker.sim.harness.loop import LoopClock
+from hawker.sim.harness.plan import Chance
 
 CONNECT_S = 2.0
 LATE_S = 8.0

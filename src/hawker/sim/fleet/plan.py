@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from hawker.clock import ManualClock
 from hawker.node import Capacity
-from hawker.sim.harness.chance import Chance
-from hawker.sim.harness.plan import NATURE, RunOperation, RunPlan, numbered
+from hawker.sim.harness.plan import NATURE, Chance, RunOperation, RunPlan, numbered
 
 CLIENTS = ("ann", "bob", "cat")
 BUYER, DOUBTER, OPERATOR = "dan", "eve", "ops"

@@ -15,12 +15,11 @@ from hawker.fleet.failover_view import FailoverView
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I
-from hawker.record.node import NODE
-from hawker.record.order import CANCELLED, CLAIMS
-from hawker.sim.fleet.kit import FleetKit
+from hawker.record.node import CANCELLED, CLAIMS, NODE
+from hawker.sim.fleet.cluster import FleetKit
 from hawker.sim.harness.planted_bug import PlantedBug
+from hawker.sim.node.faulty_store import StoreOver, TxOver
 from hawker.sim.node.kit import WorkerKit
-from hawker.sim.node.store_over import StoreOver, TxOver
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.worker.table import MachineTable
 

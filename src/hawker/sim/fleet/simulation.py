@@ -1,5 +1,5 @@
-"""One run of a fleet: a plan played to its end in virtual time, what was found in it, and the shortest run that shows
-the same: among fewer nodes if that will do, then without the operations that it does not need.
+"""One run of a fleet: a plan played to its end in virtual time, what was found in it, the shortest run that shows the
+same (among fewer nodes if that will do, then without the operations that it does not need), and what is said of it.
 """
 
 from collections.abc import Callable
@@ -15,22 +15,17 @@ from hawker.gossip.memory_network import MemoryNetwork
 from hawker.ids import MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES
-from hawker.record.takeover import TAKEOVERS
+from hawker.record.node import TAKEOVERS
 from hawker.sim.fleet.checks import bought, judged, not_alike, not_told
-from hawker.sim.fleet.client import Buyer, FleetClient
-from hawker.sim.fleet.cluster import SimCluster, address_of
-from hawker.sim.fleet.faults import FleetFaults
-from hawker.sim.fleet.host import FleetHost
-from hawker.sim.fleet.kit import SOUND_FLEET, FleetKit
-from hawker.sim.fleet.ledger import FleetLedger
-from hawker.sim.fleet.light import LightHost
+from hawker.sim.fleet.client import Buyer, FleetClient, FleetLedger
+from hawker.sim.fleet.cluster import SOUND_FLEET, FleetKit, SimCluster, address_of
+from hawker.sim.fleet.faults import FleetFaults, Operator
+from hawker.sim.fleet.host import FleetHost, LightHost
 from hawker.sim.fleet.network import CallNetwork
-from hawker.sim.fleet.operator import Operator
-from hawker.sim.fleet.plan import BROKERS, BUYER, DOUBTER, OPERATOR, FleetPlan
+from hawker.sim.fleet.plan import BROKERS, BUYER, DOUBTER, MINUTES, OPERATOR, FleetPlan
 from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
-from hawker.sim.harness.plan import NATURE, RunOutcome
-from hawker.sim.harness.shrink import Shrinker
+from hawker.sim.harness.plan import NATURE, RunOutcome, Shrinker, only_option
 from hawker.sim.harness.trace import Trace
 
 _SEEDS = 3
@@ -201,3 +196,55 @@ def shortest(found: FleetOutcome, again: Callable[[FleetPlan], FleetOutcome], tr
             break
     plan = found.plan
     return Shrinker(found, lambda numbers: again(plan.only(numbers)), tries).shrink()
+
+
+# What is said of a run of a fleet: one line, one object, and the command that plays it once more.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRequest:
+    """How the plans of a run were drawn."""
+
+    minutes: float = MINUTES
+    nodes: int | None = None
+    plant: str | None = None
+    light: bool = False
+
+
+def summary(outcome: FleetOutcome) -> str:
+    return (
+        f"seed {outcome.plan.seed}: {outcome.plan.nodes} nodes, {outcome.operations} operations,"
+        f" {outcome.filled} orders filled, {outcome.calls} calls, {outcome.blows} faults,"
+        f" {outcome.kills} daemons killed, {outcome.takeovers} takeovers,"
+        f" {outcome.ended_at:.0f} s, digest {outcome.digest}"
+        f"{', FOUND' if outcome.found else ''}"
+    )
+
+
+def report_of(outcome: FleetOutcome) -> dict[str, object]:
+    return {
+        "seed": outcome.plan.seed,
+        "nodes": outcome.plan.nodes,
+        "operations": outcome.operations,
+        "filled": outcome.filled,
+        "calls": outcome.calls,
+        "faults": outcome.blows,
+        "kills": outcome.kills,
+        "takeovers": outcome.takeovers,
+        "seconds": outcome.ended_at,
+        "digest": outcome.digest,
+        "found": [str(found) for found in outcome.found],
+    }
+
+
+def repeat(shortest: FleetOutcome, of: int, asked: FleetRequest) -> str:
+    """`of`: among so many nodes the seed plays."""
+    seed, nodes = shortest.plan.seed, shortest.plan.nodes
+    words = ["hawker sim fleet", f"--seeds {seed}-{seed}"]
+    words += [f"--nodes {asked.nodes}"] if asked.nodes is not None else []
+    words += ["--light"] if asked.light else []
+    words += [f"--minutes {asked.minutes:g}"] if asked.minutes != MINUTES else []
+    words += [f"--plant {asked.plant}"] if asked.plant else []
+    words += [f"--narrow {nodes}"] if nodes != of else []
+    words += [only_option(shortest)]
+    return " ".join(words)

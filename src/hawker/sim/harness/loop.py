@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from hawker.clock import Clock
+from hawker.fair.threads import at_work
 
 _NOW = 1_700_000_000.0
 _THREAD_S = 0.02
@@ -33,7 +34,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        if self.threads is not None and self.threads.borrowed_tokens:
+        if at_work() or (self.threads is not None and self.threads.borrowed_tokens):
             return super().select(_THREAD_S)
         if timeout is None:
             if not (ready := super().select(self._patience_s)):

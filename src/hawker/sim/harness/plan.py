@@ -1,15 +1,15 @@
-"""What is done in a run, as values: operations of clients and faults, drawn from a seed before anything happens, so
-that a run can be cut short; and what came of it.
+"""A run as values: operations of clients and faults, drawn by chance from a seed before anything happens, so that a run
+can be cut short; what came of it, the shortest run that shows the same, and its story.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Self, TypeVar
 
 from hawker.clock import Clock
 from hawker.proof.violation import Violation
-from hawker.sim.harness.trace import TraceLine
+from hawker.sim.harness.trace import _WORDS_MAX, Speaker, TraceLine
 
 V = TypeVar("V", bound=StrEnum)
 Op = TypeVar("Op", bound="RunOperation[Any]")
@@ -74,3 +74,118 @@ async def do_in_turn(
     for operation in operations:
         await clock.sleep(max(0.0, began + operation.at - clock.monotonic()))
         await do(operation)
+
+
+# Choices at random, from one seed: the same in every process.
+
+T = TypeVar("T")
+
+
+class Chance:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def happens(self, share: float) -> bool:
+        """True in this share of the cases."""
+        return self._clock.random() < share
+
+    def between(self, low: int, high: int) -> int:
+        """A whole number; both ends may come."""
+        return low + int(self._clock.random() * (high - low + 1))
+
+    def one_of(self, values: Sequence[T]) -> T:
+        return values[int(self._clock.random() * len(values))]
+
+    def weighed(self, weights: Mapping[T, float]) -> T:
+        """One of the keys, as often as its weight says."""
+        point = self._clock.random() * sum(weights.values())
+        for value, weight in weights.items():
+            point -= weight
+            if point < 0:
+                return value
+        return next(reversed(list(weights)))
+
+
+# From a run in which something was found to the shortest one that shows the same: delta debugging over the
+# operations. Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002), with a bound on the
+# tries, so that the same seed gives the same story every time.
+
+TRIES = 400
+
+
+R = TypeVar("R", bound=RunOutcome[Any])
+
+
+class Shrinker(Generic[R]):
+    """`play` runs the plan with only these operations."""
+
+    def __init__(self, found: R, play: Callable[[Set[int]], R], tries: int = TRIES) -> None:
+        self.shortest = found
+        self._kinds = {violation.invariant for violation in found.found[:1]}
+        self._play = play
+        self._left = tries
+
+    def shrink(self) -> R:
+        self._cut_the_end()
+        parts = 2
+        while self._left and (numbers := self._numbers()):
+            size = max(1, -(-len(numbers) // parts))
+            if self._without_a_part(numbers, size):
+                parts = max(2, parts - 1)
+            elif size == 1:
+                break
+            else:
+                parts = min(len(numbers), parts * 2)
+        return self.shortest
+
+    def _cut_the_end(self) -> None:
+        """What was done after it was found has nothing to do with it."""
+        at = next((line.at for line in self.shortest.lines if line.kind is Speaker.FOUND), self.shortest.ended_at)
+        self._shows({operation.number for operation in self.shortest.plan.operations if operation.at <= at})
+
+    def _without_a_part(self, numbers: Sequence[int], size: int) -> bool:
+        """From the end, since what came last matters least."""
+        for begin in range(len(numbers) - size, -size, -size):
+            rest = {*numbers[: max(0, begin)], *numbers[begin + size :]}
+            if self._shows(rest):
+                return True
+        return False
+
+    def _shows(self, numbers: Set[int]) -> bool:
+        if not self._left or len(numbers) == len(self.shortest.plan.operations):
+            return False
+        self._left -= 1
+        outcome = self._play(numbers)
+        shows = any(violation.invariant in self._kinds for violation in outcome.found[:1])
+        if shows:
+            self.shortest = outcome
+        return shows
+
+    def _numbers(self) -> list[int]:
+        return [operation.number for operation in self.shortest.plan.operations]
+
+
+def story(outcome: RunOutcome[Any], of: int, command: str) -> Iterator[str]:
+    """`of` how many operations this is left; `command` repeats it."""
+    count = len(outcome.plan.operations)
+    yield f"The shortest story of seed {outcome.plan.seed}, {count} of its {of} planned operations:"
+    for line in outcome.lines:
+        if line.kind is Speaker.FOUND:
+            break
+        if line.kind is not Speaker.COMMIT:
+            yield f"  {_told(line)}"
+    for violation in outcome.found:
+        yield f"  FOUND: {violation}"
+    yield f"Again: {command}"
+
+
+def only_option(outcome: RunOutcome[Any]) -> str:
+    """The option that plays these operations of the seed's plan and no others."""
+    return "--only " + ",".join(str(operation.number) for operation in outcome.plan.operations)
+
+
+def _told(line: TraceLine) -> str:
+    minutes, seconds = divmod(line.at, 60)
+    who = "" if line.kind is Speaker.CLIENT else f"{line.kind.value}: "
+    text = f"{int(minutes):02d}:{seconds:06.3f}  {who}{line.text}"
+    return text if len(text) <= _WORDS_MAX else f"{text[: _WORDS_MAX - 3]}..."

@@ -1,8 +1,14 @@
-"""Everything that happened in a run, line by line, and its digest: two runs are the same if their digests are."""
+"""Everything that happened in a run, line by line, and its digest: two runs are the same if their digests are. The
+ledger notes what was said and found; each simulator adds what its clients were told.
+"""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
+
+from hawker.clock import Clock
+from hawker.proof.violation import Violation
 
 
 class Speaker(StrEnum):
@@ -45,3 +51,26 @@ class Trace:
     @property
     def digest(self) -> str:
         return self._hash.hexdigest()
+
+
+class RunLedger:
+    """`operations` are the calls that were answered, refusals included. `alarm` is called when something was found."""
+
+    def __init__(self, clock: Clock, trace: Trace, alarm: Callable[[], None] = lambda: None) -> None:
+        self.found: list[Violation] = []
+        self.operations = 0
+        self._clock, self._trace, self._alarm = clock, trace, alarm
+
+    def say(self, kind: Speaker, text: str) -> None:
+        self._trace.add(self._clock.monotonic(), kind, text)
+
+    def find(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            if violation not in self.found:
+                self.found.append(violation)
+                self.say(Speaker.FOUND, str(violation))
+        if self.found:
+            self._alarm()
+
+
+_WORDS_MAX = 160

@@ -1,16 +1,24 @@
-"""The played host of a simulated worker: machines, root filesystems, networks, GPUs and network policies. It outlives
-the daemon; every call is an edge where the daemon may die.
+"""The played host of a simulated worker: machines, root filesystems, networks, GPUs, network policies and images. It
+outlives the daemon; every call is an edge where the daemon may die.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from hawker.clock import Clock
 from hawker.config.effective import EffectiveTempDir
 from hawker.errors import Fault, Unavailable
 from hawker.host.network_policy import PacketFilter
 from hawker.ids import Digest, InstanceId, MachineId
+from hawker.image.cache import ImageCache
+from hawker.image.config import Image, ImageConfig
+from hawker.image.limits import ImageSettings
+from hawker.image.readers import ImageReader
+from hawker.image.reference import Reference
+from hawker.image.resolve import Resolved
 from hawker.record.machine import Network
 from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeFault, FakeHost, Instance
@@ -147,7 +155,14 @@ class FakeRootfs(FakeHostPart):
         self.withdrawn = False
 
     async def mount(
-        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        image: Digest,
+        *,
+        kept: str | None = None,
+        size_mib: int | None = None,
+        first_id: int | None = None,
     ) -> str:
         await self._edge("mount")
         if kept is None or self.layers.get(machine_id, ("",))[0] != kept:
@@ -164,6 +179,9 @@ class FakeRootfs(FakeHostPart):
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
         volumes: Sequence[EffectiveTempDir],
+        *,
+        size_mib: int | None = None,
+        first_id: int | None = None,
     ) -> ContainerMounts:
         machine = await self.mount(machine_id, instance_id, roots[0].image)
         return ContainerMounts(
@@ -219,6 +237,7 @@ class FakeNetworks(FakeHostPart):
         self.torn: dict[MachineId, str] = {}  # what was lost behind our back
         self.stray: set[str] = set()
         self.rules = True
+        self.withheld: frozenset[str] = frozenset()
         self.swept = 0
         self.withdrawn = False
 
@@ -262,6 +281,10 @@ class FakeNetworks(FakeHostPart):
     def link_of(self, machine_id: MachineId) -> str:
         return f"link-{machine_id[:8]}"
 
+    def traffic(self, machine_id: MachineId) -> tuple[int, int] | None:
+        """Nothing is carried here."""
+        return None
+
     async def unlink(self, name: str) -> None:
         self.stray.discard(name)
 
@@ -270,6 +293,12 @@ class FakeNetworks(FakeHostPart):
 
     async def guard(self) -> None:
         self.rules = True
+
+    async def withhold(self, members: frozenset[str]) -> None:
+        self.withheld = members
+
+    async def dropped(self) -> Mapping[str, int]:
+        return {}
 
 
 class FakeGpus(FakeHostPart):
@@ -320,3 +349,80 @@ class FakePolicies:
 
     async def lack_of_filters(self) -> str:
         return self.refusal
+
+
+# The images of a simulated node: one, which is brought here in virtual time. The real cache has tests of its own.
+
+
+class FakeRegistry:
+    """Outlives the daemon: what is cached here, how long a pull takes, and how many of the next ones fail."""
+
+    def __init__(self) -> None:
+        self.cached: dict[str, Image] = {}
+        self.pull_s = 0.5
+        self.fails = 0
+
+
+def block_file(digest: Digest) -> Path:
+    """Where a guest's image would be; nobody looks."""
+    return Path("/images") / f"{digest.removeprefix('sha256:')}.erofs"
+
+
+class FakeImages(ImageCache):
+    """Keeps what flows ask of the cache; touches no file."""
+
+    def __init__(self, registry: FakeRegistry, clock: Clock) -> None:
+        super().__init__(Path("images"), ImageSettings(allow_local=True), clock)
+        self._registry = registry
+        self._now = clock
+
+    async def open(self) -> None:
+        """Nothing to repair."""
+
+    async def resolve(self, reference: Reference | str, *arguments: Any, **named: Any) -> Resolved:
+        name = str(reference)
+        return Resolved(
+            reference=name,
+            registry="",
+            repository=name,
+            tag="latest",
+            digest=Digest(f"sha256:{name.encode().hex():0<64}"),
+            size_bytes=1_000_000,
+        )
+
+    async def fetch(self, resolved: Resolved, *arguments: Any, **named: Any) -> None:
+        await self._now.sleep(self._registry.pull_s)
+        if self._registry.fails > 0:
+            self._registry.fails -= 1
+            raise Unavailable("the registry does not answer")
+
+    async def build(self, resolved: Resolved, *arguments: Any, **named: Any) -> Image:
+        image = Image(
+            digest=resolved.digest,
+            reference=resolved.reference,
+            registry="",
+            repository=resolved.repository,
+            tag="latest",
+            config=ImageConfig(cmd=("serve",)),
+            config_digest=resolved.digest,
+            layers=(),
+            size_bytes=resolved.size_bytes,
+            rootfs_bytes=0,
+            rootfs_type="",
+            created_at=self._now.now(),
+        )
+        self._registry.cached[resolved.digest] = image
+        return image
+
+    def find(self, reference_or_digest: str) -> Image | None:
+        return self._registry.cached.get(reference_or_digest)
+
+    def is_here_for(self, resolved: Resolved, org: ImageReader) -> bool:
+        """To everybody."""
+        return self.find(resolved.digest) is not None
+
+    def block_path(self, digest: Digest) -> Path:
+        return block_file(digest)
+
+    def mark_used(self, digest: Digest) -> None:
+        """Nothing is ever pruned."""

@@ -3,7 +3,7 @@ where the daemon may die, and so is the middle of a copy, which then leaves noth
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import anyio
@@ -13,8 +13,7 @@ from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart
-from hawker.volume.copies import CopyRoom
-from hawker.volume.disks import Disk, Usage
+from hawker.volume.disks import CopyRoom, Disk, Usage
 
 _BLOCK = 4096
 _RESERVED = 100  # one in so many blocks
@@ -43,6 +42,7 @@ class FakeVolumes(FakeHostPart):
         self.stray: set[str] = set()
         self.grows = True
         self.encrypts = False
+        self.holders: dict[VolumeId, tuple[str, ...]] = {}
         self.swept = 0
 
     async def make(self, disk: Disk) -> None:
@@ -114,6 +114,9 @@ class FakeVolumes(FakeHostPart):
 
     async def sweep(self) -> None:
         self.swept += 1
+
+    async def held(self, volumes: Collection[VolumeId]) -> Mapping[VolumeId, tuple[str, ...]]:
+        return {each: who for each, who in self.holders.items() if each in volumes}
 
     async def lacks_encryption(self) -> str | None:
         return None if self.encrypts else "cryptsetup is not installed"

@@ -7,13 +7,12 @@ from typing import Any
 from hawker.clock import Clock
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
-from hawker.netpolicy.enforcement import Fences, HostFences
+from hawker.netpolicy.policies import Fences, HostFences
 from hawker.runtime.driver import Features, NodeDriver, Suspension
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
-from hawker.volume.copies import Copies
-from hawker.volume.disks import Disks
+from hawker.volume.disks import Copies, Disks
 from hawker.worker.changes import Changes
 from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle import FLOWS

@@ -24,14 +24,16 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import (
     RESTART_MACHINE,
+    SET_MEMORY,
     START_MACHINE,
     STOP_MACHINE,
     SUSPEND_MACHINE,
     WAIT_MACHINE,
+    MemoryAnswer,
+    SetMemoryRequest,
     WaitQuery,
 )
 from hawker.api.contract.market import OrderRequest
-from hawker.api.contract.memory import SET_MEMORY, MemoryAnswer, SetMemoryRequest
 from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.contract.network_policy import (
     LIST_POLICIES,

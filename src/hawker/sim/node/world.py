@@ -28,13 +28,22 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Instance
 from hawker.runtime.spec import Ends, InstanceSpec
+from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 from hawker.sim.node.crash_points import CrashPoints, Death, with_crash_points
-from hawker.sim.node.fake_host import FakeGpus, FakeNetworks, FakePolicies, FakeRootfs, SimHost
-from hawker.sim.node.fake_images import FakeImages, FakeRegistry, block_file
+from hawker.sim.node.fake_host import (
+    FakeGpus,
+    FakeImages,
+    FakeNetworks,
+    FakePolicies,
+    FakeRegistry,
+    FakeRootfs,
+    SimHost,
+    block_file,
+)
 from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
@@ -250,6 +259,7 @@ class SimWorld(ABC):
             clock=self.clock,
             secrets=secrets,
             secret_keys=SecretKeyStore(self.store, vault, secrets, self.clock),
+            logins=RegistryLogins(self.store, vault, self.clock),
             fences=kit.fences(self.store, self.policies),
             archive=self.archive,
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
@@ -306,7 +316,9 @@ class MemoryWorld(SimWorld):
         return self.held.setdefault(reference, anyio.Event())
 
     def images(self) -> ImageCache:
-        images = HeldImages(self.directory / "images", ImageSettings(block=BlockChoice.NONE), self.clock)
+        images = HeldImages(
+            self.directory / "images", ImageSettings(allow_local=True, block=BlockChoice.NONE), self.clock
+        )
         images.held = self.held
         return images
 

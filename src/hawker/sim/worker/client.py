@@ -1,10 +1,13 @@
 """A client of the simulated worker: does its operations one after the other and holds the worker to what it answered.
 
-Who is cut off asks again for an order, by its key; of any other call it does not know, and looks later.
+A call dies with the daemon that it was made to: no answer comes. Who is cut off asks again for an order, by its key; of
+any other call it does not know, and looks later.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import anyio
 
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.volume import Volume
@@ -12,17 +15,95 @@ from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError
 from hawker.ids import MachineId, SnapshotId, VolumeId
 from hawker.machine import State
-from hawker.proof.promises import ClientCall, Ticket
+from hawker.proof import invariants
+from hawker.proof.promises import ClientCall, Promises, Ticket
 from hawker.proof.violation import Invariant, Violation
+from hawker.proof.volume_checks import SnapshotPromises, VolumePromises
 from hawker.record.volume import VolumeState
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import do_in_turn
-from hawker.sim.harness.trace import Speaker
+from hawker.sim.harness.trace import RunLedger, Speaker, Trace
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.sim.worker.client_gate import ClientGate, SimConnectionLost
-from hawker.sim.worker.ledger import WorkerLedger
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
+from hawker.store.contract import Reader
 from hawker.volume.retention import DAY_S
+
+T = TypeVar("T")
+
+
+class SimConnectionLost(Exception):
+    """The connection was cut: whether the call took effect is not known."""
+
+
+class _Reply(Generic[T]):
+    def __init__(self) -> None:
+        self.came = anyio.Event()
+        self.value: T | None = None
+        self.error: HawkerError | SimConnectionLost | None = SimConnectionLost()
+
+
+class ClientGate:
+    def __init__(self) -> None:
+        self.worker: SimWorker | None = None
+        self._opened = anyio.Event()
+        self._awaited: list[_Reply[object]] = []
+
+    def open(self, worker: SimWorker) -> None:
+        self.worker = worker
+        self._opened.set()
+
+    def shut(self) -> None:
+        self.worker = None
+        if self._opened.is_set():
+            self._opened = anyio.Event()
+        for reply in self._awaited:
+            reply.came.set()
+        self._awaited.clear()
+
+    async def call(self, act: Callable[[SimWorker], Awaitable[T]]) -> T:
+        """What the daemon answers, once there is one. Raises what it refuses with, and `SimConnectionLost`."""
+        while self.worker is None:
+            await self._opened.wait()
+        reply: _Reply[object] = _Reply()
+        self._awaited.append(reply)
+        if not self.worker.tasks.cancel_scope.cancel_called:  # a task of one that is dying would never be cancelled
+            self.worker.tasks.start_soon(self._answer, self.worker, act, reply)
+        await reply.came.wait()
+        if reply.error is not None:
+            raise reply.error
+        return reply.value  # type: ignore[return-value]
+
+    async def _answer(self, worker: SimWorker, act: Callable[[SimWorker], Awaitable[T]], reply: _Reply[object]) -> None:
+        """In a task of the daemon's. What is no refusal breaks the daemon."""
+        try:
+            reply.value, reply.error = await act(worker), None
+        except HawkerError as error:
+            reply.error = error
+        if reply in self._awaited:
+            self._awaited.remove(reply)
+            reply.came.set()
+
+
+class WorkerLedger(RunLedger):
+    """Which order became which machine, and what is promised of it."""
+
+    def __init__(self, clock: Clock, trace: Trace, alarm: Callable[[], None]) -> None:
+        super().__init__(clock, trace, alarm)
+        self.promises = Promises()
+        self.volume_promises = VolumePromises()
+        self.volumes: dict[str, VolumeId] = {}  # by label
+        self.snapshot_promises = SnapshotPromises()
+        self.snapshots: dict[str, SnapshotId] = {}  # the last of a volume, by its label
+        self.machines: dict[str, MachineId] = {}  # by label
+        self.nonces: dict[tuple[str, str], str] = {}  # of leases, by client and label
+        self.touched: set[MachineId] = set()
+
+    def check(self, reader: Reader) -> None:
+        """At any moment between two transactions; what was not touched since the last time is as it was."""
+        if self.touched and not self.found:
+            self.find(invariants.of_store(reader, self.touched))
+            self.touched.clear()
+
 
 WORDS = ("containers", "batch")
 

@@ -9,11 +9,10 @@ from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.spec import Ends
 from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import Speaker
-from hawker.sim.node.fake_host import FakeHostPart, ScriptedFailure
-from hawker.sim.node.fake_images import FakeRegistry
+from hawker.sim.node.fake_host import FakeHostPart, FakeRegistry, ScriptedFailure
+from hawker.sim.node.faulty_store import DiskFaults
 from hawker.sim.node.world import SimWorld
-from hawker.sim.worker.faulty_store import DiskFaults
-from hawker.sim.worker.ledger import WorkerLedger
+from hawker.sim.worker.client import WorkerLedger
 from hawker.sim.worker.plan import KILLS, WorkerOperation, WorkerVerb
 
 _SLOW_COMMIT_S = 0.3

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from hawker.clock import ManualClock
 from hawker.node import Capacity
-from hawker.sim.harness.chance import Chance
-from hawker.sim.harness.plan import NATURE, RunOperation, RunPlan, numbered
+from hawker.sim.harness.plan import NATURE, Chance, RunOperation, RunPlan, numbered
 
 
 class WorkerVerb(StrEnum):

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from hawker.errors import HawkerError
 from hawker.fsm.run import State
@@ -17,24 +18,20 @@ from hawker.ids import MachineId
 from hawker.proof import invariants
 from hawker.proof.invariants import policies_at_rest
 from hawker.proof.violation import Invariant, Violation
-from hawker.record.capacity import USED
 from hawker.record.machine import DESTROYED, EVENTS, MACHINES
+from hawker.record.node import USED
 from hawker.sim.harness.loop import VirtualTimeLoop
-from hawker.sim.harness.plan import NATURE, RunOutcome
-from hawker.sim.harness.shrink import TRIES, Shrinker
+from hawker.sim.harness.plan import NATURE, TRIES, RunOutcome, Shrinker, only_option
 from hawker.sim.harness.trace import Speaker, Trace
 from hawker.sim.node.crash_points import Death
-from hawker.sim.node.fake_images import FakeRegistry
+from hawker.sim.node.fake_host import FakeRegistry
+from hawker.sim.node.faulty_store import CrashableFile, CrashableMemory, CrashableStore, DiskFaults, FaultyStore
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import VirtualWorld
-from hawker.sim.worker.client import WorkerClient
-from hawker.sim.worker.client_gate import ClientGate
-from hawker.sim.worker.crashable_store import CrashableFile, CrashableMemory, CrashableStore
+from hawker.sim.worker.client import ClientGate, WorkerClient, WorkerLedger
 from hawker.sim.worker.faults import WorkerFaults
-from hawker.sim.worker.faulty_store import DiskFaults, FaultyStore
-from hawker.sim.worker.ledger import WorkerLedger
-from hawker.sim.worker.plan import CLIENTS, WorkerPlan
+from hawker.sim.worker.plan import CLIENTS, MINUTES, WorkerPlan
 from hawker.store.memory_store import MemoryStore
 
 _QUIET_S = 120.0  # longer than any backoff
@@ -238,3 +235,61 @@ class WorkerSimulation:
 def shrink(found: WorkerOutcome, kit: WorkerKit, tries: int = TRIES) -> WorkerOutcome:
     """The shortest run that shows the same."""
     return Shrinker(found, lambda numbers: run(found.plan.only(numbers), kit), tries).shrink()
+
+
+# What is said of a run of the simulated worker: one line, one value for programs, and the command that repeats it.
+
+
+class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    invariant: str
+    about: str
+    what: str
+
+
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`virtual_s` is how long the run took in its own time; `again` the command that repeats it."""
+
+    seed: int
+    operations: int
+    lives: int
+    crashes: int
+    faults: int
+    virtual_s: float
+    digest: str
+    found: tuple[ReportedFinding, ...]
+    again: str
+
+
+def report_of(outcome: WorkerOutcome, again: str) -> WorkerReport:
+    return WorkerReport(
+        seed=outcome.plan.seed,
+        operations=outcome.operations,
+        lives=outcome.lives,
+        crashes=outcome.crashes,
+        faults=outcome.faults,
+        virtual_s=round(outcome.ended_at, 6),
+        digest=outcome.digest,
+        found=tuple(
+            ReportedFinding(invariant=each.invariant.value, about=each.about, what=each.what) for each in outcome.found
+        ),
+        again=again,
+    )
+
+
+def summary(outcome: WorkerOutcome) -> str:
+    """One line. Times are virtual."""
+    minutes, seconds = divmod(int(outcome.ended_at), 60)
+    verdict = f"{len(outcome.found)} findings: {outcome.found[0].invariant.value}" if outcome.found else "nothing found"
+    return (
+        f"seed {outcome.plan.seed}: {outcome.operations} operations, {outcome.crashes} crashes, "
+        f"{outcome.faults} faults, {minutes}m{seconds:02d}s, digest {outcome.digest}, {verdict}"
+    )
+
+
+def repeat(outcome: WorkerOutcome, minutes: float, plant: str | None, *, whole: bool) -> str:
+    """The command that plays this run once more."""
+    words = ["hawker sim", f"--seed {outcome.plan.seed}"]
+    words += [f"--minutes {minutes:g}"] if minutes != MINUTES else []
+    words += [f"--plant {plant}"] if plant else []
+    words += [] if whole else [only_option(outcome)]
+    return " ".join(words)

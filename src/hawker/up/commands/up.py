@@ -10,7 +10,7 @@ from typing import get_args, get_type_hints
 import click
 
 from hawker import up
-from hawker.cli.connect import VARIABLES
+from hawker.cli.target import VARIABLES
 from hawker.settings import Settings, load_settings
 
 HELP: dict[str, str] = {
@@ -22,7 +22,10 @@ HELP: dict[str, str] = {
     " or auto: the best that works here.",
     "ephemeral": "Destroy every machine when the node stops.",
     "log_level": "debug, info, warning or error.",
-    "rate_limits": "Limit the rate of calls with status 429, as the Machines API does.",
+    "rate_limits": "Limit the rate of everybody's calls with status 429, as the Machines API does; default: in a fleet,"
+    " and not of the root token's.",
+    "trusted_proxies": "A network (CIDR) of proxies whose X-Forwarded-For says where a call comes from; may be"
+    " repeated. Default none: a call comes from the address of its connection.",
     "advertise": "The address, without a port, at which other nodes reach this one: makes the node part of a fleet.",
     "peer_port": "The port of gossip (UDP and TCP); the API between nodes uses the next port. Default 4281,"
     " or the last value.",
@@ -35,10 +38,18 @@ HELP: dict[str, str] = {
     "memory_mib": "How much memory to sell.",
     "disk_mib": "How much disk to sell.",
     "shared_cpu_ratio": "How many shared cpus to sell per cpu.",
-    "machine_disk_mib": "How much disk admission counts for each machine.",
+    "machine_disk_mib": "How much a machine may write to its root filesystem, unless its config says; 0: no limit. By"
+    " default 8192, or a 32nd of the disk if that is less.",
     "free_disk_floor_mib": "How much disk is never sold.",
     "machine_pids": "How many processes a machine may have.",
+    "max_machines": "How many machines the node may have, with those that are stopped.",
+    "audit_mib": "How much of the audit log is kept, in DATA_DIR/audit; at least 16.",
     "container_suspend": "freeze: suspend containers in memory, by the kernel's freezer; refuse: suspend none.",
+    "userns": "auto: containers have users and groups of the host that are their own where its kernel can, as a trial"
+    " shows; on: refuse to start where it cannot; off: their root is the host's.",
+    "userns_ids": "From which ids of the host machines get 65536 each, as FIRST-LAST.",
+    "launcher": "Who starts containers: hawker, its own launcher; crun; auto: its own where a trial, once a boot of the"
+    " host, found that its box is crun's.",
     "vmm_overhead_mib": "How much memory a microVM's VMM may use beside the machine's own; default the driver's own"
     " figure.",
     "vm_disk_mib_per_s": "How much each disk of a microVM may read and write in a second; 0: no limit.",
@@ -46,13 +57,22 @@ HELP: dict[str, str] = {
     "kernel": "The kernel that microVMs boot: a vmlinux or bzImage; default the newest imported one.",
     "gpu_devices": "A GPU that machines may have, as KIND=PCI-ADDRESS; may be repeated.",
     "max_volume_gb": "The largest volume, in GB (of 1024 MiB).",
-    "allow_local_images": "Allow images from files of this host.",
+    "allow_local_images": "Allow images from files of this host, to callers whose token may write the node as a whole.",
     "insecure_registries": "A registry to use over plain HTTP; may be repeated.",
+    "private_registries": "A registry at a loopback or private address that every token may name; may be repeated.",
     "registry_auth_file": "Names and passwords for registries, as docker's config.json has them.",
     "max_layer_mib": "The largest layer, unpacked.",
     "max_image_mib": "The largest image, unpacked.",
     "max_import_mib": "The largest archive that may be uploaded.",
     "parallel_pulls": "How many images are pulled at once.",
+    "egress_allow": "A network or address that machines may reach though it is withheld from them by default, or the"
+    " word private; may be repeated.",
+    "machine_connections": "How many connections a machine may have open that it began; 0: no limit.",
+    "machine_connections_per_s": "How many connections a machine may begin in a second; 0: no limit.",
+    "machine_packets_per_s": "How many packets a machine may send in a second; 0: no limit.",
+    "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
+    " node alone, none in a fleet; the word none: nowhere.",
+    "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
     "nameservers": "A name server for machines; may be repeated.",
     "ipv4_pool": "The network from which machines get IPv4 addresses.",
     "public_ipv4": "A network of IPv4 addresses, each for one app; may be repeated.",
@@ -66,6 +86,8 @@ HELP: dict[str, str] = {
     "archive_endpoint": "The URL of an S3 service other than AWS.",
     "archive_region": "The region of the S3 bucket.",
     "reconcile_every_s": "Seconds between two comparisons of host and store.",
+    "template": "Keep a process with everything imported, which forks the next daemon when this one is killed and holds"
+    " the address meanwhile: a node is back sooner, and takes more memory.",
     "otel_endpoint": "Where spans of runs and steps are sent: the URL of an OpenTelemetry collector (OTLP over HTTP).",
     "watchdog_report_s": "Log the stack of the event loop when it is blocked for this many seconds; 0: never.",
     "watchdog_end_s": "End the daemon when its event loop is blocked for this many seconds; 0: never.",
@@ -73,12 +95,16 @@ HELP: dict[str, str] = {
 """What is said of each setting; each has a flag."""
 
 SINGULAR = {
+    "edge_addresses": "edge-address",
+    "egress_allow": "egress-allow",
     "insecure_registries": "insecure-registry",
     "gpu_devices": "gpu-device",
+    "private_registries": "private-registry",
     "labels": "label",
     "nameservers": "nameserver",
     "public_ipv4": "public-ipv4",
     "public_ipv6": "public-ipv6",
+    "trusted_proxies": "trusted-proxy",
 }
 
 _HELP = """Run a node on this host. Prints one line, `ready URL`, once its API answers; logs go to stderr.
@@ -95,7 +121,7 @@ Examples:
 
 def _option(name: str, kind: object) -> click.Option:
     flag = f"--{SINGULAR.get(name, name.replace('_', '-'))}"
-    if kind is bool:
+    if bool in (get_args(kind) or (kind,)):
         return click.Option([f"{flag}/--no-{flag[2:]}", name], default=None, help=HELP[name])
     return click.Option([flag, name], metavar=_metavar(kind), multiple=name in SINGULAR, help=HELP[name])
 

@@ -12,7 +12,7 @@ directory that `hawker join --no-start` has made one of a cluster; brokers run e
 
 \b
 Examples:
-  hawker join 10.0.0.1 --token "$TOKEN" --no-start && hawker worker
+  hawker join 10.0.0.1 --token-file invite --no-start && hawker worker
 """
 
 

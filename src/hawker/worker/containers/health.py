@@ -11,7 +11,7 @@ from hawker.config.effective import Healthcheck
 from hawker.config.machine import ExecHealthcheck, HttpHealthcheck, TcpHealthcheck
 from hawker.errors import HawkerError
 from hawker.ids import MachineId
-from hawker.record.check import CheckResult
+from hawker.record.machine import CheckResult
 from hawker.runtime.driver import Driver, ExecSession, ExecSpec
 from hawker.worker.health import Probe, Prober, ProbeResult
 
@@ -20,25 +20,30 @@ _CLOSE_S = 5.0
 
 
 class Asker:
-    """`host` is the machine's address. Never raises for what a machine does."""
+    """`host` is the machine's address; its probes count in the share of `app`. Never raises for what a machine does."""
 
-    def __init__(self, driver: Driver, prober: Prober, machine_id: MachineId, host: str) -> None:
+    def __init__(self, driver: Driver, prober: Prober, machine_id: MachineId, host: str, app: str = "") -> None:
         self._driver = driver
         self._prober = prober
         self._machine_id = machine_id
         self._host = host
+        self._app = app
 
     async def __call__(self, index: int, check: Healthcheck) -> ProbeResult:
         """`index` is the container's place in its machine."""
         match check.asks:
             case TcpHealthcheck() as tcp:
-                return await self._prober(Probe(host=self._host, port=tcp.port or 0, timeout_s=check.timeout_s))
+                return await self._prober(self._tcp(tcp, check.timeout_s))
             case HttpHealthcheck() as http:
                 return await self._prober(self._probe(http, check.timeout_s))
             case ExecHealthcheck() as command:
                 return await self._exec(ExecSpec(argv=command.command or (), process=index), check.timeout_s)
             case _:
                 assert_never(check.asks)
+
+    def _tcp(self, tcp: TcpHealthcheck, timeout_s: float) -> Probe:
+        host, machine = self._host, self._machine_id
+        return Probe(host=host, port=tcp.port or 0, timeout_s=timeout_s, app=self._app, machine=machine)
 
     def _probe(self, http: HttpHealthcheck, timeout_s: float) -> Probe:
         return Probe(
@@ -51,6 +56,8 @@ class Asker:
             tls=http.scheme == "https",
             tls_verify=not http.tls_skip_verify,
             tls_server_name=http.tls_server_name or None,
+            app=self._app,
+            machine=self._machine_id,
         )
 
     async def _exec(self, spec: ExecSpec, timeout_s: float) -> ProbeResult:

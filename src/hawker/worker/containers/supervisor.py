@@ -13,17 +13,17 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
+from hawker.api.contract.body import instant
+from hawker.api.contract.machine import ContainerStatus
 from hawker.clock import Clock
 from hawker.config import Container
 from hawker.config.effective import container_restart, container_stop, healthchecks
-from hawker.errors import HawkerError, NotFound
-from hawker.fsm.verdict import leaf_of
+from hawker.errors import HawkerError, NotFound, leaf_of
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
 from hawker.machine import State
-from hawker.record.check import CheckResult
-from hawker.record.machine import MACHINES, ContainerRetry, Detail, MachineRecord
-from hawker.runtime.driver import Driver, ProcessPhase, ProcessState
+from hawker.record.machine import MACHINES, CheckResult, ContainerRetry, Detail, MachineRecord
+from hawker.runtime.driver import Driver, Exit, ProcessPhase, ProcessState
 from hawker.store.contract import Durability, Store, Tx
 from hawker.worker.changes import Changes
 from hawker.worker.containers.health import Asker, Watch
@@ -33,6 +33,7 @@ from hawker.worker.table import EVENTS_KEPT, Happened, MachineTable
 
 _log = bind("hawker.containers")
 _AGAIN_S = 1.0
+_ALL_TOLD = 10  # runs of a container whose ends are all told
 
 
 class ContainerSupervisor:
@@ -57,13 +58,14 @@ class ContainerSupervisor:
         self._instance: InstanceId = record.running.instance_id
         self._containers = record.config.containers or ()
         self._rules = rules_of(self._containers)
-        self._ask = Asker(driver, prober, record.id, record.network.private_ip)
+        self._ask = Asker(driver, prober, record.id, record.network.private_ip, record.app)
         self._turned = turned
         self._wake = anyio.Event()
         self._watches: dict[int, _Watched] = {}
         self._stopping: set[tuple[int, int]] = set()
         self._first_seen: dict[tuple[int, int], float] = {}
         self._told: set[Blocked] = set()
+        self._told_exits: set[tuple[int, int]] = set()
         self.states: tuple[ProcessState, ...] = ()
 
     async def serve(self) -> None:
@@ -101,6 +103,7 @@ class ContainerSupervisor:
             return True
         self._show(states)
         self._watch(tasks, states)
+        await self._tell_exits(states)
         found = plan(self._rules, [self._seen(index, state) for index, state in enumerate(states)])
         await self._tell(found.blocked)
         for start in found.starts:
@@ -205,10 +208,20 @@ class ContainerSupervisor:
     async def _tell(self, blocked: tuple[Blocked, ...]) -> None:
         for each in blocked:
             if each not in self._told:
-                await self._store.write(partial(self._note_blocked, why=each.why))
+                await self._store.write(partial(self._note_once, status="blocked", why=each.why))
                 self._told.add(each)
 
-    def _note_blocked(self, tx: Tx, why: str) -> None:
+    async def _tell_exits(self, states: tuple[ProcessState, ...]) -> None:
+        """What ended by itself; a machine that is stopped ends as a whole, and says so itself."""
+        for index, state in enumerate(states):
+            known = (index, state.run) in self._told_exits or (index, state.run) in self._stopping
+            if state.exit is None or known or not _is_told(state.run):
+                continue
+            why = f"container {state.name!r} {_ending(state.exit)} (run {state.run})"
+            await self._store.write(partial(self._note_once, status="exited", why=why), Durability.ORDERED)
+            self._told_exits.add((index, state.run))
+
+    def _note_once(self, tx: Tx, status: str, why: str) -> None:
         """Once for each instance, whatever daemon saw it."""
         record = self._still(tx)
         for event in self._table.events(tx, record.id, EVENTS_KEPT):
@@ -216,7 +229,7 @@ class ContainerSupervisor:
                 break
             if event.type == "container" and event.detail is not None and event.detail.error == why:
                 return
-        self._table.change(tx, record, Happened("container", "blocked", detail=Detail(error=why)))
+        self._table.change(tx, record, Happened("container", status, detail=Detail(error=why)))
 
     def _still(self, tx: Tx) -> MachineRecord:
         """The record, while this instance is what runs. Raises `NotFound`."""
@@ -243,6 +256,19 @@ class ContainerSupervisor:
     def _check_turned(self) -> None:
         self._wake.set()
         self._turned()
+
+
+def _is_told(run: int) -> bool:
+    """The first ones, then fewer and fewer, so that one container does not push everything else out of the events."""
+    return run <= _ALL_TOLD or run & (run - 1) == 0
+
+
+def _ending(exit: Exit) -> str:
+    if exit.reason:
+        return f"could not be executed: {exit.reason}"
+    if exit.oom_killed:
+        return "ran out of memory"
+    return f"was ended by signal {exit.signal}" if exit.signal else f"exited with status {exit.exit_code}"
 
 
 class _Watched:
@@ -293,12 +319,13 @@ class ContainerSupervisors:
         self._wake = anyio.Event()
         changes.listen(self._note)
 
-    def containers(self, record: MachineRecord) -> tuple[tuple[str, str], ...]:
-        """Name and state of each container, in the config's order."""
+    def containers(self, record: MachineRecord) -> tuple[ContainerStatus, ...]:
+        """How each container does, in the config's order."""
         tended = self._tended.get(record.id)
-        known = {} if tended is None else {each.name: _SHOWN[each.state] for each in tended.tender.states}
+        known = {} if tended is None else {each.name: _status(each) for each in tended.tender.states}
         default = _untended(record) if tended is None else _SHOWN[ProcessPhase.HELD]
-        return tuple((each.name or "", known.get(each.name or "", default)) for each in record.config.containers or ())
+        names = [each.name or "" for each in record.config.containers or ()]
+        return tuple(known.get(name) or ContainerStatus(name=name, state=default) for name in names)
 
     def checks(self, record: MachineRecord) -> tuple[CheckResult, ...]:
         """The results of the containers' checks, in the config's order; warning where there is none."""
@@ -356,6 +383,18 @@ def _instance_of(record: MachineRecord | None) -> InstanceId | None:
     if record is None or record.running is None or record.running.exit is not None or not record.config.containers:
         return None
     return record.running.instance_id if record.state is State.STARTED else None
+
+
+def _status(state: ProcessState) -> ContainerStatus:
+    last = state.last_exit
+    return ContainerStatus(
+        name=state.name,
+        state=_SHOWN[state.state],
+        restarts=max(0, state.run - 1),
+        exit_code=last.exit_code if last is not None else None,
+        exited_at=instant(last.exited_at) if last is not None else None,
+        oom_killed=last is not None and last.oom_killed,
+    )
 
 
 def _untended(record: MachineRecord) -> str:

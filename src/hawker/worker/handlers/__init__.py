@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
-from hawker.api.contract.node import NodeInfo
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
@@ -12,20 +10,21 @@ from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
-from hawker.worker.handlers.doctor import DoctorHandlers
-from hawker.worker.handlers.history import HistoryHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
-from hawker.worker.handlers.machines import MachineHandlers
+from hawker.worker.handlers.machines import HistoryHandlers, MachineHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
 from hawker.worker.handlers.network_policies import PolicyHandlers
-from hawker.worker.handlers.node import NodeHandlers, node_info
+from hawker.worker.handlers.node import AgentFindings, DoctorHandlers, NodeHandlers, OwnInfo
 from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
-from hawker.worker.handlers.orders import OrderHandlers
+from hawker.worker.handlers.orders import OrderHandlers, PlacementHandlers
 from hawker.worker.handlers.orgs import OrgHandlers
-from hawker.worker.handlers.placements import PlacementHandlers
+from hawker.worker.handlers.published_ports import PublishedPortHandlers
+from hawker.worker.handlers.quotas import QuotaHandlers
+from hawker.worker.handlers.registries import RegistryHandlers
+from hawker.worker.handlers.releases import ReleaseHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
@@ -38,20 +37,28 @@ from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedg
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSide:
     """What the worker's answers take from its fleet: nothing on a node that is alone. `wrong_clocks` are nodes, and
-    what is wrong with the clock of each."""
+    what is wrong with the clock of each; `agent_findings` tells what is wrong with an agent that keeps the catalog."""
 
     catalog: Catalog | None = None
     fleet: MeasuredFleet | None = None
     bundles: AppBundles | None = None
     wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]] = tuple
+    agent_findings: AgentFindings | None = None
 
 
 ALONE = FleetSide()
 
 
-def node_info_of(worker: AssembledWorker) -> Callable[[], NodeInfo]:
+def node_info_of(worker: AssembledWorker) -> OwnInfo:
     deps = worker.deps
-    return partial(node_info, worker.node, deps.store, deps.driver.name, worker.drivers, worker.room, worker.started_at)
+    return OwnInfo(
+        node=worker.node,
+        store=deps.store,
+        driver=deps.driver.name,
+        drivers=worker.drivers,
+        room=worker.room,
+        started_at=worker.started_at,
+    )
 
 
 def intake_of(worker: AssembledWorker, ledger: OrderLedger, bundles: AppBundles | None = None) -> OrderIntake:
@@ -73,12 +80,13 @@ def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
     store, table, driver, clock = deps.store, deps.table, deps.driver, deps.clock
     machines = MachineFinder(store, table, worker.apps)
     MachineHandlers(worker).bind(handlers)
-    OperationHandlers(machines, store, driver, worker.operations, worker.changes).bind(handlers)
+    OperationHandlers(machines, store, table, driver, clock, worker.operations, worker.changes).bind(handlers)
     HistoryHandlers(store, deps.archive).bind(handlers)
-    handlers.add(InsideHandlers(machines, store, table, driver, clock))
+    handlers.add(InsideHandlers(machines, store, table, driver, clock, worker.meter))
     LeaseHandlers(machines, store, table, clock).bind(handlers)
     MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
     MetadataHandlers(machines, store, table, deps.fences).bind(handlers)
+    PublishedPortHandlers(machines, deps.edge, deps.settings.published_at).bind(handlers)
 
 
 def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
@@ -104,21 +112,37 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     AppHandlers(deps.store, deps.table, worker.runner, worker.operations, apps).bind(handlers)
     SecretKeyHandlers(deps.store, deps.clock, deps.secrets, deps.secret_keys, apps).bind(handlers)
     SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
-    handlers.add(OrgHandlers(deps.store, apps))
+    handlers.add(OrgHandlers(deps.store, apps), ReleaseHandlers(deps.store, deps.clock, apps))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)
     PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
 
 
 def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> None:
     deps, runner = worker.deps, worker.runner
-    NodeHandlers(worker.node, node_info_of(worker)).bind(handlers)
+    NodeHandlers(worker.node, node_info_of(worker), deps.clock).bind(handlers)
     PlacementHandlers(deps.store, deps.table, deps.driver, deps.settings, worker.node, worker.room).bind(handlers)
     ledger = OrderLedger(deps.store, deps.clock, deps.table)
     intake, show = intake_of(worker, ledger, side.bundles), MachineHandlers(worker).show
     OrderHandlers(intake, ledger, Bidder(worker), worker.operations, show).bind(handlers)
     MetricsHandlers(
-        deps.store, deps.table, deps.archive, runner, worker.room, worker.metrics, worker.scraper, side.fleet
+        deps.store,
+        deps.table,
+        deps.archive,
+        runner,
+        worker.room,
+        worker.metrics,
+        worker.scraper,
+        side.fleet,
+        deps.networks,
+        deps.edge,
     ).bind(handlers)
-    handlers.add(RunHandlers(runner), ImageHandlers(deps.store, deps.images, deps.rootfs))
-    DoctorHandlers(deps.store, deps.settings, deps.clock, reconciler_of(worker), side.wrong_clocks).bind(handlers)
+    registries = deps.settings.listed_registries
+    images = ImageHandlers(deps.store, deps.images, deps.rootfs, deps.logins, registries)
+    handlers.add(RunHandlers(runner), images, RegistryHandlers(worker.node.id, deps.logins, deps.images))
+    reconciler = reconciler_of(worker)
+    doctor = DoctorHandlers(
+        deps.store, deps.settings, deps.clock, reconciler, side.wrong_clocks, worker.notices, side.agent_findings
+    )
+    doctor.bind(handlers)
     CatalogHandlers(side.catalog).bind(handlers)
+    QuotaHandlers(deps.store, worker.quotas).bind(handlers)

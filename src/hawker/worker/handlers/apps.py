@@ -16,6 +16,7 @@ from hawker.api.contract.app import (
     ListAppsQuery,
 )
 from hawker.api.handlers import Handlers
+from hawker.api.paging import page_of
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
 from hawker.errors import Unprocessable
@@ -27,7 +28,6 @@ from hawker.record.app import AppRecord
 from hawker.record.machine import MachineTarget, machine_resource
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
-from hawker.worker.handlers.paging import page_of
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable
 
@@ -52,7 +52,7 @@ class AppHandlers:
 
     async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
         """Those that the caller's token may see."""
-        every = self._apps.list(call.query.org_slug)
+        every = [] if call.query.app_role else self._apps.list(call.query.org_slug)
         grant = call.grant
         records = [app for app in every if grant.permits(Attempt(Action.READ, org=app.org, app=app.name))]
         page = page_of(records, lambda record: record.name, call.query.limit, call.query.cursor)
@@ -73,9 +73,9 @@ class AppHandlers:
 
     async def delete(self, call: Call[AppParams, DeleteAppQuery, None]) -> None:
         app = self._apps.get(self._store, call.params.app_name)
-        if call.query.force:
+        if call.query.forced:
             await self._destroy_machines(app)
-        await self._apps.delete(app.name, force=call.query.force)
+        await self._apps.delete(app.name, force=call.query.forced)
 
     async def _destroy_machines(self, app: AppRecord) -> None:
         machines = list(self._table.of_app(self._store, app.name))

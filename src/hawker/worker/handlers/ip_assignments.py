@@ -15,7 +15,7 @@ from hawker.api.contract.ip_assignment import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
-from hawker.record.ip_assignment import IpRecord
+from hawker.record.app import IpRecord
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
 from hawker.worker.ip_assignments import IpAllocator, IpRequest

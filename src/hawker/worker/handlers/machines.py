@@ -1,4 +1,6 @@
-"""Answers about machines as a whole: show, list, update, destroy, their events and versions."""
+"""Answers about machines as a whole: show, list, update, destroy, their events and versions, and a machine's history:
+from the store while that has it, else from the archive.
+"""
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
@@ -26,22 +28,28 @@ from hawker.api.contract.machine import (
     MachineVersion,
     UpdateMachineRequest,
 )
-from hawker.api.cursor import after_of
+from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.handlers import Handlers
+from hawker.api.paging import after_of, page_of
 from hawker.api.route import Call, NoQuery, Page
+from hawker.archive.archive import Archive
+from hawker.archive.history_file import History
+from hawker.auth.image_names import check_image_names
 from hawker.config import validate
 from hawker.errors import BadRequest, NotFound, Unprocessable
-from hawker.ids import AppName
+from hawker.history.machine_history import answer, live_history
+from hawker.ids import AppName, MachineId
 from hawker.machine import State
+from hawker.permission import Action, Attempt
 from hawker.record import views
+from hawker.record.app import APPS, org_of
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
-from hawker.store.contract import Reader
+from hawker.store.contract import Reader, Store
 from hawker.volume import attachment
 from hawker.worker import leases
 from hawker.worker.assembly import AssembledWorker
-from hawker.worker.handlers.paging import page_of
-from hawker.worker.handlers.target import find, target_of
-from hawker.worker.images import resolve
+from hawker.worker.handlers.target import MachineFinder, target_of
+from hawker.worker.images import OrgImages, resolve
 from hawker.worker.operations import ConfigChange
 
 _EVENTS_IN_MACHINE = 20
@@ -52,6 +60,7 @@ _SHOWN_AT_ONCE = 250
 class MachineHandlers:
     def __init__(self, parts: AssembledWorker) -> None:
         self._parts = parts
+        self._machines = MachineFinder(parts.deps.store, parts.deps.table, parts.apps)
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(GET_MACHINE, self.get)
@@ -62,7 +71,7 @@ class MachineHandlers:
         handlers.on(LIST_VERSIONS, self.versions)
 
     async def get(self, call: Call[MachineParams, GetMachineQuery, None]) -> Machine:
-        record = find(self._parts, call.params)
+        record = self._machines.find(call.params)
         wanted = call.query.version
         if wanted is not None and wanted != record.version:
             record = self._as_of(record, wanted)
@@ -91,13 +100,15 @@ class MachineHandlers:
 
     async def update(self, call: Call[MachineParams, NoQuery, UpdateMachineRequest]) -> Machine:
         parts, body = self._parts, call.body
-        current = find(parts, call.params)
+        current = self._machines.find(call.params)
         validate(body.config, parts.deps.driver.features)
         if body.name not in (None, "", current.name) or body.region not in (None, "", current.region):
             raise Unprocessable("name and region of a machine cannot be changed")
         leases.check(current, call.nonce, parts.deps.clock.now())
+        check_image_names(call.grant, body.config, parts.deps.settings.listed_registries)
         skip = self._check_secrets(current.app, body)
-        images = await resolve(parts.deps.images, body.config)
+        org = org_of(parts.deps.store, current.app)
+        images = await resolve(OrgImages(parts.deps.images, parts.deps.logins, org), body.config)
         change = ConfigChange(
             config=body.config,
             image=images.shown,
@@ -111,7 +122,7 @@ class MachineHandlers:
         return self.show(updated, nonce=updated.lease.nonce if updated.lease and body.lease_ttl else None)
 
     async def delete(self, call: Call[MachineParams, DeleteMachineQuery, None]) -> Ok:
-        record = find(self._parts, call.params)
+        record = self._machines.find(call.params)
         if record.state is State.DESTROYED:
             raise NotFound("machine not found")
         await self._parts.operations.destroy(
@@ -123,11 +134,11 @@ class MachineHandlers:
         limit = call.query.limit
         if limit < 1:
             raise BadRequest(f"limit must be between 1 and {_MOST_EVENTS}, not {limit}")
-        record = find(self._parts, call.params)
+        record = self._machines.find(call.params)
         return tuple(map(views.event, self._events(self._parts.deps.store, record, min(limit, _MOST_EVENTS))))
 
     async def versions(self, call: Call[MachineParams, NoQuery, None]) -> tuple[MachineVersion, ...]:
-        record = find(self._parts, call.params)
+        record = self._machines.find(call.params)
         return tuple(map(views.version, self._versions(record)))
 
     def _check_secrets(self, app: AppName, body: CreateMachineRequest | UpdateMachineRequest) -> bool:
@@ -190,3 +201,35 @@ def _matches(record: MachineRecord, query: ListMachinesQuery) -> bool:
 
 def _batches(records: Sequence[MachineRecord]) -> Iterator[Sequence[MachineRecord]]:
     return (records[start : start + _SHOWN_AT_ONCE] for start in range(0, len(records), _SHOWN_AT_ONCE))
+
+
+class HistoryHandlers:
+    def __init__(self, store: Store, archive: Archive | None) -> None:
+        self._store = store
+        self._archive = archive
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(MACHINE_HISTORY, self.tell)
+
+    async def tell(self, call: Call[HistoryParams, NoQuery, None]) -> MachineHistory:
+        history, kept = await self._find(call.params.machine_id)
+        if history is None or not call.grant.permits(self._attempt(history)):
+            raise NotFound("machine not found")
+        return answer(history, kept)
+
+    async def _find(self, machine_id: str) -> tuple[History | None, Kept]:
+        archive = self._archive
+        with self._store.snapshot() as reader:
+            history = live_history(reader, MachineId(machine_id))
+        if history is not None or archive is None:
+            return history, Kept.NODE
+        return await archive.read(machine_id), Kept.ARCHIVE
+
+    def _attempt(self, history: History) -> Attempt:
+        """Whoever may read the app may read its machines' histories; not those of an earlier app of the same name,
+        which may have been somebody else's: these take someone who may read the whole node."""
+        machine = history.machine
+        app = self._store.get(APPS, machine.app)
+        if app is None or app.created_at > machine.created_at.timestamp():
+            return Attempt(Action.READ)
+        return Attempt(Action.READ, app=machine.app, machine=machine.id)

@@ -22,7 +22,7 @@ from hawker.config import MachineConfig, validate_metadata
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
-from hawker.netpolicy.enforcement import Fences
+from hawker.netpolicy.policies import Fences
 from hawker.store.contract import Store, Tx
 from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.table import MachineTable

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
-from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
 from hawker.api.contract.node import MACHINE_METRICS, METRICS
@@ -13,16 +13,21 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.archive.archive import Archive
 from hawker.catalog.http.service import Vitals
+from hawker.errors import Unavailable
+from hawker.fair.threads import Pool, in_thread
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
 from hawker.gossip.contract import Fate, Member
 from hawker.history.machine_history import histories_waiting
+from hawker.host.packet_counts import TrackedConnections, connection_table
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.observe.metrics import MetricsRegistry
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket, Store
+from hawker.worker.edge_line import EdgeLine
+from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.scrape import Scraper
 from hawker.worker.table import MachineTable
 
@@ -63,6 +68,9 @@ class MetricsHandlers:
         metrics: MetricsRegistry,
         scraper: Scraper,
         fleet: MeasuredFleet | None,
+        networks: Networks | None,
+        edge: EdgeLine,
+        connections: Callable[[], TrackedConnections | None] = connection_table,
     ) -> None:
         self._store = store
         self._table = table
@@ -71,6 +79,9 @@ class MetricsHandlers:
         self._room = room
         self._scraper = scraper
         self._fleet = fleet
+        self._networks = networks
+        self._edge = edge
+        self._connections = connections
         self._metrics = metrics
 
     def bind(self, handlers: Handlers) -> None:
@@ -81,9 +92,11 @@ class MetricsHandlers:
         """Thousands of lines take the text's library a tenth of a second: in a thread, so that the loop goes on."""
         await self._read_machines()
         self._read_capacity()
+        await self._read_packets()
+        await self._read_edge()
         self._read_runs()
         self._read_fleet()
-        return await to_thread.run_sync(self._metrics.exposition)
+        return await in_thread(Pool.PAGES, self._metrics.exposition)
 
     async def machines(self, call: Call[NoParams, NoQuery, None]) -> str:
         return await self._scraper.page()
@@ -110,6 +123,27 @@ class MetricsHandlers:
         node.disk.set(room.disk_mib * _MIB)
         node.disk_used.set(used.disk_mib * _MIB)
         node.histories.set(histories_waiting(self._store) if self._archive else 0)
+
+    async def _read_packets(self) -> None:
+        node, table = self._metrics.node, self._connections()
+        if table is not None:
+            node.connections.set(table.entries)
+            node.most_connections.set(table.most)
+        if self._networks is not None:
+            for reason, packets in (await self._networks.dropped()).items():
+                node.dropped.labels(reason).set(packets)
+
+    async def _read_edge(self) -> None:
+        """Nothing, where no machine has needed one."""
+        if not self._edge.is_up:
+            return
+        node = self._metrics.node
+        with suppress(Unavailable):
+            report = await self._edge.report()
+            node.edge_in_flight.set(sum(report.in_flight.values()))
+            node.edge_held.set(report.held)
+            for event, count in report.counters.items():
+                node.edge_events.labels(event).set(count)
 
     def _read_runs(self) -> None:
         runs, runner = self._metrics.runs, self._runner

@@ -20,9 +20,8 @@ from hawker.api.route import Call, NoQuery
 from hawker.config import validate_metadata
 from hawker.errors import Fault, HawkerError, Unprocessable
 from hawker.ids import is_machine_id
-from hawker.netpolicy.enforcement import Fences
-from hawker.netpolicy.policies import Policies
-from hawker.record.network_policy import PolicyRecord, PolicyRule, PolicySelector, PortRule
+from hawker.netpolicy.policies import Fences, Policies
+from hawker.record.app import PolicyRecord, PolicyRule, PolicySelector, PortRule
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
 

@@ -24,27 +24,28 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import (
     CORDON_MACHINE,
+    GET_MEMORY,
+    RECLAIM_MEMORY,
+    RENAME_MACHINE,
     RESTART_MACHINE,
+    SET_MEMORY,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
     SUSPEND_MACHINE,
     UNCORDON_MACHINE,
     WAIT_MACHINE,
-    RestartQuery,
-    WaitQuery,
-)
-from hawker.api.contract.memory import (
-    GET_MEMORY,
-    RECLAIM_MEMORY,
-    SET_MEMORY,
     MemoryAnswer,
     ReclaimAnswer,
     ReclaimRequest,
+    RenameRequest,
+    RestartQuery,
     SetMemoryRequest,
+    WaitQuery,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
+from hawker.app import machine_name
 from hawker.clock import Clock
 from hawker.config.duration import parse_seconds
 from hawker.config.process_rules import LONGEST_STOP_S, signal_name, signal_number
@@ -66,11 +67,20 @@ _OK = Ok(ok=True)
 
 class OperationHandlers:
     def __init__(
-        self, machines: MachineFinder, store: Store, driver: Driver, operations: Operations, changes: Changes
+        self,
+        machines: MachineFinder,
+        store: Store,
+        table: MachineTable,
+        driver: Driver,
+        clock: Clock,
+        operations: Operations,
+        changes: Changes,
     ) -> None:
         self._machines = machines
         self._store = store
+        self._table = table
         self._driver = driver
+        self._clock = clock
         self._operations = operations
         self._changes = changes
 
@@ -79,6 +89,7 @@ class OperationHandlers:
         handlers.on(STOP_MACHINE, self.stop)
         handlers.on(SUSPEND_MACHINE, self.suspend)
         handlers.on(RESTART_MACHINE, self.restart)
+        handlers.on(RENAME_MACHINE, self.rename)
         handlers.on(SIGNAL_MACHINE, self.signal)
         handlers.on(CORDON_MACHINE, self.cordon)
         handlers.on(UNCORDON_MACHINE, self.uncordon)
@@ -117,6 +128,19 @@ class OperationHandlers:
             signal=_signal(signal) if signal is not None else None,
             timeout_s=None if query.timeout is None else _bounded(query.timeout),
         )
+        return _OK
+
+    async def rename(self, call: Call[MachineParams, NoQuery, RenameRequest]) -> Ok:
+        machine_id, name = self._machines.find(call.params).id, machine_name(call.body.name)
+
+        def apply(tx: Tx) -> None:
+            record = self._table.get(tx, machine_id)
+            leases.check(record, call.nonce, self._clock.now())
+            if record.state in GONE:
+                raise NotFound("machine not found")
+            self._table.rename(tx, record, name)
+
+        await self._store.write(apply)
         return _OK
 
     async def signal(self, call: Call[MachineParams, NoQuery, SignalRequest]) -> Ok:

@@ -13,9 +13,9 @@ from hawker.api.contract.org import (
     OrgMachinesQuery,
     OrgParams,
 )
-from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import answers
+from hawker.api.paging import after_of, page_of
 from hawker.api.route import Call
 from hawker.config import with_guest
 from hawker.ids import AppName
@@ -23,7 +23,6 @@ from hawker.permission import Action, Attempt
 from hawker.record.machine import DESTROYED, MACHINES, MachineRecord
 from hawker.store.contract import Reader, Store
 from hawker.worker.apps import AppTable
-from hawker.worker.handlers.paging import page_of
 
 
 class OrgHandlers:

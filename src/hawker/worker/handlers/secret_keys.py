@@ -1,5 +1,7 @@
 """Answers about the secret keys of apps."""
 
+from typing import TYPE_CHECKING
+
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.secret import SecretDeleted, SecretParams
@@ -30,14 +32,19 @@ from hawker.api.contract.secret_key import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import Unprocessable
-from hawker.record.secret import SecretKeyRecord
-from hawker.secret import keyring
-from hawker.secret.keyring import Key, key_type
+from hawker.record.app import SecretKeyRecord
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
+
+if TYPE_CHECKING:
+    from hawker.secret import keyring
+    from hawker.secret.keyring import Key
+else:
+    keyring = deferred("hawker.secret.keyring")
 
 
 class SecretKeyHandlers:
@@ -74,10 +81,10 @@ class SecretKeyHandlers:
     async def set(self, call: Call[SecretParams, NoQuery, SetSecretKeyRequest]) -> SecretKeySet:
         if call.body.value is None:
             raise Unprocessable("value is required: to make a random key, ask for `generate`")
-        return await self._set(call.params, keyring.read(key_type(call.body.type), call.body.value))
+        return await self._set(call.params, keyring.read(keyring.key_type(call.body.type), call.body.value))
 
     async def generate(self, call: Call[SecretParams, NoQuery, SetSecretKeyRequest]) -> SecretKeySet:
-        return await self._set(call.params, keyring.make(key_type(call.body.type), self._clock.token_bytes))
+        return await self._set(call.params, keyring.make(keyring.key_type(call.body.type), self._clock.token_bytes))
 
     async def delete(self, call: Call[SecretParams, NoQuery, None]) -> SecretDeleted:
         version = await self._keys.delete(call.params.app_name, call.params.secret_name)
@@ -98,7 +105,7 @@ class SecretKeyHandlers:
     async def verify(self, call: Call[SecretParams, KeyQuery, VerifyRequest]) -> None:
         self._key(call.params, call.query).verify(call.body.plaintext, call.body.signature)
 
-    async def _set(self, params: SecretParams, key: Key) -> SecretKeySet:
+    async def _set(self, params: SecretParams, key: "Key") -> SecretKeySet:
         record, version = await self._keys.set(params.app_name, params.secret_name, key)
         return SecretKeySet(
             name=record.name,
@@ -110,7 +117,7 @@ class SecretKeyHandlers:
             public_key=record.public,
         )
 
-    def _key(self, params: SecretParams, query: KeyQuery) -> Key:
+    def _key(self, params: SecretParams, query: KeyQuery) -> "Key":
         self._check(params.app_name, query)
         return self._keys.key(params.app_name, params.secret_name)
 

@@ -22,7 +22,7 @@ from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.permission import Action, Attempt
-from hawker.record.secret import SecretRecord
+from hawker.record.app import SecretRecord
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable

@@ -6,7 +6,6 @@ from hawker.ids import AppName
 from hawker.record.machine import MachineRecord, MachineTarget
 from hawker.store.contract import Reader
 from hawker.worker.apps import AppTable
-from hawker.worker.assembly import AssembledWorker
 from hawker.worker.table import MachineTable
 
 
@@ -27,8 +26,3 @@ class MachineFinder:
         """Raises `NotFound` for the app first, then for the machine."""
         app = self._apps.get(self._store, params.app_name)
         return self._table.find(self._store, app.name, params.machine_id)
-
-
-def find(parts: AssembledWorker, params: MachineParams | MetadataKeyParams) -> MachineRecord:
-    """Raises `NotFound` for the app first, then for the machine."""
-    return MachineFinder(parts.deps.store, parts.deps.table, parts.apps).find(params)

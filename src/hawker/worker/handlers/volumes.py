@@ -1,6 +1,7 @@
 """Answers about volumes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -12,51 +13,102 @@ from hawker.api.contract.volume import (
     CREATE_SNAPSHOT,
     CREATE_VOLUME,
     DELETE_VOLUME,
+    DETACH_VOLUME,
     EXTEND_VOLUME,
+    FIND_SNAPSHOT,
     GET_VOLUME,
     LIST_ORG_VOLUMES,
     LIST_SNAPSHOTS,
     LIST_VOLUMES,
+    MOVE_VOLUME,
     UNDELETE_VOLUME,
     UPDATE_VOLUME,
     CreateVolumeRequest,
     ExtendVolumeAnswer,
     ExtendVolumeRequest,
     ListVolumesQuery,
+    MoveVolumeRequest,
+    OrgVolume,
     OrgVolumes,
     OrgVolumesQuery,
     SnapshotBackup,
     SnapshotCreated,
+    SnapshotOwner,
+    SnapshotParams,
     UpdateVolumeRequest,
     Volume,
     VolumeParams,
     VolumeSnapshot,
 )
-from hawker.api.cursor import after_of
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
+from hawker.api.paging import after_of, page_of
 from hawker.api.route import Call, NoQuery, Page
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
-from hawker.ids import AppName, VolumeId
+from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.permission import Action, Attempt
-from hawker.record.app import APPS
+from hawker.record.app import APPS, org_of
+from hawker.record.machine import MachineRecord
 from hawker.record.node import NodeRecord
-from hawker.record.volume import GB, GONE_VOLUMES, VOLUMES, SnapshotRecord, VolumeRecord
+from hawker.record.volume import GB, GONE_VOLUMES, SNAPSHOTS, VOLUMES, SnapshotRecord, VolumeRecord
 from hawker.settings import Settings
-from hawker.store.contract import Reader, Store
-from hawker.volume import views
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.disks import Disks, Usage, disk_of
 from hawker.volume.encryption import VolumeKeys
-from hawker.volume.operations import Volumes, check_retention, new_volume
+from hawker.volume.operations import SoftDeletes, Volumes, check_retention, new_volume
 from hawker.volume.restore import VolumeClones, VolumeOrigin, completed, origin_of
 from hawker.volume.snapshots import Snapshots
-from hawker.volume.soft_delete import SoftDeletes
 from hawker.volume.table import VolumeTable
+from hawker.worker import leases
 from hawker.worker.apps import AppTable
 from hawker.worker.handlers.orgs import readable_apps
-from hawker.worker.handlers.paging import page_of
 from hawker.worker.order import serves_region
+
+
+def volume(record: VolumeRecord, zone: str, usage: Usage | None) -> Volume:
+    return Volume(**_fields(record, zone, usage))
+
+
+def org_volume(record: VolumeRecord, zone: str, usage: Usage | None) -> OrgVolume:
+    updated_at = instant(record.updated_at)
+    return OrgVolume(**_fields(record, zone, usage), app_name=record.app, updated_at=updated_at)
+
+
+def _fields(record: VolumeRecord, zone: str, usage: Usage | None) -> dict[str, Any]:
+    """`attached_machine_id` is null and never empty when it is free; `zone` is the host."""
+    return {
+        "id": record.id,
+        "name": record.name,
+        "state": record.state.value,
+        "size_gb": record.size_gb,
+        "region": record.region,
+        "zone": zone,
+        "encrypted": record.encrypted,
+        "attached_machine_id": record.machine,
+        "attached_alloc_id": record.machine,
+        "created_at": instant(record.created_at),
+        "fstype": record.fstype.value,
+        "snapshot_retention": record.snapshot_retention,
+        "auto_backup_enabled": record.auto_backup,
+        "host_status": "ok",
+        "type": "local",
+        **_blocks(usage),
+    }
+
+
+def _blocks(usage: Usage | None) -> dict[str, int]:
+    if usage is None:
+        return {}
+    return {
+        "blocks": usage.blocks,
+        "block_size": usage.block_size,
+        "blocks_free": usage.blocks_free,
+        "blocks_avail": usage.blocks_avail,
+        "bytes_used": usage.bytes_used,
+        "bytes_total": usage.bytes_total,
+    }
+
 
 SETTLE_S = 20.0
 """How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""
@@ -99,6 +151,8 @@ class VolumeHandlers:
         handlers.on(EXTEND_VOLUME, self.extend)
         handlers.on(LIST_ORG_VOLUMES, self.of_org)
         handlers.on(UNDELETE_VOLUME, self.undelete)
+        handlers.on(DETACH_VOLUME, self.detach)
+        handlers.on(MOVE_VOLUME, self.move)
 
     async def list_(self, call: Call[AppParams, ListVolumesQuery, None]) -> Page[Volume]:
         query = call.query
@@ -158,13 +212,28 @@ class VolumeHandlers:
         params = call.params
         return await self._show(await self._soft_deletes.undelete(AppName(params.app_name), params.volume_id))
 
+    async def detach(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
+        def may(tx: Tx, machine: MachineRecord) -> None:
+            leases.check(machine, call.nonce, self._clock.now())
+
+        app, volume_id = AppName(call.params.app_name), call.params.volume_id
+        return await self._show(await self._volumes.detach(app, volume_id, may))
+
+    async def move(self, call: Call[VolumeParams, NoQuery, MoveVolumeRequest]) -> Volume:
+        to = AppName(call.body.app)
+        call.grant.check(Attempt(Action.CREATE, org=org_of(self._store, to) or None, app=to))
+        return await self._show(await self._volumes.move(AppName(call.params.app_name), call.params.volume_id, to))
+
     async def extend(self, call: Call[VolumeParams, NoQuery, ExtendVolumeRequest]) -> ExtendVolumeAnswer:
         """A restart is needed only where the host cannot grow what is in use; then that is said."""
         app, size_gb = AppName(call.params.app_name), call.body.size_gb
         record = await self._volumes.extend(app, call.params.volume_id, size_gb)
         await self._volumes.settled(record.id, SETTLE_S)
         extended = self._volumes.get(app, record.id)
-        return ExtendVolumeAnswer(volume=await self._show(extended), needs_restart=extended.behind)
+        held = await self._volumes.disks.held({extended.id}) if extended.behind else {}
+        return ExtendVolumeAnswer(
+            volume=await self._show(extended), needs_restart=extended.behind, held_by=held.get(extended.id, ())
+        )
 
     async def of_org(self, call: Call[OrgParams, OrgVolumesQuery, None]) -> OrgVolumes:
         query, limit = call.query, IN_PAGE if call.query.limit is None else call.query.limit
@@ -174,8 +243,7 @@ class VolumeHandlers:
             page = page_of(there, lambda record: record.id, limit, query.cursor, most=IN_PAGE)
         last = page.items[-1] if page.items else None
         shown = [
-            views.org_volume(record, self._zone, await self._usage(record, summary=query.summary))
-            for record in page.items
+            org_volume(record, self._zone, await self._usage(record, summary=query.summary)) for record in page.items
         ]
         return OrgVolumes(
             volumes=tuple(shown),
@@ -215,7 +283,7 @@ class VolumeHandlers:
         return msgspec.structs.replace(record, key=keys.new(record.id)) if record.encrypted and keys else record
 
     async def _show(self, record: VolumeRecord, *, summary: bool = False) -> Volume:
-        return views.volume(record, self._zone, await self._usage(record, summary=summary))
+        return volume(record, self._zone, await self._usage(record, summary=summary))
 
     async def _usage(self, record: VolumeRecord, *, summary: bool) -> Usage | None:
         disks = self._disks
@@ -250,6 +318,15 @@ class SnapshotHandlers:
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_SNAPSHOTS, self.list)
         handlers.on(CREATE_SNAPSHOT, self.create)
+        handlers.on(FIND_SNAPSHOT, self.find)
+
+    async def find(self, call: Call[SnapshotParams, NoQuery, None]) -> SnapshotOwner:
+        """One that the caller may not read is none."""
+        record = self._store.get(SNAPSHOTS, SnapshotId(call.params.snapshot_id))
+        found = None if record is None else Attempt(Action.READ, org=org_of(self._store, record.app), app=record.app)
+        if record is None or found is None or not call.grant.permits(found):
+            raise NotFound(f"snapshot {call.params.snapshot_id:.40} not found")
+        return SnapshotOwner(id=record.id, app=record.app)
 
     async def create(self, call: Call[VolumeParams, NoQuery, None]) -> SnapshotCreated:
         app, volume_id = AppName(call.params.app_name), VolumeId(call.params.volume_id)

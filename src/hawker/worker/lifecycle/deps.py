@@ -1,6 +1,6 @@
 """What the steps of every flow are given."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -9,17 +9,18 @@ from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.fsm.contract import StepContext
 from hawker.image.cache import ImageCache
-from hawker.netpolicy.enforcement import Fences
+from hawker.netpolicy.policies import Fences
 from hawker.record.machine import MachineRecord, machine_id_of
 from hawker.runtime.driver import NodeDriver
+from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
-from hawker.volume.copies import Copies
-from hawker.volume.disks import Disks
+from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.table import VolumeTable
+from hawker.worker.edge_line import EdgeLine
 from hawker.worker.lifecycle.host_adapters import Devices, Networks, Rootfs
 from hawker.worker.table import MachineTable
 
@@ -41,6 +42,7 @@ class FlowDeps:
     clock: Clock
     secrets: Secrets
     secret_keys: SecretKeyStore
+    logins: RegistryLogins
     fences: Fences
     volumes: VolumeTable
     archive: Archive | None = None
@@ -48,6 +50,7 @@ class FlowDeps:
     copies: Copies | None = None
     volume_keys: VolumeKeys | None = None
     gpus: Devices | None = None
+    edge: EdgeLine = field(default_factory=EdgeLine)
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]

@@ -36,7 +36,8 @@ _PERFORMANCE_WEIGHT = 100
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What the host gives an instance: its root filesystem, its network namespace, the settings of its limits, and the
-    secrets that its version was given, by name; where its volume is mounted; the configs of images that files show."""
+    secrets that its version was given, by name; where its volume is mounted; the first of its ids on the host; the
+    configs of images that files show."""
 
     rootfs: str | None
     netns: str | None
@@ -45,6 +46,7 @@ class Surroundings:
     output_bytes: int
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     volume: str | None = None
+    first_id: int | None = None
     image_configs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
@@ -62,6 +64,7 @@ def instance_spec(
         limits=limits(record.config, around.pids),
         rootfs=around.rootfs,
         netns=around.netns,
+        first_id=around.first_id,
         output_bytes=around.output_bytes,
         mounts=_mounts(record.config, around.volume),
         stop_signal=signal,
@@ -74,7 +77,7 @@ def _mounts(config: MachineConfig, volume: str | None) -> tuple[MountSpec, ...]:
     if mount is None or volume is None:
         return ()
     assert mount.path is not None, "a mount without a path is refused"
-    return (MountSpec(source=volume, target=mount.path),)
+    return (MountSpec(source=volume, target=mount.path, mapped=True),)
 
 
 def limits(config: MachineConfig, pids: int) -> InstanceLimits:
@@ -114,7 +117,7 @@ def _process(
         secrets,
         record.config.image or "",
     )
-    return msgspec.structs.replace(spec, tty=bool(init and init.tty))
+    return msgspec.structs.replace(spec, tty=bool(init and init.tty), stdin=bool(init and init.stdin))
 
 
 def process_spec(
@@ -232,6 +235,7 @@ def containers_spec(
         ends=Ends.TOLD,
         rootfs=mounted.machine,
         netns=around.netns,
+        first_id=around.first_id,
         output_bytes=around.output_bytes,
         stop_signal=signal,
         stop_timeout_s=timeout_s,

@@ -10,8 +10,7 @@ from hawker.config.effective import EffectiveTempDir
 from hawker.config.gpu_rules import demand_of
 from hawker.gpu import assigned
 from hawker.ids import Digest, InstanceId, MachineId
-from hawker.record.gpu_claim import claimed_by
-from hawker.record.machine import MachineRecord, Network
+from hawker.record.machine import MachineRecord, Network, claimed_by
 from hawker.runtime.driver import ALIVE, Driver
 from hawker.runtime.spec import GuestLink
 
@@ -36,10 +35,18 @@ class Rootfs(Protocol):
     """A machine's root filesystem on the host: the image below, a writable layer of one instance above."""
 
     async def mount(
-        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        image: Digest,
+        *,
+        kept: str | None = None,
+        size_mib: int | None = None,
+        first_id: int | None = None,
     ) -> str:
         """The mounted path. Fresh for a new instance, unchanged for the same one; what was written is still there if
-        it is `kept` under this name."""
+        it is `kept` under this name. The machine may write up to `size_mib`, or what the node gives to each. With
+        `first_id` that user of the host is its root."""
 
     async def mount_containers(
         self,
@@ -47,6 +54,9 @@ class Rootfs(Protocol):
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
         volumes: Sequence[EffectiveTempDir],
+        *,
+        size_mib: int | None = None,
+        first_id: int | None = None,
     ) -> ContainerMounts:
         """The same for a machine with containers, and the volumes that they share."""
 
@@ -114,6 +124,9 @@ class Networks(Protocol):
     def link_of(self, machine_id: MachineId) -> str:
         """What a machine's link is called."""
 
+    def traffic(self, machine_id: MachineId) -> tuple[int, int] | None:
+        """Bytes that the machine received and sent since its link was made; None when it is not there."""
+
     async def unlink(self, name: str) -> None:
         """Remove a link; no error when it is gone."""
 
@@ -122,6 +135,13 @@ class Networks(Protocol):
 
     async def guard(self) -> None:
         """Put them in place."""
+
+    async def withhold(self, members: frozenset[str]) -> None:
+        """From now on machines reach none of these addresses, which are those of the fleet's members. Raises `Fault`
+        or `OSError`; the next sweep comes back to it."""
+
+    async def dropped(self) -> Mapping[str, int]:
+        """How many packets of machines were dropped, by reason."""
 
 
 # The GPUs of an instance: made ready on the host just before it is begun.

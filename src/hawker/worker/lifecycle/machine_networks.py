@@ -7,6 +7,7 @@ from hawker.host.address import machine_mac, private_ip, veth_name
 from hawker.host.machine_link import MACHINE_LINK, TAP, addresses, gateways
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
+from hawker.host.packet_counts import link_traffic
 from hawker.ids import MachineId
 from hawker.record.machine import Network
 from hawker.runtime.spec import GuestLink
@@ -44,7 +45,9 @@ class HostNetworks:
         return await self._host.list()
 
     async def sweep(self) -> None:
+        """Also follows the host to other networks and name servers."""
         await self._host.sweep()
+        await self._host.withhold()
 
     async def withdraw(self) -> None:
         await self._host.remove_node()
@@ -61,6 +64,10 @@ class HostNetworks:
     def link_of(self, machine_id: MachineId) -> str:
         return veth_name(self._host.node_id, machine_id)
 
+    def traffic(self, machine_id: MachineId) -> tuple[int, int] | None:
+        found = link_traffic(self.link_of(machine_id))
+        return None if found is None else (found.received_bytes, found.sent_bytes)
+
     async def unlink(self, name: str) -> None:
         await self._host.unlink(name)
 
@@ -69,6 +76,12 @@ class HostNetworks:
 
     async def guard(self) -> None:
         await self._host.guard()
+
+    async def withhold(self, members: frozenset[str]) -> None:
+        await self._host.withhold(members)
+
+    async def dropped(self) -> Mapping[str, int]:
+        return await self._host.dropped()
 
 
 def _plan(machine_id: MachineId, network: Network) -> NetworkPlan:

@@ -1,9 +1,11 @@
-"""Flow `pull`: bring one image here. Its resource is the image's digest, so machines of one image share one run."""
+"""Flow `pull`: bring one image here. Its resource is the image's digest and where it comes from, so machines of one
+image of an organization share one run, and nobody waits for a registry that another one named."""
 
 import msgspec
 
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Resource, Step
-from hawker.ids import Digest
+from hawker.image.readers import NODE, ImageReader
+from hawker.image.registry_auth import Credentials
 from hawker.image.resolve import Resolved
 from hawker.worker.lifecycle.deps import Context
 
@@ -11,25 +13,36 @@ IMAGE = "image"  # the kind of resource
 
 
 class PullInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What to fetch, pinned to a digest, and where from."""
+    """What to fetch, pinned to a digest, where from, for which organization, and with whose login; before there was
+    one, for the node."""
 
     image: Resolved
+    org: str = NODE
 
 
 async def fetch(context: Context[PullInput]) -> Outcome:
     """Have every layer here, each verified; what an earlier try downloaded is kept."""
-    await context.deps.images.fetch(context.input.image)
+    org, credentials = ImageReader(context.input.org), await _credentials(context)
+    await context.deps.images.fetch(context.input.image, credentials, org=org)
     return Done()
 
 
 async def build(context: Context[PullInput]) -> Outcome:
     """Unpack the layers into the block image that machines are started from."""
-    await context.deps.images.build(context.input.image)
+    org, credentials = ImageReader(context.input.org), await _credentials(context)
+    await context.deps.images.build(context.input.image, org=org, credentials=credentials)
     return Done()
 
 
-def image_resource(digest: Digest) -> Resource:
-    return Resource(kind=IMAGE, id=digest)
+async def _credentials(context: Context[PullInput]) -> Credentials | None:
+    image, org = context.input.image, context.input.org
+    return await context.deps.logins.find(org, image.registry) if org and image.registry else None
+
+
+def image_resource(image: Resolved, org: str) -> Resource:
+    """That of an upload, or of what comes with the program, is its digest alone."""
+    source = f"@{image.registry}/{image.repository} for {org}" if image.registry else ""
+    return Resource(kind=IMAGE, id=f"{image.digest}{source}")
 
 
 _FETCH = Backoff(attempts=4, first_s=0.5)

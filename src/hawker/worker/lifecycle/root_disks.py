@@ -2,84 +2,68 @@
 ext4 of the machine's own, which the guest joins. Nothing of either is ever mounted on this host.
 
 `DIR/machines/ID/layers/INSTANCE/disk` is the machine's writable layer, or under another name if it is kept longer;
-`DIR/machines/ID/rootdisk` is a link to the one that its instance has. `DIR/layers/ext4-MIB` is an empty filesystem of
-that size, made once: a layer copies the few blocks that it stores, or shares them where the host can.
+`DIR/machines/ID/rootdisk` is a link to the one that its instance has. Layers are copies of templates in `DIR/layers`.
 """
 
 import os
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import anyio.to_thread
-
 from hawker.config.effective import EffectiveTempDir
 from hawker.errors import CannotStart, NotServed, WrongState
 from hawker.failpoint import inside
-from hawker.host import ext4, sparse
+from hawker.fair.threads import Pool, in_thread
+from hawker.host import sparse
 from hawker.host.block import detach_loop, loops
+from hawker.host.ext4_template import LEAST_MIB, Ext4Templates
 from hawker.host.mount import empty_trash, mounts, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
-LEAST_MIB = 16
-"""A smaller ext4 has no room for its own journal."""
-
-_MIB = 1 << 20
-
 
 class DiskRootfs:
-    """Keeps `deps.Rootfs`. `disk_mib` is the size of new layers; one that is kept stays as large as it was made."""
+    """Keeps `deps.Rootfs`. `disk_mib` is the size of new layers that ask for none; one that is kept stays as large as
+    it was made."""
 
     def __init__(self, directory: Path, images: ImageCache, disk_mib: int) -> None:
         if disk_mib < LEAST_MIB:
             raise CannotStart(f"machine_disk_mib is {disk_mib}: machines with a kernel of their own need {LEAST_MIB}")
         self._machines = directory / "machines"
         self._mounts = directory / "mounts"
-        self._templates = directory / "layers"
+        self._templates = Ext4Templates(directory / "layers")
         self._trash = directory / "trash"
         self._images = images
         self._disk_mib = disk_mib
 
     async def mount(
-        self, machine_id: MachineId, instance_id: InstanceId, image: Digest, *, kept: str | None = None
+        self,
+        machine_id: MachineId,
+        instance_id: InstanceId,
+        image: Digest,
+        *,
+        kept: str | None = None,
+        size_mib: int | None = None,
+        first_id: int | None = None,
     ) -> str:
-        """The layer's block file."""
+        """The layer's block file. Ids are its guest's own affair."""
         layer = self._layers(machine_id) / (kept or instance_id)
         if not self._has(machine_id, layer):
             await self.unmount(machine_id, kept=kept)
             self._images.block_path(image)
             inside("imaged")
             if not _disk(layer).exists():
-                await self._make(layer)
+                await self._make(layer, size_mib or self._disk_mib)
             inside("layered")
             _point(self._current(machine_id), _disk(layer))
         return str(_disk(layer))
 
-    async def _make(self, layer: Path) -> None:
+    async def _make(self, layer: Path, size_mib: int) -> None:
         os.makedirs(layer, mode=0o700, exist_ok=True)
         draft = layer / "draft"
-        await sparse.draft(await self._template(), draft)
+        await sparse.draft(await self._templates.of(size_mib), draft)
         await sparse.publish(draft, _disk(layer))
-
-    async def _template(self) -> Path:
-        """Whoever comes while it is being made makes one of his own, and one of them counts."""
-        template = self._template_file()
-        if not template.exists():
-            self._templates.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd, name = tempfile.mkstemp(prefix="draft-", dir=self._templates)
-            try:
-                os.ftruncate(fd, self._disk_mib * _MIB)
-            finally:
-                os.close(fd)
-            await ext4.make_filesystem(Path(name))
-            await sparse.publish(Path(name), template)
-        return template
-
-    def _template_file(self) -> Path:
-        return self._templates / f"ext4-{self._disk_mib}"
 
     async def mount_containers(
         self,
@@ -87,6 +71,9 @@ class DiskRootfs:
         instance_id: InstanceId,
         roots: Sequence[ContainerRoot],
         volumes: Sequence[EffectiveTempDir],
+        *,
+        size_mib: int | None = None,
+        first_id: int | None = None,
     ) -> ContainerMounts:
         raise NotServed("machines with a kernel of their own hold one container")
 
@@ -114,13 +101,11 @@ class DiskRootfs:
     async def sweep(self) -> None:
         """Also templates of sizes that are no longer asked for."""
         await empty_trash(self._trash)
-        for file in self._templates.glob("ext4-*"):
-            if file != self._template_file():
-                file.unlink(missing_ok=True)
+        await self._templates.tidy()
 
     async def withdraw(self) -> None:
         await self.sweep()
-        await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._templates, ignore_errors=True))
+        await in_thread(Pool.HOST, self._templates.clear)
 
     async def list(self) -> list[MachineId]:
         return [MachineId(name) for name in sorted(os.listdir(self._machines))] if self._machines.is_dir() else []
@@ -138,7 +123,7 @@ class DiskRootfs:
         _point(self._current(machine_id), _disk(found[0]))
 
     async def strays(self) -> tuple[str, ...]:
-        return await anyio.to_thread.run_sync(self._find_strays)
+        return await in_thread(Pool.HOST, self._find_strays)
 
     def _find_strays(self) -> tuple[str, ...]:
         """Whatever is mounted of machines or images, or has a loop device, is none of ours."""
@@ -153,9 +138,9 @@ class DiskRootfs:
     async def clear(self, stray: str) -> None:
         path = Path(stray)
         if path.is_relative_to("/dev"):
-            return await anyio.to_thread.run_sync(detach_loop, stray)
+            return await in_thread(Pool.HOST, detach_loop, stray)
         assert any(path.is_relative_to(own) for own in self._owned)
-        await anyio.to_thread.run_sync(unmount, path)
+        await in_thread(Pool.HOST, unmount, path)
 
     def _has(self, machine_id: MachineId, layer: Path) -> bool:
         """Whether the machine's instance has this layer, and it is whole."""

@@ -6,21 +6,23 @@ A launch that the machine no longer awaits, because it was stopped or begun anew
 import anyio
 import msgspec
 
-from hawker.config.effective import temp_dirs
+from hawker.config.effective import rootfs_mib, temp_dirs
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.host.uplink import nameservers
 from hawker.ids import InstanceId
 from hawker.image.cache import ImageCache
 from hawker.image.config import ImageConfig
+from hawker.image.readers import NODE, ImageReader
 from hawker.image.resolve import Resolved
 from hawker.machine import GONE, State
-from hawker.record.gpu_claim import kept_for
-from hawker.record.machine import MACHINES, Detail, MachineRecord, Running, machine_id_of
+from hawker.record.app import org_of
+from hawker.record.machine import MACHINES, Detail, MachineRecord, Running, kept_for, machine_id_of
 from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Tx
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import at_rest, kept_layer, room_for
+from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
 from hawker.worker.lifecycle.environment import (
@@ -30,7 +32,7 @@ from hawker.worker.lifecycle.environment import (
     instance_spec,
     with_kernel,
 )
-from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, gpus_of, take_gpus
+from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, Rootfs, gpus_of, take_gpus
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
 from hawker.worker.table import Happened
@@ -46,17 +48,23 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def have_image(context: Context[Launch]) -> None:
-    """At once when it is cached, else through the shared `pull` run."""
-    wanted = needed(machine_of(context))
-    missing = [image for image in wanted if context.deps.images.find(image.digest) is None]
+    """At once when it is cached and the organization may have it, else through the shared `pull` run."""
+    deps, record = context.deps, machine_of(context)
+    org, wanted = org_of(deps.store, record.app), needed(record)
+    missing = [image for image in wanted if not _has(deps.images, image, org)]
     if len(missing) == 1:
-        await context.child("pull", image_resource(missing[0].digest), PullInput(image=missing[0]))
+        await context.child("pull", image_resource(missing[0], org), PullInput(image=missing[0], org=org))
     elif missing:
         async with anyio.create_task_group() as tasks:
             for image in missing:
-                tasks.start_soon(context.child, "pull", image_resource(image.digest), PullInput(image=image))
+                tasks.start_soon(context.child, "pull", image_resource(image, org), PullInput(image=image, org=org))
     for image in wanted:
-        context.deps.images.mark_used(image.digest)
+        deps.images.mark_used(image.digest)
+
+
+def _has(images: ImageCache, image: Resolved, org: str) -> bool:
+    """Whoever may have an image that is from no registry was asked when its name was resolved."""
+    return images.is_here_for(image, ImageReader(org) if image.registry else NODE)
 
 
 async def rootfs(context: Context[Launch]) -> Outcome:
@@ -71,12 +79,37 @@ async def rootfs(context: Context[Launch]) -> Outcome:
     if not context.input.launch:
         await deps.rootfs.unmount(record.id, kept=kept_layer(record))
         return Done()
-    instance_id = context.input.instance_id
+    return Done(result=await _mount_rootfs(deps.rootfs, context, await _with_own_ids(context, record)))
+
+
+async def _with_own_ids(context: Context[Launch], record: MachineRecord) -> MachineRecord:
+    """A machine from before there were any gets its ids now."""
+    deps, pool = context.deps, id_pool(context.deps.settings, context.deps.driver.features)
+    if pool is None or record.first_id is not None:
+        return record
+
+    def apply(tx: Tx) -> MachineRecord:
+        current = machine_in(tx, context)
+        return deps.table.change(tx, current, first_id=with_ids(tx, pool, current).first_id)
+
+    return await deps.store.write(apply)
+
+
+async def _mount_rootfs(rootfs: Rootfs, context: Context[Launch], record: MachineRecord) -> str | ContainerMounts:
+    instance_id, first_id = context.input.instance_id, _first_id(context, record)
+    size_mib = rootfs_mib(record.config)
     if not record.config.containers:
-        path = await deps.rootfs.mount(record.id, instance_id, record.image.digest, kept=kept_layer(record))
-        return Done(result=path)
+        image, kept = record.image.digest, kept_layer(record)
+        return await rootfs.mount(record.id, instance_id, image, kept=kept, size_mib=size_mib, first_id=first_id)
     roots = [ContainerRoot(name=name, image=image.digest) for name, image in record.container_images.items()]
-    return Done(result=await deps.rootfs.mount_containers(record.id, instance_id, roots, temp_dirs(record.config)))
+    return await rootfs.mount_containers(
+        record.id, instance_id, roots, temp_dirs(record.config), size_mib=size_mib, first_id=first_id
+    )
+
+
+def _first_id(context: Context[Launch], record: MachineRecord) -> int | None:
+    """None also for a machine that has ids, on a node that does not use them any more."""
+    return record.first_id if context.deps.driver.features.user_namespace else None
 
 
 async def undo_rootfs(context: Context[Launch]) -> None:
@@ -208,6 +241,7 @@ def _surroundings(context: Context[Launch], record: MachineRecord, rootfs: str |
         nameservers=settings.nameservers or nameservers(),
         pids=settings.machine_pids,
         output_bytes=settings.logs_mib << 20,
+        first_id=_first_id(context, record),
         secrets=deps.secrets.pinned(deps.store, record.id, record.version),
         volume=context.result("volume", str) if volume_id_of(record.config) is not None else None,
         image_configs=_shown_configs(deps.images, record),

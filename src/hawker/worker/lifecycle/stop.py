@@ -70,7 +70,7 @@ async def halt(context: Context[Halt | RestartInput]) -> Outcome:
     record = machine_of(context)
     if record.running is None or record.running.exit is not None:
         return Done()
-    exit = await _stop_or_find_gone(context, record)
+    exit = await _stop_or_find_gone(context, record, await _emptied(context, record))
     return Done(result=exit, commit=lambda tx: _record(tx, context, exit))
 
 
@@ -90,11 +90,25 @@ async def undo_halt(context: Context[msgspec.Struct]) -> None:
         await (driver.suspend if back else driver.resume)(record.id)
 
 
-async def _stop_or_find_gone(context: Context[Halt | RestartInput], record: MachineRecord) -> Exit:
+_LONGEST_EMPTYING_S = 10.0
+
+
+async def _emptied(context: Context[Halt | RestartInput], record: MachineRecord) -> float:
+    """Nobody comes in any more, and who is in there has half of the time to end: how much of it is left, in seconds."""
+    if not record.config.services or record.running is None:
+        return context.input.timeout_s
+    began = context.clock.monotonic()
+    wait_s = min(context.input.timeout_s / 2, _LONGEST_EMPTYING_S)
+    await context.deps.edge.close(record.id, record.running.instance_id, wait_s)
+    return max(0.0, context.input.timeout_s - (context.clock.monotonic() - began))
+
+
+async def _stop_or_find_gone(context: Context[Halt | RestartInput], record: MachineRecord, timeout_s: float) -> Exit:
+    """`timeout_s` is what is left of the time to stop."""
     driver, how = context.deps.driver, context.input
     await stop_containers(driver, record, how.signal, how.timeout_s)
     try:
-        return await driver.stop(record.id, how.signal, how.timeout_s)
+        return await driver.stop(record.id, how.signal, timeout_s)
     except NotFound:
         return Exit(exit_code=137, signal=9, exited_at=context.clock.now(), reason="the instance was gone")
 

@@ -6,8 +6,7 @@ back: a new version that does not start leaves the machine failed, with both ver
 
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.machine import GONE, OFF
-from hawker.record.gpu_claim import kept_for
-from hawker.record.machine import MACHINES, Detail
+from hawker.record.machine import MACHINES, Detail, kept_for
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.start import LAUNCHING, have_image, mark_failed, runs

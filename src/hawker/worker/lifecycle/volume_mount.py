@@ -11,7 +11,7 @@ from hawker.ids import VolumeId
 from hawker.record.machine import MachineRecord
 from hawker.record.volume import IN_MAKING, MADE
 from hawker.store.contract import Tx
-from hawker.volume.attachment import attached_to, volume_id_of
+from hawker.volume.attachment import attached_to, guest_written_refusal, volume_id_of
 from hawker.volume.disks import disk_of
 from hawker.worker.lifecycle.deps import FlowDeps
 
@@ -29,12 +29,21 @@ async def mount_volume(context: StepContext[FlowDeps, msgspec.Struct], record: M
     if volume is None or volume.state not in MADE:
         what = "is not attached to the machine" if volume is None else f"is {volume.state}"
         return Abort(WrongState(f"volume {volume_id} {what}"))
+    if volume.guest_written and not deps.driver.features.disks:
+        return Abort(guest_written_refusal(volume_id))
+    if deps.driver.features.disks and not volume.guest_written:
+        await deps.store.write(lambda tx: _mark(tx, deps, volume_id))
     if volume.behind:  # also when it is mounted still, from before a restart
         await deps.disks.unmount(volume_id)
     path = await deps.disks.mount(disk_of(volume))
     inside("attached")
     grown = volume.behind and await deps.disks.grow(disk_of(volume))
     return Done(result=path, commit=(lambda tx: _caught_up(tx, deps, volume_id)) if grown else None)
+
+
+def _mark(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
+    """One that was attached before there was a mark. It is on disk before a guest can write."""
+    deps.volumes.change(tx, deps.volumes.get(tx, volume_id), guest_written=True)
 
 
 def _caught_up(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:

@@ -18,8 +18,7 @@ from hawker.fsm.runner import Runner
 from hawker.history.flow import history_resource
 from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
-from hawker.record.history import ARCHIVED
-from hawker.record.machine import DESTROYED, machine_resource
+from hawker.record.machine import ARCHIVED, DESTROYED, machine_resource
 from hawker.record.volume import GONE_VOLUMES, volume_resource
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx

@@ -20,10 +20,9 @@ from hawker.history.machine_history import histories_waiting
 from hawker.ids import Digest, MachineId, first_ulid
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
-from hawker.netpolicy.enforcement import Fences
+from hawker.netpolicy.policies import Fences
 from hawker.netpolicy.policies import by_app as policies_by_app
-from hawker.record.history import ARCHIVED
-from hawker.record.machine import DESTROYED, MACHINES, MachineRecord, machine_resource
+from hawker.record.machine import ARCHIVED, DESTROYED, MACHINES, MachineRecord, machine_resource
 from hawker.record.node import NODE
 from hawker.runtime.driver import ALIVE, Inspection, LostPart, NodeDriver, Phase
 from hawker.settings import Settings

@@ -36,10 +36,15 @@ class Kind(StrEnum):
     VOLUME_LEFT_MOUNTED = "volume left mounted"
     LOST_VOLUME_MOUNT = "lost volume mount"
     LOST_VOLUME = "lost volume"
+    HELD_VOLUME = "held volume"
     WRONG_SUM = "wrong sum"
     WRONG_INDEX = "wrong index"
     LATE_HISTORIES = "late histories"
     WRONG_CLOCK = "wrong clock"
+    CATALOG_AGENT = "catalog agent"
+    FULL_CONNECTIONS = "connection table nearly full"
+    EXPOSED_METADATA = "exposed metadata"
+    NO_RESERVE = "store without reserve"
 
 
 class Mender(Enum):
@@ -85,11 +90,19 @@ REPAIRS: Mapping[Kind, Repair] = {
     Kind.FORSAKEN_VOLUME: Repair("start the interrupted operation again"),
     Kind.VOLUME_LEFT_MOUNTED: Repair("unmount it"),
     Kind.LOST_VOLUME_MOUNT: Repair("mount it again; the machine keeps running"),
+    Kind.HELD_VOLUME: Repair("end or restart that process; the volume itself is whole", Mender.NOBODY),
     Kind.LOST_VOLUME: Repair("put its file back, or restore a snapshot and delete it", Mender.NOBODY),
     Kind.WRONG_SUM: Repair("add it up again"),
     Kind.WRONG_INDEX: Repair("write it again from the records"),
     Kind.LATE_HISTORIES: Repair("find out why the archive refuses them; the node keeps trying", Mender.NOBODY),
     Kind.WRONG_CLOCK: Repair("set that host's clock; Hawker orders nothing by it", Mender.NOBODY),
+    Kind.CATALOG_AGENT: Repair("mend the agent: see docs/cluster.md; the node tries again by itself", Mender.NOBODY),
+    Kind.FULL_CONNECTIONS: Repair(
+        "raise net.netfilter.nf_conntrack_max, or lower machine_connections and machine_connections_per_s",
+        Mender.NOBODY,
+    ),
+    Kind.NO_RESERVE: Repair("make room on the disk, or use a filesystem that has fallocate", Mender.NOBODY),
+    Kind.EXPOSED_METADATA: Repair("use the container driver or microVMs, or take it from egress_allow", Mender.NOBODY),
 }
 
 

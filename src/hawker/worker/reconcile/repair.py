@@ -15,7 +15,8 @@ from hawker.fsm.runner import Runner
 from hawker.ids import Digest, MachineId, RunId
 from hawker.log import bind
 from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
-from hawker.netpolicy.enforcement import Fences
+from hawker.netpolicy.policies import Fences
+from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.runtime.driver import ALIVE, Inspection, NodeDriver, Phase
 from hawker.store.contract import Store, Tx
@@ -95,9 +96,11 @@ class Repairs:
                 return partial(self._write, partial(self._pull, digest=Digest(about)))
             case Kind.WRONG_SUM | Kind.WRONG_INDEX:
                 return partial(self._write, store_check.set_right)
-            case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES | Kind.WRONG_CLOCK:
+            case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES | Kind.WRONG_CLOCK | Kind.CATALOG_AGENT:
                 return self._nothing
-            case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME:
+            case Kind.FULL_CONNECTIONS | Kind.EXPOSED_METADATA | Kind.NO_RESERVE:
+                return self._nothing
+            case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME | Kind.HELD_VOLUME:
                 return self._nothing
             case (
                 Kind.STRAY_VOLUME
@@ -224,11 +227,13 @@ class Repairs:
 
     def _pull(self, tx: Tx, digest: Digest) -> None:
         """The shared run, if it is not under way."""
-        wanted = (image for _, record in tx.scan(MACHINES) for image in needed(record) if image.digest == digest)
-        image = next(wanted, None)
-        if image is not None:
-            resource = image_resource(digest)
-            self._runner.accept(tx, PULL, resource, PullInput(image=image), when_busy=WhenBusy.QUEUE)
+        for _, record in tx.scan(MACHINES):
+            image = next((image for image in needed(record) if image.digest == digest), None)
+            if image is not None:
+                org = org_of(tx, record.app)
+                wanted = PullInput(image=image, org=org)
+                self._runner.accept(tx, PULL, image_resource(image, org), wanted, when_busy=WhenBusy.QUEUE)
+                return
 
     def _runs_quietly(self, record: MachineRecord) -> bool:
         return record.state in WITH_INSTANCE and runs(record) and not has_run(self._store, record.id)

@@ -11,8 +11,18 @@ import anyio.lowlevel
 
 from hawker.ids import MachineId, VolumeId
 from hawker.node import Resources
-from hawker.record.capacity import USED
-from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, DESTROYED, MACHINES, MachineRecord
+from hawker.record.machine import (
+    BY_APP,
+    BY_FIRST_ID,
+    BY_IPV4,
+    BY_NAME,
+    BY_ORDER,
+    DESTROYED,
+    MACHINES,
+    MachineRecord,
+    id_key,
+)
+from hawker.record.node import USED
 from hawker.record.volume import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.worker.reconcile.findings import Finding, Kind
@@ -62,6 +72,7 @@ def indexes(reader: Reader, machines: Collection[MachineRecord]) -> Iterator[tup
     yield BY_APP, {f"{record.app}/{record.id}": record.id for record in machines}
     yield BY_NAME, {f"{record.app}/{record.name}": record.id for record in machines}
     yield BY_IPV4, {record.network.ipv4: record.id for record in machines if record.network.ipv4}
+    yield BY_FIRST_ID, {id_key(record.first_id): record.id for record in machines if record.first_id is not None}
     ordered = chain(machines, (record for _, record in reader.scan(DESTROYED)))
     yield BY_ORDER, {order_key(record.app, record.order): record.id for record in ordered if record.order}
     yield VOLUMES_BY_APP, {f"{record.app}/{record.id}": record.id for record in volumes_of(reader)}

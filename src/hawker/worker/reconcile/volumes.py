@@ -13,7 +13,7 @@ from hawker.fsm import journal
 from hawker.fsm.contract import Flow
 from hawker.fsm.runner import Runner
 from hawker.ids import MachineId, VolumeId
-from hawker.machine import SETTLED, WITH_INSTANCE
+from hawker.machine import OFF, SETTLED, WITH_INSTANCE
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState, volume_resource
 from hawker.runtime.driver import Driver
@@ -74,6 +74,8 @@ class VolumeLook:
         found += [Finding(Kind.VOLUME_LEFT_MOUNTED, each, "no running machine has it") for each in sorted(left)]
         lost = {each for each in quiet if each not in before.files | after.files}
         found += [Finding(Kind.LOST_VOLUME, each, "its file is not on this host") for each in sorted(lost)]
+        held = await disks.held(frozenset(quiet) - used | {each for each in used if quiet[each].behind})
+        found += [Finding(Kind.HELD_VOLUME, each, f"held by {', '.join(who)}") for each, who in sorted(held.items())]
         unmounted = frozenset() if guests else used - lost - before.mounted - after.mounted
         what = "its machine runs, but the volume is not mounted"
         found += [Finding(Kind.LOST_VOLUME_MOUNT, each, what) for each in sorted(unmounted)]
@@ -170,7 +172,8 @@ def _forsaken(reader: Reader, volumes: Mapping[VolumeId, VolumeRecord]) -> list[
 
 
 def _attachments(reader: Reader, volumes: Mapping[VolumeId, VolumeRecord]) -> list[Finding]:
-    """Where the records of a volume and of its machine disagree, in either direction."""
+    """Where the records of a volume and of its machine disagree, in either direction. A machine that is off may be
+    without its volume, which somebody has detached."""
     found = []
     for each, record in volumes.items():
         machine = None if record.machine is None else reader.get(MACHINES, record.machine)
@@ -179,7 +182,7 @@ def _attachments(reader: Reader, volumes: Mapping[VolumeId, VolumeRecord]) -> li
             found.append(Finding(Kind.WRONG_ATTACHMENT, each, what))
     for _, machine in reader.scan(MACHINES):
         has = volume_id_of(machine.config)
-        if has is not None and has in volumes and volumes[has].machine is None:
+        if machine.state not in OFF and has is not None and has in volumes and volumes[has].machine is None:
             what = f"machine {machine.id} has it, but its record names no machine"
             found.append(Finding(Kind.WRONG_ATTACHMENT, has, what))
     return found
@@ -193,7 +196,7 @@ def _attach_rightly(tx: Tx) -> None:
             tx.put(VOLUMES, each, msgspec.structs.replace(record, machine=None))
     for _, machine in tx.scan(MACHINES):
         has = volume_id_of(machine.config)
-        volume = None if has is None else tx.get(VOLUMES, has)
+        volume = None if has is None or machine.state in OFF else tx.get(VOLUMES, has)
         if volume is not None and volume.machine is None:
             tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=machine.id))
 

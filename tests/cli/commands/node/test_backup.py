@@ -2,7 +2,7 @@ import hashlib
 import stat
 from pathlib import Path
 
-from hawker.api.contract.doctor import BackupPart
+from hawker.api.contract.node import BackupPart
 from hawker.errors import Unavailable
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

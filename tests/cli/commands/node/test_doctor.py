@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hawker.api.contract.doctor import FindingInfo
+from hawker.api.contract.node import FindingInfo
 from hawker.errors import Unavailable
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

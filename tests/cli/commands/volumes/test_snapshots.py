@@ -48,3 +48,13 @@ def test_a_snapshot_is_restored_into_a_new_volume(node: FakeNode, hawker: Hawker
     said = hawker("volumes", "snapshots", "restore", TAKEN, "--size", "9")
     assert said.status == ExitStatus.OK
     assert node.call("create_volume").body == CreateVolumeRequest(name="restored", size_gb=9, snapshot_id=TAKEN)
+    assert node.call("create_volume").params.app_name == "shop"  # the snapshot's own
+
+
+def test_a_snapshot_is_restored_into_the_app_that_is_named(node: FakeNode, hawker: Hawker) -> None:
+    hawker("volumes", "snapshots", "restore", TAKEN, "-a", "other")
+    assert node.call("create_volume").params.app_name == "other" and "find_snapshot" not in node.calls
+
+
+def test_a_snapshot_that_is_not_there_is_not_found(hawker: Hawker) -> None:
+    assert hawker("volumes", "snapshots", "restore", "vs_nothing").status == ExitStatus.NOT_FOUND

@@ -11,25 +11,25 @@ from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Variable, Written, variable
-from hawker.cli.options import app_option, machine_argument
+from hawker.cli.options import WordsOfAnother, app_option, machine_argument
 from hawker.cli.terminal import Descriptors, converse, is_terminal, own_descriptors, raw_mode, window
 
 _HELP = """Run COMMAND in MACHINE, with your terminal or pipe as its input, and exit with its status.
 
 \b
 Examples:
-  hawker machine exec web -- sh
-  echo hi | hawker machine exec web -- cat
-  hawker machine exec -u root --cwd /srv web -- ls -l
-  hawker machine exec --container db web -- psql
+  hawker exec web sh
+  echo hi | hawker exec web cat
+  hawker exec -u root --cwd /srv web ls -l
+  hawker exec --container db web psql
 
 Exit status 125 when the command was never run, 126 when it cannot be executed, 127 when it does not exist.
 """
 
 
-@click.command("exec", help=_HELP)
+@click.command("exec", help=_HELP, cls=WordsOfAnother)
 @machine_argument
-@click.argument("arguments", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("arguments", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @app_option
 @click.option("-c", "--container", metavar="NAME", help="The container; default the first one.")
 @click.option("-t/-T", "--tty/--no-tty", default=None, help="Use a terminal; by default when there is one here.")

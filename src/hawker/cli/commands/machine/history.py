@@ -6,7 +6,7 @@ from contextlib import suppress
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.history import MACHINE_HISTORY, HistoryParams, MachineHistory
+from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, MachineHistory
 from hawker.cli.connect import talk
 from hawker.cli.history import told
 from hawker.cli.machines import find_machine

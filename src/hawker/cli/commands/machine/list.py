@@ -3,33 +3,28 @@
 from datetime import UTC, datetime
 
 import click
-import msgspec
 
-from hawker.api.contract.machine import ListMachinesQuery, Machine
-from hawker.cli.connect import talk
-from hawker.cli.machines import Owned, list_machines
+from hawker.cli.lazy import found
+from hawker.cli.listing import MachineSelection, listing, read_machines
 from hawker.cli.notation import OneOf, Written, pair
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, as_json, output_option
-from hawker.cli.summary import listing
+from hawker.cli.output import Form, as_json, wide_output_option
+from hawker.cli.target import target_of
 from hawker.clock import SystemClock
 from hawker.machine import State
+
+_WHOLE = "hawker.cli.machines"
+"""Imported by name: it brings a client of the whole API, which most lists do without."""
 
 _HELP = """List machines: of one app, or of all.
 
 \b
 Examples:
-  hawker machine list
+  hawker ps
   hawker machine list --app web --state started
   hawker machine list --metadata tier=front -q
+  hawker machine list -o wide           addresses too
 """
-
-
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine as JSON says it, with its app: the API's answers are about one app and leave that out."""
-
-    app: str
-    machine: Machine
 
 
 @click.command("list", help=_HELP)
@@ -41,7 +36,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
               help="Only machines with this metadata.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also destroyed machines, as long as the node knows them.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
-@output_option
+@wide_output_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -53,20 +48,14 @@ def command(
     quiet: bool,
     form: Form,
 ) -> None:
-    query = ListMachinesQuery(
-        state=states,
-        region=region,
-        metadata=dict(metadata),
-        include_deleted=everything,
-        summary=form is Form.TABLE,
-    )
-    machines = talk(ctx, lambda caller: list_machines(caller, app, query))
-    click.echo(_as_text(machines, quiet, form), nl=bool(machines) or not quiet)
-
-
-def _as_text(machines: list[Owned], quiet: bool, form: Form) -> str:
-    if quiet:
-        return "\n".join(owned.machine.id for owned in machines)
+    selection = MachineSelection(app=app, states=states, region=region, metadata=metadata, everything=everything)
     if form is Form.JSON:
-        return as_json([Listed(app=owned.app, machine=owned.machine) for owned in machines])
-    return listing(machines, datetime.fromtimestamp(SystemClock().now(), UTC))
+        click.echo(as_json(found(_WHOLE, "select_machines")(ctx, selection, summary=False)))
+        return
+    machines = read_machines(target_of(ctx), selection)
+    if machines is None:
+        machines = found(_WHOLE, "listed_machines")(ctx, selection)
+    if quiet:
+        click.echo("\n".join(each.machine.id for each in machines), nl=bool(machines))
+    else:
+        click.echo(listing(machines, datetime.fromtimestamp(SystemClock().now(), UTC), wide=form is Form.WIDE))

@@ -1,36 +1,114 @@
-"""`hawker machine logs`: the bytes that a machine wrote, to the streams that it wrote them to."""
+"""`hawker machine logs`: the bytes that machines wrote, to the streams that they wrote them to."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 
 import click
+import msgspec
 
 from hawker.api.caller import Caller
+from hawker.api.contract.machine import ListMachinesQuery
 from hawker.api.contract.node import LogChunk
-from hawker.cli.attach import Follower
 from hawker.cli.connect import talk
-from hawker.cli.machines import find_machine
-from hawker.cli.options import app_option, machine_argument
+from hawker.cli.lazy import found
+from hawker.cli.log_stream import Follower, Prefix, WantedOutput, Write, follow_all, print_merged
+from hawker.cli.machines import Owned, complete_machine, find_machine, list_machines
+from hawker.cli.notation import Written
+from hawker.cli.options import app_option
 from hawker.cli.output import Form, line_of_json, output_option
+from hawker.clock import SystemClock
+
+_HELP = """Print the output of machines: what they wrote to stdout on stdout, the rest on stderr. With --app and no
+MACHINE, that of all machines of the app, on whichever hosts.
+
+\b
+Examples:
+  hawker logs -f web
+  hawker logs -t --since 10m web db
+  hawker logs -a shop -n 20 -f
+
+Output of several machines is in the order of time, each line with its machine's name; lines of a machine with several
+containers begin with the container's. With -f, a node that restarts is waited for. With -o json each piece is one
+line, with its time, its stream and its bytes in base64.
+"""
 
 
-@click.command("logs")
-@machine_argument
+class NamedChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of one of several machines' output, as JSON."""
+
+    app: str
+    machine: str
+    name: str
+    chunk: LogChunk
+
+
+def since(text: str) -> float:
+    """Unix seconds of a moment that is given as a length of time before now, or as a date and time."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        ago_s: float = found("hawker.config.duration", "parse_seconds")(text)
+        return SystemClock().now() - ago_s
+    return moment.astimezone().timestamp()
+
+
+@click.command("logs", help=_HELP)
+@click.argument("machines", metavar="[MACHINE]...", nargs=-1, shell_complete=complete_machine)
 @app_option
-@click.option("-f", "--follow", is_flag=True, help="Follow the output until the machine is destroyed.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the machine is destroyed.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Only the last N lines of each machine.")
+@click.option("-t", "--timestamps", is_flag=True, help="Begin each line with its time, in UTC.")
+@click.option("--since", "since_at", type=Written(since, "moment"), metavar="TIME",
+              help="Only what came after that: 90, 10m or 2h ago, or 2026-01-02T03:04:05.")  # fmt: skip
 @output_option
 @click.pass_context
-def command(ctx: click.Context, machine: str, app: str | None, follow: bool, lines: int | None, form: Form) -> None:
-    """Print a machine's output: what it wrote to stdout on stdout, the rest on stderr. Lines of a machine with several
-    containers begin with the container's name.
+def command(
+    ctx: click.Context,
+    machines: tuple[str, ...],
+    app: str | None,
+    follow: bool,
+    lines: int | None,
+    timestamps: bool,
+    since_at: float | None,
+    form: Form,
+) -> None:
+    if not machines and app is None:
+        raise click.UsageError("name a MACHINE, or an app with --app for the output of all its machines")
+    wanted, prefix = WantedOutput(follow=follow, tail=lines, since=since_at), Prefix(timestamps=timestamps)
+    talk(ctx, lambda caller: _print(caller, machines, app, wanted, prefix, form))
 
-    With -o json each piece is one line, with its time, its stream and its bytes in base64."""
-    talk(ctx, lambda caller: _print(caller, machine, app, follow, lines, form))
+
+async def _print(
+    caller: Caller, references: Sequence[str], app: str | None, wanted: WantedOutput, prefix: Prefix, form: Form
+) -> None:
+    if references:
+        chosen = [await find_machine(caller, each, app) for each in references]
+    else:
+        chosen = await list_machines(caller, app, ListMachinesQuery(summary=True))
+    if len(references) == 1:
+        follower = Follower(caller, chosen[0].params, None if form is Form.TABLE else _write_json, prefix=prefix)
+        if wanted.follow:
+            return await follower.follow(wanted)
+        return await follower.print(follow=False, tail=wanted.tail, since=wanted.since)
+    width = max((len(each.machine.name) for each in chosen), default=0)
+    followers = [
+        Follower(caller, each.params, _writer(each, form), prefix=prefix, name=each.machine.name.ljust(width))
+        for each in chosen
+    ]
+    await print_merged(followers, wanted)
+    if wanted.follow:
+        await follow_all(followers)
 
 
-async def _print(caller: Caller, reference: str, app: str | None, follow: bool, lines: int | None, form: Form) -> None:
-    found = await find_machine(caller, reference, app)
-    write = None if form is Form.TABLE else _write_json
-    await Follower(caller, found.params, write).print(follow=follow, tail=lines)
+def _writer(owned: Owned, form: Form) -> Write | None:
+    return None if form is Form.TABLE else partial(_write_named, owned)
 
 
 def _write_json(chunk: LogChunk) -> None:
     click.echo(line_of_json(chunk))
+
+
+def _write_named(owned: Owned, chunk: LogChunk) -> None:
+    named = NamedChunk(app=owned.app, machine=owned.machine.id, name=owned.machine.name, chunk=chunk)
+    click.echo(line_of_json(named))

@@ -3,7 +3,7 @@
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.memory import (
+from hawker.api.contract.machine_operation import (
     GET_MEMORY,
     RECLAIM_MEMORY,
     SET_MEMORY,

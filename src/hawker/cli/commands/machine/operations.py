@@ -7,23 +7,33 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.machine import DELETE_MACHINE, DeleteMachineQuery, SignalRequest, StopRequest, WaitState
+from hawker.api.contract.machine import (
+    DELETE_MACHINE,
+    DeleteMachineQuery,
+    ListMachinesQuery,
+    SignalRequest,
+    StopRequest,
+    WaitState,
+)
 from hawker.api.contract.machine_operation import (
     CORDON_MACHINE,
+    RENAME_MACHINE,
     RESTART_MACHINE,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
     SUSPEND_MACHINE,
     UNCORDON_MACHINE,
+    RenameRequest,
     RestartQuery,
 )
 from hawker.cli import waiting
+from hawker.cli.config_notation import duration
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure, report
-from hawker.cli.machines import Owned, find_machine
-from hawker.cli.notation import Written, duration, seconds
-from hawker.cli.options import app_option, machines_argument, wait_option, within_option
+from hawker.cli.machines import Owned, find_machine, list_machines
+from hawker.cli.notation import Written, seconds
+from hawker.cli.options import app_option, machine_argument, machines_argument, wait_option, within_option
 from hawker.clock import SystemClock
 from hawker.errors import HawkerError
 
@@ -206,3 +216,23 @@ def uncordon(ctx: click.Context, machines: tuple[str, ...], app: str | None) -> 
         await caller.call(UNCORDON_MACHINE, params=owned.params)
 
     return each(ctx, machines, app, act)
+
+
+@click.command("rename")
+@machine_argument
+@click.argument("name", metavar="NAME")
+@app_option
+@click.pass_context
+def rename(ctx: click.Context, machine: str, name: str, app: str | None) -> None:
+    """Give a machine another name, unique in its app. It runs on; what it was told of its name stays until it is
+    started again."""
+
+    async def renamed(caller: Caller) -> str:
+        found = await find_machine(caller, machine, app)
+        others = await list_machines(caller, found.app, ListMachinesQuery(summary=True))
+        if any(each.machine.name == name and each.machine.id != found.machine.id for each in others):
+            raise Failure(f"app {found.app!r} has another machine {name!r}")
+        await caller.call(RENAME_MACHINE, params=found.params, body=RenameRequest(name=name))
+        return found.machine.id
+
+    click.echo(talk(ctx, renamed))

@@ -5,31 +5,43 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import CreateMachineRequest, Machine, MachineParams
+from hawker.api.contract.published_port import PublishedPortState
 from hawker.cli import ordering
 from hawker.cli.attach import destroy, stay
 from hawker.cli.connect import talk
+from hawker.cli.interactive import Sitting, sit
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
 from hawker.cli.machines import complete_machine, find_machine
-from hawker.cli.options import PlacementOptions, command_argument, placement_options, within_option
+from hawker.cli.options import WordsOfAnother, command_argument, completed, within_option
 from hawker.cli.ordering import ClientOrder, one_off
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.placed import Count, count_options, filled, show_placed
+from hawker.cli.placement_options import PlacementOptions, placement_options
+from hawker.cli.publishing import addresses, published, unserved
 from hawker.cli.summary import started
+from hawker.cli.terminal import own_descriptors
 from hawker.clock import SystemClock
-from hawker.config import MachineConfig
+from hawker.config import Init, MachineConfig
 
 _RUN_HELP = """Order a machine from IMAGE and wait until it runs. The words after IMAGE are the machine's command.
 
 \b
 Examples:
-  hawker machine run hawker/hello
+  hawker run hawker/hello
+  hawker run --rm -it alpine:3 sh
+  echo hello | hawker run --rm -i alpine:3 cat
   hawker machine run --name web -e PORT=80 --check http:80/ registry.local:5000/web:3
-  hawker machine run --rm --attach alpine:3 -- sh -c 'echo hello; exit 3'
+  hawker run -p 8080:80 registry.local:5000/web:3
+  hawker machine run --rm --attach alpine:3 sh -c 'echo hello; exit 3'
   hawker machine run --config web.json -o json
   hawker machine run --region mad,eu --count 5 --label disk=ssd --spread hard registry.local:5000/web:3
 
-With --rm or --attach a machine that ends is not restarted unless --restart says so.
+With --rm, --attach, -i or -t a machine that ends is not restarted unless --restart says so. Otherwise one that fails
+is, ten times in a row, and one that exits with 0 stays stopped: --restart always is for services.
+
+Its root filesystem is fresh at each start: what is to stay belongs on a volume (-v). It has one shared cpu and 256 MiB
+of memory unless --cpus, --cpu-kind and --memory say more.
 """
 
 _CREATE_HELP = """Order a machine from IMAGE without starting it; `hawker machine start` does that later.
@@ -43,16 +55,18 @@ A machine that stands by for others is a spare: it is prepared on another node, 
 them is lost. It cannot have services.
 """
 
-image_argument = click.argument("image", required=False)
+image_argument = click.argument("image", required=False, shell_complete=completed("images"))
 
 
-@click.command("run", help=_RUN_HELP)
+@click.command("run", help=_RUN_HELP, cls=WordsOfAnother)
 @image_argument
 @command_argument
 @placement_options
 @machine_options
 @click.option("-d", "--detach", is_flag=True, help="Print the id and do not wait until the machine runs.")
 @click.option("--attach", is_flag=True, help="Print its output, exit with its status, stop it with Ctrl-C.")
+@click.option("-i", "--interactive", is_flag=True, help="Be its input too: this terminal, or what is piped here.")
+@click.option("-t", "--tty", is_flag=True, help="Give it a terminal; with -i, yours.")
 @click.option("--skip-launch", is_flag=True, help="Prepare the machine and leave it stopped.")
 @count_options
 @within_option
@@ -66,20 +80,24 @@ def command(
     flags: Flags,
     detach: bool,
     attach: bool,
+    interactive: bool,
+    tty: bool,
     skip_launch: bool,
     count: Count,
     within_s: float,
     form: Form,
 ) -> int | None:
+    stays = attach or ((interactive or tty) and not (detach or skip_launch or count.count is not None))
     if count.count is not None and attach:
         raise click.UsageError("--attach and --count exclude each other: --attach follows one machine")
     if attach and (detach or skip_launch):
         raise click.UsageError("--attach excludes --detach and --skip-launch: it follows the machine")
-    config = ordered_config(image, arguments, flags)
-    if attach or flags.rm:
+    config = with_streams(ordered_config(image, arguments, flags), stdin=interactive, tty=tty)
+    if stays or flags.rm:
         config = one_off(config)
-    if attach:
-        return talk(ctx, lambda caller: _attached(caller, config, placement))
+    if stays:
+        sitting = Sitting(own_descriptors(stdin=True), terminal=tty) if interactive else None
+        return talk(ctx, lambda caller: _attached(caller, config, placement, sitting))
     order = order_for(config, placement, skip_launch)
     if count.count is not None:
         waits_s = None if detach or skip_launch else within_s
@@ -88,12 +106,18 @@ def command(
         show(talk(ctx, lambda caller: ordering.place(caller, order)), form, _id)
     else:
         clock = SystemClock()
-        machine = talk(ctx, lambda caller: ordering.start(caller, order, clock, within_s))
-        show(machine, form, lambda machine: started(order.app_name, machine))
+
+        async def run(caller: Caller) -> tuple[Machine, tuple[PublishedPortState, ...]]:
+            machine = await ordering.start(caller, order, clock, within_s)
+            params = MachineParams(app_name=order.app_name, machine_id=machine.id)
+            return machine, await published(caller, params, machine.config, clock)
+
+        machine, ports = talk(ctx, run)
+        show(machine, form, lambda machine: started(order.app_name, machine, addresses(ports)))
     return None
 
 
-@click.command("create", help=_CREATE_HELP)
+@click.command("create", help=_CREATE_HELP, cls=WordsOfAnother)
 @image_argument
 @command_argument
 @placement_options
@@ -127,7 +151,18 @@ def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) 
     config = configured(MachineConfig(), flags, sources(), image=image, command=arguments)
     if not config.image and not config.containers:
         raise click.UsageError("no image: give it as an argument, or in the file of --config")
+    for sentence in unserved(config):
+        click.echo(f"warning: {sentence}", err=True)
     return config
+
+
+def with_streams(config: MachineConfig, *, stdin: bool, tty: bool) -> MachineConfig:
+    """Whose process has an open input, or a terminal."""
+    if not (stdin or tty):
+        return config
+    init = config.init or Init()
+    streams = msgspec.structs.replace(init, stdin=stdin or init.stdin, tty=tty or init.tty)
+    return msgspec.structs.replace(config, init=streams)
 
 
 def order_for(config: MachineConfig, placement: PlacementOptions, skip_launch: bool) -> ClientOrder:
@@ -137,13 +172,15 @@ def order_for(config: MachineConfig, placement: PlacementOptions, skip_launch: b
     return ClientOrder(app=placement.app, request=request, order_id=placement.order_id)
 
 
-async def _attached(caller: Caller, config: MachineConfig, placement: PlacementOptions) -> int:
+async def _attached(caller: Caller, config: MachineConfig, placement: PlacementOptions, sitting: Sitting | None) -> int:
     """A machine that shall go when it ends is destroyed from here, once its last words were read: with the machine
     goes its output."""
     order = order_for(msgspec.structs.replace(config, auto_destroy=None), placement, False)
     machine = await ordering.place(caller, order)
     params = MachineParams(app_name=order.app_name, machine_id=machine.id)
     try:
+        if sitting is not None:
+            return await sit(caller, params, machine.version, sitting, SystemClock())
         return await stay(caller, params, machine.version, SystemClock())
     finally:
         if config.auto_destroy:

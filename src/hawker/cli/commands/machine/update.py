@@ -77,7 +77,7 @@ async def _update(caller: Caller, found: Owned, change: Change, within_s: float 
     before = await caller.call(GET_MACHINE, params=found.params)
     config = change.config(before.config or MachineConfig())
     if config.image and (before.config is None or config.image != before.config.image):
-        await pull_if_missing(caller, config.image)
+        await pull_if_missing(caller, config.image, found.app)
     request = UpdateMachineRequest(
         config=config, current_version=before.version, skip_launch=change.skip_launch or None
     )

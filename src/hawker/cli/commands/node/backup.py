@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.doctor import BACK_UP
+from hawker.api.contract.node import BACK_UP
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
 from hawker.cli.output import size

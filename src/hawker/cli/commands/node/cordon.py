@@ -7,10 +7,11 @@ from hawker.api.contract.cluster import CORDON_NODE, UNCORDON_NODE, FleetNode, N
 from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node
+from hawker.cli.options import completed
 
 
 @click.command("cordon")
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @click.pass_context
 def cordon(ctx: click.Context, node: str) -> None:
     """Disable scheduling on a node: it accepts no new machines, also after a restart. Its machines continue."""
@@ -19,7 +20,7 @@ def cordon(ctx: click.Context, node: str) -> None:
 
 
 @click.command("uncordon")
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @click.pass_context
 def uncordon(ctx: click.Context, node: str) -> None:
     """Enable scheduling on a node: it accepts new machines again."""

@@ -1,12 +1,17 @@
 """`hawker node doctor`: what is wrong between the node's store and its host, and, when asked, its repair."""
 
+import os
+from pathlib import Path
+
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.doctor import LIST_FINDINGS, REPAIR_FINDINGS, FindingInfo, FindingList, RepairRequest
+from hawker.api.contract.node import LIST_FINDINGS, REPAIR_FINDINGS, FindingInfo, FindingList, RepairRequest
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus
+from hawker.cli.host_security import HostSecurity, Weakness
 from hawker.cli.output import Form, output_option, show, table
+from hawker.place import default_data_dir
 
 _HELP = """Compare the node's store with its host, and report what is wrong. Without --repair nothing is changed.
 
@@ -17,21 +22,39 @@ operator. A repair never ends a healthy machine. Exit status: 0 when nothing is 
 Examples:
   hawker node doctor
   hawker node doctor --repair
+  hawker node doctor --security
 """
 
 
 @click.command("doctor", help=_HELP)
 @click.option("--repair", is_flag=True, help="Repair the findings.")
 @click.option("--end-foreign", is_flag=True, help="With --repair: also end the machines of another store.")
+@click.option("--security", is_flag=True, help="Instead report what of this host makes its machines less safe.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
 @output_option
 @click.pass_context
-def command(ctx: click.Context, repair: bool, end_foreign: bool, as_json: bool, form: Form) -> int:
+def command(ctx: click.Context, repair: bool, end_foreign: bool, security: bool, as_json: bool, form: Form) -> int:
+    form = Form.JSON if as_json else form
+    if security:
+        return _security(form)
     if end_foreign and not repair:
         raise click.UsageError("--end-foreign needs --repair")
     answer = talk(ctx, lambda caller: _ask(caller, RepairRequest(end_foreign=end_foreign or None) if repair else None))
-    show(answer, Form.JSON if as_json else form, findings_table)
+    show(answer, form, findings_table)
     return ExitStatus.FAILED if any(finding.outcome != "mended" for finding in answer.findings) else ExitStatus.OK
+
+
+def _security(form: Form) -> int:
+    """Of the host that the command runs on; no node is asked."""
+    found = HostSecurity(Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).weaknesses()
+    show(found, form, weaknesses_table)
+    return ExitStatus.FAILED if found else ExitStatus.OK
+
+
+def weaknesses_table(found: list[Weakness]) -> str:
+    if not found:
+        return "nothing was found"
+    return table(("ABOUT", "WHAT IS WEAK", "WHAT TO DO"), ((each.about, each.detail, each.advice) for each in found))
 
 
 async def _ask(caller: Caller, request: RepairRequest | None) -> FindingList:

@@ -8,7 +8,7 @@ from hawker.cli.connect import talk
 from hawker.cli.draining import Moved, Mover, Resident
 from hawker.cli.exits import ExitStatus
 from hawker.cli.nodes import find_fleet_node
-from hawker.cli.options import within_option
+from hawker.cli.options import completed, within_option
 from hawker.cli.output import Form, note, output_option, show, table
 from hawker.clock import SystemClock
 from hawker.ids import NodeId
@@ -30,7 +30,7 @@ Examples:
 
 
 @click.command("drain", help=_HELP)
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @click.option("--keep", is_flag=True, help="Stop the moved machines, do not destroy them.")
 @within_option
 @output_option

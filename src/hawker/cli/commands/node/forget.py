@@ -6,6 +6,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.cluster import FORGET_NODE, ForgetQuery, ForgottenNode, NodeParams
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node, loss_of, said_of
+from hawker.cli.options import completed
 from hawker.cli.output import note
 
 _HELP = """Remove a node that will not come back. Every node drops its rows from the catalog: its machines are no longer
@@ -27,7 +28,7 @@ Examples:
 
 
 @click.command("forget", help=_HELP)
-@click.argument("node", metavar="NODE")
+@click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @click.option("--force", is_flag=True, help="Also remove a living node.")
 @click.option("--dry-run", is_flag=True, help="Print the consequences and change nothing.")
 @click.pass_context

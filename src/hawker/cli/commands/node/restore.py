@@ -9,8 +9,7 @@ from hawker.api.contract.body import instant
 from hawker.cli.output import note
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart
-from hawker.place import Place
-from hawker.settings import default_data_dir
+from hawker.place import Place, default_data_dir
 from hawker.store.restore import restore_store
 
 _HELP = """Replace a stopped node's store with the backup FILE. The replaced store is kept beside it.

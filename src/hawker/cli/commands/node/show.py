@@ -7,11 +7,12 @@ from hawker.api.contract.cluster import GET_NODE, FleetNode, NodeParams
 from hawker.api.contract.node import NODE_INFO, DriverInfo, NodeInfo
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node, node_fields
+from hawker.cli.options import completed
 from hawker.cli.output import Form, fields, local, output_option, show, table
 
 
 @click.command("show")
-@click.argument("node", metavar="[NODE]", required=False)
+@click.argument("node", metavar="[NODE]", required=False, shell_complete=completed("nodes"))
 @output_option
 @click.pass_context
 def command(ctx: click.Context, node: str | None, form: Form) -> None:

@@ -1,13 +1,15 @@
-"""`hawker volumes update` and `extend`: what may be changed of a volume that there is."""
+"""`hawker volumes update`, `extend` and `move`: what may be changed of a volume that there is."""
 
 import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.volume import (
     EXTEND_VOLUME,
+    MOVE_VOLUME,
     UPDATE_VOLUME,
     ExtendVolumeAnswer,
     ExtendVolumeRequest,
+    MoveVolumeRequest,
     UpdateVolumeRequest,
 )
 from hawker.cli.connect import talk
@@ -71,3 +73,23 @@ def extend(
     click.echo(about(changed) if form is Form.TABLE else as_json(changed.volume))
     if answer.needs_restart and changed.volume.attached_machine_id:
         note(f"the new size shows after a restart: hawker machine restart {changed.volume.attached_machine_id}")
+    for holder in answer.held_by:
+        note(f"{holder} holds the file system as it was: end or restart it first")
+
+
+@click.command("move")
+@volume_argument
+@app_option
+@click.option("--to", "target", required=True, metavar="APP", help="The app that is to have it.")
+@output_option
+@click.pass_context
+def move(ctx: click.Context, volume: str, app: str | None, target: str, form: Form) -> None:
+    """Move VOLUME, which no machine has, and its snapshots to another app of the same organization."""
+
+    async def change(caller: Caller) -> OwnedVolume:
+        found = await find_volume(caller, volume, app)
+        body = MoveVolumeRequest(app=target)
+        return OwnedVolume(target, await caller.call(MOVE_VOLUME, params=found.params, body=body))
+
+    moved = talk(ctx, change)
+    click.echo(about(moved) if form is Form.TABLE else as_json(moved.volume))

@@ -1,5 +1,5 @@
-"""`hawker volumes destroy` and `undelete`. Each takes several volumes and does one after the other: what fails is said,
-the rest is done all the same, and the first failure gives the exit status.
+"""`hawker volumes detach`, `destroy` and `undelete`. Each takes several volumes and does one after the other: what
+fails is said, the rest is done all the same, and the first failure gives the exit status.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.volume import DELETE_VOLUME, UNDELETE_VOLUME
+from hawker.api.contract.volume import DELETE_VOLUME, DETACH_VOLUME, UNDELETE_VOLUME
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure, report
 from hawker.cli.options import app_option
@@ -30,6 +30,16 @@ def destroy(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> in
     if status == ExitStatus.OK:
         note("undelete within 24 hours: hawker volumes undelete VOLUME")
     return status
+
+
+@click.command("detach")
+@volumes_argument
+@app_option
+@click.pass_context
+def detach(ctx: click.Context, volumes: tuple[str, ...], app: str | None) -> int:
+    """Detach volumes from their stopped machines, so that others can have them. Such a machine takes its volume back
+    when it starts, if that is free then; else it does not start."""
+    return _each(ctx, volumes, app, lambda caller, owned: caller.call(DETACH_VOLUME, params=owned.params))
 
 
 @click.command("undelete")

@@ -4,15 +4,22 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.body import instant
-from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, CreateVolumeRequest, VolumeSnapshot
-from hawker.cli.commands.volumes.create import created, say
+from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
+    FIND_SNAPSHOT,
+    LIST_SNAPSHOTS,
+    CreateVolumeRequest,
+    SnapshotParams,
+    VolumeSnapshot,
+)
+from hawker.cli.commands.volumes.create import ordered, say
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option, wait_option, within_option
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.progress import states_display
 from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
 from hawker.cli.volume_summary import snapshots
-from hawker.cli.volumes import find_volume, taken
+from hawker.cli.volumes import OwnedVolume, find_volume, taken
 from hawker.clock import SystemClock
 
 
@@ -84,7 +91,8 @@ def restore_snapshot(
     within_s: float,
     form: Form,
 ) -> None:
-    """Create a volume with the content of SNAPSHOT, also when its volume is destroyed."""
+    """Create a volume with the content of SNAPSHOT, also when its volume is destroyed. Unless told otherwise it is in
+    the snapshot's app, and as large as the snapshot's volume was."""
     request = CreateVolumeRequest(
         name=name,
         size_gb=size,
@@ -93,4 +101,9 @@ def restore_snapshot(
         auto_backup_enabled=keeping.scheduled_snapshots,
     )
 
-    say(talk(ctx, lambda caller: created(caller, app, request, within_s if wait else None)), form)
+    async def restored(caller: Caller) -> OwnedVolume:
+        params = SnapshotParams(snapshot_id=snapshot)
+        target = app or (await caller.call(FIND_SNAPSHOT, params=params)).app
+        return await ordered(caller, target, request, within_s if wait else None)
+
+    say(talk(ctx, restored), form)

@@ -17,12 +17,12 @@ from hawker.fsm.run import State
 from hawker.fsm.runner import Runner
 from hawker.host.network_policy import PacketFilter
 from hawker.ids import AppName, InstanceId, MachineId, OrderId
-from hawker.netpolicy.enforcement import Fences, HostFences
+from hawker.netpolicy.policies import Fences, HostFences
 from hawker.node import Resources
 from hawker.record.machine import EVENTS, MACHINES, EventRecord, MachineRecord, machine_id_of
 from hawker.record.volume import VOLUMES
 from hawker.runtime.driver import Exit
-from hawker.sim.node.store_over import StoreOver
+from hawker.sim.node.faulty_store import StoreOver
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.changes import Changes

@@ -12,8 +12,7 @@ from hawker.runtime.fake_host import FakeHost
 from hawker.runtime.spec import InstanceSpec
 from hawker.sim.node.fake_host import SimHost
 from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
-from hawker.volume.copies import Copies
-from hawker.volume.disks import Disk, Disks
+from hawker.volume.disks import Copies, Disk, Disks
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 
 

@@ -1,0 +1,169 @@
+"""The edge beside HAProxy, in one run: requests a second of one core, and the latency that each adds at 500 requests a
+second. The machine behind both is an HAProxy that answers by itself. Proxies run on core 0, all else on core 1.
+
+Needs Debian's haproxy and wrk: `PYTHONPATH=. python bench/edge.py [--seconds S]`.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from hawker.config import Service
+from hawker.config.machine import Concurrency, Port
+from hawker.feed import AllMachines, MachineRoute
+from hawker.ids import AppName, InstanceId, MachineId
+from hawker.machine import State
+
+HAWKER = str(Path(sys.executable).with_name("hawker"))
+HOST = "127.0.0.1"
+CONNECTIONS, RATE_PER_S, WAIT_S = 64, 500, 20.0
+_APP = """
+global
+  nbthread 1
+  maxconn 2000
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend app
+  bind {host}:{port}
+  http-request return status 200 content-type text/plain string "hello, world"
+"""
+_PROXY = """
+global
+  nbthread 1
+  maxconn 2000
+defaults
+  mode http
+  option forwardfor
+  http-reuse always
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend web
+  bind {host}:{port}
+  default_backend app
+backend app
+  server one {host}:{app}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(core: int, port: int, *argv: str) -> Iterator[None]:
+    """On this core, from when it listens."""
+    process = subprocess.Popen(["taskset", "-c", str(core), *argv])
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                socket.create_connection((HOST, port)).close()
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def edge_at(folder: Path, port: int, app: int) -> tuple[str, ...]:
+    """An edge that knows one machine, from the file that it would have kept; no daemon is there."""
+    (folder / "edge").mkdir()
+    service = Service(
+        protocol="tcp",
+        internal_port=app,
+        ports=(Port(port=port, handlers=("http",)),),
+        concurrency=Concurrency(type="requests", soft_limit=10_000, hard_limit=10_000),
+    )
+    machine = MachineRoute(
+        id=MachineId("1"),
+        app=AppName("bench"),
+        state=State.STARTED,
+        version="1",
+        instance=InstanceId("1"),
+        hosts=(HOST,),
+        services=(service,),
+        publish="*",
+    )
+    routes = AllMachines(machines=(machine,), addresses=(HOST,))
+    (folder / "edge" / "routes").write_bytes(msgspec.msgpack.encode(routes))
+    return HAWKER, "edge", "--data-dir", str(folder), "--log-level", "error"
+
+
+def requests_per_s(port: int, seconds: int) -> float:
+    argv = ["taskset", "-c", "1", "wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", f"http://{HOST}:{port}/"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert "Non-2xx" not in said, said
+    return float(next(line.split()[1] for line in said.splitlines() if line.startswith("Requests/sec")))
+
+
+async def latencies_ms(port: int, seconds: float) -> list[float]:
+    """At an open rate, over kept connections: a request is due when it is due, be the one before answered or not."""
+    samples: list[float] = []
+    each_s, workers = 8 / RATE_PER_S, 8
+
+    async def work(number: int, begin: float) -> None:
+        reader, writer = await asyncio.open_connection(HOST, port)
+        due = begin + number * each_s / workers
+        while due < begin + seconds:
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            writer.write(b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n")
+            await reader.readuntil(b"hello, world")
+            samples.append((time.perf_counter() - due) * 1000)
+            due += each_s
+        writer.close()
+
+    begin = time.perf_counter() + 0.2
+    await asyncio.gather(*(work(number, begin) for number in range(workers)))
+    return sorted(samples)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
+    given = parser.parse_args()
+    os.sched_setaffinity(0, {1})
+    ports = {"direct": free_port(), "haproxy": free_port(), "edge": free_port()}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench")))
+        for name, text in (("direct", _APP), ("haproxy", _PROXY)):
+            (folder / name).write_text(text.format(host=HOST, port=ports[name], app=ports["direct"]))
+            stack.enter_context(running(int(name == "direct"), ports[name], "haproxy", "-f", str(folder / name)))
+        stack.enter_context(running(0, ports["edge"], *edge_at(folder, ports["edge"], ports["direct"])))
+        rates: dict[str, list[float]] = {name: [] for name in ports}
+        times: dict[str, list[float]] = {name: [] for name in ports}
+        for _ in range(given.rounds):
+            for name, port in ports.items():
+                rates[name].append(requests_per_s(port, given.seconds))
+                times[name] += asyncio.run(latencies_ms(port, given.seconds))
+    print(f"{'':10}{'req/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'added p50':>12}{'added p99':>12}")
+    shown = {name: (statistics.median(found), statistics.quantiles(found, n=100)[98]) for name, found in times.items()}
+    for name, (p50, p99) in shown.items():
+        added = f"{p50 - shown['direct'][0]:12.2f}{p99 - shown['direct'][1]:12.2f}"
+        print(f"{name:10}{statistics.median(rates[name]):10,.0f}{p50:10.2f}{p99:10.2f}{added}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""What flyctl asks beside the Machines API, on the same origin: GraphQL, organizations, builds and releases.
+
+Their handlers make calls of the route table in the caller's name, so each asks the token, the rate limit and the audit
+log as that call does.
+"""
+
+from datetime import datetime
+from types import NoneType
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hawker.api.bounds import ReleasesLimit
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Request
+from hawker.api.route import AnyRoute, NoParams, Tag, Unary
+from hawker.errors import Conflict, NotFound, Unprocessable
+from hawker.permission import Action
+
+MAX_GRAPHQL_BYTES = 1024 * 1024
+
+
+class GraphqlRequest(Request, frozen=True, kw_only=True, rename={"operation_name": "operationName"}):
+    """One operation. `operation_name` names it where the document has several fragments beside it."""
+
+    query: str
+    variables: dict[str, Any] | None = None
+    operation_name: str | None = None
+
+
+class FlyOrganization(Answer, frozen=True, kw_only=True):
+    """`id` is the slug; all here are paid for and in order."""
+
+    id: str
+    internal_numeric_id: int
+    slug: str
+    raw_slug: str
+    name: str
+    paid_plan: bool
+    personal: bool
+    billable: bool
+    billing_status: str
+    provisions_beta_extensions: bool
+    remote_builder_image: str
+
+
+class FlyOrganizations(Answer, frozen=True, kw_only=True):
+    organizations: tuple[FlyOrganization, ...]
+
+
+class FlyOrganizationAnswer(Answer, frozen=True, kw_only=True):
+    organization: FlyOrganization
+
+
+class BuildRequest(Request, frozen=True, kw_only=True):
+    """What a client built, or began to: nothing of it is kept but the number, which its release names."""
+
+    app_name: str = ""
+    build_id: int | None = None
+    status: str = ""
+
+
+class Build(Answer, frozen=True, kw_only=True):
+    id: int
+    status: str
+    wallclock_time_ms: int
+
+
+class FlyReleaseRequest(Request, frozen=True, kw_only=True):
+    app_name: str
+    build_id: int | None = None
+    definition: dict[str, Any] | None = None
+    image: str | None = None
+    strategy: str | None = None
+
+
+class FlyReleaseUpdate(Request, frozen=True, kw_only=True):
+    status: str
+    metadata: dict[str, Any] | None = None
+
+
+class FlyUser(Answer, frozen=True, kw_only=True):
+    email: str
+    name: str
+
+
+class FlyRelease(Answer, frozen=True, kw_only=True):
+    """`status` is pending, running, complete, failed or interrupted."""
+
+    id: str
+    version: int
+    stable: bool
+    in_progress: bool
+    status: str
+    strategy: str
+    user: FlyUser
+    created_at: datetime
+    image_ref: str
+
+
+class FlyReleaseAnswer(Answer, frozen=True, kw_only=True):
+    release: FlyRelease
+
+
+class FlyReleases(Answer, frozen=True, kw_only=True):
+    releases: tuple[FlyRelease, ...]
+
+
+class OrganizationParams(msgspec.Struct, frozen=True, kw_only=True):
+    org_slug: str
+
+
+class FlyReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
+    release_id: str
+
+
+class FlyReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    limit: ReleasesLimit = 25
+
+
+AppTimes: TypeAlias = dict[str, datetime]
+
+# The calls. None is guarded by itself: what they call asks the token.
+
+GRAPHQL = Unary(
+    name="graphql",
+    method="POST",
+    path="/graphql",
+    params=NoParams,
+    body=GraphqlRequest,
+    response=dict[str, Any],
+    tag=Tag.FLYCTL,
+    summary="Answer one GraphQL operation",
+    action=Action.READ,
+    guarded=False,
+    body_bytes=MAX_GRAPHQL_BYTES,
+    listed_errors=True,
+    timeout_s=90.0,
+)
+
+FLY_ORGANIZATIONS = Unary(
+    name="fly_organizations",
+    method="GET",
+    path="/api/v1/organizations",
+    params=NoParams,
+    response=FlyOrganizations,
+    tag=Tag.FLYCTL,
+    summary="List the organizations that the token reaches",
+    guarded=False,
+)
+
+FLY_ORGANIZATION = Unary(
+    name="fly_organization",
+    method="GET",
+    path="/api/v1/organizations/{org_slug}",
+    params=OrganizationParams,
+    response=FlyOrganizationAnswer,
+    tag=Tag.FLYCTL,
+    summary="Show an organization",
+    errors=(NotFound,),
+    guarded=False,
+)
+
+BEGIN_BUILD = Unary(
+    name="begin_build",
+    method="POST",
+    path="/api/v1/builds",
+    params=NoParams,
+    body=BuildRequest,
+    response=Build,
+    tag=Tag.FLYCTL,
+    summary="Give a client's build a number",
+    action=Action.READ,
+    guarded=False,
+)
+
+FINISH_BUILD = Unary(
+    name="finish_build",
+    method="POST",
+    path="/api/v1/builds/finish",
+    params=NoParams,
+    body=BuildRequest,
+    response=Build,
+    tag=Tag.FLYCTL,
+    summary="Take note that a client's build has ended",
+    action=Action.READ,
+    guarded=False,
+)
+
+REMOTE_BUILDER = Unary(
+    name="remote_builder",
+    method="POST",
+    path="/api/v1/builds/depot_builder",
+    params=NoParams,
+    response=NoneType,
+    tag=Tag.FLYCTL,
+    summary="Refuse a builder of Fly's, and say what to do instead",
+    errors=(NotFound,),
+    action=Action.READ,
+    guarded=False,
+)
+
+BEGIN_RELEASE = Unary(
+    name="begin_release",
+    method="POST",
+    path="/api/v1/releases",
+    params=NoParams,
+    body=FlyReleaseRequest,
+    response=FlyReleaseAnswer,
+    tag=Tag.FLYCTL,
+    summary="Record what an app is to run from now on",
+    status=201,
+    errors=(NotFound, Unprocessable),
+    action=Action.READ,
+    guarded=False,
+)
+
+MOVE_RELEASE = Unary(
+    name="move_release",
+    method="PATCH",
+    path="/api/v1/releases/{release_id}",
+    params=FlyReleaseParams,
+    body=FlyReleaseUpdate,
+    response=FlyRelease,
+    tag=Tag.FLYCTL,
+    summary="Record where a release has come to",
+    errors=(NotFound, Conflict, Unprocessable),
+    action=Action.READ,
+    guarded=False,
+)
+
+CURRENT_RELEASES = Unary(
+    name="current_releases",
+    method="GET",
+    path="/api/v1/releases/all_current",
+    params=NoParams,
+    response=AppTimes,
+    tag=Tag.FLYCTL,
+    summary="Tell when each app was released last",
+    guarded=False,
+)
+
+FLY_RELEASES = Unary(
+    name="fly_releases",
+    method="GET",
+    path="/api/v1/apps/{app_name}/releases",
+    params=AppParams,
+    query=FlyReleasesQuery,
+    response=FlyReleases,
+    tag=Tag.FLYCTL,
+    summary="List an app's releases",
+    errors=(NotFound,),
+)
+
+CURRENT_RELEASE = Unary(
+    name="current_release",
+    method="GET",
+    path="/api/v1/apps/{app_name}/releases/current",
+    params=AppParams,
+    response=FlyRelease,
+    tag=Tag.FLYCTL,
+    summary="Show an app's newest release",
+    errors=(NotFound,),
+)
+
+FLYCTL_ROUTES: tuple[AnyRoute, ...] = (
+    GRAPHQL,
+    FLY_ORGANIZATIONS,
+    FLY_ORGANIZATION,
+    BEGIN_BUILD,
+    FINISH_BUILD,
+    REMOTE_BUILDER,
+    BEGIN_RELEASE,
+    MOVE_RELEASE,
+    CURRENT_RELEASES,
+    FLY_RELEASES,
+    CURRENT_RELEASE,
+)

@@ -1,0 +1,1 @@
+"""One tenant attacks a real node or fleet, and another one must notice nothing."""

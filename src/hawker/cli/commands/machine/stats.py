@@ -1,0 +1,157 @@
+"""`hawker machine stats`: what machines use now."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import anyio
+import click
+import msgspec
+
+from hawker.api.caller import Caller
+from hawker.api.contract.exec import MACHINE_STATS, MachineStats
+from hawker.api.contract.machine import ListMachinesQuery
+from hawker.cli.connect import talk
+from hawker.cli.machines import Owned, complete_machine, find_machine, list_machines
+from hawker.cli.options import app_option
+from hawker.cli.output import Form, line_of_json, note, output_option, show, size, table
+from hawker.clock import SystemClock
+from hawker.errors import NotFound, WrongState
+from hawker.machine import State
+
+_BETWEEN_S = 1.0
+_AT_ONCE = 16
+_CLEAR = "\x1b[H\x1b[2J"
+
+_HELP = """Show what machines use: of those that are named, or of all that run.
+
+CPU is of one cpu, over the last second; HELD is the part of that second for which the machine had to wait at its cpu
+limit. MEMORY leaves out files' pages that can be dropped; KILLS counts processes that the memory limit ended. NETWORK
+and DISK are in and out, since the start. A dash: this driver does not count it.
+"""
+
+
+class MachineUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Two looks at a machine as one line. `cpu_percent` is of one cpu."""
+
+    app: str
+    machine: str
+    name: str
+    cpu_percent: float
+    throttled_percent: float | None
+    stats: MachineStats
+
+
+@click.command("stats", help=_HELP)
+@click.argument("machines", metavar="[MACHINE]...", nargs=-1, shell_complete=complete_machine)
+@app_option
+@click.option("-f", "--follow", is_flag=True, help="Go on, every second.")
+@output_option
+@click.pass_context
+def command(ctx: click.Context, machines: tuple[str, ...], app: str | None, follow: bool, form: Form) -> None:
+    if follow:
+        talk(ctx, lambda caller: _follow(caller, machines, app, form))
+    else:
+        show(talk(ctx, lambda caller: _once(caller, machines, app)), form, usage_table)
+
+
+async def _once(caller: Caller, references: Sequence[str], app: str | None) -> tuple[MachineUse, ...]:
+    chosen = await _chosen(caller, references, app)
+    before = await _looks(caller, chosen)
+    await SystemClock().sleep(_BETWEEN_S)
+    return usages(chosen, before, await _looks(caller, chosen))
+
+
+async def _follow(caller: Caller, references: Sequence[str], app: str | None, form: Form) -> None:
+    """What is listed is looked up again each time, unless it was named."""
+    chosen = await _chosen(caller, references, app)
+    before = await _looks(caller, chosen)
+    while True:
+        await SystemClock().sleep(_BETWEEN_S)
+        chosen = chosen if references else await _chosen(caller, references, app)
+        after = await _looks(caller, chosen)
+        found = usages(chosen, before, after)
+        if form is Form.TABLE:
+            click.echo(_CLEAR + usage_table(found))
+        else:
+            click.echo(line_of_json(found))
+        before = after
+
+
+async def _chosen(caller: Caller, references: Sequence[str], app: str | None) -> list[Owned]:
+    if references:
+        return [await find_machine(caller, each, app) for each in references]
+    return await list_machines(caller, app, ListMachinesQuery(state=(State.STARTED,), summary=True))
+
+
+async def _looks(caller: Caller, chosen: Sequence[Owned]) -> dict[str, MachineStats]:
+    """By the machine's id; of one that ended meanwhile there is none."""
+    found: dict[str, MachineStats] = {}
+
+    async def look(owned: Owned) -> None:
+        with suppress(NotFound, WrongState):
+            found[owned.machine.id] = await caller.call(MACHINE_STATS, params=owned.params)
+
+    for at in range(0, len(chosen), _AT_ONCE):
+        async with anyio.create_task_group() as tasks:
+            for owned in chosen[at : at + _AT_ONCE]:
+                tasks.start_soon(look, owned)
+    return found
+
+
+def usages(
+    chosen: Iterable[Owned], before: dict[str, MachineStats], after: dict[str, MachineStats]
+) -> tuple[MachineUse, ...]:
+    """Of those that were seen twice."""
+    return tuple(
+        _usage(owned, before[owned.machine.id], after[owned.machine.id])
+        for owned in chosen
+        if owned.machine.id in before and owned.machine.id in after
+    )
+
+
+def _usage(owned: Owned, before: MachineStats, after: MachineStats) -> MachineUse:
+    passed_s = max(0.001, (after.at - before.at).total_seconds())
+    held_s = None
+    if before.throttled_seconds is not None and after.throttled_seconds is not None:
+        held_s = after.throttled_seconds - before.throttled_seconds
+    return MachineUse(
+        app=owned.app,
+        machine=owned.machine.id,
+        name=owned.machine.name,
+        cpu_percent=max(0.0, 100 * (after.cpu_seconds - before.cpu_seconds) / passed_s),
+        throttled_percent=None if held_s is None else max(0.0, 100 * held_s / passed_s),
+        stats=after,
+    )
+
+
+def usage_table(found: Sequence[MachineUse]) -> str:
+    if not found:
+        note("no machine runs")
+    headings = ("NAME", "CPU", "HELD", "MEMORY", "LIMIT", "PIDS", "KILLS", "NETWORK", "DISK")
+    return table(headings, (_row(each) for each in found))
+
+
+def _row(usage: MachineUse) -> tuple[object, ...]:
+    stats = usage.stats
+    memory = stats.memory_bytes if stats.working_set_bytes is None else stats.working_set_bytes
+    held = usage.throttled_percent
+    return (
+        usage.name,
+        f"{usage.cpu_percent:.1f}%",
+        None if held is None else f"{held:.0f}%",
+        _short(memory),
+        _short(stats.memory_limit_bytes),
+        stats.pids,
+        None if stats.oom_kills is None else str(stats.oom_kills),
+        _both(stats.network_received_bytes, stats.network_sent_bytes),
+        _both(stats.disk_read_bytes, stats.disk_written_bytes),
+    )
+
+
+def _both(into: int | None, out: int | None) -> str | None:
+    return None if into is None or out is None else f"{_short(into)}/{_short(out)}"
+
+
+def _short(count: int | None) -> str | None:
+    """ "3.4M": a column has little room."""
+    return None if count is None else size(count).replace(" ", "").removesuffix("iB").removesuffix("B")

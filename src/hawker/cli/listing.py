@@ -1,0 +1,181 @@
+"""Machines as a list shows them: read without an event loop, and decoded only as far as they are shown.
+
+A list is what people and scripts ask for most, and a client of the whole API takes four times as long to import as the
+node takes to answer. So nothing here may import `hawker.api`; a test counts what `hawker machine list` loads.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from hawker.cli.output import age, table
+from hawker.cli.target import Target
+from hawker.http.blocking import get
+from hawker.http.message import origin_of
+from hawker.machine import State
+
+T = TypeVar("T")
+
+_PATIENCE_S = 5.0
+_PAGE = 500
+_IMAGE_WIDTH = 19
+
+
+class ShownImage(msgspec.Struct, frozen=True, kw_only=True):
+    registry: str
+    repository: str
+    tag: str
+    digest: str
+
+
+class ShownMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a list shows of `api.contract.machine.Machine`."""
+
+    id: str
+    name: str
+    state: State
+    region: str
+    image_ref: ShownImage
+    private_ip: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A machine and the app that it belongs to."""
+
+    app: str
+    machine: ShownMachine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineSelection:
+    """Which machines: of one app, or of all when `app` is None; each other field left empty selects nothing."""
+
+    app: str | None
+    states: tuple[State, ...]
+    region: str | None
+    metadata: tuple[tuple[str, str], ...]
+    everything: bool
+    """Also destroyed ones."""
+
+
+def read_machines(target: Target, selection: MachineSelection) -> list[Listed] | None:
+    """The machines in the order of their apps. None when one answer was not as usual, whatever the reason: a client of
+    the whole API then asks again, and says what is wrong."""
+    answers = _Answers(target)
+    try:
+        names = [selection.app] if selection.app is not None else _app_names(answers)
+        query = query_of(selection)
+        return [Listed(name, each) for name in names for each in answers.read(_path(name) + query, list[ShownMachine])]
+    except _NotAsUsual:
+        return None
+
+
+def query_of(selection: MachineSelection) -> str:
+    """As `ListMachinesQuery` is written, for a summary."""
+    pairs = [("include_deleted", "true")] if selection.everything else []
+    if selection.region is not None:
+        pairs.append(("region", selection.region))
+    pairs += [("state", state.value) for state in selection.states]
+    pairs.append(("summary", "true"))
+    pairs += [(f"metadata.{key}", value) for key, value in dict(selection.metadata).items()]
+    return "?" + "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in pairs)
+
+
+class _NotAsUsual(Exception):
+    """No answer, a refusal, or a body of another form."""
+
+
+class _Answers:
+    """What the node says to one GET after the other."""
+
+    def __init__(self, target: Target) -> None:
+        self._origin = origin_of(target.url)
+        self._base = target.url.rstrip("/")[len(self._origin.prefix) :] if self._origin is not None else ""
+        self._headers = {} if target.token is None else {"authorization": f"Bearer {target.token.reveal()}"}
+
+    def read(self, path: str, kind: type[T]) -> T:
+        if self._origin is None or self._origin.tls:
+            raise _NotAsUsual
+        response = get(self._origin, self._base + path, self._headers, _PATIENCE_S)
+        if response is None or response.status != 200:
+            raise _NotAsUsual
+        try:
+            return msgspec.json.decode(response.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise _NotAsUsual from error
+
+
+class _AppName(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+
+
+class _AppPage(msgspec.Struct, frozen=True, kw_only=True):
+    apps: tuple[_AppName, ...]
+    next_cursor: str | None = None
+
+
+def _app_names(answers: _Answers) -> Iterator[str]:
+    query = f"?limit={_PAGE}"
+    while True:
+        page = answers.read(f"/v1/apps{query}", _AppPage)
+        yield from (app.name for app in page.apps)
+        if page.next_cursor is None:
+            return
+        query = f"?limit={_PAGE}&cursor={quote(page.next_cursor, safe='')}"
+
+
+def _path(app: str) -> str:
+    return f"/v1/apps/{quote(app, safe='')}/machines"
+
+
+# As text.
+
+
+class NamedImage(Protocol):
+    """What names an image: its parts."""
+
+    @property
+    def registry(self) -> str: ...
+    @property
+    def repository(self) -> str: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+
+
+def listing(machines: Sequence[Listed], now: datetime, *, wide: bool = False) -> str:
+    """Regions are shown where there are several, addresses and whole image names when it may be wide."""
+    regions = wide or len({each.machine.region for each in machines}) > 1
+    headings = ("ID", "NAME", "APP", "STATE", *(("REGION",) * regions), "IMAGE", *(("ADDRESS",) * wide), "AGE")
+    return table(headings, (_row(each.app, each.machine, now, regions=regions, wide=wide) for each in machines))
+
+
+def _row(app: str, machine: ShownMachine, now: datetime, *, regions: bool, wide: bool) -> tuple[object, ...]:
+    return (
+        machine.id,
+        machine.name,
+        app,
+        machine.state,
+        *((machine.region,) * regions),
+        image_name(machine.image_ref) if wide else _short(image_name(machine.image_ref)),
+        *((machine.private_ip,) * wide),
+        age(machine.created_at, now),
+    )
+
+
+def _short(image: str) -> str:
+    """The end of a long name, which tells images apart."""
+    return image if len(image) <= _IMAGE_WIDTH else f"…{image[1 - _IMAGE_WIDTH :]}"
+
+
+def image_name(image: NamedImage) -> str:
+    """As short as it can be said: the tag, or what there is of a digest."""
+    name = f"{image.registry}/{image.repository}" if image.registry else image.repository
+    return f"{name}:{image.tag}" if image.tag else f"{name}@{image.digest[:19]}"

@@ -1,0 +1,134 @@
+"""Bodies of HTTP/1.1 messages: cut out of a stream of bytes, and written anew. Pure.
+
+Lengths are counted; chunks are read strictly and their extensions dropped. What follows a body is handed back, so a
+connection's next message is never a part of this one.
+"""
+
+import re
+from typing import Protocol
+
+SIZE_LINE_BYTES = 1 << 10
+TRAILER_BYTES = 8 << 10
+TRAILERS = 32
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_TRAILER = re.compile(rb"([!#$%&'*+\-.^`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
+_NO_TRAILERS = frozenset(
+    b"""transfer-encoding content-length host connection trailer te upgrade expect authorization
+    proxy-authorization cookie set-cookie content-encoding content-type content-range cache-control via
+    x-forwarded-for forwarded keep-alive age date""".split()
+)
+
+
+class BadBody(Exception):
+    """The bytes are no body."""
+
+
+class MessageBody(Protocol):
+    """One body, as it comes. `done` once it is whole."""
+
+    done: bool
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """What goes on, framed as it came, and what is not of this body any more. Raises `BadBody`."""
+
+
+class NoBody:
+    done = True
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        return b"", data
+
+
+class CountedBody:
+    """As many bytes as were announced."""
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+        self.done = length == 0
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        if len(data) < self._left:
+            self._left -= len(data)
+            return data, b""
+        mine, rest = data[: self._left], data[self._left :]
+        self._left, self.done = 0, True
+        return mine, rest
+
+
+class OpenBody:
+    """Until the connection ends, which whoever reads it says by setting `done`."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        return data, b""
+
+
+class ChunkedBody:
+    """`bare`: what goes on is the content alone, for a reader that knows no chunks."""
+
+    def __init__(self, *, bare: bool = False) -> None:
+        self.done = False
+        self._bare = bare
+        self._line = bytearray()  # a line that is not whole
+        self._left = 0  # of the chunk under way
+        self._ends_chunk = False  # CR LF comes next
+        self._trailers: list[bytes] | None = None
+        self._trailer_bytes = 0
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        out: list[bytes] = []
+        at = 0
+        while at < len(data) and not self.done:
+            if self._left:
+                piece = data[at : at + self._left]
+                at += len(piece)
+                self._left -= len(piece)
+                self._ends_chunk = not self._left
+                out.append(piece if self._bare else b"%x\r\n%b\r\n" % (len(piece), piece))
+                continue
+            end = data.find(b"\n", at)
+            self._line += data[at : end + 1 if end >= 0 else len(data)]
+            at = end + 1 if end >= 0 else len(data)
+            if len(self._line) > (SIZE_LINE_BYTES if self._trailers is None else TRAILER_BYTES):
+                raise BadBody("a line between chunks is too long")
+            if end >= 0:
+                out.append(self._end_of_line())
+        return b"".join(out), data[at:]
+
+    def _end_of_line(self) -> bytes:
+        line, self._line = bytes(self._line), bytearray()
+        if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
+            raise BadBody("a line between chunks does not end as one")
+        line = line[:-2]
+        if self._ends_chunk:
+            if line:
+                raise BadBody("a chunk is longer than it says")
+            self._ends_chunk = False
+            return b""
+        return self._chunk(line) if self._trailers is None else self._trailer(line)
+
+    def _chunk(self, line: bytes) -> bytes:
+        match = _SIZE.fullmatch(line)
+        if match is None:
+            raise BadBody("a chunk has no size")
+        self._left = int(match[1], 16)
+        if not self._left:
+            self._trailers = []
+        return b""
+
+    def _trailer(self, line: bytes) -> bytes:
+        """Fields that say how a message is to be read, or who sends it, are none that may come late."""
+        assert self._trailers is not None
+        if not line:
+            self.done = True
+            return b"" if self._bare else b"0\r\n" + b"".join(self._trailers) + b"\r\n"
+        match = _TRAILER.fullmatch(line)
+        self._trailer_bytes += len(line)
+        if match is None or match[1].lower() in _NO_TRAILERS or match[1].lower().startswith((b"fly-", b"x-forwarded")):
+            raise BadBody("a trailer is none that may be one")
+        if self._trailer_bytes > TRAILER_BYTES or len(self._trailers) >= TRAILERS:
+            raise BadBody("there are too many trailers")
+        self._trailers.append(b"%b: %b\r\n" % (match[1], match[2]))
+        return b""

@@ -1,0 +1,103 @@
+"""From a request to a connection with a machine that has room for it. What a machine refuses may go to another one: not
+a byte has reached it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from hawker.clock import Clock
+from hawker.edge.gates import Gate
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import Door, ServiceTarget
+from hawker.edge.visits import WAKE_TIMEOUT_S, Visit, Visits
+from hawker.feed import MachineRoute
+from hawker.ids import AppName
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+CONNECT_TIMEOUT_S = 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Generic[P]):
+    """A connection to a machine, and the visit that it is counted by."""
+
+    visit: Visit
+    protocol: P
+    rested: bool = False  # it was used before
+
+
+class Dialer:
+    """For one event loop."""
+
+    def __init__(self, visits: Visits, clock: Clock) -> None:
+        self._visits = visits
+        self._clock = clock
+        self._now = clock.monotonic
+
+    async def reach(
+        self,
+        door: Door,
+        app: AppName,
+        began: float,
+        make: Callable[[], P],
+        *,
+        rested: Callable[[ServiceTarget], P | None] = lambda target: None,
+    ) -> Joined[P]:
+        """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
+        again. Raises `ProxyError`."""
+        cause: ProxyError | None = None
+        while True:
+            visit = await self._visits.begin(door, app, began, cause)
+            again = rested(visit.target)
+            if again is not None:
+                return Joined(visit, again, rested=True)
+            try:
+                return Joined(visit, await self.dial(visit, began, make))
+            except ProxyError as error:
+                cause = error
+                self._visits.end(visit)
+            except BaseException:
+                self._visits.end(visit)
+                raise
+
+    async def dial(self, visit: Visit, began: float, make: Callable[[], P]) -> P:
+        """A machine that took no connection yet is given time to begin; one that did is not asked twice. Raises
+        `ProxyError`."""
+        target, gate, pause_s = visit.target, visit.gate, _FIRST_PAUSE_S
+        while True:
+            beginning = target.number not in gate.proven
+            try:
+                protocol = await _connect(gate.route, target, make)
+            except OSError as error:
+                late = self._now() > began + WAKE_TIMEOUT_S
+                if not beginning or late or not gate.is_open:
+                    gate.failed(target.number, self._now())
+                    raise _refused(gate, target, error) from error
+            else:
+                gate.answered(target.number)
+                return protocol
+            await self._clock.sleep(pause_s)
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+
+
+async def _connect(route: MachineRoute, target: ServiceTarget, make: Callable[[], P]) -> P:
+    """Raises `OSError` of the last of the machine's addresses."""
+    loop, port, failure = asyncio.get_running_loop(), target.service.internal_port or 0, OSError("it has no address")
+    for host in route.hosts:
+        try:
+            _, protocol = await asyncio.wait_for(loop.create_connection(make, host, port), CONNECT_TIMEOUT_S)
+        except OSError as error:  # a timeout, too
+            failure = error
+        else:
+            return protocol
+    raise failure
+
+
+def _refused(gate: Gate, target: ServiceTarget, error: OSError) -> ProxyError:
+    port = target.service.internal_port
+    known = f"machine {gate.route.id} takes no connection on port {port} ({error}): does the app listen on 0.0.0.0?"
+    return ProxyError(Code.PC01, known=known)

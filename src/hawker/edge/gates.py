@@ -1,0 +1,221 @@
+"""The gates: who is in each machine of this host, and who may come in. The only place where that is decided.
+
+Pure, with `now` (seconds of a monotonic clock) as an argument; one thread calls it. Invariants: a service never has
+more in flight than its `hard_limit`; nobody comes into an instance that is closed; an instance is closed for a rest
+only while nobody is in it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from hawker.edge.routes import ServiceTarget
+from hawker.feed import MachineRoute, RouteHealth
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import State
+
+SOFT_LIMIT = 20
+"""Of a service that gives none."""
+_AVOID_S, _LONGEST_AVOID_S = 1.0, 10.0
+_COMPARED = 8
+_WAKE_AGAIN_S = 1.0
+_ASLEEP = frozenset({State.STOPPED, State.SUSPENDED})
+_ON_ITS_WAY = frozenset({State.STARTING, State.RESTARTING, State.UPDATING, State.CREATING, State.CREATED})
+_GOING = frozenset({State.STOPPING, State.SUSPENDING})
+
+
+def soft_limit(target: ServiceTarget) -> int:
+    given = target.service.concurrency
+    return (given.soft_limit if given else None) or (given.hard_limit if given else None) or SOFT_LIMIT
+
+
+def hard_limit(target: ServiceTarget) -> float:
+    given = target.service.concurrency
+    return (given.hard_limit if given else None) or inf
+
+
+class Gate:
+    """Of one machine. `total` is the sum of what its services have in flight."""
+
+    def __init__(self, route: MachineRoute, now: float) -> None:
+        self.route = route
+        self.in_flight: dict[int, int] = {}
+        self.total = 0
+        self.lasting = 0  # of the total, what has no end of its own: raw connections, upgraded ones
+        self.proven: set[int] = set()  # services that took a connection of this instance
+        self.busy_at = now  # when somebody was in there last
+        self.waking = False
+        self.rest_after = -inf  # a rest that was refused is not asked for again before
+        self.why_not = ""  # of the last wake that was refused
+        self._wake_after = -inf
+        self._closed: InstanceId | None = None
+        self._avoided_until, self._avoid_s = -inf, _AVOID_S
+        self._emptied: list[Callable[[], None]] = []
+
+    def update(self, route: MachineRoute, now: float) -> None:
+        """What the worker says of it now."""
+        if route.instance != self.route.instance or route.state is not State.STARTED:
+            self.proven.clear()
+        if route.state is State.STARTED and self.route.state is not State.STARTED:
+            self.busy_at = now
+            self._avoided_until, self._avoid_s = -inf, _AVOID_S
+            if self._closed == route.instance:  # it was suspended, and goes on
+                self._closed = None
+        if route.state is State.STARTED or (self.waking and route.state in _ASLEEP and self.route.state not in _ASLEEP):
+            self.waking = False  # it has come up; or it came down again, and may be asked anew
+        self.route = route
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody is let in, limits apart."""
+        route = self.route
+        up = route.state is State.STARTED and route.instance is not None and route.instance != self._closed
+        return up and route.health is RouteHealth.PASSING and not route.cordoned
+
+    @property
+    def is_coming(self) -> bool:
+        """It will be open by itself: it starts, or its checks have not answered yet."""
+        route = self.route
+        if route.cordoned:
+            return False
+        unasked = route.state is State.STARTED and route.health is RouteHealth.UNASKED
+        return self.waking or route.state in _ON_ITS_WAY or unasked
+
+    @property
+    def may_wake(self) -> bool:
+        """Whether it sleeps, or is about to, and may be started for a request."""
+        route = self.route
+        asleep = route.state in _ASLEEP or route.state in _GOING or self._is_closed
+        return asleep and route.autostart and not route.cordoned
+
+    def can_wake(self, now: float) -> bool:
+        """Whether to ask for that now: nobody has, and no refusal is a moment old."""
+        return self.may_wake and not self.waking and now >= self._wake_after
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.route.state is State.STARTED and self._closed == self.route.instance
+
+    @property
+    def sleeps(self) -> bool:
+        """It can be asked to start now; one that is on its way to sleep only later."""
+        return self.route.state in _ASLEEP
+
+    def avoided(self, now: float) -> bool:
+        return now < self._avoided_until
+
+    def enter(self, number: int) -> None:
+        assert self.is_open, "nobody comes into a machine that is not open"
+        self.in_flight[number] = self.in_flight.get(number, 0) + 1
+        self.total += 1
+
+    def leave(self, number: int, now: float) -> None:
+        self.in_flight[number] -= 1
+        self.total -= 1
+        self.busy_at = now
+        self._tell_emptied()
+
+    def last(self, count: int) -> None:
+        """So many more of those who are in there, or less of them, have no end of their own."""
+        self.lasting += count
+        self._tell_emptied()
+
+    def _tell_emptied(self) -> None:
+        if self.total <= self.lasting:
+            waiting, self._emptied = self._emptied, []
+            for call in waiting:
+                call()
+
+    def close(self, instance: InstanceId, emptied: Callable[[], None] | None = None) -> None:
+        """Nobody comes into this instance from now on. `emptied` is called when nobody is in there who has an end."""
+        self._closed = instance
+        if emptied is not None:
+            self._emptied.append(emptied)
+            self._tell_emptied()
+
+    def reopen(self, instance: InstanceId) -> None:
+        """A rest was refused."""
+        if self._closed == instance:
+            self._closed = None
+
+    def refused_wake(self, why: str, now: float) -> None:
+        self.waking, self.why_not, self._wake_after = False, why, now + _WAKE_AGAIN_S
+
+    def answered(self, number: int) -> None:
+        """Its service took a connection."""
+        self.proven.add(number)
+        self._avoid_s = _AVOID_S
+
+    def failed(self, number: int, now: float) -> None:
+        """Its service took none: it is asked again later, each time later."""
+        self.proven.discard(number)
+        self._avoided_until = now + self._avoid_s
+        self._avoid_s = min(_LONGEST_AVOID_S, 2 * self._avoid_s)
+
+    def load(self, target: ServiceTarget) -> float:
+        return self.in_flight.get(target.number, 0) / soft_limit(target)
+
+    def has_room(self, target: ServiceTarget) -> bool:
+        return self.in_flight.get(target.number, 0) < hard_limit(target)
+
+
+class Gates:
+    """`random` is uniform in [0, 1)."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self.of: dict[MachineId, Gate] = {}
+
+    def update(self, route: MachineRoute, now: float) -> Gate:
+        gate = self.of.get(route.id)
+        if gate is None:
+            gate = self.of[route.id] = Gate(route, now)
+        else:
+            gate.update(route, now)
+        return gate
+
+    def forget(self, machine_id: MachineId) -> None:
+        """Those who are in there leave a gate that nobody enters any more."""
+        gate = self.of.pop(machine_id, None)
+        if gate is not None and gate.route.instance is not None:
+            gate.close(gate.route.instance)
+
+    def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
+        """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Those that
+        have answered before come first, those that are avoided are none."""
+        roomy = [each for each in targets if self._takes(each, now)]
+        proven = [each for each in roomy if each.number in self.of[each.machine.id].proven]
+        found = proven or roomy
+        if len(found) > 2 * _COMPARED:
+            found = [found[int(self._random() * len(found))] for _ in range(_COMPARED)]
+        return min(found, key=lambda each: (self.of[each.machine.id].load(each), self._random()), default=None)
+
+    def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:
+        """Whom to start, so that `waiting` more and those over the soft limits find a place: as many machines as that
+        takes, and none while as many are on their way. Suspended ones first, then by id."""
+        over, coming, asleep = waiting, 0, []
+        for target in targets:
+            gate = self.of.get(target.machine.id)
+            if gate is None:
+                continue
+            if gate.is_open and not gate.avoided(now):
+                over += gate.in_flight.get(target.number, 0) - soft_limit(target)
+            elif gate.is_coming:
+                coming += soft_limit(target)
+            elif gate.can_wake(now):
+                asleep.append((gate.route.state is not State.SUSPENDED, gate.route.id, target))
+        chosen = []
+        for _, machine_id, target in sorted(asleep, key=lambda each: each[:2]):
+            if over <= coming:
+                break
+            coming += soft_limit(target)
+            chosen.append(self.of[machine_id])
+        return [gate for gate in chosen if gate.sleeps]
+
+    def may_open(self, targets: Iterable[ServiceTarget]) -> bool:
+        """Whether waiting can help at all: somebody is full, is coming, or can be started."""
+        found = (self.of.get(each.machine.id) for each in targets)
+        return any(gate.is_open or gate.is_coming or gate.may_wake for gate in found if gate is not None)
+
+    def _takes(self, target: ServiceTarget, now: float) -> bool:
+        gate = self.of.get(target.machine.id)
+        return gate is not None and gate.is_open and not gate.avoided(now) and gate.has_room(target)

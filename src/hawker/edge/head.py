@@ -1,0 +1,249 @@
+"""Heads of HTTP/1.1 messages: what is refused, and what is understood of the rest. Pure; RFC 9110 and 9112.
+
+llhttp parses; here is what it accepts and two servers could read in two ways. What is not named here reaches a machine
+rewritten, never as it came, so no request of a client can become two.
+"""
+
+import re
+from dataclasses import dataclass
+
+import httptools
+
+from hawker.edge.refusal import Code, ProxyError
+
+HEAD_BYTES = 64 << 10
+LINE_BYTES = 16 << 10
+FIELD_BYTES = 16 << 10
+FIELDS = 128
+_METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}"
+_REQUEST_LINE = re.compile(rb"(" + _METHOD + rb") ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])\r\n")
+_ABSOLUTE = re.compile(rb"(?i)https?://([^/?]*)(.*)", re.DOTALL)
+_HOST = re.compile(rb"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(\d{1,5}))?")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_HOP = frozenset(
+    b"""connection keep-alive proxy-connection proxy-authorization proxy-authenticate te upgrade
+    transfer-encoding http2-settings""".split()
+)
+"""Fields of one connection, which go no further."""
+_NO_BODY = frozenset({204, 304})
+IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
+
+Field = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """`target` is in origin form, or `*`. `host` is the name that was asked for, in lower case and without a port.
+    `fields` are those that go on, in order, with names in lower case. `length` None: no body, or a chunked one."""
+
+    method: bytes
+    target: bytes
+    minor: int
+    host: str
+    authority: bytes
+    fields: tuple[Field, ...]
+    length: int | None
+    chunked: bool
+    keep_alive: bool
+    expects_continue: bool
+    trailers: bool
+    upgrade: bytes
+
+    @property
+    def has_body(self) -> bool:
+        return self.chunked or bool(self.length)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """`length` None and not `chunked`: the body ends with the connection, unless `bodiless`."""
+
+    status: int
+    reason: bytes
+    fields: tuple[Field, ...]
+    length: int | None
+    chunked: bool
+    keep_alive: bool
+    bodiless: bool
+    upgrade: bytes
+
+    @property
+    def interim(self) -> bool:
+        return 100 <= self.status < 200 and self.status != 101
+
+    @property
+    def until_close(self) -> bool:
+        return not self.bodiless and not self.chunked and self.length is None
+
+
+class _Collected:
+    """What llhttp calls back."""
+
+    def __init__(self) -> None:
+        self.fields: list[Field] = []
+        self.reason = b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name, value))
+
+    def on_status(self, reason: bytes) -> None:
+        self.reason += reason
+
+
+class _Fields:
+    """One look at all fields of a head."""
+
+    def __init__(self, fields: list[Field]) -> None:
+        self.kept: list[Field] = []
+        self.hosts: list[bytes] = []
+        self.lengths: list[bytes] = []
+        self.encodings: list[bytes] = []
+        self.tokens: set[bytes] = set()
+        self.upgrade = self.expect = self.te = b""
+        for name, value in fields:
+            self._take(name.lower(), value)
+        if self.tokens - {b"close", b"keep-alive", b"upgrade", b"te"}:
+            self.kept = [field for field in self.kept if field[0] not in self.tokens]
+
+    def _take(self, name: bytes, value: bytes) -> None:
+        if name == b"host":
+            self.hosts.append(value)
+        elif name == b"content-length":
+            self.lengths.append(value)
+        elif name == b"transfer-encoding":
+            self.encodings.append(value.strip().lower())
+        elif name == b"connection":
+            self.tokens.update(token.strip().lower() for token in value.split(b","))
+        elif name == b"upgrade":
+            self.upgrade = value.strip() if not self.upgrade else b"?"
+        elif name == b"expect":
+            self.expect = value.strip().lower()
+        elif name == b"te":
+            self.te = value.lower()
+        elif name not in _HOP and b"_" not in name:
+            self.kept.append((name, value))
+
+    @property
+    def wants_upgrade(self) -> bytes:
+        return self.upgrade if b"upgrade" in self.tokens else b""
+
+
+def parse_request(data: bytes) -> RequestHead:
+    """`data` is a head, whole, with its empty line. Raises `ProxyError`."""
+    line = _REQUEST_LINE.match(data)
+    if line is None:
+        long = data.find(b"\r\n") > LINE_BYTES
+        raise ProxyError(Code.HB03) if long else _malformed("its first line is none of HTTP/1.1")
+    method, target, minor = line[1], line[2], int(line[3])
+    if len(target) > LINE_BYTES:
+        raise ProxyError(Code.HB03)
+    if method == b"CONNECT":
+        raise ProxyError(Code.HB07)
+    found = _Fields(_collected(data))
+    length, chunked = _framing(found, minor)
+    if found.wants_upgrade and (chunked or length):
+        raise _malformed("it has a body and asks for an upgrade")
+    authority, host = _authority(found.hosts, minor)
+    keep_alive = b"close" not in found.tokens and (minor == 1 or b"keep-alive" in found.tokens)
+    return RequestHead(
+        method=method,
+        target=_origin_form(method, target, authority),
+        minor=minor,
+        host=host,
+        authority=authority,
+        fields=tuple(found.kept),
+        length=length,
+        chunked=chunked,
+        keep_alive=keep_alive,
+        expects_continue=minor == 1 and found.expect == b"100-continue",
+        trailers=b"trailers" in found.te,
+        upgrade=found.wants_upgrade if minor == 1 else b"",
+    )
+
+
+def parse_response(data: bytes, method: bytes) -> ResponseHead:
+    """`method` is that of the request. A machine is trusted as little as a client. Raises `ProxyError`."""
+    collected = _Collected()
+    parser = httptools.HttpResponseParser(collected)
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError as error:
+        raise ProxyError(Code.PU02, known=f"the machine's answer is malformed: {error}") from error
+    status = parser.get_status_code()
+    found = _Fields(collected.fields)
+    version = parser.get_http_version()
+    encodings, lengths = found.encodings, set(found.lengths)
+    bad_length = len(lengths) > 1 or any(not _LENGTH.fullmatch(each) for each in lengths)
+    if version not in ("1.0", "1.1") or (encodings and encodings != [b"chunked"]) or bad_length:
+        raise ProxyError(Code.PU02, known="the machine's answer has a version, length or encoding that is none")
+    keep_alive = b"close" not in found.tokens and (version == "1.1" or b"keep-alive" in found.tokens)
+    return ResponseHead(
+        status=status,
+        reason=collected.reason,
+        fields=tuple(found.kept),
+        length=int(lengths.pop()) if lengths and not encodings else None,
+        chunked=bool(encodings),
+        keep_alive=keep_alive,
+        bodiless=method == b"HEAD" or status in _NO_BODY or 100 <= status < 200,
+        upgrade=found.wants_upgrade,
+    )
+
+
+def bare_line_end(data: bytes | bytearray) -> bool:
+    """Whether a line of a head ends otherwise than with CR LF: what one server takes for an end, another does not."""
+    return data.count(b"\n") != data.count(b"\r\n") or data.count(b"\r", 0, len(data) - 1) > data.count(b"\r\n")
+
+
+def _collected(data: bytes) -> list[Field]:
+    collected = _Collected()
+    try:
+        httptools.HttpRequestParser(collected).feed_data(data)
+    except httptools.HttpParserUpgrade:
+        pass
+    except httptools.HttpParserError as error:
+        raise _malformed(str(error)) from error
+    if len(collected.fields) > FIELDS:
+        raise ProxyError(Code.HB02, f"it has more than {FIELDS} fields")
+    if any(len(name) + len(value) > FIELD_BYTES for name, value in collected.fields):
+        raise ProxyError(Code.HB02, f"a field has more than {FIELD_BYTES >> 10} KiB")
+    return collected.fields
+
+
+def _framing(found: _Fields, minor: int) -> tuple[int | None, bool]:
+    """The length of the body and whether it is chunked."""
+    if found.encodings:
+        if found.encodings != [b"chunked"] or minor == 0 or found.lengths:
+            raise _malformed("its body is framed in a way that is not served")
+        return None, True
+    if len(found.lengths) > 1 or any(not _LENGTH.fullmatch(each) for each in found.lengths):
+        raise _malformed("its length is none")
+    return (int(found.lengths[0]) if found.lengths else None), False
+
+
+def _authority(hosts: list[bytes], minor: int) -> tuple[bytes, str]:
+    """As it came, and the name alone. HTTP/1.0 has none."""
+    if not hosts and minor == 0:
+        return b"", ""
+    if len(hosts) != 1:
+        raise _malformed("it names no host, or several")
+    match = _HOST.fullmatch(hosts[0].strip())
+    if match is None or int(match[2] or 0) > 65_535:
+        raise _malformed("its host is none")
+    return match[0], match[1].decode("ascii").lower().rstrip(".")
+
+
+def _origin_form(method: bytes, target: bytes, authority: bytes) -> bytes:
+    if target.startswith(b"/"):
+        return target
+    if target == b"*" and method == b"OPTIONS":
+        return target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None or absolute[1].lower() != authority.lower():
+        raise _malformed("its target is none, or names another host")
+    return absolute[2] if absolute[2].startswith(b"/") else b"/" + absolute[2]
+
+
+def _malformed(why: str) -> ProxyError:
+    return ProxyError(Code.HB01, f"{Code.HB01.words}: {why}")

@@ -1,0 +1,100 @@
+"""The doors where the edge accepts connections: what routes want is asked of the warden, and what the warden gives is
+served. The warden keeps the sockets, so they outlive this process.
+"""
+
+import array
+import asyncio
+import socket
+from collections.abc import Callable, Iterable
+
+import anyio
+import msgspec
+
+from hawker.clock import Clock
+from hawker.edge.routes import Door
+from hawker.edge.warden import GivenDoor, WantedDoors
+from hawker.log import bind
+
+_DATAGRAM = 1 << 20
+_BEAT_S = 1.0
+_BACKLOG = 4096
+_log = bind("hawker.edge")
+
+Accept = Callable[[Door], asyncio.Protocol]
+
+
+class Listeners:
+    """`channel` leads to the warden, `wanted` says where to listen now, `accept` makes the protocol of a connection."""
+
+    def __init__(
+        self, channel: socket.socket, wanted: Callable[[], Iterable[Door]], accept: Accept, clock: Clock
+    ) -> None:
+        self._channel = channel
+        self._wanted = wanted
+        self._accept = accept
+        self._clock = clock
+        self._servers: dict[Door, asyncio.Server] = {}
+        self.refused: dict[Door, str] = {}
+        self._told: frozenset[Door] = frozenset()
+
+    @property
+    def states(self) -> dict[Door, str]:
+        """Why nothing listens there; empty where something does."""
+        return {**dict.fromkeys(self._servers, ""), **self.refused}
+
+    def ask(self) -> None:
+        """Tell the warden what is wanted, if that is new."""
+        if frozenset(self._wanted()) != self._told:
+            self._beat()
+
+    async def beat(self) -> None:
+        """Say each second that we live, and what is wanted. Until cancelled, or until the warden is gone."""
+        while True:
+            self._beat()
+            await self._clock.sleep(_BEAT_S)
+
+    async def take(self) -> None:
+        """Serve what the warden gives. Returns when the warden is gone: so must we."""
+        while True:
+            await anyio.wait_readable(self._channel)
+            data, fds = _received(self._channel)
+            if not data:
+                return
+            given = msgspec.msgpack.decode(data, type=GivenDoor)
+            await self._serve(Door(given.address, given.port), given.refused, fds)
+
+    def _beat(self) -> None:
+        self._told = frozenset(self._wanted())
+        for door in self._servers.keys() - self._told:
+            self._servers.pop(door).close()
+        self.refused = {door: why for door, why in self.refused.items() if door in self._told}
+        doors = tuple((door.address, door.port) for door in sorted(self._told))
+        try:
+            self._channel.send(msgspec.msgpack.encode(WantedDoors(doors=doors)))
+        except OSError as error:
+            _log.warning("the warden does not hear", extra={"reason": str(error)})
+
+    async def _serve(self, door: Door, refused: str, fds: list[int]) -> None:
+        listeners = [socket.socket(fileno=fd) for fd in fds]
+        if refused or not listeners:
+            self.refused[door] = refused
+            _log.warning("cannot listen", extra={"address": door.address, "port": door.port, "reason": refused})
+            return
+        self.refused.pop(door, None)
+        if door in self._servers or door not in self._told:
+            listeners[0].close()
+            return
+        loop = asyncio.get_running_loop()
+        self._servers[door] = await loop.create_server(lambda: self._accept(door), sock=listeners[0], backlog=_BACKLOG)
+
+
+def _received(channel: socket.socket) -> tuple[bytes, list[int]]:
+    fds = array.array("i")
+    try:
+        data, passed, _, _ = channel.recvmsg(_DATAGRAM, socket.CMSG_SPACE(fds.itemsize))
+    except OSError:
+        return b"", []
+    for level, kind, content in passed:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, list(fds)

@@ -1,0 +1,227 @@
+"""Connections to machines for HTTP/1.1: one answer at a time, streamed on as it comes; and those that rest between two
+requests.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from hawker.edge.body import BadBody, ChunkedBody, CountedBody, MessageBody, NoBody, OpenBody
+from hawker.edge.head import HEAD_BYTES, ResponseHead, bare_line_end, parse_response
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import ServiceTarget
+from hawker.edge.splice import UNSENT_MAX, reset, watch_peer
+from hawker.ids import InstanceId, MachineId
+
+KEPT_S = 4.0
+_KEPT_OF_SERVICE = 64
+
+
+class AnswerSink(Protocol):
+    """Where a machine's answer goes."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def may_read(self, *, reading: bool) -> None:
+        """The machine takes more of the request, or for the moment not."""
+
+
+class MachineConnection(asyncio.Protocol):
+    """One connection. `answer_head` and `answer_body` are awaited in turn."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.silent = True  # not one byte of an answer to this request has come
+        self._sink: AnswerSink | None = None
+        self._buffer = bytearray()
+        self._body: MessageBody | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: ProxyError | None = None
+        self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(UNSENT_MAX)
+        watch_peer(self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.silent = False
+        if self._body is not None and self._sink is not None:
+            self._pass_on(data)
+        else:
+            self._buffer += data
+            if len(self._buffer) > HEAD_BYTES + UNSENT_MAX:
+                self._fail("the machine's answer has a head of more than 64 KiB")
+        self._notify()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        self._ended = True
+        if self._body is not None and not self._body.done and not isinstance(self._body, OpenBody):
+            self._fail("the machine closed the connection in the middle of its answer")
+        elif isinstance(self._body, OpenBody):
+            self._body.done = True
+            if error is not None:
+                self._fail("the machine broke its answer off")
+        self._notify()
+
+    def pause_writing(self) -> None:
+        if self._sink is not None:
+            self._sink.may_read(reading=False)
+
+    def resume_writing(self) -> None:
+        if self._sink is not None:
+            self._sink.may_read(reading=True)
+
+    def begin(self, sink: AnswerSink) -> None:
+        self._sink, self._body, self._error, self.silent = sink, None, None, True
+
+    def write(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def may_read(self, *, reading: bool) -> None:
+        """The client takes more of the answer, or for the moment not."""
+        if self.transport is not None and not self.transport.is_closing():
+            (self.transport.resume_reading if reading else self.transport.pause_reading)()
+
+    async def answer_head(self, method: bytes) -> ResponseHead:
+        """The next head, be it an interim one. Raises `ProxyError`."""
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise ProxyError(Code.PU02, known="the machine closed the connection without an answer")
+            if len(self._buffer) > HEAD_BYTES:
+                raise ProxyError(Code.PU02, known="the machine's answer has a head of more than 64 KiB")
+            await self._wait()
+        data = bytes(self._buffer[: end + 4])
+        del self._buffer[: end + 4]
+        if len(data) > HEAD_BYTES or bare_line_end(data):
+            raise ProxyError(Code.PU02, known="the machine's answer is malformed")
+        return parse_response(data, method)
+
+    async def answer_body(self, head: ResponseHead, *, bare: bool) -> None:
+        """Pass the body on; returns once it is whole. `bare`: without chunks. Raises `ProxyError`."""
+        self._body = _body_of(head, bare=bare)
+        data, self._buffer = bytes(self._buffer), bytearray()
+        self._pass_on(data)
+        if self._ended and isinstance(self._body, OpenBody):
+            self._body.done = True
+        while not self._body.done:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise ProxyError(Code.PU02, known="the machine closed the connection in the middle of its answer")
+            await self._wait()
+
+    def taken_over(self) -> bytes:
+        """What came and was not passed on, of a connection that is no HTTP any more."""
+        data, self._buffer = bytes(self._buffer), bytearray()
+        return data
+
+    @property
+    def reusable(self) -> bool:
+        return self.transport is not None and not self._ended and self._error is None and not self._buffer
+
+    def rest(self) -> None:
+        self._sink = None
+        self.may_read(reading=True)
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            reset(self.transport)
+
+    def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
+    def _pass_on(self, data: bytes) -> None:
+        assert self._body is not None and self._sink is not None
+        try:
+            mine, rest = self._body.feed(data)
+        except BadBody as error:
+            self._fail(f"the machine's answer is malformed: {error}")
+            return
+        if mine:
+            self._sink.write(mine)
+        self._buffer += rest
+
+    def _fail(self, why: str) -> None:
+        if self._error is None:
+            self._error = ProxyError(Code.PU02, known=why)
+        self.abort()
+
+    def _notify(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+
+def _body_of(head: ResponseHead, *, bare: bool) -> MessageBody:
+    if head.bodiless:
+        return NoBody()
+    if head.chunked:
+        return ChunkedBody(bare=bare)
+    return OpenBody() if head.length is None else CountedBody(head.length)
+
+
+_Key = tuple[MachineId, InstanceId | None, int]
+
+
+def _key(target: ServiceTarget) -> _Key:
+    return target.machine.id, target.machine.instance, target.number
+
+
+class MachinePool:
+    """Connections that rest, by instance and service. None outlives its instance, nor `KEPT_S`."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._kept: dict[_Key, list[tuple[float, MachineConnection]]] = {}
+
+    def take(self, target: ServiceTarget) -> MachineConnection | None:
+        """The one that rests for the shortest time."""
+        key = _key(target)
+        kept = self._kept.get(key)
+        while kept:
+            since, connection = kept.pop()
+            if connection.reusable and self._now() - since < KEPT_S:
+                return connection
+            connection.close()
+        self._kept.pop(key, None)
+        return None
+
+    def keep(self, target: ServiceTarget, connection: MachineConnection) -> None:
+        key = _key(target)
+        kept = self._kept.setdefault(key, [])
+        if not connection.reusable or len(kept) >= _KEPT_OF_SERVICE:
+            connection.close()
+            return
+        connection.rest()
+        kept.append((self._now(), connection))
+
+    def drop(self, machine_id: MachineId) -> None:
+        """The machine is closed, or has another instance."""
+        for key in [key for key in self._kept if key[0] == machine_id]:
+            for _, connection in self._kept.pop(key):
+                connection.close()
+
+    def sweep(self) -> None:
+        """Close what has rested for too long."""
+        oldest = self._now() - KEPT_S
+        for key, kept in list(self._kept.items()):
+            for _, connection in (each for each in kept if each[0] <= oldest):
+                connection.close()
+            self._kept[key] = [each for each in kept if each[0] > oldest]
+            if not self._kept[key]:
+                del self._kept[key]

@@ -1,0 +1,264 @@
+"""An edge process: builds each object once and joins them. It ends when its warden does, or when told to."""
+
+import asyncio
+import resource
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+from anyio.abc import TaskGroup
+
+from hawker import log
+from hawker.clock import Clock, SystemClock
+from hawker.edge.dialing import Dialer
+from hawker.edge.gates import Gate, Gates
+from hawker.edge.http_connection import HttpConnections, HttpServices
+from hawker.edge.listeners import Listeners
+from hawker.edge.machine_connection import MachinePool
+from hawker.edge.rest import RestWish, may_rest
+from hawker.edge.routes import Door, Routes
+from hawker.edge.splice import RawConnections
+from hawker.edge.visits import Counters, Visits
+from hawker.edge.warden import CHANNEL_FD
+from hawker.edge.worker_link import WorkerLink
+from hawker.fair.connections import ConnectionTable, DescriptorCount
+from hawker.fair.table import EDGE_CONNECTIONS
+from hawker.feed import (
+    AllMachines,
+    AskReport,
+    CloseMachine,
+    EdgeLogLine,
+    EdgeReport,
+    ListenState,
+    MachineClosed,
+    MachineRoute,
+)
+from hawker.ids import AppName, MachineId
+from hawker.place import Place, default_data_dir
+
+_LOOK_AGAIN_S = 0.1
+_LINES_PER_S = 10
+_log = log.bind("hawker.edge")
+_REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
+
+
+class Edge:
+    """Keeps `FeedReader`: what the worker says goes to routes, gates and listeners."""
+
+    def __init__(self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup) -> None:
+        self._now = clock.monotonic
+        self._clock = clock
+        self._tasks = tasks
+        self.counters = Counters({})
+        self._said: dict[tuple[AppName, str], int] = {}
+        self._routes = Routes()
+        self.gates = Gates(clock.random)
+        self._link = WorkerLink(folder, clock)
+        self._visits = Visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
+        dialer = Dialer(self._visits, clock)
+        self._pool = MachinePool(self._now)
+        table = ConnectionTable(EDGE_CONNECTIONS, DescriptorCount(self._now).scarce, is_own)
+        self._raw = RawConnections(
+            self._routes, self._visits, dialer, self.spawn, self._now, self.counters, table, self.say
+        )
+        self._http = HttpConnections(
+            HttpServices(
+                routes=self._routes,
+                visits=self._visits,
+                dialer=dialer,
+                pool=self._pool,
+                table=table,
+                clock=clock,
+                counters=self.counters,
+                spawn=self.spawn,
+                say=self.say,
+                region=lambda: self._region,
+            )
+        )
+        self._region = "local"
+        self._listeners = Listeners(channel, lambda: self._routes.doors, self._accept, clock)
+
+    @property
+    def held(self) -> int:
+        """How many wait for a machine."""
+        return self._visits.waiting
+
+    async def serve(self) -> None:
+        """Until the warden is gone."""
+        self._tasks.start_soon(self._link.serve, self)
+        self._tasks.start_soon(self._link.keep)
+        self._tasks.start_soon(self._listeners.beat)
+        self._tasks.start_soon(self._tick)
+        self._tasks.start_soon(self._look_who_rests)
+        await self._listeners.take()
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        self._tasks.start_soon(self._guarded, work, arguments)
+
+    async def _guarded(self, work: Callable[..., Coroutine[Any, Any, None]], arguments: tuple[Any, ...]) -> None:
+        """A mistake of ours costs the connection that met it, and no other."""
+        try:
+            await work(*arguments)
+        except Exception:  # noqa: BLE001 - logged, with where it was
+            self.counters.add("mistakes")
+            _log.exception("a connection ended by a mistake of ours")
+
+    def say(self, line: EdgeLogLine) -> None:
+        """Some lines a second of each app and code; the others are only counted."""
+        said = self._said[line.app, line.code] = self._said.get((line.app, line.code), 0) + 1
+        if said <= _LINES_PER_S:
+            self._link.say(line)
+
+    def whole(self, message: AllMachines) -> None:
+        self._region = message.region
+        for machine_id in self._routes.replace(message.machines, message.addresses):
+            self.gates.forget(machine_id)
+        for machine in message.machines:
+            self.gates.update(machine, self._now())
+        self._listeners.ask()
+        self._visits.look_again()
+
+    def changed(self, machine: MachineRoute) -> None:
+        before = self._routes.machines.get(machine.id)
+        if before is not None and before.instance != machine.instance:
+            self._pool.drop(machine.id)
+        self._routes.put(machine)
+        self.gates.update(machine, self._now())
+        self._listeners.ask()
+        self._visits.changed(machine.app)
+
+    def gone(self, machine_id: MachineId) -> None:
+        self._routes.forget(machine_id)
+        self.gates.forget(machine_id)
+        self._listeners.ask()
+
+    def close(self, message: CloseMachine) -> None:
+        gate = self.gates.of.get(message.id)
+        if gate is None:
+            self._link.send(MachineClosed(call=message.call))
+            return
+        self.spawn(self._close, message)
+
+    async def _close(self, message: CloseMachine) -> None:
+        gate, emptied = self.gates.of[message.id], asyncio.Event()
+        self._pool.drop(message.id)
+        gate.close(message.instance, emptied.set)
+        with anyio.move_on_after(message.wait_s):
+            await emptied.wait()
+        self._link.send(MachineClosed(call=message.call, left=gate.total))
+
+    async def _let_rest(self, wish: RestWish) -> None:
+        """Nobody is in there, and from here on nobody comes in, until the worker refuses."""
+        gate = wish.gate
+        instance = gate.route.instance
+        if instance is None or gate.total:
+            return
+        gate.close(instance)
+        self._pool.drop(gate.route.id)
+        refused = await self._link.rest(gate.route.id, instance, suspend=wish.suspend)
+        self.counters.add("rests_refused" if refused else "rests")
+        if refused:
+            gate.rest_after = self._now() + _REST_AGAIN_S
+            gate.reopen(instance)
+            self._visits.changed(gate.route.app)
+
+    async def _look_who_rests(self) -> None:
+        """One machine of an app at a time: each of two could be spared, and both together not."""
+        while True:
+            await self._clock.sleep(_REST_EVERY_S)
+            self._said.clear()
+            apps: dict[AppName, list[Gate]] = {}
+            for gate in self.gates.of.values():
+                apps.setdefault(gate.route.app, []).append(gate)
+            for gates in apps.values():
+                wish = next(may_rest(gates, self._now()), None)
+                if wish is not None:
+                    await self._let_rest(wish)
+
+    def ask(self, message: AskReport) -> None:
+        flying = {str(machine_id): gate.total for machine_id, gate in self.gates.of.items() if gate.total}
+        self._link.send(
+            EdgeReport(
+                call=message.call,
+                bound=tuple(self.bound()),
+                counters=dict(self.counters.values),
+                held=self.held,
+                in_flight=flying,
+            )
+        )
+
+    def bound(self) -> Iterator[ListenState]:
+        """Where it listens, and where it cannot."""
+        for door, refused in sorted(self._listeners.states.items()):
+            app = self._routes.first_app(door)
+            if app is not None:
+                yield ListenState(
+                    address=door.address, port=door.port, app=app, http=self._speaks_http(door), refused=refused
+                )
+
+    def _accept(self, door: Door) -> asyncio.Protocol:
+        """As the app is spoken to that has been there longest: another one can join it, and not take its place."""
+        return self._http.accept(door) if self._speaks_http(door) else self._raw.accept(door)
+
+    def _speaks_http(self, door: Door) -> bool:
+        app = self._routes.first_app(door)
+        target = None if app is None else self._routes.newest(door, app)
+        return target is not None and target.serves_http
+
+    async def _tick(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_AGAIN_S)
+            self._visits.look_again()
+            self._http.check_time()
+            self._pool.sweep()
+
+
+def _run(data_dir: Path | None, log_level: str) -> int:
+    """The exit status. The warden is at `CHANNEL_FD`."""
+    log.configure(log_level)
+    _allow_descriptors()
+    folder, clock = Place((data_dir or default_data_dir()).resolve()).edge, SystemClock()
+    channel = socket.socket(fileno=CHANNEL_FD)
+    channel.setblocking(False)
+    anyio.run(partial(_live, folder, channel, clock), backend_options={"use_uvloop": True})
+    return 0
+
+
+def is_own(address: str) -> bool:
+    """The host's own clients are not bounded by address: proxies in front of us are among them."""
+    return address == "::1" or address.startswith("127.")
+
+
+async def _live(folder: Path, channel: socket.socket, clock: Clock) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_until_told, tasks.cancel_scope)
+        await Edge(folder, channel, clock, tasks).serve()
+        tasks.cancel_scope.cancel()
+
+
+async def _until_told(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+def _allow_descriptors() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+command = click.Command(
+    "edge-process",
+    callback=_run,
+    help="What the warden of the edge starts.",
+    params=[
+        click.Option(["--data-dir"], type=click.Path(path_type=Path)),
+        click.Option(["--log-level"], default="info"),
+    ],
+)

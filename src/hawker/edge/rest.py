@@ -1,0 +1,64 @@
+"""Which machines nobody needs any more. Pure, with `now` as an argument; the worker has the last word.
+
+Of the machines of a service that let it stop them, as many stay as its load and `min_machines_running` need: one more
+than those at their soft limit while any is busy. Whoever is in a machine is never cut off by this.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hawker.config import Service
+from hawker.edge.gates import SOFT_LIMIT, Gate
+from hawker.feed import MachineRoute
+
+CALM_S = 30.0
+"""So long after its last request a machine counts as idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestWish:
+    """`suspend`: rather than stop. Every service that lets it stop says so."""
+
+    gate: Gate
+    suspend: bool
+
+
+def may_rest(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
+    """Of the machines of one app on this host those that can go, one by one: each of them alone, so the caller asks for
+    one and looks again."""
+    there = [gate for gate in gates if gate.is_open]
+    for gate in there:
+        stops = [each for each in gate.route.services if each.autostop]
+        idle = not gate.total and now - gate.busy_at >= gate.route.idle_s
+        if stops and idle and now >= gate.rest_after and all(_spared(gate, each, there, now) for each in stops):
+            yield RestWish(gate, suspend=all(each.autostop == "suspend" for each in stops))
+
+
+def _spared(gate: Gate, service: Service, there: list[Gate], now: float) -> bool:
+    """Whether the others are enough for this service."""
+    classes = {
+        each.route.id: load_class(each, number, now) for each in there for number in _numbers(each.route, service)
+    }
+    order = sorted(classes, key=lambda machine_id: (-classes[machine_id], machine_id))
+    busy, over = any(classes.values()), sum(found >= 2 for found in classes.values())
+    need = max(service.min_machines_running or 0, over + 1 if busy else 0, 0 if gate.route.autostart else 1)
+    return order.index(gate.route.id) >= need
+
+
+def _numbers(route: MachineRoute, service: Service) -> Iterator[int]:
+    """The same service in another machine, whose config may be of another version."""
+    for number, other in enumerate(route.services):
+        if other.internal_port == service.internal_port and (other.protocol or "tcp") == (service.protocol or "tcp"):
+            yield number
+            return
+
+
+def load_class(gate: Gate, number: int, now: float) -> int:
+    """0 idle, 1 busy, 2 at its soft limit, 3 at its hard limit."""
+    flying, limits = gate.in_flight.get(number, 0), gate.route.services[number].concurrency
+    hard, soft = (limits.hard_limit, limits.soft_limit) if limits else (None, None)
+    if hard and flying >= hard:
+        return 3
+    if flying >= (soft or hard or SOFT_LIMIT):
+        return 2
+    return 1 if flying or now - gate.busy_at < min(CALM_S, gate.route.idle_s) else 0

@@ -1,0 +1,156 @@
+"""Which machines a connection to an address and port of the host may reach. Pure: the worker's feed in, targets out.
+
+A machine that is published is found at the ports that its own config names; of the machines of one app each one's own
+config counts. An app that publishes nothing is found nowhere.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hawker.config import Service
+from hawker.config.machine import Port
+from hawker.feed import EVERYWHERE, UNSERVED, MachineRoute
+from hawker.ids import AppName, MachineId
+from hawker.machine import GONE
+
+MAX_PORTS_OF_APP = 128
+"""Addresses with ports that one app may have on a host."""
+MAX_PORTS = 2048
+_HTTP = frozenset({"http", "edge_http"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Door:
+    """Where the edge listens on the host."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTarget:
+    """A service of one machine, as one of its ports leads to it."""
+
+    machine: MachineRoute
+    number: int  # of the service in the machine's config
+    service: Service
+    port: Port
+
+    @property
+    def serves_http(self) -> bool:
+        return not _HTTP.isdisjoint(self.port.handlers or ())
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRefused:
+    """A door that an app asks for and does not get, and why."""
+
+    door: Door
+    reason: str
+
+
+class Routes:
+    """The machines of the feed. A machine is replaced whole; the later word counts."""
+
+    def __init__(self) -> None:
+        self.machines: dict[MachineId, MachineRoute] = {}
+        self._addresses: tuple[str, ...] = ()
+        self._targets: dict[Door, dict[AppName, dict[MachineId, ServiceTarget]]] = {}
+        self._of_app: dict[AppName, dict[Door, int]] = {}
+        self._doors: dict[MachineId, list[Door]] = {}
+        self.refused: dict[MachineId, DoorRefused] = {}
+
+    def replace(self, machines: Iterable[MachineRoute], addresses: tuple[str, ...]) -> list[MachineId]:
+        """All that there is, with the host's addresses. Returns the machines that are gone."""
+        self._addresses = addresses
+        there = {machine.id: machine for machine in machines}
+        gone = [machine_id for machine_id in self.machines if machine_id not in there]
+        for machine_id in gone:
+            self.forget(machine_id)
+        for machine in there.values():
+            self.put(machine)
+        return gone
+
+    def put(self, machine: MachineRoute) -> None:
+        self.forget(machine.id)
+        if machine.state in GONE:
+            return
+        self.machines[machine.id] = machine
+        self._doors[machine.id] = []
+        for door, target in _found_at(machine, self._addresses):
+            self._add(door, target)
+
+    def forget(self, machine_id: MachineId) -> None:
+        machine = self.machines.pop(machine_id, None)
+        self.refused.pop(machine_id, None)
+        if machine is None:
+            return
+        for door in self._doors.pop(machine_id):
+            apps = self._targets[door]
+            apps[machine.app].pop(machine_id, None)
+            self._release(machine.app, door)
+            if not apps[machine.app]:
+                del apps[machine.app]
+            if not apps:
+                del self._targets[door]
+
+    @property
+    def doors(self) -> frozenset[Door]:
+        """Where the edge has to listen."""
+        return frozenset(self._targets)
+
+    def apps(self, door: Door) -> Mapping[AppName, Mapping[MachineId, ServiceTarget]]:
+        """Who may be asked for there, by app."""
+        return self._targets.get(door, {})
+
+    def first_app(self, door: Door) -> AppName | None:
+        """Whose the door is when nothing in a connection names an app: the one that has been there longest."""
+        apps = self.apps(door)
+        return min(apps, key=lambda app: min(each.machine.created_at for each in apps[app].values()), default=None)
+
+    def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
+        """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
+        targets = self.apps(door).get(app, {}).values()
+        return max(targets, key=lambda target: (target.machine.version, target.machine.id), default=None)
+
+    def _add(self, door: Door, target: ServiceTarget) -> None:
+        machine, mine = target.machine, self._of_app.setdefault(target.machine.app, {})
+        if door not in mine and len(mine) >= MAX_PORTS_OF_APP:
+            self.refused[machine.id] = DoorRefused(door, f"an app has at most {MAX_PORTS_OF_APP} ports on a host")
+            return
+        if door not in self._targets and len(self._targets) >= MAX_PORTS:
+            self.refused[machine.id] = DoorRefused(door, f"a host has at most {MAX_PORTS} ports for all apps")
+            return
+        self._targets.setdefault(door, {}).setdefault(machine.app, {})[machine.id] = target
+        mine[door] = mine.get(door, 0) + 1
+        self._doors[machine.id].append(door)
+
+    def _release(self, app: AppName, door: Door) -> None:
+        mine = self._of_app[app]
+        mine[door] -= 1
+        if not mine[door]:
+            del mine[door]
+        if not mine:
+            del self._of_app[app]
+
+
+def _found_at(machine: MachineRoute, addresses: tuple[str, ...]) -> Iterator[tuple[Door, ServiceTarget]]:
+    """UDP is not served yet, nor are some handlers."""
+    if not machine.publish:
+        return
+    published = addresses if machine.publish == EVERYWHERE else (machine.publish,)
+    for number, service in enumerate(machine.services):
+        if (service.protocol or "tcp") == "tcp" and service.internal_port:
+            for port in service.ports or ():
+                if not UNSERVED.isdisjoint(port.handlers or ()):
+                    continue
+                for each in ports_of(port):
+                    for address in published:
+                        yield Door(address, each), ServiceTarget(machine, number, service, port)
+
+
+def ports_of(port: Port) -> range:
+    """One, or a range of them; never more than one app may have."""
+    first = port.port or port.start_port or 0
+    last = port.port or port.end_port or first
+    return range(first, min(last, first + MAX_PORTS_OF_APP) + 1)

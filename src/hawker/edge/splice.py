@@ -1,0 +1,209 @@
+"""Raw TCP: bytes both ways between a client and a machine. One side's end is passed on and the other side goes on; a
+side whose peer has much unsent is not read.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import cast
+
+from hawker.edge.dialing import Dialer
+from hawker.edge.refusal import ProxyError
+from hawker.edge.routes import Door, Routes
+from hawker.edge.visits import Counters, Spawn, Visits
+from hawker.fair.connections import ConnectionTable
+from hawker.feed import EdgeLogLine
+
+UNSENT_MAX = 256 << 10
+"""Bytes that may wait for one side before the other side is not read any more."""
+_LINGER_NOTHING = struct.pack("ii", 1, 0)
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 30), (socket.TCP_KEEPCNT, 4))
+
+
+class Side(asyncio.Protocol):
+    """One end of a spliced connection. What comes before it is joined waits in `early`, which has a bound."""
+
+    def __init__(self, lost: Callable[[], None] | None = None) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.peer: Side | None = None
+        self.early = bytearray()
+        self.counted = 0  # bytes that came
+        self._ended = False
+        self._lost = lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(UNSENT_MAX)
+        watch_peer(self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.counted += len(data)
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.write(data)
+            return
+        self.early += data
+        if len(self.early) >= UNSENT_MAX and self.transport is not None:
+            self.transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """The other direction goes on, until it ends, too."""
+        self._ended = True
+        if self.peer is not None:
+            self._pass_end(self.peer)
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        if self.peer is not None and self.peer.transport is not None:
+            if error is None:
+                self.peer.transport.close()
+            else:
+                reset(self.peer.transport)
+        if self._lost is not None:
+            self._lost()
+
+    def pause_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.peer is not None and self.peer.transport is not None:
+            self.peer.transport.resume_reading()
+
+    def join(self, peer: "Side") -> None:
+        """From now on what comes here goes there, and the other way round."""
+        self.peer, peer.peer = peer, self
+        for side, other in ((self, peer), (peer, self)):
+            if other.transport is None:
+                side.give_up()
+                continue
+            if side.early:
+                data, side.early = bytes(side.early), bytearray()
+                other.transport.write(data)
+            if side.transport is not None:
+                side.transport.resume_reading()
+            if side._ended:
+                side._pass_end(other)
+
+    def give_up(self) -> None:
+        if self.transport is not None:
+            reset(self.transport)
+
+    def _pass_end(self, peer: "Side") -> None:
+        if peer.transport is None or peer.transport.is_closing():
+            return
+        if peer._ended:
+            peer.transport.close()
+            if self.transport is not None:
+                self.transport.close()
+        else:
+            peer.transport.write_eof()
+
+
+def watch_peer(transport: asyncio.BaseTransport) -> None:
+    """TCP finds out in two and a half minutes that the other end is gone; small writes are not held back."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):  # it has ended already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for option, value in _KEEPALIVE:
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """End it so that the other end sees that something went wrong: RST, not FIN."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+    transport.abort()
+
+
+def address_of(transport: asyncio.BaseTransport, which: str) -> str:
+    """`which` is peername or sockname. Empty when it is gone."""
+    found = transport.get_extra_info(which)
+    return str(found[0]).removeprefix("::ffff:") if found else ""
+
+
+# Raw connections of clients, from the accept to the splice with a machine.
+
+
+class RawConnections:
+    """For one event loop. `now` is its clock."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        visits: Visits,
+        dialer: Dialer,
+        spawn: Spawn,
+        now: Callable[[], float],
+        counters: Counters,
+        table: ConnectionTable,
+        say: Callable[[EdgeLogLine], None],
+    ) -> None:
+        self._table = table
+        self._say = say
+        self._routes = routes
+        self._visits = visits
+        self._dialer = dialer
+        self._spawn = spawn
+        self._now = now
+        self._counters = counters
+
+    def accept(self, door: Door) -> asyncio.Protocol:
+        return _Client(self, door)
+
+    def begin(self, client: "_Client", door: Door) -> None:
+        """There is room for it, or it is reset."""
+        if client.transport is not None and self._table.admit(client, address_of(client.transport, "peername")):
+            self._spawn(self._serve, client, door)
+        else:
+            client.give_up()
+
+    def end(self, client: "_Client") -> None:
+        self._table.release(client)
+
+    async def _serve(self, client: "_Client", door: Door) -> None:
+        """Counted in the machine until both ends are done."""
+        self._table.work(client)
+        app, began = self._routes.first_app(door), self._now()
+        self._counters.add("tcp_connects")
+        if app is None:
+            client.give_up()
+            return
+        over = asyncio.Event()
+        try:
+            joined = await self._dialer.reach(door, app, began, partial(Side, over.set))
+        except ProxyError as error:
+            self._counters.add(f"errors_{error.code.name}")
+            self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
+            client.give_up()
+            return
+        try:
+            joined.visit.last()
+            client.join(joined.protocol)
+            await over.wait()
+        finally:
+            self._visits.end(joined.visit)
+
+
+class _Client(Side):
+    """Keeps `Closable`."""
+
+    def __init__(self, connections: RawConnections, door: Door) -> None:
+        super().__init__()
+        self._connections = connections
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connections.begin(self, self._door)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connections.end(self)
+        super().connection_lost(error)

@@ -1,0 +1,219 @@
+"""Finding a machine for a request and waiting for one: hold, queue and wake. Thin; `gates` decides.
+
+Each app has a queue for each door, first come first served, with a bound; whoever leaves a machine lets the next one
+try. Nobody waits beyond a deadline.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hawker.edge.gates import Gate, Gates
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import Door, Routes, ServiceTarget
+from hawker.feed import RouteHealth
+from hawker.ids import AppName, MachineId
+from hawker.machine import State
+
+MAX_WAITING_OF_APP = 1000
+MAX_WAITING = 10_000
+ROUTE_TIMEOUT_S = 15.0
+WAKE_TIMEOUT_S = 60.0
+
+
+class Waker(Protocol):
+    async def wake(self, machine_id: MachineId) -> str:
+        """Have the worker start it. Why it was refused; empty when it was accepted, or came already."""
+
+
+class Spawn(Protocol):
+    def __call__(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Start a task: a function and its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Since the edge began, by name; see docs/edge.md."""
+
+    values: dict[str, int]
+
+    def add(self, name: str, amount: int = 1) -> None:
+        self.values[name] = self.values.get(name, 0) + amount
+
+
+class Visit:
+    """What a request is counted as, in one machine, until `Visits.end`."""
+
+    __slots__ = ("gate", "lasting", "target")
+
+    def __init__(self, target: ServiceTarget, gate: Gate) -> None:
+        self.target = target
+        self.gate = gate
+        self.lasting = False
+
+    def last(self) -> None:
+        """It has no end of its own: a stop does not wait for it."""
+        self.lasting = True
+        self.gate.last(1)
+
+
+class Visits:
+    """For one event loop. `now` is its clock."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        gates: Gates,
+        waker: Waker,
+        spawn: Spawn,
+        now: Callable[[], float],
+        counters: Counters,
+    ) -> None:
+        self._routes = routes
+        self._gates = gates
+        self._waker = waker
+        self._spawn = spawn
+        self._now = now
+        self._counters = counters
+        self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
+        self.waiting = 0
+
+    async def begin(self, door: Door, app: AppName, began: float, cause: ProxyError | None = None) -> Visit:
+        """A machine of the app that this request is counted in from now on; `end` it once, whatever happens. `began`
+        is when the request did. `cause` is why the last machine did not take it. Raises `ProxyError`."""
+        first = True
+        while True:
+            targets = list(self._routes.apps(door).get(app, {}).values())
+            found = None if first and self._is_queued(app, door) else self._try(targets)
+            if found is not None:
+                if not first:
+                    self._next(app, door)
+                return found
+            now = self._now()
+            if not self._gates.may_open(targets):
+                raise ProxyError(Code.PR01, known=self._why(targets))
+            waking = self._wake(targets, 1 + self.queued(app, door))
+            deadline = began + (WAKE_TIMEOUT_S if waking else ROUTE_TIMEOUT_S)
+            if now >= deadline:
+                raise self._overdue(targets, cause)
+            await self._wait(app, door, deadline - now, again=not first)
+            first = False
+
+    def end(self, visit: Visit) -> None:
+        """Once for each."""
+        if visit.lasting:
+            visit.gate.last(-1)
+        visit.gate.leave(visit.target.number, self._now())
+        self.changed(visit.target.machine.app)
+
+    def changed(self, app: AppName) -> None:
+        """Something about the app's machines is new: of each of its queues the first may try."""
+        for door in list(self._queues.get(app, ())):
+            self._next(app, door)
+
+    def look_again(self) -> None:
+        """To be called now and then: what was avoided for a while may be tried again."""
+        for app in list(self._queues):
+            self.changed(app)
+
+    def queued(self, app: AppName, door: Door) -> int:
+        return len(self._queues.get(app, {}).get(door, ()))
+
+    def _is_queued(self, app: AppName, door: Door) -> bool:
+        return bool(self._queues.get(app, {}).get(door))
+
+    def _try(self, targets: Sequence[ServiceTarget]) -> Visit | None:
+        found = self._gates.choose(targets, self._now())
+        if found is None:
+            return None
+        gate = self._gates.of[found.machine.id]
+        gate.enter(found.number)
+        if gate.load(found) > 1:  # over the soft limit: another machine is started
+            self._wake(targets, 0)
+        return Visit(found, gate)
+
+    def _wake(self, targets: Sequence[ServiceTarget], waiting: int) -> bool:
+        """Whether somebody is on the way up, now or already."""
+        now = self._now()
+        for gate in self._gates.to_wake(targets, waiting, now):
+            gate.waking = True
+            self._counters.add("wakes")
+            self._spawn(self._start, gate)
+        found = (self._gates.of.get(each.machine.id) for each in targets)
+        return any(gate.is_coming or gate.may_wake for gate in found if gate is not None)
+
+    async def _start(self, gate: Gate) -> None:
+        refused = await self._waker.wake(gate.route.id)
+        if refused:
+            self._counters.add("wakes_refused")
+            gate.refused_wake(refused, self._now())
+            self.changed(gate.route.app)
+
+    async def _wait(self, app: AppName, door: Door, seconds: float, *, again: bool) -> None:
+        """Until it may try. Who waits again does so at the front."""
+        queue = self._queues.setdefault(app, {}).setdefault(door, deque())
+        if not again and (len(queue) >= MAX_WAITING_OF_APP or self.waiting >= MAX_WAITING):
+            self._drop_empty(app, door)
+            raise ProxyError(Code.HQ01)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        (queue.appendleft if again else queue.append)(turn)
+        self.waiting += 1
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(turn, seconds)
+        finally:
+            self.waiting -= 1
+            with suppress(ValueError):
+                queue.remove(turn)
+            self._drop_empty(app, door)
+
+    def _next(self, app: AppName, door: Door) -> None:
+        queue = self._queues.get(app, {}).get(door)
+        while queue:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        self._drop_empty(app, door)
+
+    def _drop_empty(self, app: AppName, door: Door) -> None:
+        doors = self._queues.get(app)
+        if doors is not None and not doors.get(door, True):
+            del doors[door]
+            if not doors:
+                del self._queues[app]
+
+    def _why(self, targets: Sequence[ServiceTarget]) -> str:
+        """What each machine is, for the app's log."""
+        said = []
+        for target in targets:
+            gate = self._gates.of.get(target.machine.id)
+            if gate is not None:
+                said.append(f"{gate.route.id} {stands(gate, self._now())}")
+        return "; ".join(said) or "the app has no machine here"
+
+    def _overdue(self, targets: Sequence[ServiceTarget], cause: ProxyError | None) -> ProxyError:
+        known = self._why(targets)
+        if cause is not None:
+            return ProxyError(Code.PR03, f"{Code.PR03.words}: {cause.told}", known)
+        if any(not gate.has_room(each) for each in targets if (gate := self._gates.of.get(each.machine.id))):
+            return ProxyError(Code.HQ01, "all machines of the app are at their hard limit", known)
+        refused = any(gate.why_not for each in targets if (gate := self._gates.of.get(each.machine.id)))
+        return ProxyError(Code.PM01 if refused else Code.PR03, known=known)
+
+
+def stands(gate: Gate, now: float) -> str:
+    """How a machine is for those who want in, in words."""
+    route = gate.route
+    if route.cordoned:
+        return f"{route.state}, cordoned"
+    if gate.is_open:
+        return f"{route.state}, {gate.total} in flight{', avoided for a moment' if gate.avoided(now) else ''}"
+    if route.state is State.STARTED and route.health is not RouteHealth.PASSING:
+        return f"started, its checks are {route.health}"
+    if gate.why_not:
+        return f"{route.state}, could not be started: {gate.why_not}"
+    return f"{route.state}{'' if route.autostart else ', not started for requests'}"

@@ -1,0 +1,203 @@
+"""The parent of a host's edge: binds addresses, starts the edge process, starts it again when it ends or stands still.
+
+It never accepts a connection and parses nothing that a client sent, so it has no reason to die; what waits in the
+backlog of its sockets while an edge process is replaced is served by the next one. It holds the lock of the edge, so
+there is one; it outlives the daemon, as pilots do. The edge process ends with it: a machine has one gate.
+"""
+
+import array
+import ctypes
+import os
+import select
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from errno import EADDRINUSE
+from functools import partial
+
+import msgspec
+
+from hawker import log
+
+CHANNEL_FD = 0
+"""The descriptor at which an edge process finds its warden."""
+BEATS_MISSED = 5
+"""So many seconds without a word of an edge process are a loop that stands still."""
+_BACKLOG = 4096
+_DATAGRAM = 1 << 20
+_TICK_MS = 1000
+_STARTS_WITHIN = 30  # ticks, until the first word of an edge process
+_AT_ONCE, _FIRST_WAIT_S, _LONGEST_WAIT_S = 3, 0.25, 10.0
+_LAST_WORDS_S = 3.0
+_PR_SET_PDEATHSIG = 1
+_log = log.bind("hawker.warden")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
+    """From an edge process, each second at least: where it wants to listen."""
+
+    doors: tuple[tuple[str, int], ...] = ()
+
+
+class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """To an edge process: a socket that listens comes with it, unless it was `refused`."""
+
+    address: str
+    port: int
+    refused: str = ""
+
+
+class Sockets:
+    """The sockets that listen, by address and port; they outlive edge processes. `bind` is for tests."""
+
+    def __init__(self, bind: "Callable[[str, int], socket.socket] | None" = None) -> None:
+        self._bind = bind or listen_at
+        self.bound: dict[tuple[str, int], socket.socket] = {}
+        self.refused: dict[tuple[str, int], str] = {}
+
+    def want(self, doors: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Close what is not wanted any more, bind what is new, try again what was refused. Returns what has changed."""
+        wanted = set(doors)
+        for door in self.bound.keys() - wanted:
+            self.bound.pop(door).close()
+        before, self.refused = self.refused, {}
+        new = sorted(wanted - self.bound.keys())
+        for door in new:
+            try:
+                self.bound[door] = self._bind(*door)
+            except OSError as error:
+                self.refused[door] = _why(error)
+        return [door for door in new if door in self.bound or before.get(door) != self.refused[door]]
+
+
+def listen_at(address: str, port: int) -> socket.socket:
+    """Raises `OSError` when the address is not the host's or somebody else listens there."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError):
+        listener.close()
+        raise
+    return listener
+
+
+def _why(error: OSError) -> str:
+    return "in use by another program of this host" if error.errno == EADDRINUSE else (error.strerror or str(error))
+
+
+class Warden:
+    """`argv` starts an edge process, which finds its channel at `CHANNEL_FD`."""
+
+    def __init__(self, argv: Sequence[str], pause: Callable[[float], bool], sockets: Sockets | None = None) -> None:
+        self._argv = tuple(argv)
+        self._pause = pause
+        self._sockets = sockets or Sockets()
+        self._stopped = False
+
+    def run(self, waking: socket.socket) -> int:
+        """Until a signal comes; `waking` becomes readable then."""
+        short_lives = 0
+        while not self._stopped:
+            beats = self._one_life(waking)
+            short_lives = 0 if beats > BEATS_MISSED else short_lives + 1
+            wait_s = pause_s(short_lives)
+            if not self._stopped:
+                _log.warning("edge process ended", extra={"lived_s": beats, "next_in_s": wait_s})
+            if not self._stopped and wait_s:
+                self._stopped = self._pause(wait_s)
+        return 0
+
+    def _one_life(self, waking: socket.socket) -> int:
+        """How many seconds it was heard of."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _DATAGRAM)
+        with ours:
+            with theirs:
+                child = _start(self._argv, theirs)
+            try:
+                return self._watch(child, ours, waking)
+            finally:
+                _end(child)
+
+    def _watch(self, child: "subprocess.Popen[bytes]", channel: socket.socket, waking: socket.socket) -> int:
+        poll, seconds, missed = select.poll(), 0, 0
+        for each in (channel, waking):
+            poll.register(each, select.POLLIN)
+        told: set[tuple[str, int]] = set()
+        while True:
+            ready = [number for number, _ in poll.poll(_TICK_MS)]
+            if waking.fileno() in ready:
+                self._stopped = True
+                return seconds
+            if channel.fileno() not in ready:
+                missed += 1
+                if missed >= (BEATS_MISSED if seconds else _STARTS_WITHIN):
+                    _log.error("edge process stands still", extra={"pid": child.pid, "seconds": missed})
+                    return seconds
+                continue
+            data = _received(channel)
+            if not data:
+                return seconds
+            missed, seconds = 0, seconds + 1
+            self._answer(channel, msgspec.msgpack.decode(data, type=WantedDoors), told)
+
+    def _answer(self, channel: socket.socket, wanted: WantedDoors, told: set[tuple[str, int]]) -> None:
+        """`told` is what this edge process was given: a new one is given all that is there."""
+        changed = self._sockets.want(wanted.doors)
+        told &= set(wanted.doors)
+        for door in {*changed, *(door for door in self._sockets.bound if door not in told)}:
+            listener = self._sockets.bound.get(door)
+            given = GivenDoor(address=door[0], port=door[1], refused=self._sockets.refused.get(door, ""))
+            fds = [] if listener is None else [listener.fileno()]
+            with suppress(OSError):  # it has ended, which is seen next
+                _send(channel, msgspec.msgpack.encode(given), fds)
+                if listener is not None:
+                    told.add(door)
+
+
+def pause_s(short_lives: int) -> float:
+    """How long to wait after so many edge processes in a row that were hardly heard of."""
+    extra = short_lives - _AT_ONCE
+    return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(extra, 8)) if extra >= 0 else 0.0
+
+
+def _start(argv: Sequence[str], channel: socket.socket) -> "subprocess.Popen[bytes]":
+    """It dies with us, whoever kills us: SIGKILL reaches it from the kernel."""
+    in_child = partial(_in_child, os.getpid())
+    return subprocess.Popen(list(argv), stdin=channel.fileno(), preexec_fn=in_child)  # noqa: PLW1509 - there is one thread
+
+
+def _in_child(warden: int) -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != warden:
+        os._exit(1)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.terminate()
+    try:
+        child.wait(_LAST_WORDS_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _received(channel: socket.socket) -> bytes:
+    try:
+        return channel.recv(_DATAGRAM)
+    except OSError:
+        return b""
+
+
+def _send(channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    channel.sendmsg([data], passed)

@@ -1,0 +1,190 @@
+"""The edge's end of `edge.sock`: the feed comes in, requests go out and are answered. While the worker is away the edge
+goes on with what it was told last, which it also keeps in a file: a new edge process reads it and waits for nobody.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.feed import (
+    AllMachines,
+    AskReport,
+    CloseMachine,
+    EdgeAnswer,
+    EdgeInbox,
+    EdgeLogLine,
+    MachineChanged,
+    MachineGone,
+    MachineRoute,
+    RestMachine,
+    ToEdge,
+    ToWorker,
+    WakeMachine,
+    frame,
+)
+from hawker.ids import InstanceId, MachineId
+from hawker.log import bind
+
+AWAY = "the node's daemon is away"
+_AGAIN_S = 0.1
+_REST_OF_TIME = 30
+"""After a write nothing is written for so many times as long as it took."""
+_READ_BYTES = 1 << 18
+_ANSWER_WITHIN_S = 30.0
+_log = bind("hawker.edge")
+
+
+class FeedReader(Protocol):
+    """What is done with what the worker says."""
+
+    def whole(self, message: AllMachines) -> None: ...
+
+    def changed(self, machine: MachineRoute) -> None: ...
+
+    def gone(self, machine_id: MachineId) -> None: ...
+
+    def close(self, message: CloseMachine) -> None: ...
+
+    def ask(self, message: AskReport) -> None: ...
+
+
+class WorkerLink:
+    """`folder` has the socket and the file."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._writer: asyncio.StreamWriter | None = None
+        self._calls: dict[int, asyncio.Future[str]] = {}
+        self._number = 0
+        self._known: dict[MachineId, MachineRoute] = {}
+        self._last = AllMachines(machines=())
+        self._news = asyncio.Event()
+
+    async def serve(self, reader: FeedReader) -> None:
+        """Until cancelled; comes back whenever the worker does."""
+        self._begin_with_kept(reader)
+        while True:
+            with suppress(OSError, EOFError, ValueError):
+                await self._converse(reader)
+            self._hang_up()
+            await self._clock.sleep(_AGAIN_S)
+
+    async def keep(self) -> None:
+        """Write down what was told last, soon after it was, and with a small part of the time. Until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            began = self._clock.monotonic()
+            self._write()
+            await self._clock.sleep(_REST_OF_TIME * (self._clock.monotonic() - began))
+
+    async def wake(self, machine_id: MachineId) -> str:
+        """Why it is not started; empty when it will be."""
+        return await self._call(lambda number: WakeMachine(call=number, id=machine_id))
+
+    async def rest(self, machine_id: MachineId, instance: InstanceId, *, suspend: bool) -> str:
+        """Why it goes on; empty when it will stop."""
+        return await self._call(lambda call: RestMachine(call=call, id=machine_id, instance=instance, suspend=suspend))
+
+    def send(self, message: ToWorker) -> bool:
+        """Whether the worker is there. What it does not read is bounded by its own reading: it is of this host."""
+        if self._writer is None:
+            return False
+        self._writer.write(frame(message))
+        return True
+
+    def say(self, line: EdgeLogLine) -> None:
+        self.send(line)
+
+    async def _call(self, message: Callable[[int], ToWorker]) -> str:
+        self._number += 1
+        number, answer = self._number, asyncio.get_running_loop().create_future()
+        if not self.send(message(number)):
+            return AWAY
+        self._calls[number] = answer
+        try:
+            return await asyncio.wait_for(answer, _ANSWER_WITHIN_S)
+        except TimeoutError:
+            return "the node's daemon did not answer"
+        finally:
+            self._calls.pop(number, None)
+
+    async def _converse(self, reader: FeedReader) -> None:
+        stream, self._writer = await asyncio.open_unix_connection(sock=_connected(self._folder))
+        inbox = EdgeInbox()
+        while data := await stream.read(_READ_BYTES):
+            for message in inbox.read(data):
+                self._hear(message, reader)
+
+    def _hear(self, message: ToEdge, reader: FeedReader) -> None:
+        match message:
+            case AllMachines():
+                self._last, self._known = message, {each.id: each for each in message.machines}
+                reader.whole(message)
+            case MachineChanged():
+                self._known[message.machine.id] = message.machine
+                reader.changed(message.machine)
+            case MachineGone():
+                self._known.pop(message.id, None)
+                reader.gone(message.id)
+            case CloseMachine():
+                reader.close(message)
+            case AskReport():
+                reader.ask(message)
+            case EdgeAnswer():
+                answer = self._calls.get(message.call)
+                if answer is not None and not answer.done():
+                    answer.set_result(message.refused)
+        if isinstance(message, AllMachines | MachineChanged | MachineGone):
+            self._news.set()
+
+    def _hang_up(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        for answer in self._calls.values():
+            if not answer.done():
+                answer.set_result(AWAY)
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "routes"
+
+    def _begin_with_kept(self, reader: FeedReader) -> None:
+        with suppress(OSError, ValueError):
+            self._last = msgspec.msgpack.decode(self._file.read_bytes(), type=AllMachines)
+            self._known = {each.id: each for each in self._last.machines}
+            reader.whole(self._last)
+
+    def _write(self) -> None:
+        """A disk that is full costs only what a new edge process would know before the worker speaks to it."""
+        kept = msgspec.structs.replace(self._last, machines=tuple(self._known.values()))
+        draft = self._file.with_suffix(".new")
+        try:
+            draft.write_bytes(msgspec.msgpack.encode(kept))
+            draft.rename(self._file)
+        except OSError as error:
+            _log.warning("routes not kept", extra={"reason": error.strerror})
+
+
+def _connected(folder: Path) -> socket.socket:
+    """By way of the folder's descriptor, since a socket's path may not be long. Raises `OSError`."""
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        joined.connect(f"/proc/self/fd/{place}/edge.sock")
+        joined.setblocking(False)
+    except OSError:
+        joined.close()
+        raise
+    finally:
+        os.close(place)
+    return joined

@@ -1,0 +1,161 @@
+"""The heads that the edge writes: a request to a machine, an answer to a client, an answer of its own. Pure.
+
+What a client sends cannot set a field that the edge vouches for.
+"""
+
+from dataclasses import dataclass
+
+from hawker.config.machine import HttpOptions, Port
+from hawker.edge.head import RequestHead, ResponseHead
+from hawker.edge.refusal import Code, ProxyError
+
+VIA = b"hawker"
+_OURS = frozenset(
+    b"""fly-client-ip fly-forwarded-port fly-region fly-request-id fly-replay-src fly-replay-failed
+    fly-replay-cache-status fly-preferred-instance-unavailable x-forwarded-proto x-forwarded-ssl""".split()
+)
+"""Fields of a request that only the edge sets: a client's are removed."""
+_REPLACED = frozenset({b"x-forwarded-for", b"x-forwarded-port", b"via"})
+_INSIDE = (b"fly-replay", b"hawker-keep-awake")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a connection comes from, and where it came to."""
+
+    client: str
+    address: str
+    port: int
+    tls: bool
+    region: str
+
+    @property
+    def lines(self) -> bytes:
+        """What is the same for each request of a connection."""
+        scheme, ssl = (b"https", b"on") if self.tls else (b"http", b"off")
+        return (
+            b"fly-client-ip: %b\r\nfly-forwarded-port: %d\r\nfly-region: %b\r\nx-forwarded-proto: %b\r\n"
+            b"x-forwarded-ssl: %b\r\n" % (self.client.encode(), self.port, self.region.encode(), scheme, ssl)
+        )
+
+
+def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_id: bytes, *, pooled: bool) -> bytes:
+    """`lines` are the origin's. `pooled`: the connection is used again."""
+    out = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (head.method, head.target, head.authority), lines]
+    forwarded, port, via = [], b"", []
+    for name, value in head.fields:
+        if name in _REPLACED:
+            if name == b"x-forwarded-for":
+                forwarded.append(value)
+            elif name == b"via":
+                via.append(value)
+            else:
+                port = value
+        elif name not in _OURS:
+            out.append(b"%b: %b\r\n" % (name, value))
+    seen_by = b", ".join([*forwarded, origin.client.encode(), origin.address.encode()])
+    out.append(
+        b"x-forwarded-for: %b\r\nx-forwarded-port: %b\r\nvia: %b\r\nfly-request-id: %b\r\n"
+        % (seen_by, port or b"%d" % origin.port, b", ".join([*via, b"1.%d %b" % (head.minor, VIA)]), request_id)
+    )
+    if head.chunked:
+        out.append(b"transfer-encoding: chunked\r\n")
+    elif head.length is not None:
+        out.append(b"content-length: %d\r\n" % head.length)
+    if head.trailers:
+        out.append(b"te: trailers\r\n")
+    if head.upgrade:
+        out.append(b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % head.upgrade)
+    else:
+        out.append(b"\r\n" if pooled else b"connection: close\r\n\r\n")
+    return b"".join(out)
+
+
+def answer_to_client(
+    head: ResponseHead, request: RequestHead, request_id: bytes, port: Port, *, keep_alive: bool
+) -> bytes:
+    """An answer of a machine, as the client gets it."""
+    options = port.http_options or HttpOptions()
+    pristine = bool(options.response and options.response.pristine)
+    out = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)]
+    set_here = {name.lower().encode() for name in (options.response.headers if options.response else None) or {}}
+    for name, value in head.fields:
+        dropped = name.startswith(_INSIDE) or name in set_here
+        dropped = dropped or (not pristine and name in (b"server", b"fly-request-id"))
+        if not dropped:
+            out.append(b"%b: %b\r\n" % (name, value))
+    if not pristine and not head.interim:
+        out.append(b"server: %b\r\nvia: 1.1 %b\r\nfly-request-id: %b\r\n" % (VIA, VIA, request_id))
+    if set_here:
+        out.append(_set_by_config(options))
+    if head.chunked and request.minor == 1:
+        out.append(b"transfer-encoding: chunked\r\n")
+    elif head.length is not None:
+        out.append(b"content-length: %d\r\n" % head.length)
+    out.append(_connection(head, request, keep_alive))
+    return b"".join(out)
+
+
+def _connection(head: ResponseHead, request: RequestHead, keep_alive: bool) -> bytes:
+    if head.status == 101:
+        return b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % (head.upgrade or request.upgrade)
+    if head.interim:
+        return b"\r\n"
+    if not keep_alive:
+        return b"connection: close\r\n\r\n"
+    return b"connection: keep-alive\r\n\r\n" if request.minor == 0 else b"\r\n"
+
+
+def _set_by_config(options: HttpOptions) -> bytes:
+    """False takes a field out, which is done by now."""
+    given = (options.response.headers if options.response else None) or {}
+    lines = []
+    for name, value in given.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                lines.append(b"%b: %b\r\n" % (name.lower().encode(), text.encode()))
+    return b"".join(lines)
+
+
+def own_answer(error: ProxyError, request_id: bytes, *, head_only: bool = False) -> bytes:
+    """What the edge says itself; the connection is closed after it."""
+    text = f"{error.code.name} {error.told} ({request_id.decode()})\n".encode("ascii", "replace")
+    retry = b"retry-after: 1\r\n" if error.code.status == 503 else b""
+    allowed = b"allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n" if error.code is Code.HB07 else b""
+    return (
+        b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nserver: %b\r\nfly-request-id: %b\r\n"
+        b"%b%bconnection: close\r\n\r\n%b"
+    ) % (
+        error.code.status,
+        _REASONS.get(error.code.status, b"Error"),
+        len(text),
+        VIA,
+        request_id,
+        retry,
+        allowed,
+        b"" if head_only else text,
+    )
+
+
+def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> bytes:
+    """To the same host and path, on the port that has TLS."""
+    host = head.host.encode() if port == 443 else b"%b:%d" % (head.host.encode(), port)
+    return (
+        b"HTTP/1.1 301 Moved Permanently\r\nlocation: https://%b%b\r\ncontent-length: 0\r\nserver: %b\r\n"
+        b"fly-request-id: %b\r\nconnection: close\r\n\r\n" % (host, head.target, VIA, request_id)
+    )
+
+
+_REASONS = {
+    400: b"Bad Request",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    414: b"URI Too Long",
+    421: b"Misdirected Request",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}

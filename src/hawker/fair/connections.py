@@ -1,0 +1,129 @@
+"""Who is connected to a listener: so many in all, so many from one address. Pure but for closing one.
+
+When there is no room, one that rests makes room: of the same address, or of the one that has most. So a flood of
+connections never keeps a newcomer of another address out, and descriptors are left for the node's own work.
+"""
+
+import os
+import resource
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Protocol
+
+from hawker.fair.turns import Share
+
+_NETWORK_BITS = 64  # of IPv6: whoever has one address of such a network has all of them
+_COUNTED_FOR_S = 1.0
+_FULL = 0.8
+
+
+class Closable(Protocol):
+    def give_up(self) -> None:
+        """Close it at once."""
+
+
+class ConnectionTable:
+    """`scarce` says whether the process is short of descriptors. Connections of an address that is `spared` are bounded
+    by the total only."""
+
+    def __init__(
+        self, share: Share, scarce: Callable[[], bool], spared: Callable[[str], bool] = lambda address: False
+    ) -> None:
+        self._share = share
+        self._scarce = scarce
+        self._spared = spared
+        self._keys: dict[Closable, str] = {}
+        self._busy: dict[str, set[Closable]] = {}
+        self._resting: dict[str, dict[Closable, None]] = {}  # the one that rests longest first
+
+    def admit(self, connection: Closable, address: str) -> bool:
+        """Whether there is room for it, which may cost one that rests its place."""
+        key = key_of(address)
+        if not self._spared(address) and self._count(key) >= self._share.each and not self._close_resting(key):
+            return False
+        short = len(self._keys) >= self._share.total or self._scarce()
+        if short and not self._close_resting(self._greediest(key)):
+            return False
+        self._keys[connection] = key
+        self._resting.setdefault(key, {})[connection] = None
+        return True
+
+    def work(self, connection: Closable) -> None:
+        """A request has come over it."""
+        key = self._keys.get(connection)
+        if key is not None:
+            self._resting.get(key, {}).pop(connection, None)
+            self._busy.setdefault(key, set()).add(connection)
+
+    def rest(self, connection: Closable) -> None:
+        """Its requests are answered."""
+        key = self._keys.get(connection)
+        if key is not None:
+            self._busy.get(key, set()).discard(connection)
+            self._resting.setdefault(key, {})[connection] = None
+
+    def release(self, connection: Closable) -> None:
+        key = self._keys.pop(connection, None)
+        if key is None:
+            return
+        self._busy.get(key, set()).discard(connection)
+        self._resting.get(key, {}).pop(connection, None)
+        if not self._count(key):
+            self._busy.pop(key, None)
+            self._resting.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def _count(self, key: str) -> int:
+        return len(self._busy.get(key, ())) + len(self._resting.get(key, ()))
+
+    def _greediest(self, newcomer: str) -> str:
+        return max(self._resting, key=lambda key: (len(self._resting[key]) > 0, self._count(key)), default=newcomer)
+
+    def _close_resting(self, key: str) -> bool:
+        victim = next(iter(self._resting.get(key, ())), None)
+        if victim is None:
+            return False
+        self.release(victim)
+        victim.give_up()
+        return True
+
+
+def key_of(address: str) -> str:
+    """Whose share an address counts in: itself, or its network of IPv6."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(IPv6Address(int(found) >> _NETWORK_BITS << _NETWORK_BITS)) + f"/{_NETWORK_BITS}"
+    return str(found)
+
+
+class DescriptorCount:
+    """How many descriptors the process has open: counted now and then, and meanwhile never too few. `now` is a
+    monotonic clock."""
+
+    def __init__(
+        self, now: Callable[[], float], most: int | None = None, count: Callable[[], int] | None = None
+    ) -> None:
+        self._now = now
+        self._most = most or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._count = count or _open_descriptors
+        self._counted_at = float("-inf")
+        self._used = 0
+
+    def scarce(self) -> bool:
+        """Whether one more would come out of the fifth that is the node's own. Asked once for each new connection."""
+        now = self._now()
+        if now >= self._counted_at + _COUNTED_FOR_S:
+            self._counted_at, self._used = now, self._count()
+        self._used += 1
+        return self._used > self._most * _FULL
+
+
+def _open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,46 @@
+"""Sessions of aiohttp. One without a bound of our own has 100 connections for everybody, and whoever keeps them busy
+keeps the others waiting: here, whoever opens a session says how it is bounded.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hawker.deferred import deferred
+
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp.abc import AbstractResolver
+else:
+    aiohttp = deferred("aiohttp")
+
+
+def kept_session(
+    connections: int = 0, *, resolver: "AbstractResolver | None" = None, **options: Any
+) -> "aiohttp.ClientSession":
+    """For one party at the other end, which shares with nobody. At most `connections` at once; 0: as many as are asked
+    for, so their number is bounded where the calls begin."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=connections, resolver=resolver), **options)
+
+
+def fleeting_session() -> "aiohttp.ClientSession":
+    """For many parties that nobody trusts: each request has a connection of its own, which ends with it. Their number
+    is bounded by the shares of those who ask."""
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+
+class SessionAtNeed:
+    """A session that is made for the first who asks for it: the library takes longer to import than a boot may."""
+
+    def __init__(self, make: "Callable[[], aiohttp.ClientSession]") -> None:
+        self._make = make
+        self._made: aiohttp.ClientSession | None = None
+
+    def __call__(self) -> "aiohttp.ClientSession":
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    async def aclose(self) -> None:
+        if self._made is not None:
+            await self._made.close()

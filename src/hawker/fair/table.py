@@ -1,0 +1,217 @@
+"""Each resource that tenants share in a process: its bound, its key, and what one gets who is over it.
+
+This is the one place that names them, beside `threads.Pool`. `scripts/docs.py` prints both, and a rule of the code
+refuses a pool, a queue or a limiter that is made anywhere else.
+"""
+
+from dataclasses import dataclass
+
+from hawker.fair.threads import Pool
+from hawker.fair.turns import Share
+
+CHECKS = Share(
+    name="health checks under way",
+    total=2048,
+    each=128,
+    waiting=16_384,
+    key="app",
+    over="the check waits, and its deadline begins when it is its turn",
+)
+CHECKS_OF_MACHINE = Share(
+    name="health checks of a machine under way",
+    total=16_384,
+    each=4,
+    waiting=512,
+    key="machine",
+    over="the check waits, and its deadline begins when it is its turn",
+)
+SCRAPES = Share(
+    name="metrics endpoints asked at once",
+    total=64,
+    each=8,
+    waiting=16_384,
+    key="app",
+    over="the endpoint waits; one whose turn does not come in time counts as down",
+)
+CONNECTIONS = Share(
+    name="connections of a listener",
+    total=16_384,
+    each=1024,
+    key="address",
+    over="one that rests is closed for it; with none at rest it is answered 503 and closed",
+)
+EDGE_CONNECTIONS = Share(
+    name="connections of clients to published ports",
+    total=50_000,
+    each=512,
+    key="address",
+    over="one that rests is closed for it; with none at rest it is answered 429 or reset",
+)
+BODIES = Share(
+    name="bodies over 64 KiB that are read",
+    total=64,
+    each=16,
+    waiting=256,
+    key="address",
+    over="the body waits for its turn",
+)
+DOWNLOADS = Share(
+    name="downloads of layers",
+    total=64,
+    each=4,
+    waiting=16_384,
+    key="organization",
+    over="the download waits; one below 32 KiB/s for 30 s is given up",
+)
+BUILDS = Share(
+    name="images that are unpacked",
+    total=4,
+    each=2,
+    waiting=16_384,
+    key="organization",
+    over="the build waits for its turn",
+)
+
+HANDOVERS = Share(
+    name="pieces of images for other nodes",
+    total=8,
+    each=2,
+    waiting=64,
+    key="node",
+    over="the piece waits for its turn; then 429, and the node asks another one",
+)
+
+EXECS = Share(
+    name="commands and terminals in machines",
+    total=512,
+    each=64,
+    key="app",
+    over="429, `over_share`",
+)
+FOLLOWERS = Share(
+    name="followers of logs",
+    total=1024,
+    each=64,
+    key="app",
+    over="429, `over_share`",
+)
+FOLLOWERS_OF_MACHINE = Share(
+    name="followers of a machine's log",
+    total=1024,
+    each=16,
+    key="machine",
+    over="429, `over_share`",
+)
+
+
+def pulls(parallel: int) -> Share:
+    """`parallel` for each organization; most of a pull is waiting for its registry."""
+    return Share(
+        name="pulls of images",
+        total=16 * parallel,
+        each=parallel,
+        waiting=100_000,
+        key="organization",
+        over="the pull waits for its turn",
+    )
+
+
+def copies(parallel: int) -> Share:
+    """A slot beyond `parallel`, so that one organization does not have them all."""
+    return Share(
+        name="copies of volumes",
+        total=parallel + 1,
+        each=parallel,
+        waiting=100_000,
+        key="organization",
+        over="the copy waits for its turn",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundElsewhere:
+    """A shared resource that is no number of slots, in words."""
+
+    name: str
+    bound: str
+    key: str
+    over: str
+
+
+USUAL_PULLS, USUAL_COPIES = 3, 2
+
+SHARES = (
+    *(pool.value for pool in Pool),
+    CONNECTIONS,
+    EDGE_CONNECTIONS,
+    BODIES,
+    CHECKS,
+    CHECKS_OF_MACHINE,
+    SCRAPES,
+    pulls(USUAL_PULLS),
+    DOWNLOADS,
+    BUILDS,
+    HANDOVERS,
+    copies(USUAL_COPIES),
+    EXECS,
+    FOLLOWERS,
+    FOLLOWERS_OF_MACHINE,
+)
+"""All of them; those that a setting changes, as they are unless it does."""
+
+ELSEWHERE = (
+    BoundElsewhere(
+        name="descriptors",
+        bound="80% of RLIMIT_NOFILE for connections",
+        key="address",
+        over="connections at rest are closed; then newcomers are answered 503",
+    ),
+    BoundElsewhere(
+        name="loop time",
+        bound="heads of 64 KiB in pieces of 16, bodies of 1 MiB, a turn after 32 lines of a stream, rate limits",
+        key="machine, app, caller",
+        over="413, 429, 431; streams let others have their turn",
+    ),
+    BoundElsewhere(
+        name="requests that come in",
+        bound="one in each turn of the event loop",
+        key="address",
+        over="the request waits for the next turn",
+    ),
+    BoundElsewhere(
+        name="calls without a token",
+        bound="50 a second, 500 at once",
+        key="address",
+        over="429",
+    ),
+    BoundElsewhere(
+        name="queries",
+        bound="10 s (600 s with the root token), 512 MiB of SQLite's memory in all",
+        key="caller",
+        over="the query ends with an error",
+    ),
+    BoundElsewhere(
+        name="metrics of machines",
+        bound="1 MiB and 5,000 series of a machine, an equal part of 32 MiB of an app",
+        key="machine, app",
+        over="the machine's page is left out, and its `hawker_machine_metrics_up` is 0",
+    ),
+    BoundElsewhere(
+        name="speed of a pull",
+        bound="32 KiB a second over 30 s at least",
+        key="download",
+        over="the download is given up and tried again, four times",
+    ),
+    BoundElsewhere(
+        name="disk",
+        bound="admission, and what `docs/host.md` says of writable layers and volumes",
+        key="machine, volume",
+        over="422 at admission; the machine's own writes fail",
+    ),
+    BoundElsewhere(
+        name="connection tracking",
+        bound="what `docs/host.md` says of a machine's flows",
+        key="machine",
+        over="the machine's own new flows are dropped",
+    ),
+)

@@ -1,0 +1,136 @@
+"""Work in threads, in a pool for each kind of work: no kind, and nobody's work of one kind, can take the last thread.
+
+Whose work it is follows the task: the API names the app of a call, the flow engine the owner of a run. What nobody
+named is the node's own.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from enum import Enum
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from hawker.clock import Clock
+from hawker.errors import Unavailable
+from hawker.fair.turns import NODE, Share, Turns
+
+T = TypeVar("T")
+A = TypeVarTuple("A")
+
+_WAITING = 10_000  # tasks, each of which a call or a run has begun: those are bounded where they begin
+_REST = 40  # threads for what libraries run in the loop's own pool
+
+
+def _pool(name: str, total: int, each: int, reserve: int) -> Share:
+    over = "it waits for its turn"
+    return Share(
+        name=f"threads: {name}", total=total, each=each, reserve=reserve, waiting=_WAITING, key="owner", over=over
+    )
+
+
+class Pool(Enum):
+    """The kinds of work."""
+
+    HOST = _pool("host work", 40, 24, 8)
+    DISKS = _pool("volumes and snapshots", 12, 6, 2)
+    IMAGES = _pool("images", 16, 8, 2)
+    LOGS = _pool("output of machines", 6, 2, 1)
+    QUERIES = _pool("queries", 6, 2, 2)
+    PAGES = _pool("pages of metrics", 3, 1, 1)
+    NAMES = _pool("names of registries", 8, 2, 1)
+    REPLICA = _pool("catalog", 6, 2, 2)
+    ARCHIVE = _pool("histories", 4, 2, 1)
+
+
+_pools: RunVar[dict[Pool, Turns]] = RunVar("hawker thread pools")
+_whose: ContextVar[str] = ContextVar("whose share the work counts in", default=NODE)
+
+
+def turns_of(pool: Pool) -> Turns:
+    """Of the running event loop."""
+    try:
+        return _pools.get()[pool]
+    except LookupError:
+        limiter = anyio.to_thread.current_default_thread_limiter()
+        limiter.total_tokens = _REST + sum(each.value.total for each in Pool)
+        _pools.set({each: Turns(each.value) for each in Pool})
+        return _pools.get()[pool]
+
+
+def at_work() -> bool:
+    """Whether a thread of any pool works for the running event loop."""
+    try:
+        pools = _pools.get()
+    except LookupError:
+        return False
+    return any(turns.used for turns in pools.values())
+
+
+async def in_thread(pool: Pool, call: Callable[[Unpack[A]], T], *args: *A) -> T:
+    """What `call` returns. A call that has begun comes to its end, also when the waiting task is cancelled."""
+    async with slot(pool):
+        return await anyio.to_thread.run_sync(call, *args)
+
+
+@asynccontextmanager
+async def slot(pool: Pool) -> AsyncIterator[None]:
+    """A thread of the pool is ours to use."""
+    async with turns_of(pool).hold(whose()):
+        yield
+
+
+def whose() -> str:
+    """In whose share the task's work counts."""
+    return _whose.get()
+
+
+@contextmanager
+def on_behalf_of(key: str) -> Iterator[None]:
+    """Work of the block, and of tasks that it starts, counts in the share of `key`."""
+    before = _whose.set(key)
+    try:
+        yield
+    finally:
+        _whose.reset(before)
+
+
+PROBE_S, PROBED_FOR_S = 2.0, 1.0
+
+
+class PoolProbe:
+    """Whether each pool still turns: a call that does nothing goes through each, as the node's own work would. One
+    probe at a time, and none while the last one is younger than `PROBED_FOR_S`, however many ask."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._one = anyio.Lock()
+        self._at = -PROBED_FOR_S
+        self._stuck: tuple[str, ...] = ()
+
+    async def check(self) -> None:
+        """Raises `Unavailable` when a kind of work gets no thread any more: such a node answers, and does nothing."""
+        if stuck := await self._look():
+            raise Unavailable(f"no thread comes free for {', '.join(stuck)}")
+
+    async def _look(self) -> tuple[str, ...]:
+        async with self._one:
+            if self._clock.monotonic() >= self._at + PROBED_FOR_S:
+                turned: set[Pool] = set()
+                with anyio.move_on_after(PROBE_S):
+                    async with anyio.create_task_group() as tasks:
+                        for pool in Pool:
+                            tasks.start_soon(_probe, pool, turned)
+                self._stuck = tuple(pool.value.name for pool in Pool if pool not in turned)
+                self._at = self._clock.monotonic()
+            return self._stuck
+
+
+async def _probe(pool: Pool, turned: set[Pool]) -> None:
+    with on_behalf_of(NODE):
+        async with slot(pool):
+            await anyio.to_thread.run_sync(int, abandon_on_cancel=True)
+    turned.add(pool)

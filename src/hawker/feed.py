@@ -1,0 +1,201 @@
+"""What the worker and the edge of one host say to each other over `edge.sock`: the routes that the worker feeds, the
+edge's requests (wake, rest), the worker's request to close a machine. Values and their frames; nothing here does I/O.
+
+A frame is four bytes of length and MessagePack. Both ends are of one host; each may be the older of two versions, so
+unknown fields are passed over.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from hawker.config import Service
+from hawker.ids import AppName, InstanceId, MachineId
+from hawker.machine import State
+
+PUBLISH = "hawker_publish"
+"""Metadata of a machine: the ports of its services are those of the host. The value is an address of the host, or `*`
+for all addresses that the edge has."""
+EVERYWHERE = "*"
+NOT_YET = "the edge does not listen there yet"
+"""Of a published port: that may change by itself."""
+UNSERVED = frozenset({"tls", "pg_tls", "proxy_proto"})
+"""Handlers that no edge has yet. A port that asks for one is not listened at: nobody shall speak plainly where TLS was
+ordered."""
+MAX_FRAME_BYTES = 64 << 20
+_LENGTH = struct.Struct(">I")
+
+
+class RouteHealth(StrEnum):
+    PASSING = "passing"
+    UNASKED = "unasked"
+    CRITICAL = "critical"
+
+
+class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """What the edge knows of one machine. `hosts` are where it is reached, in the order to try. `health` is the
+    worst of what its services' checks and those of kind readiness say. `publish`: see `PUBLISH`; empty is not
+    published. `idle_s` is how long it does nothing before it may rest. Times are seconds."""
+
+    id: MachineId
+    app: AppName
+    state: State
+    version: str
+    instance: InstanceId | None = None
+    hosts: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
+    health: RouteHealth = RouteHealth.PASSING
+    cordoned: bool = False
+    publish: str = ""
+    autostart: bool = True
+    idle_s: float = 300.0
+    started_at: float = 0.0
+    created_at: float = 0.0
+
+
+class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
+    """All machines with services; what is not among them is gone. `addresses` are those of the host that ports may be
+    published at; `region` and `via` go into headers."""
+
+    machines: tuple[MachineRoute, ...]
+    addresses: tuple[str, ...] = ()
+    region: str = "local"
+
+
+class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):
+    machine: MachineRoute
+
+
+class MachineGone(msgspec.Struct, frozen=True, kw_only=True, tag="gone"):
+    id: MachineId
+
+
+class CloseMachine(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
+    """Let nobody into this instance any more, and answer `MachineClosed` when nobody is in there, or after `wait_s`."""
+
+    call: int
+    id: MachineId
+    instance: InstanceId
+    wait_s: float
+
+
+class EdgeAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
+    """To a `WakeMachine` or `RestMachine`. `refused` says why it was not accepted; empty when it was."""
+
+    call: int
+    refused: str = ""
+
+
+class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
+    """To be answered by a `EdgeReport`."""
+
+    call: int
+
+
+class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
+    """Start this machine: somebody waits for it."""
+
+    call: int
+    id: MachineId
+
+
+class RestMachine(msgspec.Struct, frozen=True, kw_only=True, tag="rest"):
+    """Stop or suspend this instance: nobody is in there, and nobody will be let in until this is answered."""
+
+    call: int
+    id: MachineId
+    instance: InstanceId
+    suspend: bool
+
+
+class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
+    """To a `CloseMachine`; `left` are in there still."""
+
+    call: int
+    left: int = 0
+
+
+class ListenState(msgspec.Struct, frozen=True, kw_only=True):
+    """One address and port of the host; `refused` says why nothing listens there, empty when it does. `app` has it
+    where nothing in a connection names one; with `http` others that speak HTTP may share it."""
+
+    address: str
+    port: int
+    app: AppName
+    http: bool = False
+    refused: str = ""
+
+
+class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
+    """How the edge is now. `counters` since it began; `held` wait for a machine; `in_flight`
+    by machine, without those that have none."""
+
+    call: int
+    bound: tuple[ListenState, ...] = ()
+    counters: dict[str, int] = {}
+    held: int = 0
+    in_flight: dict[str, int] = {}
+
+
+class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
+    """Something for an app's log: what the edge could not do for it."""
+
+    app: AppName
+    machine: MachineId | None = None
+    code: str
+    text: str
+
+
+ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport
+ToWorker: TypeAlias = WakeMachine | RestMachine | MachineClosed | EdgeReport | EdgeLogLine
+
+
+def frame(message: ToEdge | ToWorker) -> bytes:
+    data = msgspec.msgpack.encode(message)
+    assert len(data) <= MAX_FRAME_BYTES, "a frame has its bound"
+    return _LENGTH.pack(len(data)) + data
+
+
+class _Frames:
+    """Cuts a stream of bytes into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def cut(self, data: bytes) -> Iterator[bytes]:
+        """Raises `ValueError` when one is longer than a frame may be."""
+        self._buffer += data
+        while len(self._buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
+            if length > MAX_FRAME_BYTES:
+                raise ValueError(f"a frame of {length} bytes, {MAX_FRAME_BYTES} at most")
+            end = _LENGTH.size + length
+            if len(self._buffer) < end:
+                return
+            yield bytes(self._buffer[_LENGTH.size : end])
+            del self._buffer[:end]
+
+
+class EdgeInbox:
+    """What comes to the edge. `read` raises `ValueError` for what is no message."""
+
+    def __init__(self) -> None:
+        self._frames = _Frames()
+        self._decoder: msgspec.msgpack.Decoder[ToEdge] = msgspec.msgpack.Decoder(ToEdge)
+
+    def read(self, data: bytes) -> list[ToEdge]:
+        return [self._decoder.decode(each) for each in self._frames.cut(data)]
+
+
+class WorkerInbox:
+    """What comes to the worker. `read` raises `ValueError` for what is no message."""
+
+    def __init__(self) -> None:
+        self._frames = _Frames()
+        self._decoder: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
+
+    def read(self, data: bytes) -> list[ToWorker]:
+        return [self._decoder.decode(each) for each in self._frames.cut(data)]

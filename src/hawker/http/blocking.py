@@ -1,0 +1,36 @@
+"""One GET over a connection of its own, without an event loop: for a command that answers before one is loaded."""
+
+import socket
+from collections.abc import Mapping
+
+import httptools
+
+from hawker.http.message import HttpOrigin, HttpResponse, ResponseParser, encode_request
+
+_PIECE = 1 << 18
+
+
+def get(origin: HttpOrigin, target: str, headers: Mapping[str, str], patience_s: float) -> HttpResponse | None:
+    """The response, whatever its status. None when none came: nobody listens, `patience_s` seconds passed without a
+    byte, the connection was lost, or what came is no HTTP. Over plain HTTP only. Raises `BadRequest` for a header with
+    a line break in it."""
+    assert not origin.tls
+    request = encode_request("GET", target, [("host", origin.authority), ("connection", "close"), *headers.items()])
+    try:
+        with socket.create_connection((origin.host, origin.port), patience_s) as connection:
+            connection.sendall(request)
+            return _read(connection)
+    except (OSError, UnicodeError, httptools.HttpParserError):
+        return None
+
+
+def _read(connection: socket.socket) -> HttpResponse | None:
+    whole: list[HttpResponse] = []
+    parser = ResponseParser(lambda response, goes_on: whole.append(response))
+    while not whole:
+        piece = connection.recv(_PIECE)
+        if not piece:
+            parser.end()
+            break
+        parser.feed(piece)
+    return whole[0] if whole else None

@@ -1,0 +1,107 @@
+"""HTTP/1.1 as bytes: a server's address, a request that is written, a response that is parsed. No I/O."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httptools
+
+from hawker.errors import BadRequest
+
+MAX_HEAD_BYTES = 64 * 1024
+_LENGTHS = frozenset({"content-length", "transfer-encoding"})
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOrigin:
+    """A server's scheme, host and port. `prefix` is what URLs of this origin begin with, `authority` what the header
+    `Host` says."""
+
+    host: str
+    port: int
+    tls: bool
+    prefix: str
+    authority: str
+
+
+def origin_of(url: str) -> HttpOrigin | None:
+    """The origin of an `http` or `https` URL; None for anything else. A user and password in it are not sent."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in _PORTS or not parts.hostname or parts.port == 0:
+            return None
+        port = parts.port or _PORTS[parts.scheme]
+        prefix, authority = f"{parts.scheme}://{parts.netloc}", parts.netloc.rpartition("@")[2]
+        return HttpOrigin(parts.hostname, port, parts.scheme == "https", prefix, authority)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """`headers` are by their names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def encode_request(method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:
+    """The bytes of a request. `headers` say the host and the body's length, too. Raises `BadRequest` where a value
+    would end its line and begin one of its own."""
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", ""]
+    text, breaks = "\r\n".join(lines), len(lines) - 1
+    if text.count("\r") != breaks or text.count("\n") != breaks or "\0" in text:
+        raise BadRequest("neither the address nor a token, nonce or key may have a line break in it")
+    return text.encode() + body
+
+
+class ResponseParser:
+    """Responses from the bytes of one connection. `on_response` is called with each one that is whole, and whether the
+    connection may carry another. The parser below calls the methods that begin with `on_`."""
+
+    def __init__(self, on_response: Callable[[HttpResponse, bool], None]) -> None:
+        self._on_response = on_response
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._head_bytes = 0
+        self._pieces: list[bytes] = []
+        self._in_body = False
+
+    def feed(self, data: bytes) -> None:
+        """Raises `HttpParserError` for what is no HTTP."""
+        self._parser.feed_data(data)
+
+    def end(self) -> None:
+        """No more bytes come. A response that says no length ends with its connection."""
+        if self._in_body and not self._headers.keys() & _LENGTHS:
+            self._complete(goes_on=False)
+
+    def on_message_begin(self) -> None:
+        self._headers, self._pieces = {}, []
+        self._head_bytes = 0
+        self._in_body = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Raises `ValueError` for a head that is too long, which the parser turns into an error of its own."""
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise ValueError("the head of the answer is too long")
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+
+    def on_body(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        if self._parser.get_status_code() >= 200:  # others only say that an answer will come
+            self._complete(goes_on=self._parser.should_keep_alive())
+
+    def _complete(self, *, goes_on: bool) -> None:
+        response = HttpResponse(self._parser.get_status_code(), self._headers, b"".join(self._pieces))
+        self._headers, self._pieces, self._in_body = {}, [], False
+        self._on_response(response, goes_on)

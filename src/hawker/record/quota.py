@@ -1,0 +1,60 @@
+"""What an organization or an app may have, and what it has."""
+
+import msgspec
+
+from hawker.store.contract import Bucket
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody has. Machines count from their order until they are gone, running or not, each with the cpus and
+    the memory (MiB) that its config asks for. `disk_mb` (MiB) has their root filesystems and logs, volumes, snapshots
+    and images."""
+
+    machines: int = 0
+    cpus: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    volumes: int = 0
+    snapshots: int = 0
+    addresses: int = 0
+
+    def plus(self, other: "Amount") -> "Amount":
+        return Amount(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
+    def minus(self, other: "Amount") -> "Amount":
+        return Amount(**{name: getattr(self, name) - getattr(other, name) for name in self.__struct_fields__})
+
+
+class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The most of each; None: as much as there is."""
+
+    machines: int | None = None
+    cpus: int | None = None
+    memory_mb: int | None = None
+    disk_mb: int | None = None
+    volumes: int | None = None
+    snapshots: int | None = None
+    addresses: int | None = None
+
+    def over(self, has: Amount, more: Amount) -> dict[str, int]:
+        """By how much each resource would be over its limit with `more` of it; empty when all of it may be. What is
+        not asked for is not refused, also when there is too much of it already."""
+        found: dict[str, int] = {}
+        for name in self.__struct_fields__:
+            most, asked = getattr(self, name), getattr(more, name)
+            if most is not None and asked > 0 and getattr(has, name) + asked > most:
+                found[name] = getattr(has, name) + asked - most
+        return found
+
+
+class QuotaRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`subject` is org/NAME, app/NAME, or org/* for every organization without one of its own but the operator's. The
+    newest of a fleet counts; without limits it stands for none. `at` is Unix seconds, `by` who set it."""
+
+    subject: str
+    limits: QuotaRule
+    at: float
+    by: str
+
+
+QUOTAS = Bucket("quotas", QuotaRecord)  # subject

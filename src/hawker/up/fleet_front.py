@@ -1,0 +1,97 @@
+"""Who is answered at the addresses of a node in a cluster: clients, by the broker beside the worker; peers, by the
+worker.
+"""
+
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+
+from hawker.api.audit import Auditor
+from hawker.api.handlers import Handlers
+from hawker.api.route import AnyRoute
+from hawker.api.routes import PEER_ROUTES, ROUTES
+from hawker.api.server import MAX_BODY_BYTES, Server
+from hawker.auth.revocations import Revocations
+from hawker.auth.tokens import Tokens, load_or_create_token
+from hawker.catalog.reads import PointReader
+from hawker.fleet.image_handover import FleetNeighbours
+from hawker.fleet.publish import Source
+from hawker.fleet.rows import Row, revoked_row
+from hawker.gateway.catalog_directory import CatalogDirectory, Looks
+from hawker.gateway.gateway import Beside, Gateway
+from hawker.gateway.peers import BesidePeers
+from hawker.gateway.revocations import FleetRevocations
+from hawker.gateway.token_handlers import TokenHandlers
+from hawker.ids import NodeId
+from hawker.market.handlers import MarketHandlers
+from hawker.market.preferences import Preferences
+from hawker.place import Place
+from hawker.record.node import REVOKED
+from hawker.store.contract import Reader
+from hawker.up.fleet import InFleet
+from hawker.up.servers import Front, server_for_clients
+
+_PEER_BODIES = 4
+"""An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
+
+
+def front_of_fleet(
+    stack: AsyncExitStack, place: Place, fleet: InFleet, preferences: Preferences, auditor: Auditor
+) -> Front:
+    """Of a node in a cluster: the broker answers clients, out of the catalog and by way of all workers."""
+    parts, clock, me = fleet.parts, fleet.parts.deps.clock, fleet.parts.node.id
+    mirror = fleet.kept.mirror
+    reached = None if mirror is None else mirror.reached
+    looks = _looks(stack, place, fleet)
+    directory = CatalogDirectory(looks, clock, me, parts.node.region, reached)
+    revocations = FleetRevocations(directory.revoked, Revocations(parts.deps.store, clock))
+    tokens = Tokens(load_or_create_token(place.token, clock), clock, revocations, directory.org_of)
+    about_tokens = TokenHandlers(tokens, revocations, clock, lambda app: directory.org_of(app) is not None)
+    own = fleet.handlers
+    about_tokens.bind(own)
+    fleet.peers.ask_also(directory.address_of)
+    neighbours = FleetNeighbours(me, parts.node.region, looks, directory.node, fleet.peers.to)
+    parts.deps.images.meet(neighbours)
+    peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
+    limited, registries = parts.deps.settings.rate_limits is not False, parts.deps.settings.listed_registries
+    market = MarketHandlers(directory, peers, preferences, clock, limited=limited, registries=registries)
+    beside = Beside(node=me, handlers=own)
+    broker = Gateway(directory, peers, beside, clock, market=market, tokens=about_tokens, registries=registries)
+    public = server_for_clients(parts, broker.handlers(), tokens, auditor)
+    return Front(public=public, peers=_for_peers(fleet, own, auditor))
+
+
+def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:
+    if fleet.kept.mirror is not None:
+        return fleet.kept.mirror
+    glance = PointReader(place.catalog)
+    stack.callback(glance.close)
+    return glance
+
+
+def _for_peers(fleet: InFleet, handlers: Handlers, auditor: Auditor) -> Server:
+    return Server(
+        handlers,
+        fleet.tokens,
+        fleet.parts.deps.clock,
+        routes=answered_by(handlers),
+        observer=fleet.parts.metrics.api,
+        written=fleet.publisher.written,
+        between_nodes=True,
+        auditor=auditor,
+        max_body_bytes=_PEER_BODIES * MAX_BODY_BYTES,
+    )
+
+
+def answered_by(handlers: Handlers) -> list[AnyRoute]:
+    """Of all calls those that a worker answers."""
+    return [route for route in (*ROUTES, *PEER_ROUTES) if not handlers.missing((route,))]
+
+
+def revocations_of(node: NodeId, store: Reader) -> Source:
+    """What was revoked here, for the whole fleet."""
+
+    def rows(token_id: str) -> Iterable[Row]:
+        found = store.get(REVOKED, token_id)
+        return () if found is None else (revoked_row(node, token_id, at=found.at, by=found.by, note=found.note),)
+
+    return Source(name=REVOKED.name, every=lambda: [key for key, _ in store.scan(REVOKED)], rows=rows)

@@ -1,0 +1,25 @@
+"""What a worker is to its fleet: what it publishes, and the failover of its machines. The daemon and the simulators
+join them here.
+"""
+
+from hawker.fleet.failover import Failover
+from hawker.fleet.failover_view import FailoverView
+from hawker.fleet.sources import PublishedState
+from hawker.worker.assembly import AssembledWorker
+
+
+def published_by(worker: AssembledWorker) -> PublishedState:
+    images = worker.deps.images
+    return PublishedState(
+        node=worker.node.id,
+        store=worker.deps.store,
+        health_of=worker.health.of,
+        room=worker.room,
+        images=lambda: [str(image.digest) for image in images.list()],
+        image_names=lambda: [(each.reference, each.digest, each.at) for each in images.imported_names()],
+    )
+
+
+def failover_of(worker: AssembledWorker, sight: FailoverView) -> Failover:
+    deps = worker.deps
+    return Failover(worker.node.id, deps.store, deps.clock, worker.operations, sight, worker.changes.listen)

@@ -1,0 +1,250 @@
+"""The end of a node on its host: its daemon, and then everything that bears its name, until nothing does.
+
+Every step looks at what is there now and may be done again, so a removal that was killed is finished by the next one.
+The data directory goes last, and in it the file that says which node it was.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from hawker.chaos.residue import Residue, host
+from hawker.clock import Clock
+from hawker.errors import CannotStart
+from hawker.fair.threads import Pool, in_thread
+from hawker.host.block import detach_loop
+from hawker.host.luks import Luks
+from hawker.host.mount import unmount
+from hawker.host.network import NodeNetwork
+from hawker.ids import NodeId
+from hawker.image.staging import mark_of
+from hawker.place import Place
+
+STOP_S = 30.0
+_ROUNDS = 20
+_PAUSE_S = 0.25
+_MARK = "removing"
+_EDGE = frozenset({"edge", "edge-process"})
+_PROC = Path("/proc")
+_UNITS = Path("/etc/systemd/system")
+
+Say = Callable[[str], None]
+
+
+class Removal:
+    """Of the node in `place`. Raises `CannotStart` where there is none."""
+
+    def __init__(self, place: Place, clock: Clock, say: Say) -> None:
+        self._place = place
+        self._clock = clock
+        self._say = say
+        self.node = self._who()
+
+    def _who(self) -> NodeId:
+        """Also after a removal that got as far as the file that says it."""
+        begun = Place(self._place.root)
+        begun.identity = self._place.root / _MARK
+        found = self._place.remembered() or begun.remembered()
+        if found is None:
+            raise CannotStart(f"there is no node in {self._place.root}: name its data directory with --data-dir")
+        return found
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What everything of this node on the host bears one of."""
+        short = self.node[:4]
+        staged = mark_of(self._place.images / "staging")
+        return (
+            f"{self._place.root}/",
+            f"\0{self._place.root}\0",
+            self.node,
+            f"hw{short}",
+            f"hawker-{short}",
+            f"hawker_{short}",
+            staged,
+        )
+
+    async def run(self) -> None:
+        """Raises `CannotStart` when the daemon does not end, or something cannot be removed."""
+        await self.stop_daemon()
+        with self._place.held():
+            await in_thread(Pool.HOST, self._begin)
+            await self._clear()
+            await in_thread(Pool.HOST, self._remove_files)
+
+    async def stop_daemon(self) -> None:
+        """By its service manager, if it has one; else by a signal."""
+        holder = await in_thread(Pool.HOST, _holder_of, self._place.root)
+        if holder is None:
+            return
+        unit = _unit_of(holder)
+        if unit is not None:
+            self._say(f"stopping and disabling {unit}")
+            await in_thread(Pool.HOST, _end_unit, unit)
+        else:
+            parent = _parent_of(holder)
+            self._say(f"stopping the daemon, process {holder}")
+            os.kill(parent if _is_template(parent, holder) else holder, signal.SIGTERM)
+        deadline = self._clock.monotonic() + STOP_S
+        while await in_thread(Pool.HOST, _holder_of, self._place.root) is not None:
+            if self._clock.monotonic() > deadline:
+                raise CannotStart(f"the daemon, process {holder}, does not end: end it, and repeat the command")
+            await self._clock.sleep(_PAUSE_S)
+
+    def _begin(self) -> None:
+        (self._place.root / _MARK).write_text(f"{self.node}\n")
+
+    async def _clear(self) -> None:
+        """All but the files, in rounds: what ends lets go of something else."""
+        network, luks = NodeNetwork(self.node, self._place.networks), Luks()
+        for _ in range(_ROUNDS):
+            left = await in_thread(Pool.HOST, self.left)
+            if not left:
+                break
+            for kind, act in _ACTS:
+                await in_thread(Pool.HOST, _each, [trace for trace in left if trace.kind == kind], act)
+            await in_thread(Pool.HOST, self._unmount_all)
+            for name in luks.opened(f"hawker-{self.node}-"):
+                await luks.close(name)
+            if os.geteuid() == 0:
+                await network.remove_node()
+            await self._clock.sleep(_PAUSE_S)
+        left = await in_thread(Pool.HOST, self.left)
+        if left:
+            what = ", ".join(map(str, left[:5]))
+            raise CannotStart(f"{len(left)} things of node {self.node} stay on the host: {what}; repeat the command")
+
+    def left(self) -> list[Residue]:
+        """What there is of this node outside its directory; the daemon's own process was ended before."""
+        found = (trace for trace in host() if any(mark in trace.bears for mark in self.marks))
+        return sorted(trace for trace in found if self._is_ours(trace))
+
+    def _is_ours(self, trace: Residue) -> bool:
+        """A mark may stand in another's words: what is ended or unmounted must be below the directory, or in a control
+        group of this node."""
+        match trace.kind:
+            case "process":
+                below = f"{self._place.root}/machines/" in trace.bears or self._is_edge(trace)
+                return below or f"hawker-{self.node[:4]}" in trace.bears
+            case "mount":
+                return trace.name.startswith(f"{self._place.root}/")
+            case "loop":
+                return trace.bears.startswith(f"{self._place.root}/")
+            case _:
+                return True
+
+    def _is_edge(self, trace: Residue) -> bool:
+        """One of the processes that serve published ports, which outlive the daemon."""
+        words = trace.bears.split("\0")
+        return not _EDGE.isdisjoint(words[:5]) and str(self._place.root) in words
+
+    def _unmount_all(self) -> None:
+        """The deepest first; the network namespaces are mounts as well."""
+        targets = [Path(trace.name) for trace in self.left() if trace.kind == "mount"]
+        for target in sorted(targets, key=lambda each: len(each.parts), reverse=True):
+            with suppress(OSError):
+                unmount(target)
+
+    def _remove_files(self) -> None:
+        """Who the node was stays until all else is gone. The directory itself stays where it is a mount."""
+        root = self._place.root
+        for entry in sorted(os.scandir(root), key=lambda each: each.name):
+            if entry.name in (_MARK,):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+        os.unlink(root / _MARK)
+        with suppress(OSError):
+            root.rmdir()
+
+
+def _each(traces: Iterable[Residue], act: Callable[[Residue], None]) -> None:
+    """What does not go now may go in the next round."""
+    for trace in traces:
+        with suppress(OSError):
+            act(trace)
+
+
+def _end(trace: Residue) -> None:
+    os.kill(int(trace.name.split()[0]), signal.SIGKILL)
+
+
+def _detach(trace: Residue) -> None:
+    detach_loop(f"/dev/{trace.name.split()[0]}")
+
+
+def _remove_group(trace: Residue) -> None:
+    folder = Path(trace.name)
+    for group, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            for pid in (Path(group) / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        with suppress(OSError):
+            os.rmdir(group)
+
+
+def _remove_tree(trace: Residue) -> None:
+    shutil.rmtree(trace.name, ignore_errors=True)
+
+
+_ACTS = (("process", _end), ("cgroup", _remove_group), ("loop", _detach), ("staged tree", _remove_tree))
+"""Interfaces, packet tables and namespaces are removed by the network itself."""
+
+
+def _holder_of(directory: Path) -> int | None:
+    """The process that has the data directory: the kernel lists locks by device and inode (proc_locks(5))."""
+    try:
+        there = directory.stat()
+    except FileNotFoundError:
+        return None
+    wanted = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if "FLOCK" in words and wanted in words and "->" not in words:
+            pid = int(words[words.index(wanted) - 1])
+            if pid != os.getpid():
+                return pid
+    return None
+
+
+def _unit_of(pid: int) -> str | None:
+    """The systemd service that the process runs in."""
+    with suppress(OSError):
+        for line in (_PROC / str(pid) / "cgroup").read_text().splitlines():
+            name = line.rpartition("/")[2]
+            if name.endswith(".service") and shutil.which("systemctl") and "/system.slice/" in line:
+                return name
+    return None
+
+
+def _end_unit(unit: str) -> None:
+    """With its socket; a unit that an operator put there is removed."""
+    units = [unit, f"{unit.removesuffix('.service')}.socket"]
+    for each in units:
+        subprocess.run(["systemctl", "disable", "--now", each], capture_output=True, check=False, timeout=60)
+    for each in units:
+        if (_UNITS / each).is_file() and "hawker up" in (_UNITS / unit).read_text():
+            (_UNITS / each).unlink()
+    subprocess.run(["systemctl", "daemon-reload"], capture_output=True, check=False, timeout=60)
+
+
+def _parent_of(pid: int) -> int:
+    with suppress(OSError):
+        return int((_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _is_template(parent: int, daemon: int) -> bool:
+    """Whether daemons are forked from it: it has the same command line."""
+    return parent > 1 and list(_words(parent)) == list(_words(daemon))
+
+
+def _words(pid: int) -> Iterator[bytes]:
+    with suppress(OSError):
+        yield from (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")

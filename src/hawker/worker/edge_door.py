@@ -1,0 +1,264 @@
+"""The worker's end of `edge.sock`: it starts the host's edge when a machine needs it, feeds it the routes of its own
+machines, and starts, stops and suspends machines for it. The records are the truth; the edge holds no other.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+import anyio
+from anyio.abc import ByteStream, SocketListener, TaskGroup
+
+from hawker.config.effective import SERVICE_CHECK
+from hawker.errors import HawkerError
+from hawker.feed import (
+    EVERYWHERE,
+    PUBLISH,
+    AllMachines,
+    EdgeAnswer,
+    EdgeLogLine,
+    EdgeReport,
+    MachineChanged,
+    MachineClosed,
+    MachineGone,
+    MachineRoute,
+    RestMachine,
+    RouteHealth,
+    ToWorker,
+    WakeMachine,
+    WorkerInbox,
+)
+from hawker.ids import MachineId
+from hawker.log import bind
+from hawker.machine import GONE, State
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
+from hawker.settings import EVERY_ADDRESS
+from hawker.store.contract import Reader
+from hawker.worker.changes import Changes
+from hawker.worker.edge_line import EdgeLine
+from hawker.worker.operations import Operations
+
+IDLE = "hawker_idle_s"
+_SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
+_SOURCE = "edge"
+_READ_BYTES = 1 << 18
+_log = bind("hawker.edge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeHost:
+    """`folder` is where the edge lives, `addresses` where machines may publish ports, none where they may not; `own`
+    says that machines have addresses of their own. `idle_s`: so long does nobody need a machine before it may rest."""
+
+    folder: Path
+    addresses: tuple[str, ...]
+    region: str
+    own: bool
+    idle_s: float
+
+
+class EdgeDoor:
+    """`health_of` are the results of a machine's checks."""
+
+    def __init__(
+        self,
+        store: Reader,
+        changes: Changes,
+        health_of: Callable[[MachineRecord], Sequence[CheckResult]],
+        operations: Operations,
+        line: EdgeLine,
+        host: EdgeHost,
+    ) -> None:
+        self._store = store
+        self._health_of = health_of
+        self._operations = operations
+        self._line = line
+        self._host = host
+        self._noted: dict[MachineId, None] = {}
+        self._wake = anyio.Event()
+        changes.listen(self._note)
+
+    async def needed(self) -> None:
+        """Returns once a machine has something that the edge serves."""
+        if any(self._route(record).publish for _, record in self._store.scan(MACHINES)):
+            return
+        while True:
+            await self._wake.wait()
+            for machine_id in self._taken():
+                record = self._store.get(MACHINES, machine_id)
+                if record is not None and self._route(record).publish:
+                    return
+
+    async def serve(self) -> None:
+        """Answer the edge, which may come and go. Until cancelled."""
+        listener = await SocketListener.from_socket(_listening(self._host.folder))
+        async with listener, anyio.create_task_group() as tasks:
+            while True:
+                stream = await listener.accept()
+                tasks.start_soon(self._converse, stream)
+
+    async def _converse(self, stream: ByteStream) -> None:
+        async with stream, anyio.create_task_group() as tasks:
+            self._line.connected(stream)
+            try:
+                await self._line.send(self.whole())
+                tasks.start_soon(self._feed)
+                await self._listen(stream, tasks)
+            finally:
+                self._line.lost(stream)
+                tasks.cancel_scope.cancel()
+
+    async def _listen(self, stream: ByteStream, tasks: TaskGroup) -> None:
+        inbox = WorkerInbox()
+        try:
+            while True:
+                for message in inbox.read(await stream.receive(_READ_BYTES)):
+                    self._hear(message, tasks)
+        except ValueError as error:
+            _log.error("the edge is not understood", extra={"reason": str(error)})
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return
+
+    def _hear(self, message: ToWorker, tasks: TaskGroup) -> None:
+        match message:
+            case WakeMachine():
+                tasks.start_soon(self._start, message)
+            case RestMachine():
+                tasks.start_soon(self._rest, message)
+            case MachineClosed() | EdgeReport():
+                self._line.hear(message)
+            case EdgeLogLine():
+                _log.warning("not served", extra={"app": message.app, "code": message.code, "text": message.text})
+
+    async def _feed(self) -> None:
+        while True:
+            await self._line.send(*self._news())
+            await self._wake.wait()
+
+    def _news(self) -> Iterator[MachineChanged | MachineGone]:
+        for machine_id in self._taken():
+            record = self._store.get(MACHINES, machine_id)
+            if record is None or record.state in GONE:
+                yield MachineGone(id=machine_id)
+            elif record.config.services:
+                yield MachineChanged(machine=self._route(record))
+
+    def whole(self) -> AllMachines:
+        """What a connection begins with."""
+        self._taken()
+        there = (record for _, record in self._store.scan(MACHINES) if record.config.services)
+        machines = tuple(self._route(record) for record in there if record.state not in GONE)
+        return AllMachines(machines=machines, addresses=self._host.addresses, region=self._host.region)
+
+    async def _start(self, message: WakeMachine) -> None:
+        record = self._store.get(MACHINES, message.id)
+        if record is None:
+            await self._line.send(EdgeAnswer(call=message.call, refused="the machine is gone"))
+            return
+        try:
+            await self._operations.start(MachineTarget(record.app, record.id, None), source=_SOURCE)
+        except HawkerError as error:
+            await self._line.send(EdgeAnswer(call=message.call, refused=str(error)))
+        else:
+            await self._line.send(EdgeAnswer(call=message.call))
+
+    async def _rest(self, message: RestMachine) -> None:
+        try:
+            await self._operations.rest(message.id, message.instance, suspend=message.suspend)
+        except HawkerError as error:
+            await self._line.send(EdgeAnswer(call=message.call, refused=str(error)))
+        else:
+            await self._line.send(EdgeAnswer(call=message.call))
+
+    def _route(self, record: MachineRecord) -> MachineRoute:
+        running = record.running
+        up = record.state is State.STARTED and running is not None and running.exit is None
+        return MachineRoute(
+            id=record.id,
+            app=record.app,
+            state=record.state,
+            version=record.version,
+            instance=running.instance_id if up and running is not None else None,
+            hosts=self._hosts(record),
+            services=record.config.services or (),
+            health=self._health(record) if up else RouteHealth.PASSING,
+            cordoned=record.cordoned,
+            publish=published_at((record.config.metadata or {}).get(PUBLISH, ""), self._host.addresses),
+            autostart=autostarts(record),
+            idle_s=idle_s(record, self._host.idle_s),
+            started_at=(running.started_at if running is not None else None) or 0.0,
+            created_at=record.created_at,
+        )
+
+    def _health(self, record: MachineRecord) -> RouteHealth:
+        """Plain checks of the machine route nothing."""
+        ready = {name for name, check in (record.config.checks or {}).items() if check.kind == "readiness"}
+        results = self._health_of(record)
+        return worst([each for each in results if each.name in ready or each.name.startswith(SERVICE_CHECK)])
+
+    def _hosts(self, record: MachineRecord) -> tuple[str, ...]:
+        """IPv4 first: apps are told to listen on 0.0.0.0."""
+        if not self._host.own:
+            return ("127.0.0.1", "::1")
+        return (*([record.network.ipv4] if record.network.ipv4 else ()), record.network.private_ip)
+
+    def _note(self, machine_id: MachineId) -> None:
+        self._noted[machine_id] = None
+        self._wake.set()
+
+    def _taken(self) -> tuple[MachineId, ...]:
+        noted, self._noted, self._wake = self._noted, {}, anyio.Event()
+        return tuple(noted)
+
+
+def worst(results: Sequence[CheckResult]) -> RouteHealth:
+    states = {result.status for result in results}
+    if "critical" in states:
+        return RouteHealth.CRITICAL
+    return RouteHealth.UNASKED if "warning" in states else RouteHealth.PASSING
+
+
+def autostarts(record: MachineRecord) -> bool:
+    """Whether a request may start it. Where services differ, one that may is enough. Absent means yes."""
+    if record.config.disable_machine_autostart:
+        return False
+    return any(service.autostart is not False for service in record.config.services or ())
+
+
+def idle_s(record: MachineRecord, default: float) -> float:
+    """Metadata says it for one machine, in seconds; what is no number in its range says nothing."""
+    try:
+        given = float((record.config.metadata or {}).get(IDLE, default))
+    except ValueError:
+        return default
+    return given if given == default or _SHORTEST_IDLE_S <= given <= _LONGEST_IDLE_S else default
+
+
+def published_at(asked: str, addresses: tuple[str, ...]) -> str:
+    """Where a machine's ports are published, of what is allowed; empty for nowhere."""
+    if not asked or not addresses:
+        return ""
+    if asked == EVERYWHERE or asked in addresses:
+        return asked
+    try:
+        wanted = ip_address(asked)
+    except ValueError:
+        return ""
+    return str(wanted) if EVERY_ADDRESS[wanted.version == 6] in addresses else ""
+
+
+def _listening(folder: Path) -> socket.socket:
+    """At a path of any length: by way of the folder's descriptor."""
+    (folder / "edge.sock").unlink(missing_ok=True)
+    place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(f"/proc/self/fd/{place}/edge.sock")
+        listener.listen()
+        listener.setblocking(False)
+    finally:
+        os.close(place)
+    return listener

@@ -1,0 +1,130 @@
+"""Keeps the warden of the host's edge alive: starts it, takes up one that an earlier daemon has started, and ends it
+with an ephemeral node. Who holds the lock in its folder is the warden.
+"""
+
+import fcntl
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+
+from hawker.clock import Clock
+from hawker.host.spawn import own_program, reap, spawn
+from hawker.log import bind
+from hawker.worker.edge_door import EdgeDoor
+
+_LOG_BYTES = 1 << 20
+_QUICK_S, _LONGEST_PAUSE_S = 5.0, 10.0
+_ENDS_WITHIN_S = 5.0
+_log = bind("hawker.edge")
+
+
+class EdgeGuard:
+    """`folder` is the edge's, in the data directory."""
+
+    def __init__(self, data_dir: Path, folder: Path, clock: Clock) -> None:
+        self._data_dir = data_dir
+        self._folder = folder
+        self._clock = clock
+        self._ending = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a warden lives, be it an earlier daemon's."""
+        return self._holder() is not None
+
+    def prepare(self) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+
+    async def serve(self) -> None:
+        """Keep one alive, until cancelled, when it lives on; or until it is ended."""
+        pause_s = 0.0
+        while not self._ending:
+            began = self._clock.monotonic()
+            await self._one_life()
+            if self._ending:
+                return
+            lived_s = self._clock.monotonic() - began
+            pause_s = 0.0 if lived_s > _QUICK_S else min(_LONGEST_PAUSE_S, 2 * pause_s + 0.1)
+            _log.warning("warden ended", extra={"lived_s": round(lived_s, 1), "next_in_s": pause_s})
+            await self._clock.sleep(pause_s)
+
+    async def end(self) -> None:
+        """The ports are closed, and no other warden is started."""
+        self._ending = True
+        holder = self._holder()
+        if holder is None:
+            return
+        try:
+            handle = os.pidfd_open(holder)
+        except ProcessLookupError:
+            return
+        try:
+            if self._holder() == holder:
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+                with anyio.move_on_after(_ENDS_WITHIN_S):
+                    await anyio.wait_readable(handle)
+        finally:
+            os.close(handle)
+
+    async def _one_life(self) -> None:
+        holder = self._holder()
+        if holder is None:
+            await reap(self._start())
+            return
+        with suppress(ProcessLookupError):
+            handle = os.pidfd_open(holder)
+            try:
+                if self._holder() == holder:  # and not another process that has its number by now
+                    await anyio.wait_readable(handle)
+            finally:
+                os.close(handle)
+
+    def _start(self) -> int:
+        file = self._folder / "log"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        if file.exists() and file.stat().st_size > _LOG_BYTES:
+            flags |= os.O_TRUNC
+        log = os.open(file, flags, 0o600)
+        try:
+            return spawn((*own_program(), "edge", "--data-dir", str(self._data_dir)), session=True, stdio=log)
+        finally:
+            os.close(log)
+
+    def _holder(self) -> int | None:
+        """The process id that the holder of the lock has left."""
+        try:
+            lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(lock, 32, 0).strip()
+            return int(text) if text.isdigit() else None
+        finally:
+            os.close(lock)
+        return None
+
+
+class HostEdge:
+    """The edge of this host, as the daemon sees it: nothing, until a machine needs it or an earlier daemon's is
+    there."""
+
+    def __init__(self, door: EdgeDoor, guard: EdgeGuard) -> None:
+        self._door = door
+        self._guard = guard
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        if not self._guard.is_there:
+            await self._door.needed()
+        self._guard.prepare()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._guard.serve)
+            tasks.start_soon(self._door.serve)
+
+    async def end(self) -> None:
+        await self._guard.end()

@@ -1,0 +1,76 @@
+"""The worker's connection with the edge of its host, while there is one: what the worker asks, and the answers."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import anyio
+from anyio.abc import ByteStream
+
+from hawker.errors import Unavailable
+from hawker.feed import AskReport, CloseMachine, EdgeReport, MachineClosed, ToEdge, frame
+from hawker.ids import InstanceId, MachineId
+
+_REPORT_WITHIN_S = 2.0
+
+
+class EdgeLine:
+    """The connection with the edge, while there is one."""
+
+    def __init__(self) -> None:
+        self._stream: ByteStream | None = None
+        self._sending = anyio.Lock()
+        self._number = 0
+        self._calls: dict[int, tuple[anyio.Event, list[MachineClosed | EdgeReport]]] = {}
+
+    @property
+    def is_up(self) -> bool:
+        return self._stream is not None
+
+    async def send(self, *messages: ToEdge) -> None:
+        """What cannot be sent need not be: a new connection begins with everything."""
+        if self._stream is not None and messages:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                async with self._sending:
+                    await self._stream.send(b"".join(map(frame, messages)))
+
+    async def close(self, machine_id: MachineId, instance: InstanceId, wait_s: float) -> None:
+        """Returns when nobody is in the machine, or comes in, any more; or after `wait_s`, or when there is no edge."""
+        asked = partial(CloseMachine, id=machine_id, instance=instance, wait_s=wait_s)
+        await self._call(lambda call: asked(call=call), wait_s + 1)
+
+    async def report(self) -> EdgeReport:
+        """Raises `Unavailable` when there is no edge."""
+        found = await self._call(lambda call: AskReport(call=call), _REPORT_WITHIN_S)
+        if not isinstance(found, EdgeReport):
+            raise Unavailable("the edge of this host is not there: it begins with the first machine that needs it")
+        return found
+
+    def hear(self, message: MachineClosed | EdgeReport) -> None:
+        waiting = self._calls.get(message.call)
+        if waiting is not None:
+            waiting[1].append(message)
+            waiting[0].set()
+
+    def connected(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def lost(self, stream: ByteStream) -> None:
+        if self._stream is stream:
+            self._stream = None
+        for event, _ in self._calls.values():
+            event.set()
+
+    async def _call(self, message: Callable[[int], ToEdge], within_s: float) -> MachineClosed | EdgeReport | None:
+        if self._stream is None:
+            return None
+        self._number += 1
+        number, event, answer = self._number, anyio.Event(), list[MachineClosed | EdgeReport]()
+        self._calls[number] = event, answer
+        try:
+            with anyio.move_on_after(within_s):
+                await self.send(message(number))
+                await event.wait()
+        finally:
+            del self._calls[number]
+        return answer[0] if answer else None

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from hawker.cli.commands.machine.cp import Inside, inside
+from hawker.cli.exits import ExitStatus
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode, machine
+
+
+@pytest.fixture(autouse=True)
+def _machine(node: FakeNode) -> None:
+    node.add("shop", machine(name="web"))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("web:/srv", Inside("web", "/srv")),
+        ("web:", Inside("web", "/")),
+        ("web:a/b", Inside("web", "a/b")),
+        ("./a:b", None),
+        ("/a:b", None),
+        ("dir/a:b", None),
+        ("plain", None),
+        (":x", None),
+    ],
+)
+def test_a_path_with_a_machine_before_it_is_inside(text: str, found: Inside | None) -> None:
+    assert inside(text) == found
+
+
+def test_a_tree_goes_in_and_comes_out(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
+    (tmp_path / "tree/sub").mkdir(parents=True)
+    (tmp_path / "tree/sub/file").write_bytes(b"x" * 200_000)
+    said = hawker("cp", str(tmp_path / "tree"), "web:/srv")
+    assert said.status == ExitStatus.OK and "copied 1 file, 195.3 KiB" in said.err
+    sent = node.call("machine_copy").body
+    assert (sent.path, sent.name, sent.direction, sent.owners) == ("/srv", "tree", "in", False)
+    assert hawker("cp", "-q", "web:/srv/tree", str(tmp_path / "back")).err == ""
+    assert (tmp_path / "back/sub/file").read_bytes() == b"x" * 200_000
+
+
+def test_what_goes_wrong_in_the_machine_is_said_without_its_control_characters(
+    node: FakeNode, hawker: Hawker, tmp_path: Path
+) -> None:
+    node.copy_error = "/no: no such file\x1b[2J"
+    said = hawker("cp", "web:/no", str(tmp_path))
+    assert (said.status, said.err) == (1, "error: in the machine: /no: no such file�[2J\n")
+
+
+def test_a_copy_that_was_cut_short_is_an_error(node: FakeNode, hawker: Hawker, tmp_path: Path) -> None:
+    node.copied = b"HKCP\x01\x00"
+    said = hawker("cp", "web:/srv", str(tmp_path / "there"))
+    assert said.status == 1 and "cut short" in said.err
+
+
+@pytest.mark.parametrize("words", [("web:/a", "web:/b"), ("a", "b")])
+def test_one_side_is_a_machine(hawker: Hawker, words: tuple[str, str]) -> None:
+    assert hawker("cp", *words).status == ExitStatus.USAGE

@@ -1,0 +1,77 @@
+"""What is said of published ports to who has just ordered a machine."""
+
+from typing import Any
+
+import pytest
+
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.published_port import PublishedPortState
+from hawker.cli.exits import Failure
+from hawker.cli.publishing import addresses, published, unserved
+from hawker.clock import ManualClock
+from hawker.config import MachineConfig, Service
+from hawker.config.machine import HttpOptions, Port
+from hawker.errors import Unavailable
+from hawker.feed import PUBLISH
+
+PARAMS = MachineParams(app_name="shop", machine_id="m")
+CONFIG = MachineConfig(metadata={PUBLISH: "*"})
+
+
+def port(refused: str = "", *, address: str = "0.0.0.0", handlers: tuple[str, ...] = ()) -> PublishedPortState:
+    return PublishedPortState(
+        address=address, port=8080, internal_port=80, handlers=handlers, listening=not refused, refused=refused
+    )
+
+
+class PlayedNode:
+    """Answers with one list after the other, and then with the last one."""
+
+    def __init__(self, *answers: tuple[PublishedPortState, ...] | Exception) -> None:
+        self._answers = list(answers)
+
+    async def call(self, *arguments: Any, **named: Any) -> Any:
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def ask(*answers: tuple[PublishedPortState, ...] | Exception) -> tuple[PublishedPortState, ...]:
+    return await published(PlayedNode(*answers), PARAMS, CONFIG, ManualClock())  # type: ignore[arg-type]
+
+
+async def test_a_port_is_waited_for_until_the_host_listens() -> None:
+    assert await ask(Unavailable("not there"), (), (port("the edge does not listen there yet"),), (port(),)) == (
+        port(),
+    )
+
+
+async def test_a_port_that_is_refused_is_a_failure_with_its_reason() -> None:
+    with pytest.raises(Failure, match="8080 is not published: in use"):
+        await ask((port("in use by another program of this host"),))
+    with pytest.raises(Failure, match="yet"):
+        await ask((port("the edge does not listen there yet"),))
+
+
+async def test_who_publishes_nothing_is_not_held_up() -> None:
+    assert await published(PlayedNode(Unavailable("x")), PARAMS, MachineConfig(), ManualClock()) == ()  # type: ignore[arg-type]
+
+
+def test_addresses_are_shown_as_one_types_them() -> None:
+    assert addresses([port(), port(address="::")]) == "localhost:8080 -> 80"
+    assert addresses([port(address="::1", handlers=("http",))]) == "http://[::1]:8080 -> 80"
+    assert addresses([]) == ""
+
+
+def test_what_is_kept_and_not_served_is_said() -> None:
+    def said(*services: Service, publish: str = "*") -> list[str]:
+        return list(unserved(MachineConfig(services=services, metadata={PUBLISH: publish} if publish else None)))
+
+    plain = Service(internal_port=80, ports=(Port(port=80),))
+    assert said(plain) == []
+    assert "reached by nobody" in said(plain, publish="")[0]
+    assert "udp" in said(Service(protocol="udp", internal_port=53, ports=(Port(port=53),)))[0]
+    assert "tls" in said(Service(internal_port=80, ports=(Port(port=443, handlers=("tls", "http")),)))[0]
+    compressed = Port(port=80, handlers=("http",), http_options=HttpOptions(compress=True, h2_backend=True))
+    assert len(said(Service(internal_port=80, ports=(compressed,)))) == 2

@@ -1,0 +1,267 @@
+"""An edge process in the test's own event loop: a warden and a worker that the test plays, machines that are servers on
+loopback, and clients that say their bytes as they are.
+"""
+
+import asyncio
+import itertools
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from hawker.clock import SystemClock
+from hawker.config import Service
+from hawker.config.machine import Concurrency, HttpOptions, Port
+from hawker.edge.process import Edge
+from hawker.edge.warden import GivenDoor, Sockets, WantedDoors
+from hawker.feed import (
+    AllMachines,
+    EdgeAnswer,
+    EdgeLogLine,
+    MachineChanged,
+    MachineRoute,
+    RestMachine,
+    ToEdge,
+    ToWorker,
+    WakeMachine,
+    WorkerInbox,
+    frame,
+)
+from hawker.ids import AppName, InstanceId, MachineId
+from hawker.machine import State
+from tests.waiting import eventually
+
+HOST = "127.0.0.1"
+_numbers = itertools.count(1)
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def route(
+    port: int,
+    internal_port: int,
+    *,
+    app: str = "shop",
+    handlers: tuple[str, ...] = (),
+    state: State = State.STARTED,
+    soft: int | None = None,
+    hard: int | None = None,
+    kind: str | None = None,
+    options: HttpOptions | None = None,
+    autostart: bool = True,
+    machine_id: str | None = None,
+    autostop: bool = False,
+    least: int | None = None,
+    idle_s: float = 300.0,
+) -> MachineRoute:
+    """A machine with one service, published at all addresses."""
+    number = next(_numbers)
+    service = Service(
+        protocol="tcp",
+        internal_port=internal_port,
+        ports=(Port(port=port, handlers=handlers or None, http_options=options),),
+        autostop=autostop,
+        min_machines_running=least,
+        concurrency=Concurrency(type=kind, soft_limit=soft, hard_limit=hard),
+    )
+    return MachineRoute(
+        id=MachineId(machine_id or f"{number:014x}"),
+        app=AppName(app),
+        state=state,
+        version=f"{number:026}",
+        instance=InstanceId(f"i{number}") if state is State.STARTED else None,
+        hosts=(HOST,),
+        services=(service,),
+        publish="*",
+        autostart=autostart,
+        idle_s=idle_s,
+        created_at=float(number),
+    )
+
+
+class PlayedWorker:
+    """Answers at `edge.sock`. `on_wake` and `on_rest` say what becomes of those; without them they are
+    refused."""
+
+    def __init__(self) -> None:
+        self.heard: list[ToWorker] = []
+        self.machines: dict[MachineId, MachineRoute] = {}
+        self.on_wake: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody wakes here"
+        self.on_rest: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody rests here"
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        writer.write(frame(AllMachines(machines=tuple(self.machines.values()), addresses=(HOST,), region="ams")))
+        inbox = WorkerInbox()
+        with suppress(asyncio.CancelledError):
+            while data := await reader.read(65_536):
+                for message in inbox.read(data):
+                    self._hear(message)
+        self._writers.discard(writer)
+
+    def say(self, message: ToEdge) -> None:
+        for writer in self._writers:
+            writer.write(frame(message))
+
+    def put(self, machine: MachineRoute) -> None:
+        self.machines[machine.id] = machine
+        self.say(MachineChanged(machine=machine))
+
+    @property
+    def lines(self) -> list[EdgeLogLine]:
+        return [message for message in self.heard if isinstance(message, EdgeLogLine)]
+
+    @property
+    def wakes(self) -> list[MachineId]:
+        return [message.id for message in self.heard if isinstance(message, WakeMachine)]
+
+    def _hear(self, message: ToWorker) -> None:
+        self.heard.append(message)
+        if isinstance(message, WakeMachine):
+            self._wake(message)
+        elif isinstance(message, RestMachine):
+            answer = self.on_rest(self.machines[message.id])
+            self.say(EdgeAnswer(call=message.call, refused=answer if isinstance(answer, str) else ""))
+            if not isinstance(answer, str):
+                self.put(answer)
+
+    def _wake(self, message: WakeMachine) -> None:
+        answer = self.on_wake(self.machines[message.id])
+        if isinstance(answer, str):
+            self.say(EdgeAnswer(call=message.call, refused=answer))
+            return
+        self.say(EdgeAnswer(call=message.call))
+        self.put(answer)
+
+
+class PlayedHost:
+    """One edge process and all around it."""
+
+    def __init__(self, folder: Path, tasks: TaskGroup) -> None:
+        self.folder = folder
+        self.worker = PlayedWorker()
+        self.tasks = tasks
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setblocking(False)
+        self.channel = ours
+        self.edge = Edge(folder, theirs, SystemClock(), tasks)
+        self.sockets = Sockets()
+
+    async def guard(self) -> None:
+        """The warden's part."""
+        told: set[tuple[str, int]] = set()
+        while True:
+            await anyio.wait_readable(self.channel)
+            wanted = msgspec.msgpack.decode(self.channel.recv(1 << 20), type=WantedDoors)
+            self.sockets.want(wanted.doors)
+            for door, listener in self.sockets.bound.items():
+                if door not in told:
+                    given = msgspec.msgpack.encode(GivenDoor(address=door[0], port=door[1]))
+                    socket.send_fds(self.channel, [given], [listener.fileno()])
+                    told.add(door)
+
+    async def publish(self, *machines: MachineRoute) -> None:
+        """Returns once the edge listens for them."""
+        for machine in machines:
+            self.worker.put(machine)
+        for port in {port.port or 0 for each in machines for service in each.services for port in service.ports or ()}:
+            await eventually(partial(self._listens, port))
+
+    def counted(self, name: str) -> int:
+        return self.edge.counters.values.get(name, 0)
+
+    def _listens(self, port: int) -> bool:
+        return any(bound.port == port and not bound.refused for bound in self.edge.bound())
+
+
+@asynccontextmanager
+async def played_host() -> AsyncIterator[PlayedHost]:
+    folder = Path(tempfile.mkdtemp(prefix="edge"))
+    async with anyio.create_task_group() as tasks:
+        host = PlayedHost(folder, tasks)
+        server = await asyncio.start_unix_server(host.worker, folder / "edge.sock")
+        tasks.start_soon(host.guard)
+        tasks.start_soon(host.edge.serve)
+        try:
+            yield host
+        finally:
+            server.close()
+            tasks.cancel_scope.cancel()
+            for listener in host.sockets.bound.values():
+                listener.close()
+            shutil.rmtree(folder)
+
+
+@asynccontextmanager
+async def app_server(serve: Serve) -> AsyncIterator[int]:
+    """A program that listens in a machine; its port."""
+
+    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):
+            await serve(reader, writer)
+        writer.close()
+
+    server = await asyncio.start_server(guarded, HOST, 0)
+    try:
+        yield int(server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    """A head as the machine gets it, and a body of a given length."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return head + await reader.readexactly(int(line.partition(b":")[2]))
+    if b"transfer-encoding: chunked" in head.lower():
+        return head + await reader.readuntil(b"0\r\n\r\n")
+    return head
+
+
+def says(answer: bytes, seen: list[bytes] | None = None) -> Serve:
+    """An app that answers each request of a connection so."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await read_request(reader)
+            if seen is not None:
+                seen.append(request)
+            writer.write(answer)
+            if b"connection: close" in request.lower():
+                return
+
+    return serve
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """All that comes until the edge closes the connection, or says nothing more for a request that it keeps open."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def get(path: str = "/", *fields: str, host: str = "shop.localhost", method: str = "GET") -> bytes:
+    """A request whose connection is closed after it."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *fields, "Connection: close", "", ""]
+    return "\r\n".join(lines).encode()

@@ -1,0 +1,100 @@
+"""Bodies cut out of a stream: in any pieces the same, and as another reader reads them."""
+
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.edge.body import BadBody, ChunkedBody, CountedBody, NoBody, OpenBody
+
+
+def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
+    found = []
+    while data:
+        size = sizes.pop() if sizes else len(data)
+        found.append(data[:size])
+        data = data[size:]
+    return found
+
+
+def encoded(chunks: list[bytes], extension: bytes = b"") -> bytes:
+    return b"".join(b"%x%b\r\n%b\r\n" % (len(each), extension, each) for each in chunks if each) + b"0\r\n\r\n"
+
+
+class Reader:
+    """llhttp, as a second reader of what we pass on."""
+
+    def __init__(self) -> None:
+        self.body, self.whole = b"", False
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    def feed(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.whole = True
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=5), st.lists(st.integers(1, 9), max_size=60))
+def test_chunks_in_any_pieces_are_the_same_body_to_another_reader(chunks: list[bytes], sizes: list[int]) -> None:
+    body, bare, reader, content = ChunkedBody(), ChunkedBody(bare=True), Reader(), b""
+    for piece in pieces(encoded(chunks, b";ext=1") + b"NEXT", sizes):
+        if body.done:
+            break
+        out, rest = body.feed(piece)
+        reader.feed(out)
+        content += bare.feed(piece)[0]
+        assert not rest or (body.done and b"NEXT".startswith(rest))
+    assert body.done and reader.whole and reader.body == content == b"".join(chunks)
+
+
+@given(st.binary(max_size=60))
+def test_what_we_take_for_chunks_another_reader_does_too(data: bytes) -> None:
+    body, reader = ChunkedBody(), Reader()
+    try:
+        out, _ = body.feed(data)
+    except BadBody:
+        return
+    reader.feed(out)
+    assert reader.whole is body.done
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"zz\r\n",
+        b"-1\r\n",
+        b"0x5\r\n",
+        b" 5\r\n",
+        b"5 \r\n",
+        b"\r\n",
+        b"5\nhello",
+        b"5\r\nhelloworld\r\n",
+        b"5\r\nhello\n",
+        b"ffffffffffffffff\r\n",
+        b"5;" + b"x" * 2000,
+        b"0\r\nContent-Length: 5\r\n",
+        b"0\r\nAuthorization: x\r\n",
+        b"0\r\nfly-client-ip: x\r\n",
+        b"0\r\nbad name: x\r\n",
+        b"0\r\n" + b"X: 1\r\n" * 40,
+    ],
+)
+def test_what_is_no_chunk_or_trailer_is_refused(data: bytes) -> None:
+    with pytest.raises(BadBody):
+        ChunkedBody().feed(data)
+
+
+def test_a_trailer_goes_on() -> None:
+    assert ChunkedBody().feed(b"0\r\nX-Sum:  1\r\n\r\nrest") == (b"0\r\nX-Sum: 1\r\n\r\n", b"rest")
+
+
+def test_a_counted_body_ends_where_it_says() -> None:
+    body = CountedBody(5)
+    assert body.feed(b"hel") == (b"hel", b"") and not body.done
+    assert body.feed(b"loGET") == (b"lo", b"GET") and body.done
+    assert NoBody().feed(b"x") == (b"", b"x") and OpenBody().feed(b"x") == (b"x", b"")

@@ -1,0 +1,40 @@
+"""From a request to a connection: who is asked next when a machine takes none."""
+
+import asyncio
+
+import msgspec
+
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.waiting import eventually
+
+
+async def test_a_machine_that_refuses_costs_the_client_nothing_while_another_is_there(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        broken, well = route(port, free_port(), handlers=("http",)), route(port, inside, handlers=("http",))
+        await host.publish(broken, well)
+        for machine in (broken, well):
+            host.edge.gates.of[machine.id].answered(0)  # as if both had taken connections before
+        for _ in range(6):
+            assert b"200 OK" in await ask(port, get())
+        assert host.edge.gates.of[broken.id].total == 0
+
+
+async def test_an_app_that_begins_to_listen_late_is_waited_for(host: PlayedHost) -> None:
+    inside, port = free_port(), free_port()
+    machine = route(port, inside, handlers=("http",))
+    await host.publish(machine)
+    asked = asyncio.gather(ask(port, get()))
+    await eventually(lambda: host.edge.gates.of[machine.id].total == 1)
+    server = await asyncio.start_server(says(OK), HOST, inside)
+    assert b"200 OK" in (await asked)[0]
+    server.close()
+
+
+async def test_an_address_is_tried_after_the_other(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        machine = msgspec.structs.replace(route(port, inside, handlers=("http",)), hosts=("127.0.0.9", HOST))
+        await host.publish(machine)
+        assert b"200 OK" in await ask(port, get())
+        assert host.edge.gates.of[machine.id].proven == {0}

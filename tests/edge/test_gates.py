@@ -1,0 +1,185 @@
+"""The gates under random deeds, and the bugs that the same look finds when they are planted."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from hawker.edge.gates import Gate, Gates, hard_limit, soft_limit
+from hawker.edge.routes import ServiceTarget
+from hawker.feed import MachineRoute, RouteHealth
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import State
+from tests.edge.edge_kit import route
+
+replace = msgspec.structs.replace
+
+
+def target_of(machine: MachineRoute) -> ServiceTarget:
+    service = machine.services[0]
+    return ServiceTarget(machine, 0, service, (service.ports or ())[0])
+
+
+def gates_of(*machines: MachineRoute) -> Gates:
+    gates = Gates(random.Random(1).random)
+    for machine in machines:
+        gates.update(machine, 0.0)
+    return gates
+
+
+def test_the_least_loaded_machine_is_chosen_and_a_hard_limit_is_never_passed() -> None:
+    small, large = route(80, 1, soft=1, hard=2), route(80, 1, soft=10, hard=10)
+    gates, targets = gates_of(small, large), [target_of(small), target_of(large)]
+    for _ in range(12):
+        found = gates.choose(targets, 0.0)
+        assert found is not None
+        gates.of[found.machine.id].enter(0)
+    assert (gates.of[small.id].total, gates.of[large.id].total) == (2, 10)
+    assert gates.choose(targets, 0.0) is None
+
+
+def test_a_machine_that_fails_is_avoided_each_time_for_longer() -> None:
+    machine = route(80, 1)
+    gates = gates_of(machine)
+    gate, targets = gates.of[machine.id], [target_of(machine)]
+    gate.failed(0, 10.0)
+    assert gates.choose(targets, 10.9) is None and gates.choose(targets, 11.0) is not None
+    gate.failed(0, 11.0)
+    assert gates.choose(targets, 12.9) is None and gates.choose(targets, 13.0) is not None
+    gate.answered(0)
+    gate.failed(0, 20.0)
+    assert gates.choose(targets, 21.0) is not None
+
+
+def test_who_answered_before_comes_before_who_never_did() -> None:
+    old, new = route(80, 1), route(80, 1)
+    gates = gates_of(old, new)
+    gates.of[old.id].answered(0)
+    gates.of[old.id].enter(0)
+    found = gates.choose([target_of(old), target_of(new)], 0.0)
+    assert found is not None and found.machine.id == old.id
+
+
+@pytest.mark.parametrize("unfit", [{"cordoned": True}, {"health": RouteHealth.CRITICAL}, {"state": State.STOPPING}])
+def test_nobody_comes_into_a_machine_that_is_not_open(unfit: dict[str, object]) -> None:
+    machine = replace(route(80, 1), **unfit)
+    assert gates_of(machine).choose([target_of(machine)], 0.0) is None
+
+
+def test_a_burst_wakes_as_many_machines_as_its_soft_limits_need() -> None:
+    asleep = [route(80, 1, soft=20, state=State.STOPPED) for _ in range(50)]
+    gates, targets = gates_of(*asleep), list(map(target_of, asleep))
+    for waiting in range(1, 101):
+        for gate in gates.to_wake(targets, waiting, 0.0):
+            gate.waking = True
+    assert sum(gate.waking for gate in gates.of.values()) == 5
+
+
+def test_a_suspended_machine_is_woken_before_a_stopped_one_and_a_refused_one_after_a_while() -> None:
+    stopped, suspended = route(80, 1, state=State.STOPPED), route(80, 1, state=State.SUSPENDED)
+    gates, targets = gates_of(stopped, suspended), [target_of(stopped), target_of(suspended)]
+    (first,) = gates.to_wake(targets, 1, 0.0)
+    assert first.route.id == suspended.id
+    first.refused_wake("no room", 0.0)
+    (second,) = gates.to_wake(targets, 1, 0.0)
+    assert second.route.id == stopped.id
+    second.refused_wake("no room", 0.0)
+    assert not gates.to_wake(targets, 1, 0.5) and gates.to_wake(targets, 1, 1.0)
+
+
+def test_one_more_is_woken_when_all_that_run_are_over_their_soft_limit() -> None:
+    runs, sleeps = route(80, 1, soft=2), route(80, 1, state=State.STOPPED)
+    gates, targets = gates_of(runs, sleeps), [target_of(runs), target_of(sleeps)]
+    for expected in ([], [], [sleeps.id]):
+        gates.of[runs.id].enter(0)
+        assert [gate.route.id for gate in gates.to_wake(targets, 0, 0.0)] == expected
+
+
+def test_a_suspended_instance_is_open_again_once_it_goes_on() -> None:
+    machine = route(80, 1)
+    gates = gates_of(machine)
+    gate, instance = gates.of[machine.id], machine.instance or InstanceId("")
+    gate.close(instance)
+    assert not gate.is_open
+    gate.update(replace(machine, idle_s=1.0), 1.0)
+    assert not gate.is_open, "what the worker says of something else opens nothing"
+    gate.update(replace(machine, state=State.SUSPENDED, instance=None), 2.0)
+    gate.update(machine, 3.0)
+    assert gate.is_open
+
+
+def violations(seed: int, make: Callable[[MachineRoute, float], Gate]) -> list[str]:
+    """Random arrivals, ends, rests, stops and starts; what was seen that must not be."""
+    chance, now, found = random.Random(seed), 0.0, list[str]()
+    gates = Gates(chance.random)
+    for number in range(3):
+        machine = route(80, 1, soft=2, hard=3, machine_id=f"{number}")
+        gates.of[machine.id] = make(machine, now)
+    inside: dict[MachineId, int] = dict.fromkeys(gates.of, 0)  # what the app itself would count
+    closed: set[MachineId] = set()
+    for step in range(120):
+        now += chance.random()
+        gate = chance.choice(list(gates.of.values()))
+        machine_id = gate.route.id
+        match chance.choice(("come", "come", "go", "rest", "refuse", "stop", "start")):
+            case "come":
+                target = gates.choose([target_of(each.route) for each in gates.of.values()], now)
+                if target is not None:
+                    gates.of[target.machine.id].in_flight.setdefault(0, 0)
+                    gates.of[target.machine.id].enter(0)
+                    inside[target.machine.id] += 1
+                    if target.machine.id in closed:
+                        found.append("let in while closed")
+            case "go" if inside[machine_id]:
+                gate.leave(0, now)
+                inside[machine_id] -= 1
+            case "rest" if gate.is_open and not gate.total and gate.route.instance:
+                gate.close(gate.route.instance)
+                closed.add(machine_id)
+                if inside[machine_id]:
+                    found.append("rests while somebody is in there")
+            case "refuse" if machine_id in closed and gate.route.instance:
+                gate.reopen(gate.route.instance)
+                closed.discard(machine_id)
+            case "stop" if machine_id in closed and not inside[machine_id]:
+                gate.update(replace(gate.route, state=State.STOPPED, instance=None), now)
+            case "start" if gate.route.state is State.STOPPED:
+                gate.update(replace(gate.route, state=State.STARTED, instance=InstanceId(f"{step}")), now)
+                closed.discard(machine_id)
+        if any(count > 3 for count in inside.values()):
+            found.append("above the hard limit")
+    return found
+
+
+def test_no_deeds_break_a_promise_of_the_gates() -> None:
+    assert [violations(seed, Gate) for seed in range(100)] == [[]] * 100
+
+
+class AdmitsWhileClosing(Gate):
+    @property
+    def is_open(self) -> bool:
+        return self.route.state is State.STARTED
+
+
+class ForgetsItsCount(Gate):
+    """As if another process had taken over without the counts of the one before."""
+
+    def leave(self, number: int, now: float) -> None:
+        self.in_flight[number] = self.total = 0
+
+
+class HasAlwaysRoom(Gate):
+    def has_room(self, target: ServiceTarget) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("planted", [AdmitsWhileClosing, ForgetsItsCount, HasAlwaysRoom])
+def test_a_planted_bug_is_found(planted: type[Gate]) -> None:
+    assert any(violations(seed, planted) for seed in range(40))
+
+
+def test_limits_have_their_defaults() -> None:
+    bare = target_of(route(80, 1))
+    assert soft_limit(bare) == 20 and hard_limit(bare) == float("inf")
+    assert soft_limit(target_of(route(80, 1, hard=7))) == 7

@@ -1,0 +1,120 @@
+"""Heads of requests and answers: what is understood, and what two servers could read in two ways."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.edge.head import bare_line_end, parse_request, parse_response
+from hawker.edge.refusal import Code, ProxyError
+
+HOST = b"Host: a\r\n"
+
+
+def request(lines: bytes = b"", line: bytes = b"GET / HTTP/1.1") -> bytes:
+    return line + b"\r\n" + HOST + lines + b"\r\n"
+
+
+def test_a_plain_request_is_read() -> None:
+    head = parse_request(b"PUT /a?b HTTP/1.1\r\nHost: A.example:8080\r\nContent-Length: 5\r\nAccept: x\r\n\r\n")
+    assert (head.method, head.target, head.host, head.length) == (b"PUT", b"/a?b", "a.example", 5)
+    assert head.fields == ((b"accept", b"x"),) and head.keep_alive and head.has_body
+
+
+def test_a_target_in_absolute_form_becomes_that_of_its_host() -> None:
+    assert parse_request(request(line=b"GET http://A/x?y HTTP/1.1")).target == b"/x?y"
+    assert parse_request(request(line=b"GET https://a HTTP/1.1")).target == b"/"
+    assert parse_request(request(line=b"OPTIONS * HTTP/1.1")).target == b"*"
+
+
+def test_fields_of_the_connection_go_no_further() -> None:
+    sent = (
+        b"Connection: keep-alive, X-Own\r\nX-Own: 1\r\nKeep-Alive: 5\r\nTE: trailers, x\r\nProxy-Authorization: z\r\n"
+    )
+    head = parse_request(request(sent + b"Upgrade: h2c\r\nX_under: 1\r\nOther: 2\r\n"))
+    assert head.fields == ((b"other", b"2"),) and head.trailers and not head.upgrade
+
+
+def test_an_upgrade_is_one_when_the_connection_says_so() -> None:
+    assert parse_request(request(b"Connection: Upgrade\r\nUpgrade: websocket\r\n")).upgrade == b"websocket"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(line=b"get / HTTP/1.1"),
+        request(line=b"GET / HTTP/1.2"),
+        request(line=b"GET / HTTP/2.0"),
+        request(line=b"GET /"),
+        request(line=b"GET  / HTTP/1.1"),
+        request(line=b"GET /a b HTTP/1.1"),
+        request(line=b"GET /\xc3 HTTP/1.1"),
+        request(line=b"GET a HTTP/1.1"),
+        request(line=b"GET * HTTP/1.1"),
+        request(line=b"GET http://user@a/ HTTP/1.1"),
+        request(b"Host: b\r\n"),
+        request(b"X : 1\r\n"),
+        request(b"X: a\x00b\r\n"),
+        request(b": 1\r\n"),
+        request(b"Content-Length: +5\r\n"),
+        request(b"Content-Length: 5, 5\r\n"),
+        request(b"Content-Length: 0x5\r\n"),
+        request(b"Content-Length: 99999999999999999999\r\n"),
+        request(b"Content-Length: 5\r\nContent-Length: 5\r\n"),
+        request(b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+        request(b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+        request(b"Transfer-Encoding: xchunked\r\n"),
+        request(b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        request(b"Transfer-Encoding: chunked, identity\r\n"),
+        request(b"Connection: upgrade\r\nUpgrade: x\r\nContent-Length: 5\r\n"),
+        b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(data: bytes) -> None:
+    with pytest.raises(ProxyError) as refusal:
+        parse_request(data)
+    assert refusal.value.code is Code.HB01
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_head_or_a_refusal(data: bytes) -> None:
+    for parse in (parse_request, lambda data: parse_response(data, b"GET")):
+        try:
+            parse(data + b"\r\n\r\n")
+        except ProxyError:
+            continue
+
+
+def test_an_answer_says_how_its_body_ends() -> None:
+    read = parse_response
+    assert read(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"GET").length == 3
+    assert read(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"GET").chunked
+    assert read(b"HTTP/1.0 200 OK\r\n\r\n", b"GET").until_close
+    assert read(b"HTTP/1.1 204 No Content\r\n\r\n", b"GET").bodiless
+    assert read(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"HEAD").bodiless
+    assert read(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", b"GET").interim
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 20 OK\r\n\r\n",
+        b"ICY 200 OK\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ],
+)
+def test_a_bad_answer_is_refused(data: bytes) -> None:
+    with pytest.raises(ProxyError) as refusal:
+        parse_response(data, b"GET")
+    assert refusal.value.code is Code.PU02
+
+
+@pytest.mark.parametrize(
+    ("data", "found"), [(b"a\r\nb\r\n", False), (b"a\nb", True), (b"a\rb", True), (b"a\r", False), (b"", False)]
+)
+def test_a_line_that_ends_otherwise_is_seen(data: bytes, found: bool) -> None:
+    assert bare_line_end(data) is found

@@ -1,0 +1,66 @@
+"""Connections that rest between two requests: none outlives its time or its instance."""
+
+import asyncio
+from unittest.mock import Mock
+
+from hawker.edge.machine_connection import KEPT_S, MachineConnection, MachinePool
+from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.test_gates import target_of
+
+
+def connection() -> tuple[MachineConnection, Mock]:
+    made, transport = MachineConnection(), Mock(spec=asyncio.Transport)
+    transport.get_extra_info.return_value = None
+    transport.is_closing.return_value = False
+    made.connection_made(transport)
+    return made, transport
+
+
+def test_a_connection_rests_for_its_time_and_is_used_again() -> None:
+    now = [0.0]
+    pool, target, (kept, transport) = MachinePool(lambda: now[0]), target_of(route(80, 1)), connection()
+    pool.keep(target, kept)
+    assert pool.take(target) is kept and pool.take(target) is None
+    pool.keep(target, kept)
+    now[0] = KEPT_S
+    assert pool.take(target) is None
+    transport.close.assert_called()
+
+
+def test_a_connection_that_was_closed_or_said_something_is_not_used_again() -> None:
+    pool, target = MachinePool(lambda: 0.0), target_of(route(80, 1))
+    (closed, _), (talking, _) = connection(), connection()
+    for kept in (closed, talking):
+        pool.keep(target, kept)
+    closed.connection_lost(None)
+    talking.data_received(b"unasked")
+    assert pool.take(target) is None
+
+
+def test_a_connection_does_not_outlive_its_instance_or_its_time() -> None:
+    now, (first, one), (second, two) = [0.0], connection(), connection()
+    pool, target = MachinePool(lambda: now[0]), target_of(route(80, 1))
+    pool.keep(target, first)
+    pool.drop(target.machine.id)
+    one.close.assert_called()
+    pool.keep(target, second)
+    now[0] = KEPT_S + 1
+    pool.sweep()
+    two.close.assert_called()
+
+
+async def test_requests_of_type_requests_share_a_connection_and_others_do_not(host: PlayedHost) -> None:
+    for kind, expected in (("requests", 1), ("connections", 3)):
+        connections = 0
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            await says(OK)(reader, writer)
+
+        async with app_server(serve) as inside:
+            port = free_port()
+            await host.publish(route(port, inside, handlers=("http",), kind=kind))
+            for _ in range(3):
+                assert b"200 OK" in await ask(port, get())
+        assert connections == expected

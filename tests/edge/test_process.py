@@ -1,0 +1,93 @@
+"""The edge process as a whole: rests, closes and reports."""
+
+import asyncio
+
+import msgspec
+
+from hawker.edge.process import is_own
+from hawker.feed import AskReport, CloseMachine, EdgeReport, MachineClosed, MachineRoute
+from hawker.ids import InstanceId
+from hawker.machine import State
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, read_request, route, says
+from tests.waiting import eventually
+
+
+def stopped(machine: MachineRoute) -> MachineRoute:
+    return msgspec.structs.replace(machine, state=State.STOPPED, instance=None)
+
+
+async def test_an_idle_machine_rests_and_the_next_request_wakes_it(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",), autostop=True, idle_s=0.1)
+        host.worker.on_rest = stopped
+        host.worker.on_wake = lambda found: msgspec.structs.replace(
+            found, state=State.STARTED, instance=InstanceId("again"), idle_s=1000.0
+        )
+        await host.publish(machine)
+        await eventually(lambda: host.worker.machines[machine.id].state is State.STOPPED)
+        assert b"200 OK" in await ask(port, get())
+        assert host.counted("rests") == 1 and host.counted("wakes") == 1
+
+
+async def test_a_rest_that_is_refused_lets_requests_in_again(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("http",), autostop=True, idle_s=0.1))
+        await eventually(lambda: host.counted("rests_refused") == 1)
+        assert b"200 OK" in await ask(port, get())
+
+
+async def test_a_closed_machine_lets_nobody_in_and_says_when_the_last_one_has_left(host: PlayedHost) -> None:
+    go = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await go.wait()
+        writer.write(OK)
+
+    async with app_server(serve) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",))
+        await host.publish(machine)
+        first = asyncio.gather(ask(port, get()))
+        await eventually(lambda: host.edge.gates.of[machine.id].total == 1)
+        host.worker.put(msgspec.structs.replace(machine, state=State.STOPPING, instance=None))
+        host.worker.say(CloseMachine(call=7, id=machine.id, instance=machine.instance or InstanceId(""), wait_s=30))
+        await eventually(lambda: not host.edge.gates.of[machine.id].is_open)
+        assert not [each for each in host.worker.heard if isinstance(each, MachineClosed)]
+        go.set()
+        assert b"200 OK" in (await first)[0]
+        await eventually(lambda: MachineClosed(call=7) in host.worker.heard)
+
+
+async def test_a_report_says_where_it_listens_and_what_it_counted(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("http",)))
+        await ask(port, get())
+        host.worker.say(AskReport(call=3))
+        await eventually(lambda: any(isinstance(each, EdgeReport) for each in host.worker.heard))
+    report = next(each for each in host.worker.heard if isinstance(each, EdgeReport))
+    assert (report.bound[0].address, report.bound[0].port, report.bound[0].app) == (HOST, port, "shop")
+    assert report.counters["answers_2xx"] == 1
+
+
+def test_only_the_hosts_own_clients_are_not_bounded_by_address() -> None:
+    assert is_own("127.0.0.1") and is_own("::1") and not is_own("192.0.2.1")
+
+
+async def test_a_stop_does_not_wait_for_a_connection_that_has_no_end(host: PlayedHost) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"in")
+        await reader.read()
+
+    async with app_server(hold) as inside:
+        port = free_port()
+        machine = route(port, inside)
+        await host.publish(machine)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        assert await reader.readexactly(2) == b"in"
+        host.worker.say(CloseMachine(call=9, id=machine.id, instance=machine.instance or InstanceId(""), wait_s=3600))
+        await eventually(lambda: MachineClosed(call=9, left=1) in host.worker.heard)
+        writer.close()

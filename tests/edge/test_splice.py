@@ -1,0 +1,61 @@
+"""Two ends of a spliced connection: bytes that came early, ends, resets."""
+
+import asyncio
+from typing import cast
+from unittest.mock import Mock
+
+from hawker.edge.splice import UNSENT_MAX, Side
+
+
+def side() -> tuple[Side, Mock]:
+    made, transport = Side(), Mock(spec=asyncio.Transport)
+    transport.get_extra_info.return_value = None
+    transport.is_closing.return_value = False
+    made.connection_made(transport)
+    return made, transport
+
+
+def test_what_came_before_the_join_is_passed_on_and_has_a_bound() -> None:
+    client, ours = side()
+    client.data_received(b"x" * UNSENT_MAX)
+    ours.pause_reading.assert_called_once()
+    machine, theirs = side()
+    client.join(machine)
+    theirs.write.assert_called_once_with(b"x" * UNSENT_MAX)
+    ours.resume_reading.assert_called()
+
+
+def test_each_end_is_passed_on_and_both_ends_close() -> None:
+    (client, ours), (machine, theirs) = side(), side()
+    client.join(machine)
+    assert client.eof_received()
+    theirs.write_eof.assert_called_once()
+    ours.close.assert_not_called()
+    machine.data_received(b"answer")
+    ours.write.assert_called_once_with(b"answer")
+    machine.eof_received()
+    ours.close.assert_called_once()
+    theirs.close.assert_called_once()
+
+
+def test_a_reset_of_one_end_is_a_reset_of_the_other() -> None:
+    (client, _), (machine, theirs) = side(), side()
+    client.join(machine)
+    client.connection_lost(ConnectionResetError())
+    theirs.abort.assert_called_once()
+
+
+def test_a_slow_end_stops_the_reading_of_the_other() -> None:
+    (client, ours), (machine, _) = side(), side()
+    client.join(machine)
+    machine.pause_writing()
+    ours.pause_reading.assert_called_once()
+    machine.resume_writing()
+    assert cast(Mock, ours.resume_reading).call_count == 2
+
+
+def test_an_end_that_came_before_the_join_is_passed_on() -> None:
+    (client, _), (machine, theirs) = side(), side()
+    client.eof_received()
+    client.join(machine)
+    theirs.write_eof.assert_called_once()

@@ -1,0 +1,97 @@
+"""Holding requests while machines start: places, bounds, deadlines."""
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+
+from hawker.edge import visits
+from hawker.feed import MachineRoute
+from hawker.ids import InstanceId
+from hawker.machine import State
+from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.waiting import eventually
+
+
+def woken(machine: MachineRoute) -> MachineRoute:
+    return msgspec.structs.replace(machine, state=State.STARTED, instance=InstanceId(f"w{machine.id}"))
+
+
+async def test_a_request_wakes_a_machine_and_is_answered_by_it(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port, host.worker.on_wake = free_port(), woken
+        await host.publish(route(port, inside, handlers=("http",), state=State.STOPPED))
+        assert b"200 OK" in await ask(port, get())
+        assert len(host.worker.wakes) == 1
+
+
+async def test_a_burst_wakes_one_machine_for_each_soft_limit_and_none_fails(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        sleeping = [route(port, inside, handlers=("http",), state=State.STOPPED, soft=10) for _ in range(8)]
+        await host.publish(*sleeping)
+        answers = asyncio.gather(*(ask(port, get()) for _ in range(40)))
+        await eventually(lambda: host.edge.held == 40)
+        host.worker.on_wake = woken
+        assert all(b"200 OK" in answer for answer in await answers)
+        started = set(host.worker.wakes)
+        assert len(started) <= 8
+
+
+async def test_what_is_refused_is_said_at_the_end_of_the_time(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(visits, "ROUTE_TIMEOUT_S", 0.3)
+    port, host.worker.on_wake = free_port(), lambda machine: "no room on this host"
+    await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))
+    answer = await ask(port, get())
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"PM01" in answer and b"retry-after: 1" in answer
+    await eventually(lambda: host.worker.lines)
+    assert "no room on this host" in host.worker.lines[0].text
+
+
+async def test_an_app_whose_machines_nobody_may_start_is_refused_at_once(host: PlayedHost) -> None:
+    port, began = free_port(), time.monotonic()
+    await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED, autostart=False))
+    assert b"PR01" in await ask(port, get())
+    assert time.monotonic() - began < visits.ROUTE_TIMEOUT_S
+
+
+async def test_over_the_hard_limit_requests_wait_for_their_turn(host: PlayedHost) -> None:
+    inside_now, most = 0, 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal inside_now, most
+        await reader.readuntil(b"\r\n\r\n")
+        inside_now += 1
+        most = max(most, inside_now)
+        await asyncio.wait([asyncio.ensure_future(reader.read(1))], timeout=0.02)
+        inside_now -= 1
+        writer.write(OK)
+
+    async with app_server(serve) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("http",), hard=2))
+        answers = await asyncio.gather(*(ask(port, get()) for _ in range(12)))
+    assert all(b"200 OK" in answer for answer in answers) and most == 2
+
+
+async def test_a_queue_has_its_bound(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visits, "MAX_WAITING_OF_APP", 3)
+    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 1.0)
+    port = free_port()
+    await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))
+    answers = await asyncio.gather(*(ask(port, get()) for _ in range(5)))
+    assert sum(b"HQ01" in answer for answer in answers) == 2
+
+
+async def test_a_client_that_leaves_gives_its_place_back(host: PlayedHost) -> None:
+    port = free_port()
+    await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(get())
+    await eventually(lambda: host.edge.held == 1)
+    writer.close()
+    await eventually(lambda: host.edge.held == 0)

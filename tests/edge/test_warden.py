@@ -1,0 +1,82 @@
+"""The warden: sockets outlive edge processes, which are started again, and ended when they stand still."""
+
+import signal
+import socket
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from hawker.edge.warden import Sockets, Warden, listen_at, pause_s
+from tests.edge.edge_kit import HOST, free_port
+from tests.waiting import wait_for
+
+
+def test_sockets_are_kept_while_they_are_wanted_and_refusals_are_said_once() -> None:
+    port, taken = free_port(), socket.create_server((HOST, 0))
+    sockets, other = Sockets(), taken.getsockname()[1]
+    assert set(sockets.want([(HOST, port), (HOST, other)])) == {(HOST, port), (HOST, other)}
+    assert sockets.refused == {(HOST, other): "in use by another program of this host"}
+    kept = sockets.bound[HOST, port]
+    assert sockets.want([(HOST, port), (HOST, other)]) == [] and sockets.bound[HOST, port] is kept
+    taken.close()
+    assert sockets.want([(HOST, port), (HOST, other)]) == [(HOST, other)], "what was refused is tried again"
+    sockets.want([])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((HOST, port))
+
+
+def test_an_address_that_is_not_the_hosts_is_refused() -> None:
+    with pytest.raises(OSError, match="assign"):
+        listen_at("203.0.113.77", free_port())
+
+
+def test_short_lives_are_followed_by_pauses() -> None:
+    assert [pause_s(lives) for lives in (0, 2, 3, 4)] == [0.0, 0.0, 0.25, 0.5] and pause_s(100) == 10.0
+
+
+PROGRAM = """
+import socket, sys, time, pathlib, msgspec
+from hawker.edge.warden import WantedDoors, CHANNEL_FD
+channel = socket.socket(fileno=CHANNEL_FD)
+pathlib.Path(sys.argv[1]).open("a").write("life ")
+channel.send(msgspec.msgpack.encode(WantedDoors(doors=(("127.0.0.1", int(sys.argv[2])),))))
+data, fds, _, _ = socket.recv_fds(channel, 65536, 4)
+listener = socket.socket(fileno=fds[0])
+listener.setblocking(True)
+while True:
+    connection, _ = listener.accept()
+    word = connection.recv(100)
+    if word == b"die":
+        sys.exit(1)
+    connection.sendall(b"alive")
+"""
+
+
+def test_what_waits_while_an_edge_process_ends_is_served_by_the_next_one(tmp_path: Path) -> None:
+    port, lives = free_port(), f"{tmp_path}/lives"
+    waking, wakes = socket.socketpair()
+    warden = Warden((sys.executable, "-c", PROGRAM, lives, str(port)), lambda wait_s: False)
+    thread = Thread(target=warden.run, args=(waking,))
+    thread.start()
+    try:
+        wait_for(lambda: answers(port, b"word"))
+        socket.create_connection((HOST, port)).sendall(b"die")
+        later = socket.create_connection((HOST, port), timeout=30)
+        later.sendall(b"word")
+        assert later.recv(10) == b"alive"
+        assert Path(lives).read_text() == "life life "
+    finally:
+        wakes.send(bytes([signal.SIGTERM]))
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def answers(port: int, word: bytes) -> bool:
+    try:
+        with socket.create_connection((HOST, port), timeout=10) as connection:
+            connection.sendall(word)
+            return connection.recv(10) == b"alive"
+    except OSError:
+        return False

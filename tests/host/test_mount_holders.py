@@ -1,0 +1,40 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hawker.host.block import loops
+from hawker.host.mount import unmount
+from hawker.host.mount_holders import mount_holders
+from tests.host.strangers import stranger
+
+pytestmark = pytest.mark.root
+
+
+def mounted(folder: Path) -> tuple[Path, Path]:
+    """Where it is mounted, and its device."""
+    target, file = folder / "mounted", folder / "disk"
+    target.mkdir()
+    file.write_bytes(b"")
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", file, "16M"], check=True)
+    subprocess.run(["mount", "-o", "loop", file, target], check=True)
+    ((device, _),) = list(loops(folder))
+    return target, Path(device)
+
+
+def test_a_stranger_that_copied_the_mounts_is_named_until_it_ends(tmp_path: Path) -> None:
+    target, device = mounted(tmp_path)
+    try:
+        assert mount_holders([device]) == {}
+        with stranger() as pid:
+            unmount(target)
+            (found,) = mount_holders([device])[device]
+            assert (found.pid, found.name) == (pid, "sleep")
+            assert str(found).startswith(f"process {pid} (sleep) in mount namespace ")
+    finally:
+        unmount(target)
+    assert mount_holders([device]) == {}
+
+
+def test_what_is_no_device_is_held_by_nobody(tmp_path: Path) -> None:
+    assert mount_holders([tmp_path / "nothing"]) == {} and mount_holders([]) == {}

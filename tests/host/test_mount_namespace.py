@@ -1,0 +1,18 @@
+"""Facts about work in a mount namespace of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from hawker.host.mount import is_mounted, mount
+from hawker.host.mount_namespace import privately
+
+pytestmark = pytest.mark.root
+
+
+def test_what_is_mounted_privately_is_seen_there_and_nowhere_else(tmp_path: Path) -> None:
+    def work() -> bool:
+        mount("tmpfs", tmp_path, "tmpfs", 0)
+        return is_mounted(tmp_path)
+
+    assert privately(work) and not is_mounted(tmp_path)

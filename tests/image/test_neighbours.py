@@ -1,0 +1,12 @@
+import pytest
+
+from hawker.ids import Digest, NodeId
+from hawker.image.neighbours import NoNeighbours
+from hawker.image.readers import EVERYBODY
+
+
+def test_a_node_alone_has_nobody_to_ask() -> None:
+    alone = NoNeighbours()
+    assert alone.imported("docker.io/library/app:v1") is None and alone.holders(Digest("sha256:0")) == ()
+    with pytest.raises(AssertionError):
+        alone.source(NodeId("0000000b"), EVERYBODY)

@@ -1,0 +1,154 @@
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.errors import QuotaExceeded, Unprocessable
+from hawker.machine import State
+from hawker.quota.quotas import EVERY_ORG, MOST_QUOTAS
+from hawker.record.quota import QUOTAS, Amount, QuotaRecord, QuotaRule
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
+
+pytestmark = pytest.mark.anyio
+
+SKIP = {"skip_launch": True}
+
+
+async def limit(worker: SimWorker, subject: str, **limits: int) -> None:
+    await worker.parts.quotas.put(subject, QuotaRule(**limits), "ann")
+
+
+async def test_machines_count_also_while_they_are_stopped(worker: SimWorker) -> None:
+    await limit(worker, f"app/{APP}", machines=2)
+    for _ in range(2):
+        await worker.create(order=SKIP)
+    with pytest.raises(QuotaExceeded) as refused:
+        await worker.create(order=SKIP)
+    assert refused.value.shortfall == {"machines": 1}
+    expected = (
+        f"the quota of app '{APP}' does not allow this: machines: has 2, asked for 1 more, may have 2, 1 too many"
+    )
+    assert str(refused.value) == expected
+
+
+async def test_orders_that_come_at_once_are_within_the_quota(worker: SimWorker) -> None:
+    await limit(worker, "org/personal", machines=3)
+    made = []
+
+    async def order() -> None:
+        try:
+            made.append(await worker.create(order=SKIP))
+        except QuotaExceeded:
+            return
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(12):
+            tasks.start_soon(order)
+    assert len(made) == 3
+
+
+async def test_room_that_is_given_back_counts_no_more(worker: SimWorker) -> None:
+    await limit(worker, f"app/{APP}", machines=1)
+    one = await worker.stopped()
+    await worker.destroy(one, force=True)
+    await worker.reaches(one, State.DESTROYED)
+    await worker.create(order=SKIP)
+
+
+async def test_an_update_may_not_grow_a_machine_over_the_quota_and_may_shrink_it(worker: SimWorker) -> None:
+    one = await worker.stopped(guest={"memory_mb": 512})
+    await limit(worker, f"app/{APP}", memory_mb=256)
+    with pytest.raises(QuotaExceeded, match="memory_mb: has 512, asked for 256 more, may have 256, 512 too many"):
+        await worker.update(one, guest={"memory_mb": 768})
+    await worker.update(one, order=SKIP, guest={"memory_mb": 256})
+
+
+async def test_volumes_snapshots_and_addresses_count(worker: SimWorker) -> None:
+    await limit(worker, f"app/{APP}", volumes=1, disk_mb=2048, snapshots=1, addresses=1)
+    volume = await worker.volume("data", size_gb=1)
+    with pytest.raises(QuotaExceeded, match="volumes"):
+        await worker.volume("more", size_gb=1)
+    with pytest.raises(QuotaExceeded, match="disk_mb: has 1024, asked for 2048 more"):
+        await worker.extend_volume(volume.id, 3)
+    await worker.at_rest()
+    await worker.snapshot(volume.id)
+    await worker.at_rest()
+    with pytest.raises(QuotaExceeded, match="snapshots"):
+        await worker.snapshot(volume.id)
+    request = AssignIpRequest(type="shared_v4")
+    for kind, error in (("shared_v4", None), ("private_v6", QuotaExceeded)):
+        request = AssignIpRequest(type=kind)
+        if error is None:
+            await worker.api.call(ASSIGN_IP, params=AppParams(app_name=APP), body=request)
+            continue
+        with pytest.raises(error, match="addresses"):
+            await worker.api.call(ASSIGN_IP, params=AppParams(app_name=APP), body=request)
+
+
+async def test_disk_has_root_filesystems_and_logs(tmp_path: Path) -> None:
+    async with MemoryWorld(tmp_path, machine_disk_mib=100, logs_mib=8).open() as worker:
+        await worker.app()
+        await worker.create(order=SKIP)
+        used = worker.parts.quotas.used(worker.store, f"app/{APP}")
+        assert (used.machines, used.disk_mb >= 108) == (1, True)
+
+
+async def test_every_org_but_the_operators_has_the_common_quota(worker: SimWorker) -> None:
+    await limit(worker, EVERY_ORG, machines=1)
+    await worker.api.call(CREATE_APP, body=CreateAppRequest(name="theirs", org_slug="acme"))
+    for _ in range(2):
+        await worker.create(order=SKIP)
+    await worker.create(app="theirs", order=SKIP)
+    with pytest.raises(QuotaExceeded, match="the quota of org 'acme'"):
+        await worker.create(app="theirs", order=SKIP)
+    await limit(worker, "org/acme", machines=2)
+    await worker.create(app="theirs", order=SKIP)
+    assert worker.parts.quotas.subjects(worker.store) == ["org/acme"]
+
+
+async def test_what_other_nodes_have_counts(worker: SimWorker) -> None:
+    quotas = worker.parts.quotas
+    record = QuotaRecord(subject=f"app/{APP}", limits=QuotaRule(machines=3), at=1.0, by="far")
+    quotas.learn({record.subject: record}, {record.subject: Amount(machines=2)})
+    await worker.create(order=SKIP)
+    with pytest.raises(QuotaExceeded, match="has 3"):
+        await worker.create(order=SKIP)
+
+
+async def test_of_two_nodes_words_the_newer_counts(worker: SimWorker) -> None:
+    quotas = worker.parts.quotas
+    await limit(worker, f"app/{APP}", machines=0)
+    mine = worker.store.get(QUOTAS, f"app/{APP}")
+    assert mine is not None
+    older = QuotaRecord(subject=mine.subject, limits=QuotaRule(machines=9), at=mine.at - 1, by="far")
+    quotas.learn({older.subject: older}, {})
+    with pytest.raises(QuotaExceeded):
+        await worker.create(order=SKIP)
+    cleared = QuotaRecord(subject=mine.subject, limits=QuotaRule(), at=mine.at + 1, by="far")
+    quotas.learn({cleared.subject: cleared}, {})
+    await worker.create(order=SKIP)
+    assert quotas.all(worker.store) == {}
+    await limit(worker, f"app/{APP}", machines=1)
+    assert quotas.all(worker.store)[mine.subject].at > cleared.at
+
+
+async def test_a_subject_is_told_once_what_it_got_is_committed(worker: SimWorker) -> None:
+    told: list[str] = []
+    worker.parts.quotas.listen(told.append)
+    await worker.create(order=SKIP)
+    assert told == []
+    await limit(worker, f"app/{APP}", machines=2)
+    await worker.create(order=SKIP)
+    with pytest.raises(QuotaExceeded):
+        await worker.create(order=SKIP)
+    assert told == [f"app/{APP}"]
+
+
+@pytest.mark.parametrize("most", [-1, 1 << 54])
+async def test_a_limit_is_a_number_that_can_be_counted_to(worker: SimWorker, most: int) -> None:
+    with pytest.raises(Unprocessable, match="machines: a limit is 0 or more"):
+        await limit(worker, "org/acme", machines=most)
+    assert MOST_QUOTAS > 0

@@ -1,0 +1,97 @@
+"""A real node is taken off its host: with machines, volumes and policies, also when its removal is killed."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
+from hawker.chaos.residue import host
+from tests.e2e.running_node import HAWKER, RunningNode
+from tests.e2e.shop import HELLO, Shop
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+
+_WITHIN_S = 20.0
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RunningNode]:
+    (tmp_path / "node").mkdir(mode=0o777)
+    node = RunningNode(tmp_path / "node")
+    try:
+        yield node.start()
+    finally:
+        if node.place.store.exists():
+            node.withdraw()
+
+
+def remove(node: RunningNode, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [HAWKER, "node", "remove", "--data-dir", str(node.data_dir), *words]
+    return subprocess.run(
+        command, env=node.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+def begin(node: RunningNode, after_s: float) -> None:
+    """A removal that is killed after some time, unless it has ended by then."""
+    command = [HAWKER, "node", "remove", "--data-dir", str(node.data_dir), "--destroy", "--yes"]
+    first = subprocess.Popen(command, env=node.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        first.wait(after_s)
+    except subprocess.TimeoutExpired:
+        first.kill()
+        first.wait(30)
+
+
+async def furnished(node: RunningNode) -> tuple[str, ...]:
+    """Two machines, one with a volume; the marks of the node."""
+    async with node.client() as client:
+        shop = await Shop(client, "removal").open()
+        params = AppParams(app_name=shop.app)
+        volume = await client.call(CREATE_VOLUME, params=params, body=CreateVolumeRequest(name="data", size_gb=1))
+        await shop.run({"image": HELLO, "mounts": [{"volume": volume.id, "path": "/data"}]})
+        await shop.run({"image": HELLO})
+    return node.marks
+
+
+def left(marks: tuple[str, ...]) -> list[str]:
+    """What bears one of the marks, once what is on its way out has gone."""
+
+    def found() -> list[str]:
+        return [str(each) for each in host() if any(mark in each.bears for mark in marks)]
+
+    with suppress(AssertionError, TimeoutError):
+        wait_for(lambda: not found(), _WITHIN_S)
+    return found()
+
+
+async def test_a_node_is_removed_with_all_that_it_has(node: RunningNode) -> None:
+    marks = await furnished(node)
+    refused = remove(node)
+    assert refused.returncode == 2 and "--drain or --destroy" in refused.stderr
+    refused = remove(node, "--destroy")
+    assert refused.returncode == 2 and "--yes" in refused.stderr and node.alive
+    done = remove(node, "--destroy", "--yes")
+    assert done.returncode == 0, done
+    assert not node.data_dir.exists() and left(marks) == []
+    again = remove(node, "--destroy", "--yes")
+    assert again.returncode == 2 and "there is no node in" in again.stderr
+
+
+@pytest.mark.parametrize("after_s", [0.6, 1.2, 2.0])
+async def test_a_removal_that_is_killed_is_finished_by_the_next(node: RunningNode, after_s: float) -> None:
+    marks = await furnished(node)
+    os.kill(node.process.pid, signal.SIGKILL)
+    node.process.wait(30)
+    begin(node, after_s)
+    if node.data_dir.exists():
+        done = remove(node, "--destroy", "--yes")
+        assert done.returncode == 0, done
+    assert not node.data_dir.exists() and left(marks) == []

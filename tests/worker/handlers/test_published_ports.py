@@ -1,0 +1,33 @@
+"""What is said of a machine's published ports."""
+
+import pytest
+
+from hawker.api.contract.published_port import LIST_PUBLISHED_PORTS
+from hawker.feed import PUBLISH, ListenState
+from hawker.ids import AppName
+from hawker.sim.node.sim_worker import APP, SimWorker, params
+from hawker.worker.handlers.published_ports import published_ports
+
+pytestmark = pytest.mark.anyio
+HOSTS = ("0.0.0.0",)
+WEB = {"internal_port": 8080, "ports": [{"port": 80}]}
+
+
+def state(app: str = APP, refused: str = "", *, http: bool = False) -> tuple[ListenState, ...]:
+    return (ListenState(address="0.0.0.0", port=80, app=AppName(app), http=http, refused=refused),)
+
+
+async def test_a_port_is_listening_once_the_edge_says_so(worker: SimWorker) -> None:
+    record = worker.record(await worker.started(services=[WEB], metadata={PUBLISH: "*"}))
+    (found,) = published_ports(record, HOSTS, state())
+    assert found.listening and (found.address, found.port, found.internal_port) == ("0.0.0.0", 80, 8080)
+    assert "yet" in next(published_ports(record, HOSTS, ())).refused
+    assert "another app" in next(published_ports(record, HOSTS, state("other"))).refused
+    assert next(published_ports(record, HOSTS, state(refused="in use"))).refused == "in use"
+    assert "another app" in next(published_ports(record, HOSTS, state("other", http=True))).refused, "this one is raw"
+    assert "--edge-address" in next(published_ports(record, (), ())).refused or not record.config.services
+
+
+async def test_a_machine_that_publishes_nothing_has_no_ports(worker: SimWorker) -> None:
+    machine_id = await worker.started(services=[WEB])
+    assert await worker.api.call(LIST_PUBLISHED_PORTS, params=params(machine_id)) == ()

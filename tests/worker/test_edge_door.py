@@ -1,0 +1,101 @@
+"""What the worker tells the edge of its machines, and what it does for it: starts, rests."""
+
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import Conflict, LeaseHeld
+from hawker.feed import EVERYWHERE, PUBLISH, MachineRoute, RouteHealth
+from hawker.ids import InstanceId, MachineId
+from hawker.machine import State
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.worker.edge_door import EdgeDoor, EdgeHost, autostarts, idle_s, published_at, worst
+
+pytestmark = pytest.mark.anyio
+HOST = EdgeHost(folder=Path("/nowhere"), addresses=("127.0.0.1",), region="ams", own=True, idle_s=300.0)
+WEB = {"internal_port": 8080, "ports": [{"port": 80}]}
+
+
+def door_of(worker: SimWorker) -> EdgeDoor:
+    parts = worker.parts
+    return EdgeDoor(parts.deps.store, parts.changes, parts.health.of, parts.operations, parts.deps.edge, HOST)
+
+
+def told(worker: SimWorker) -> list[MachineRoute]:
+    return list(door_of(worker).whole().machines)
+
+
+async def test_a_started_machine_is_told_with_its_instance_and_addresses(worker: SimWorker) -> None:
+    machine_id = await worker.started(services=[WEB], metadata={PUBLISH: "*", "hawker_idle_s": "12"})
+    (machine,) = told(worker)
+    record = worker.record(machine_id)
+    assert record.running is not None and machine.instance == record.running.instance_id
+    assert machine.publish == EVERYWHERE and machine.idle_s == 12.0 and machine.state is State.STARTED
+    assert machine.hosts[-1] == record.network.private_ip
+
+
+async def test_a_machine_without_services_is_not_told(worker: SimWorker) -> None:
+    await worker.started()
+    assert told(worker) == []
+
+
+async def test_a_machine_rests_only_as_the_instance_that_was_meant(worker: SimWorker) -> None:
+    machine_id = MachineId(await worker.started(services=[WEB]))
+    operations, record = worker.parts.operations, worker.record(machine_id)
+    assert record.running is not None
+    with pytest.raises(Conflict, match="another instance"):
+        await operations.rest(machine_id, InstanceId("other"), suspend=False)
+    await operations.rest(machine_id, record.running.instance_id, suspend=False)
+    await worker.reaches(machine_id, State.STOPPED)
+    with pytest.raises(Conflict):
+        await operations.rest(machine_id, record.running.instance_id, suspend=False)
+    assert "edge" in [event.source for event in (await worker.get(machine_id)).events]
+
+
+async def test_a_machine_that_a_client_holds_does_not_rest(worker: SimWorker) -> None:
+    machine_id = MachineId(await worker.started(services=[WEB]))
+    await worker.lease(machine_id, 60)
+    running = worker.record(machine_id).running
+    assert running is not None
+    with pytest.raises(LeaseHeld):
+        await worker.parts.operations.rest(machine_id, running.instance_id, suspend=True)
+    assert worker.record(machine_id).state is State.STARTED
+
+
+@pytest.mark.parametrize(
+    ("asked", "addresses", "expected"),
+    [
+        ("", ("0.0.0.0",), ""),
+        ("*", (), ""),
+        ("*", ("0.0.0.0", "::"), "*"),
+        ("127.0.0.1", ("0.0.0.0",), "127.0.0.1"),
+        ("127.0.0.1", ("127.0.0.1",), "127.0.0.1"),
+        ("::1", ("0.0.0.0",), ""),
+        ("192.0.2.1", ("127.0.0.1",), ""),
+        ("nonsense", ("0.0.0.0",), ""),
+    ],
+)
+def test_ports_are_published_where_the_node_allows(asked: str, addresses: tuple[str, ...], expected: str) -> None:
+    assert published_at(asked, addresses) == expected
+
+
+def test_the_worst_check_counts() -> None:
+    results = [CheckResult(name, name, "", 0.0) for name in ("passing", "warning", "critical")]
+    assert [worst(results[:count]) for count in range(4)] == [
+        RouteHealth.PASSING,
+        RouteHealth.PASSING,
+        RouteHealth.UNASKED,
+        RouteHealth.CRITICAL,
+    ]
+
+
+async def test_words_of_the_config_about_waking_and_rest(worker: SimWorker) -> None:
+    async def made(**config: object) -> MachineRecord:
+        found = worker.parts.deps.store.get(MACHINES, await worker.stopped(services=[WEB], **config))
+        assert found is not None
+        return found
+
+    assert autostarts(await made()) and not autostarts(await made(disable_machine_autostart=True))
+    for text, expected in (("30", 30.0), ("5", 300.0), ("x", 300.0), ("inf", 300.0)):
+        assert idle_s(await made(metadata={"hawker_idle_s": text}), 300.0) == expected

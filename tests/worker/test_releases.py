@@ -1,0 +1,64 @@
+"""Releases on a whole worker, whose time is simulated."""
+
+import pytest
+
+from hawker.api.bounds import RELEASES_IN_PAGE
+from hawker.api.contract.app import DELETE_APP, AppParams
+from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
+from hawker.errors import Conflict, NotFound, Unprocessable
+from hawker.record.app import RELEASES, ReleaseRecord
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.worker.releases import MAX_DEFINITION_BYTES, ReleaseTable
+
+pytestmark = pytest.mark.anyio
+
+
+def table(worker: SimWorker) -> ReleaseTable:
+    return ReleaseTable(worker.store, worker.parts.deps.clock)
+
+
+async def add(worker: SimWorker, app: str = APP, *, definition: bytes = b"", image: str = "") -> ReleaseRecord:
+    return await table(worker).add(
+        app, image=image, strategy="rolling", description="", definition=definition, user="ann"
+    )
+
+
+async def test_releases_count_from_one_and_are_listed_newest_first(worker: SimWorker) -> None:
+    assert [(await add(worker)).version for _ in range(3)] == [1, 2, 3]
+    listed = await worker.api.call(LIST_RELEASES, params=AppParams(app_name=APP), query=ListReleasesQuery(limit=2))
+    assert [(each.id, each.status) for each in listed.releases] == [(f"{APP}.3", "pending"), (f"{APP}.2", "pending")]
+
+
+async def test_the_oldest_release_goes_when_there_are_too_many(worker: SimWorker) -> None:
+    for _ in range(RELEASES_IN_PAGE + 2):
+        await add(worker)
+    there = [each.version for each in table(worker).list(APP)]
+    assert there == list(range(RELEASES_IN_PAGE + 2, 2, -1))
+
+
+async def test_a_release_that_has_ended_stays_as_it_ended(worker: SimWorker) -> None:
+    await add(worker)
+    for status in ("running", "complete", "complete"):
+        assert (await table(worker).move(APP, 1, status)).status == status
+    with pytest.raises(Conflict, match="has ended: complete"):
+        await table(worker).move(APP, 1, "failed")
+    with pytest.raises(NotFound, match="has no release 2"):
+        await table(worker).move(APP, 2, "running")
+
+
+async def test_what_is_too_long_is_refused_and_nothing_is_kept(worker: SimWorker) -> None:
+    with pytest.raises(Unprocessable, match="definition"):
+        await add(worker, definition=b" " * (MAX_DEFINITION_BYTES + 1))
+    with pytest.raises(Unprocessable, match="image"):
+        await add(worker, image="x" * 2001)
+    with pytest.raises(NotFound):
+        await add(worker, "nobody")
+    assert worker.store.count(RELEASES) == 0
+
+
+async def test_releases_go_with_their_app_and_a_new_one_begins_anew(worker: SimWorker) -> None:
+    await add(worker)
+    await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
+    assert worker.store.count(RELEASES) == 0
+    await worker.app()
+    assert (await add(worker)).version == 1
