@@ -16,7 +16,8 @@ from hawker.api.contract.app import (
     DeleteAppQuery,
     ListAppsQuery,
 )
-from hawker.api.contract.machine import UPDATE_MACHINE, UpdateMachineRequest
+from hawker.api.contract.machine import CREATE_MACHINE, UPDATE_MACHINE, CreateMachineRequest, UpdateMachineRequest
+from hawker.api.contract.market import PLACE, PlaceRequest
 from hawker.api.contract.network_policy import (
     DELETE_POLICY,
     PUT_POLICY,
@@ -113,6 +114,35 @@ async def test_of_brokers_that_want_a_name_at_once_one_gets_it(town: Town) -> No
             tasks.start_soon(want, broker)
     assert outcomes.count("made") == len(known(town)) == 1
     assert outcomes.count(NameTaken) == len(outcomes) - 1 == 8
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("place", [False, True])
+@pytest.mark.parametrize("broker", ["the same", "another"])
+async def test_an_app_takes_orders_before_the_catalog_tells_of_it(
+    town: Town, broker: str, place: bool, key: str | None
+) -> None:
+    """A broker that saw the app made knows where; another one is told by the version that the call carries."""
+    town.freeze()
+    one, two, _ = brokers(town)
+    await one.api.app()
+    api = one.api if broker == "the same" else two.api
+    api.version = one.api.metadata.version
+    machine = CreateMachineRequest(config=config_of(), skip_launch=True)
+    if place:
+        body = PlaceRequest(app=APP, machine=machine)
+        placed = await api.call(PLACE, body=body, idempotency_key=key)
+        assert placed.filled == 1 and placed.refusal is None
+    else:
+        assert (await api.call(CREATE_MACHINE, params=SHOP, body=machine, idempotency_key=key)).id
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_nobody_takes_orders_of_an_app_that_is_nowhere(town: Town, key: str | None) -> None:
+    for broker in brokers(town):
+        with pytest.raises(NotFound, match="app not found"):
+            machine = CreateMachineRequest(config=config_of(), skip_launch=True)
+            await broker.api.call(CREATE_MACHINE, params=SHOP, body=machine, idempotency_key=key)
 
 
 async def test_a_name_that_nobody_got_is_not_lost(town: Town) -> None:

@@ -37,6 +37,14 @@ class KnownApp:
     created_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppNodes:
+    """Nodes that know an app, and its home, None where nobody asked for it or nobody knows it."""
+
+    nodes: tuple[NodeId, ...] = ()
+    home: NodeId | None = None
+
+
 class AppIndex(Protocol):
     """Who knows which apps, in all regions."""
 

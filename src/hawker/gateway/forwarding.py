@@ -56,9 +56,11 @@ class Forwarding:
 
     async def to_home(self, call: AnyCall) -> NodeId:
         """Of the app that the path names; another node becomes that if it was forgotten."""
-        app = AppName(call.params.app_name)
-        hint = await self.owners.hint(call.version)
-        home = await self._home_election.home(app, call.caller)
+        return await self.home_of(AppName(call.params.app_name), call.caller, await self.owners.hint(call.version))
+
+    async def home_of(self, app: AppName, behalf: str, hint: NodeId | None) -> NodeId:
+        """`hint` is where the caller wrote what cannot be read here yet. Raises `NotFound`, `Unavailable`."""
+        home = await self._home_election.home(app, behalf)
         if home is not None:
             return home
         if self.owners.directory.nodes_of_app(app):

@@ -25,7 +25,7 @@ from hawker.api.contract.run import (
 )
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.contract.volume import MOVE_VOLUME
-from hawker.api.directory import AppIndex, Directory, Peers
+from hawker.api.directory import AppIndex, AppNodes, Directory, Peers
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery, Unary
 from hawker.api.routes import ROUTES
@@ -209,9 +209,13 @@ class Gateway:
             return Attempt(Action.READ)
         return Attempt(Action.READ, app=told.app, machine=told.id)
 
-    async def find_home(self, app: AppName, caller: str) -> None:
-        """Raises `Unavailable` when the app's home is away, and no other node may become it."""
-        await self._home_election.home(app, caller)
+    async def find_app(self, app: AppName, caller: str, version: str | None, *, home: bool) -> AppNodes:
+        """Waits until what the caller wrote can be read here, a second at most; after that, where it was written counts
+        as a node that knows the app. Raises `Unavailable` when the home is wanted and away, and no other node may
+        become it; `NotFound`."""
+        hint = await self._owners.hint(version)
+        found = await self._forwarding.home_of(app, caller, hint) if home else None
+        return AppNodes(nodes=self._owners.nodes_of_app(app, hint), home=found)
 
     def note_order(self, app: AppName, machine_id: str, version: str) -> None:
         """Where a new machine is, is known here at once, whatever the catalog says yet."""

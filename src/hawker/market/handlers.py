@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -18,7 +18,7 @@ from hawker.api.contract.market import (
     PlaceRequest,
     RegionPlacement,
 )
-from hawker.api.directory import Directory, Node, Peers
+from hawker.api.directory import AppNodes, Directory, Node, Peers
 from hawker.api.failure import problem_of
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
@@ -35,6 +35,8 @@ from hawker.permission import Action, Attempt
 from hawker.region import accepts, by_distance
 from hawker.token_bucket import Allowance, TokenBuckets
 
+AnyOrder: TypeAlias = "Call[AppParams, NoQuery, CreateMachineRequest] | Call[NoParams, NoQuery, PlaceRequest]"
+
 MOST_AT_ONCE = 1000
 _MOST_ID_BYTES = 200
 _TEXT = "rate limit exceeded: this caller orders too many machines"
@@ -43,8 +45,9 @@ _TEXT = "rate limit exceeded: this caller orders too many machines"
 class Homes(Protocol):
     """What the market asks of the gateway around it."""
 
-    async def find_home(self, app: AppName, caller: str) -> None:
-        """Have the app's home known, before an order with a key is sent. Raises `Unavailable`."""
+    async def find_app(self, app: AppName, caller: str, version: str | None, *, home: bool) -> AppNodes:
+        """Once what the caller wrote up to `version` can be read here, or where it was written. `home`: that is found,
+        too. Raises `NotFound`, `Unavailable`."""
 
     def note_order(self, app: AppName, machine_id: str, version: str) -> None:
         """A machine was just made at the node that `version`, `origin:epoch:version`, names."""
@@ -81,22 +84,20 @@ class MarketHandlers:
 
     async def create(self, call: Call[AppParams, NoQuery, CreateMachineRequest]) -> Machine:
         app = AppName(call.params.app_name)
-        await self._find_home(call.idempotency_key, app, call.caller)
         self._spend(call.caller, 1)
-        made = (await self._placing.one(self._order(CREATE_MACHINE, call, app, call.body))).machine
+        made = (await self._placing.one(await self._order(CREATE_MACHINE, call, app, call.body))).machine
         if self._homes is not None and call.metadata.version:
             self._homes.note_order(app, made.id, call.metadata.version)
         return made
 
     async def place(self, call: Call[NoParams, NoQuery, PlaceRequest]) -> PlaceAnswer:
         body, count = call.body, 1 if call.body.count is None else call.body.count
-        await self._find_home(call.idempotency_key, AppName(body.app), call.caller)
         app = app_name(body.app)
         call.grant.check(Attempt(Action.CREATE, app=app))
         if not 1 <= count <= MOST_AT_ONCE:
             raise Unprocessable(f"count: {count} is not between 1 and {MOST_AT_ONCE}")
         self._spend(call.caller, 1 if body.dry_run else count)
-        order = self._order(PLACE, call, app, body.machine)
+        order = await self._order(PLACE, call, app, body.machine)
         order = replace(order, count=count, all_or_nothing=bool(body.all_or_nothing))
         placed = await (self._placing.dry_run(order) if body.dry_run else self._placing.many(order))
         return _answer(placed, count)
@@ -130,15 +131,16 @@ class MarketHandlers:
         regions = tuple(_region(region, min(counts[region], body.count or counts[region])) for region in near)
         return Placements(regions=regions, Regions=regions)
 
-    async def _find_home(self, key: str | None, app: AppName, caller: str) -> None:
+    async def _find_app(self, call: AnyOrder, app: AppName) -> AppNodes:
         """An order with a key needs the app's home, which keeps the keys."""
-        if key and self._homes is not None:
-            await self._homes.find_home(app, caller)
+        if self._homes is None:
+            return AppNodes()
+        return await self._homes.find_app(app, call.caller, call.version, home=bool(call.idempotency_key))
 
-    def _order(
+    async def _order(
         self,
         route: AnyRoute,
-        call: "Call[AppParams, NoQuery, CreateMachineRequest] | Call[NoParams, NoQuery, PlaceRequest]",
+        call: AnyOrder,
         app: AppName,
         machine: CreateMachineRequest,
     ) -> Order:
@@ -152,6 +154,7 @@ class MarketHandlers:
             behalf=call.caller,
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
+            known_at=await self._find_app(call, app),
             avoid=self._hosts_of(app, (*(machine.config.standbys or ()), *apart_from(machine.config))),
             metadata=call.metadata,
         )

@@ -26,7 +26,7 @@ from hawker.api.contract.market import (
     OrderParams,
     OrderRequest,
 )
-from hawker.api.directory import Directory, Peers
+from hawker.api.directory import AppNodes, Directory, Peers
 from hawker.clock import Clock
 from hawker.errors import (
     AlreadyExists,
@@ -53,7 +53,8 @@ class Order:
     """What a caller wants, all the way from the API to the worker that fills it.
 
     `behalf` is the caller that the gateway has authenticated, `until` monotonic time in seconds, `key` the caller's
-    Idempotency-Key, `avoid` are nodes that will not do; `metadata` takes what a worker's answer says beside its body.
+    Idempotency-Key, `known_at` where the app is known beside what the catalog says, `avoid` are nodes that will not
+    do; `metadata` takes what a worker's answer says beside its body.
     `id` and `exported`, the app as its home has it, are known once the order is about to be sent."""
 
     app: AppName
@@ -63,6 +64,7 @@ class Order:
     key: str | None = None
     count: int = 1
     all_or_nothing: bool = False
+    known_at: AppNodes = field(default_factory=AppNodes)
     avoid: frozenset[NodeId] = frozenset()
     metadata: CallMetadata = field(default_factory=CallMetadata)
     id: str = ""
@@ -202,7 +204,7 @@ class Orders:
         if not order.keyed:
             return Sending(node, f"{order.id}@{node}")
         app = order.app
-        home = self._directory.home_of_app(app)
+        home = self._directory.home_of_app(app) or order.known_at.home
         if home is None:
             raise Unavailable(f"the home of app '{app}' is not known here yet: send the order again in a moment")
         body, params = ClaimRequest(node=node, instead_of=instead_of), ClaimParams(app_name=app, order_id=order.id)

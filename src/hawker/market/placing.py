@@ -201,7 +201,7 @@ class Placing:
     async def _app(self, order: Order) -> OrderedApp:
         """From its home; from another node that has it while the home does not answer. Raises `NotFound`."""
         error: HawkerError = NotFound("app not found")
-        for node in self._directory.nodes_of_app(order.app):
+        for node in dict.fromkeys([*self._directory.nodes_of_app(order.app), *order.known_at.nodes]):
             try:
                 caller = self._peers.caller(node, behalf=order.behalf)
                 ask = partial(caller.call, EXPORT_APP, params=AppParams(app_name=order.app))
