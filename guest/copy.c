@@ -1,16 +1,9 @@
 #include "copy.h"
 
-#include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-int copy_error(const char *path, const char *what) {
-    fprintf(stderr, "%s: %s\n", path, what ? what : strerror(errno));
-    return 1;
-}
 
 _Noreturn void copy_run(enum copy copy, char **argv, int status) {
     size_t words = 0;

@@ -5,6 +5,10 @@
 
 #include "spec.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 enum { COPY_VERSION = 1, COPY_PATH_MAX = 4096, COPY_PART_MAX = 64 << 10, COPY_DEPTH_MAX = 200 };
 
 enum copy_record { COPY_ENTRY = 1, COPY_DATA = 2, COPY_DONE = 3, COPY_PASSED_OVER = 4, COPY_CLOSE = 5 };
@@ -23,8 +27,13 @@ struct copy_entry {
  * closed; `status` says by its end that it has begun. */
 _Noreturn void copy_run(enum copy copy, char **argv, int status);
 
-int copy_pack(const char *source);                                        /* exit status */
+int copy_pack(const char *source);                                       /* exit status */
 int copy_unpack(const char *destination, const char *name, bool owners); /* exit status */
-int copy_error(const char *path, const char *what);                      /* says it; 1 */
+
+/* Says what is wrong, errno's word where `what` is NULL; 1. */
+static inline int copy_error(const char *path, const char *what) {
+    fprintf(stderr, "%s: %s\n", path, what ? what : strerror(errno));
+    return 1;
+}
 
 #endif
