@@ -1,5 +1,7 @@
 """Facts about crun's stage. That machines start on it: test_container and tests/e2e."""
 
+import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -19,6 +21,18 @@ def test_every_source_has_a_place_on_the_stage_and_the_same_one_twice() -> None:
     places = [on_stage.rootfs, on_stage.mounts[0].source, str(pilot)]
     assert len(set(places)) == 3 and all(str(place).startswith(f"{STAGE}/") for place in places)
     assert on_stage.mounts[0].source == on_stage.mounts[1].source and len(stage.binds) == 3
+
+
+def test_everybody_may_pass_the_stage_whatever_the_umask(tmp_path: Path) -> None:
+    stage = tmp_path / "hawker" / "stage"
+    before = os.umask(0o077)
+    try:
+        make_stage(stage)
+        stage.chmod(0o700)  # as an older daemon left it
+        make_stage(stage)
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (stage.parent, stage)] == [0o711, 0o711]
 
 
 @pytest.mark.root

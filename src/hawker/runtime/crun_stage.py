@@ -24,9 +24,11 @@ SYS = STAGE / "sys"
 _OPEN = "mode=711,size=64k"
 
 
-def make_stage() -> None:
-    """Raises `OSError`."""
-    STAGE.mkdir(mode=0o711, parents=True, exist_ok=True)
+def make_stage(stage: Path = STAGE) -> None:
+    """Everybody may pass it and its parent, whatever the daemon's umask. Raises `OSError`."""
+    for directory in (stage.parent, stage):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o711)
 
 
 @dataclass(frozen=True, slots=True)
