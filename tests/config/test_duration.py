@@ -45,6 +45,7 @@ def test_what_is_written_is_read_back(nanoseconds: int) -> None:
 
 def test_a_query_may_give_plain_seconds() -> None:
     assert parse_seconds("60") == parse_seconds("60.0") == parse_seconds("1m0s") == 60
+    assert parse_seconds("5.316322016631514e-298") == 5.316322016631514e-298
 
 
 def test_a_field_that_holds_a_duration_is_complained_about_by_its_name() -> None:

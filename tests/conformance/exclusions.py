@@ -84,11 +84,19 @@ EXCLUSIONS = (
     ),
     Exclusion("contract 1.1: exec needs a command", _VALID, (400,), "/exec", "command|cmd"),
     Exclusion(
-        "contract 1.1: a stop has a real signal and duration",
+        "contract 1.1: a stop has a real signal and duration, a restart a real duration",
         _VALID,
         (400,),
-        "/stop",
+        "/(stop|restart)",
         "signal|timeout",
+        found_by=Reach.WHOLE,
+    ),
+    Exclusion(
+        "contract 1.1: processes are listed in a known order",
+        _VALID,
+        (400,),
+        "/ps",
+        "at `(order|sort_by)`",
         found_by=Reach.WHOLE,
     ),
     Exclusion(

@@ -6,7 +6,6 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import Fault, NotFound, Unavailable, Unprocessable
 from hawker.ids import NodeId
-from hawker.image.failure import BadImage
 from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
 from hawker.record.registry import REGISTRY_LOGINS, LoginRecord
@@ -172,5 +171,5 @@ def test_a_registry_is_named_by_its_host(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "word", "a b", "host.example/path", "https://host.example/v2", "x@y", "\n"])
 def test_what_is_no_registry_is_refused(text: str) -> None:
-    with pytest.raises((BadImage, Unprocessable)):
+    with pytest.raises(Unprocessable, match="is not a registry"):
         registry_name(text)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
-from hawker.config.duration import DURATION_PATTERN, SECONDS_PATTERN
+from hawker.config.duration import DURATION_PATTERN, MOST_PLAIN_S, SECONDS_PATTERN
 from hawker.config.process_rules import LONGEST_STOP_S, SIGNAL_NAMES, SIGNAL_NUMBERS
 
 WRITTEN = "x-written"
@@ -40,7 +40,7 @@ _NAMES = [*SIGNAL_NAMES, *(name.removeprefix("SIG") for name in SIGNAL_NAMES)]
 RetentionDays: TypeAlias = Annotated[
     int, written({"type": "integer", "minimum": MIN_RETENTION_DAYS, "maximum": MAX_RETENTION_DAYS})
 ]
-Seconds: TypeAlias = Annotated[float, written(_seconds())]
+Seconds: TypeAlias = Annotated[float, written(_seconds(minimum=-MOST_PLAIN_S, maximum=MOST_PLAIN_S))]
 WaitSeconds: TypeAlias = Annotated[float, written(_seconds(minimum=SHORTEST_WAIT_S, maximum=LONGEST_WAIT_S))]
 StopSeconds: TypeAlias = Annotated[float, written(_seconds(minimum=0, maximum=LONGEST_STOP_S))]
 StopTimeout: TypeAlias = Annotated[

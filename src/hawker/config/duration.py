@@ -15,7 +15,8 @@ _UNITS_NS = {
 }
 _NUMBER, _UNIT = r"(?:[0-9]{1,12}(?:\.[0-9]{0,12})?|\.[0-9]{1,12})", "(?:ns|us|µs|μs|ms|s|m|h)"
 _TERM = re.compile(f"({_NUMBER})({_UNIT})")
-_PLAIN = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
+_PLAIN = r"[0-9]{1,12}(?:\.[0-9]{1,20})?(?:[eE]-[0-9]{1,3})?"
+MOST_PLAIN_S = 10**12 - 1
 
 DURATION_PATTERN = rf"^\+?(?:{_NUMBER}{_UNIT})+$"
 """Every duration above nothing is of this form."""

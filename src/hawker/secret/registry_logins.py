@@ -5,6 +5,7 @@ it is only where a machine of the organization was ordered.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable, Unprocessable
 from hawker.ids import NodeId
+from hawker.image.failure import BadImage
 from hawker.image.reference import RegistryReference, parse
 from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
@@ -154,11 +156,12 @@ class RegistryLogins:
 
 
 def registry_name(text: str) -> str:
-    """A registry as references have it: HOST or HOST:PORT. Raises `BadImage`, `Unprocessable`."""
+    """A registry as references have it: HOST or HOST:PORT. Raises `Unprocessable`."""
     host = text.removeprefix("https://").removeprefix("http://").rstrip("/")
-    wanted = parse(f"{host}/x/y")
-    if isinstance(wanted, RegistryReference) and wanted.repository == "x/y":
-        return wanted.registry
+    with suppress(BadImage):
+        wanted = parse(f"{host}/x/y")
+        if isinstance(wanted, RegistryReference) and wanted.repository == "x/y":
+            return wanted.registry
     raise Unprocessable(f"registry: {text[:200]!r} is not a registry: give HOST or HOST:PORT")
 
 
