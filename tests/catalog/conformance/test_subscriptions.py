@@ -181,17 +181,22 @@ async def test_the_null_side_of_a_left_join_comes_and_goes(agent: Agent) -> None
 
 
 async def test_updates_of_a_table(agent: Agent) -> None:
-    """Those of the rows of others before us may come late."""
+    """Those of the rows of others before us may come late; Corrosion tells of what was before, too, and so twice of the
+    same row."""
     one, two = (uuid.uuid4().int >> 80 for _ in range(2))
     await agent.put(one, "before")
     async with agent.http.open("POST", "/v1/updates/conformance") as live:
         assert live.status == 200
         assert live.headers["corro-query-id"]
+        last = None
 
         async def told() -> object:
-            while (kind_key := (await live.next())["notify"])[1][1] not in (one, two):
-                pass
-            return kind_key
+            nonlocal last
+            while True:
+                kind_key = (await live.next())["notify"]
+                if kind_key[1][1] in (one, two) and not (agent.corrosion and kind_key == last):
+                    last = kind_key
+                    return kind_key
 
         await agent.put(one, "changed")
         assert await told() == ["update", [agent.node, one]]
