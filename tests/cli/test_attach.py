@@ -47,10 +47,11 @@ async def test_a_workload_that_never_ran_has_no_status(events: tuple[object, ...
 
 async def test_a_machine_is_destroyed_whatever_its_state_unless_it_is_gone() -> None:
     node = node_with(State.STARTED)
-    await destroy(caller(node), PARAMS)
+    await destroy(caller(node), PARAMS, ManualClock())
     assert node.apps["shop"][PARAMS.machine_id].state is State.DESTROYED
+    assert "wait_machine" in node.calls, "it returns when the machine is gone"
     node.failures["delete_machine"] = NotFound("machine not found")
-    await destroy(caller(node), PARAMS)
+    await destroy(caller(node), PARAMS, ManualClock())
 
 
 async def test_ctrl_c_stops_the_machine_and_waits_for_its_end() -> None:

@@ -6,7 +6,14 @@ from contextlib import suppress
 import anyio
 
 from hawker.api.caller import Caller
-from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, Machine, MachineParams
+from hawker.api.contract.machine import (
+    DELETE_MACHINE,
+    GET_MACHINE,
+    DeleteMachineQuery,
+    Machine,
+    MachineParams,
+    WaitState,
+)
 from hawker.api.contract.machine_operation import STOP_MACHINE
 from hawker.cli import waiting
 from hawker.cli.exits import ExitStatus, Failure, say_error
@@ -14,12 +21,12 @@ from hawker.cli.log_stream import Follower
 from hawker.cli.output import note
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
-from hawker.errors import NotFound
+from hawker.errors import DeadlineExceeded, NotFound
 from hawker.machine import State
 
 _DAY_S = 86_400.0
 _LAST_WORDS_S = 2.0
-_DESTROY_S = 10.0
+_DESTROY_S = 30.0
 
 
 async def stay(caller: Caller, params: MachineParams, version: str, clock: Clock) -> int:
@@ -48,10 +55,12 @@ async def _stop_on_interrupt(caller: Caller, params: MachineParams) -> None:
             await caller.call(STOP_MACHINE, params=params)
 
 
-async def destroy(caller: Caller, params: MachineParams) -> None:
-    """Whatever state it is in, and also when this command was interrupted."""
-    with anyio.CancelScope(shield=True), anyio.move_on_after(_DESTROY_S), suppress(NotFound):
+async def destroy(caller: Caller, params: MachineParams, clock: Clock) -> None:
+    """Whatever state it is in, and also when this command was interrupted. Returns when it is gone, or is still being
+    destroyed after `_DESTROY_S`."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(_DESTROY_S), suppress(NotFound, DeadlineExceeded):
         await caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
+        await reach(caller, params, (WaitState.DESTROYED,), clock, _DESTROY_S)
 
 
 async def run_status(caller: Caller, params: MachineParams) -> int:

@@ -184,7 +184,7 @@ async def _attached(caller: Caller, config: MachineConfig, placement: PlacementO
         return await stay(caller, params, machine.version, SystemClock())
     finally:
         if config.auto_destroy:
-            await destroy(caller, params)
+            await destroy(caller, params, SystemClock())
 
 
 def _id(machine: Machine) -> str:
