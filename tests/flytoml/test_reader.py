@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawker.flytoml.problem import MAX_PROBLEMS
 from hawker.flytoml.reader import read_app_config
 from tests.flytoml import golden
 
@@ -30,6 +31,18 @@ def test_a_lax_reader_takes_unknown_keys_with_a_warning() -> None:
 def test_the_current_spelling_wins_over_an_older_one() -> None:
     reading = read_app_config("[mounts]\nsource = 'a'\n[mount]\nsource = 'b'\n", ".toml")
     assert "mount" in {problem.path for problem in reading.problems}
+
+
+def test_thousands_of_errors_are_told_by_the_hundred() -> None:
+    unknown = read_app_config("".join(f"primary_regio{n} = 1\n" for n in range(4000)), ".toml")
+    assert unknown.config is None and len(unknown.problems) == MAX_PROBLEMS
+
+
+def test_thousands_of_groups_are_refused_at_once() -> None:
+    groups = "".join(f"g{n} = 'x'\n" for n in range(2000))
+    checks = "".join(f"[checks.c{n}]\n" for n in range(2000))
+    problems = read_app_config(f"[processes]\n{groups}{checks}", ".toml").problems
+    assert [problem.text for problem in problems] == ["there are more than 64 groups"]
 
 
 _KEYS = st.sampled_from(

@@ -15,7 +15,7 @@ from hawker.flytoml import toml
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
-MAX_VALUES = 20_000
+MAX_VALUES = 5_000
 
 Scalar: TypeAlias = bool | int | float | str | date | datetime | time | None
 Value: TypeAlias = "Scalar | dict[str, Located] | list[Located]"

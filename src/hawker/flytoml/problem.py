@@ -38,7 +38,7 @@ class Problems:
 
     def add(self, path: Path, text: str, *, warning: bool = False) -> None:
         """At the place of the deepest part of `path` that the document has."""
-        if len(self.found) >= MAX_PROBLEMS and (warning or self.errors):
+        if self.full and (warning or self.errors):
             return
         node = self.root
         for part in path:
@@ -47,6 +47,11 @@ class Problems:
             elif isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
                 node = node.value[part]
         self.found.append(FileProblem(node.line, node.column, dotted(path), text, warning))
+
+    @property
+    def full(self) -> bool:
+        """Whether more problems are passed over, but for the first error."""
+        return len(self.found) >= MAX_PROBLEMS
 
     @property
     def errors(self) -> bool:

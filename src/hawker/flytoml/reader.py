@@ -148,6 +148,7 @@ def _rules(config: AppConfig) -> Iterator[tuple[Path, str]]:
             yield ("app",), str(error)
     if len(config.processes or {}) > MAX_GROUPS:
         yield ("processes",), f"there are more than {MAX_GROUPS} groups"
+        return
     for group in config.processes or {}:
         if not _GROUP_NAME.fullmatch(group):
             yield ("processes", group), "a group's name has letters, digits, dashes and underscores, 63 at most"

@@ -71,7 +71,8 @@ def _struct(node: Located, kind: inspect.Type, path: Path, problems: Problems) -
     given: dict[str, Any] = {}
     for key, inner in node.value.items():
         if (field := fields.get(key)) is None:
-            problems.add((*path, key), _unknown(key, list(fields)), warning=problems.lax)
+            said = "unknown key" if problems.full else _unknown(key, list(fields))
+            problems.add((*path, key), said, warning=problems.lax)
         else:
             given[field.name] = _value(inner, field.type, (*path, key), problems)
     return kind.cls(**given)
