@@ -38,6 +38,7 @@ from tests.cli.fake_catalog import FakeCatalog
 from tests.cli.fake_command import FakeCommand
 from tests.cli.fake_fleet import FakeFleet
 from tests.cli.fake_memory import FakeMemory
+from tests.cli.fake_releases import FakeReleases
 from tests.cli.fake_volumes import FakeVolumes
 
 TOKEN = "secret"
@@ -112,7 +113,7 @@ RUN = Run(
 )
 
 
-class FakeNode(FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
+class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
     `patience_s`, or until a machine is stopped."""

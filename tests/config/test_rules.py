@@ -18,6 +18,7 @@ from hawker.config import (
     MachineRestart,
     StopConfig,
     checks,
+    complaints,
     file_contents,
     guest,
     restart_policy,
@@ -25,6 +26,7 @@ from hawker.config import (
     validate,
     validate_metadata,
 )
+from hawker.config.machine import CacheDrive
 from hawker.errors import Unprocessable
 from hawker.runtime.driver import Features
 
@@ -170,3 +172,11 @@ def test_containers_need_a_driver_that_keeps_them_apart() -> None:
     with pytest.raises(Unprocessable, match=r"^config\.containers is not served by this node's driver"):
         _check({"containers": [{"name": "web", "image": "nginx"}]}, Driver(containers=False))
     _check({"containers": [{"name": "web", "image": "nginx"}], "image": None})
+
+
+def test_all_complaints_of_a_config_are_told_at_once() -> None:
+    config = MachineConfig(env={"A=B": "x"}, cache_drive=CacheDrive(size_mb=1), auto_destroy=True)
+    said = list(complaints(config))
+    assert said[0].startswith("cache_drive: not served") and len(said) == 3
+    assert any(each.startswith("image") for each in said) and any(each.startswith("env") for each in said)
+    assert not list(complaints(MachineConfig(image="a:1")))

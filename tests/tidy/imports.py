@@ -13,7 +13,7 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         frozenset,
         (
             # 0: the vocabulary: values and small pure rules
-            """app clock cluster config deferred errors failpoint fair feed gpu guest http ids log machine node
+            """app clock cluster config deferred errors failpoint fair feed flytoml gpu guest http ids log machine node
             permission place policy region settings token_bucket vault version""".split(),
             # 1: materials, none of which knows another
             "api store gossip catalog image host archive observe audit".split(),

@@ -32,7 +32,7 @@ from hawker.config.machine import (
     Service,
     StopConfig,
 )
-from hawker.config.rules import Served, validate, validate_metadata
+from hawker.config.rules import Served, complaints, validate, validate_metadata
 
 __all__ = [
     "Check",
@@ -53,6 +53,7 @@ __all__ = [
     "Size",
     "StopConfig",
     "checks",
+    "complaints",
     "file_contents",
     "guest",
     "persistence",

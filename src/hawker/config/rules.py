@@ -289,6 +289,14 @@ def validate(config: MachineConfig, served: Served) -> None:
         raise Unprocessable(f"config.{complaint}")
 
 
+def complaints(config: MachineConfig) -> Iterator[str]:
+    """All of what `validate` says of a config whatever driver will run it. Each opens with the field's path."""
+    for path, reason in not_served(config):
+        yield f"{path}: not served: {reason}"
+    for rule in _RULES:
+        yield from rule(config)
+
+
 def validate_metadata(metadata: dict[str, str]) -> None:
     """The rule for metadata alone, for the calls that change nothing else. Raises `Unprocessable`."""
     for complaint in _metadata(MachineConfig(metadata=metadata)):

@@ -1,0 +1,47 @@
+"""`hawker launch` writes a file that `hawker config validate` takes."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hawker.cli.exits import ExitStatus
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode
+
+
+def test_a_file_is_written_for_an_image(hawker: Hawker, node: FakeNode, tmp_path: Path) -> None:
+    path = str(tmp_path / "fly.toml")
+    words = ("--name", "shop", "--image", "registry.local/shop:1", "--region", "ams", "--port", "8080")
+    said = hawker("launch", *words, "--vm-memory", "1gb", "-c", path)
+    assert said.out == f"wrote {path}\n" and not node.calls
+    assert tomllib.loads(Path(path).read_text()) == {
+        "app": "shop",
+        "primary_region": "ams",
+        "build": {"image": "registry.local/shop:1"},
+        "http_service": {"internal_port": 8080, "force_https": True},
+        "vm": [{"memory": "1gb"}],
+    }
+    assert hawker("config", "validate", "-c", path).status == ExitStatus.OK
+    assert hawker("launch", *words, "-c", path).status == ExitStatus.USAGE
+
+
+def test_what_would_be_wrong_in_the_file_is_refused(hawker: Hawker, tmp_path: Path) -> None:
+    path = tmp_path / "fly.toml"
+    said = hawker("launch", "--name", "Not A Name", "--image", "a", "--vm-memory", "much", "-c", str(path))
+    assert said.status == ExitStatus.USAGE and "app:" in said.err and "memory" in said.err
+    assert not path.exists()
+    assert hawker("launch", "--name", "a", "--image", "b", "-c", "a.yaml").status == ExitStatus.USAGE
+
+
+def test_what_the_page_says_is_typed(
+    hawker: Hawker, node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fly-toml.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    typed = [line.split()[1:] for line in page.splitlines() if line.startswith("hawker ")]
+    assert len(typed) == 6
+    for words in typed:
+        said = hawker(*words)
+        assert said.status == ExitStatus.OK and said.out, words
+    assert (tmp_path / "fly.toml").exists() and (tmp_path / "shop.toml").exists()

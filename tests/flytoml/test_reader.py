@@ -1,0 +1,62 @@
+"""Files as people write them: each becomes what stands beside it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.flytoml.problem import MAX_PROBLEMS
+from hawker.flytoml.reader import read_app_config
+from tests.flytoml import golden
+
+
+@pytest.mark.parametrize("path", golden.files(), ids=lambda path: path.name)
+def test_a_file_becomes_what_is_expected(path: Path) -> None:
+    assert golden.outcome(path) == golden.expected(path).read_text()
+
+
+def test_nothing_is_expected_of_a_file_that_is_gone() -> None:
+    known = {golden.expected(path) for path in golden.files()}
+    assert known == {path for path in golden.FOLDER.iterdir() if path.suffix == ".expected"} and len(known) >= 15
+
+
+def test_a_lax_reader_takes_unknown_keys_with_a_warning() -> None:
+    assert read_app_config("zzz = 1", ".toml").config is None
+    reading = read_app_config("zzz = 1", ".toml", lax=True)
+    assert reading.config is not None and [each.warning for each in reading.problems] == [True]
+
+
+def test_the_current_spelling_wins_over_an_older_one() -> None:
+    reading = read_app_config("[mounts]\nsource = 'a'\n[mount]\nsource = 'b'\n", ".toml")
+    assert "mount" in {problem.path for problem in reading.problems}
+
+
+def test_thousands_of_errors_are_told_by_the_hundred() -> None:
+    unknown = read_app_config("".join(f"primary_regio{n} = 1\n" for n in range(4000)), ".toml")
+    assert unknown.config is None and len(unknown.problems) == MAX_PROBLEMS
+
+
+def test_thousands_of_groups_are_refused_at_once() -> None:
+    groups = "".join(f"g{n} = 'x'\n" for n in range(2000))
+    checks = "".join(f"[checks.c{n}]\n" for n in range(2000))
+    problems = read_app_config(f"[processes]\n{groups}{checks}", ".toml").problems
+    assert [problem.text for problem in problems] == ["there are more than 64 groups"]
+
+
+_KEYS = st.sampled_from(
+    "app build deploy env processes mounts mount compute vm http_service services checks files experimental metrics "
+    "image checks processes command headers strategy kill_timeout source interval x".split()
+)
+_ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**20) | st.text(max_size=8) | _KEYS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(_KEYS, _ANY, max_size=6))
+def test_whatever_a_document_holds_it_is_read_or_refused(document: dict[str, object]) -> None:
+    reading = read_app_config(json.dumps(document), ".json")
+    assert (reading.config is None) == any(not problem.warning for problem in reading.problems)
