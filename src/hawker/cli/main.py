@@ -22,6 +22,7 @@ TABLE = {
     "exec": CommandModule(f"{_IN}.machine.exec", "Run a command in a machine: machine exec."),
     "attach": CommandModule(f"{_IN}.machine.attach", "Go to a machine's own process: machine attach."),
     "cp": CommandModule(f"{_IN}.machine.cp", "Copy files into a machine or out of it: machine cp."),
+    "proxy": CommandModule(f"{_IN}.proxy", "Lead a port of this computer to a port of a machine."),
     "stats": CommandModule(f"{_IN}.machine.stats", "What machines use now: machine stats."),
     "top": CommandModule(f"{_IN}.machine.ps", "List the processes in a machine: machine ps."),
     "edge": CommandModule("hawker.edge.commands", "Serve published ports; `up` starts it.", hidden=True),

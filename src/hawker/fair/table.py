@@ -88,6 +88,20 @@ EXECS = Share(
     key="app",
     over="429, `over_share`",
 )
+PORT_CONNECTIONS = Share(
+    name="connections to machines' ports through the API",
+    total=1024,
+    each=256,
+    key="app",
+    over="429, `over_share`",
+)
+PORT_CONNECTIONS_OF_CALLER = Share(
+    name="connections of a token to machines' ports",
+    total=1024,
+    each=256,
+    key="caller",
+    over="429, `over_share`",
+)
 FOLLOWERS = Share(
     name="followers of logs",
     total=1024,
@@ -154,6 +168,8 @@ SHARES = (
     HANDOVERS,
     copies(USUAL_COPIES),
     EXECS,
+    PORT_CONNECTIONS,
+    PORT_CONNECTIONS_OF_CALLER,
     FOLLOWERS,
     FOLLOWERS_OF_MACHINE,
 )
