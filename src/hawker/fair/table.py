@@ -102,6 +102,20 @@ PORT_CONNECTIONS_OF_CALLER = Share(
     key="caller",
     over="429, `over_share`",
 )
+DNS_FORWARDS = Share(
+    name="questions of machines that other name servers are asked",
+    total=1000,
+    each=64,
+    key="machine",
+    over="the answer is SERVFAIL",
+)
+DNS_CONNECTIONS = Share(
+    name="TCP connections of machines to their resolver",
+    total=512,
+    each=16,
+    key="machine",
+    over="the connection is closed",
+)
 FOLLOWERS = Share(
     name="followers of logs",
     total=1024,
@@ -168,6 +182,8 @@ SHARES = (
     HANDOVERS,
     copies(USUAL_COPIES),
     EXECS,
+    DNS_FORWARDS,
+    DNS_CONNECTIONS,
     PORT_CONNECTIONS,
     PORT_CONNECTIONS_OF_CALLER,
     FOLLOWERS,
@@ -193,6 +209,12 @@ ELSEWHERE = (
         bound="one in each turn of the event loop",
         key="address",
         over="the request waits for the next turn",
+    ),
+    BoundElsewhere(
+        name="questions to the machines' resolver",
+        bound="1,000 a second, 2,000 at once",
+        key="machine",
+        over="the question is dropped",
     ),
     BoundElsewhere(
         name="calls without a token",

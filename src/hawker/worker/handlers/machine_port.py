@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 from anyio.abc import ByteStream
@@ -10,8 +10,8 @@ from anyio.abc import ByteStream
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.machine_port import MACHINE_PORT, FromClient, FromPort, PortOpened, PortRequest
 from hawker.api.handlers import SocketChannel, answers
-from hawker.api.relay import relay
 from hawker.api.route import Call, NoQuery
+from hawker.deferred import deferred
 from hawker.errors import HawkerError, Unavailable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS, PORT_CONNECTIONS_OF_CALLER
 from hawker.fair.turns import Turns
@@ -20,6 +20,11 @@ from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import Driver
 from hawker.worker.edge_door import hosts_of
 from hawker.worker.handlers.target import MachineFinder
+
+if TYPE_CHECKING:
+    from hawker.api import relay as relaying
+else:
+    relaying = deferred("hawker.api.relay")
 
 Dial: TypeAlias = Callable[[str, int], Any]
 """Returns a `ByteStream` when awaited. Raises `OSError`."""
@@ -48,7 +53,7 @@ class MachinePortHandlers:
         with self._of_caller.hold_now(call.caller), self._of_app.hold_now(record.app):
             async with self._opened(record, call.body.port) as (address, stream):
                 await channel.send(PortOpened(address=address))
-                await relay(channel, stream)
+                await relaying.relay(channel, stream)
 
     @asynccontextmanager
     async def _opened(self, record: MachineRecord, port: int) -> AsyncIterator[tuple[str, ByteStream]]:
