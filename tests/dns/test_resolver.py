@@ -45,6 +45,19 @@ async def test_each_network_is_answered_of_its_own_and_of_what_was_written_last(
     assert ask(asking, "shop.internal", MINE).rcode() == rcode.NOERROR, "what was known before"
 
 
+async def test_a_question_that_is_asked_again_has_its_own_id_in_the_answer_and_its_own_networks(tmp_path: Path) -> None:
+    write_names(tmp_path, KNOWN)
+    asking = resolver(tmp_path, Hands())
+    for number in (5, 6):
+        found = asking.at_once(message.make_query("shop.internal", "AAAA", id=number).to_wire(), MINE)
+        assert isinstance(found, bytes) and message.from_wire(found).id == number
+    found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), THEIRS)
+    assert isinstance(found, bytes) and message.from_wire(found).rcode() == rcode.NXDOMAIN
+    for number in range(3000):
+        asking.at_once(message.make_query(f"n{number}.internal", "AAAA").to_wire(), MINE)
+    assert len(asking._said) <= 1024
+
+
 async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Path) -> None:
     write_names(tmp_path, KNOWN)
     async with serving(Upstream()) as upstream:

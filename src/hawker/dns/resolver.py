@@ -17,6 +17,9 @@ from hawker.token_bucket import Allowance, TokenBuckets
 QUESTIONS = Allowance(1000.0, 2000)
 """Of one machine."""
 _LOOK_EVERY_S = 0.05
+_SAID, _SAID_S = 1024, 0.1
+"""Answers of at most 1,232 bytes that are given again, and for how many seconds."""
+_ID_BYTES = 2
 _TCP_BYTES = 65_535
 _HOST_FILE = Path("/etc/resolv.conf")
 
@@ -90,13 +93,29 @@ class NameResolver:
         self._forwarder = forwarder
         self._clock = clock
         self._questions = TokenBuckets(QUESTIONS)
+        self._said: dict[tuple[int, bytes], tuple[float, bytes]] = {}
 
     def admits(self, source: str) -> bool:
         """Whether this machine may ask once more now."""
         return self._questions.take(_machine(source).encode(), self._clock.monotonic())
 
     def at_once(self, data: bytes, network_id: int, *, tcp: bool = False) -> bytes | Question | None:
-        """The answer; or the question, where another server has to be asked; or None for what gets no answer."""
+        """The answer; or the question, where another server has to be asked; or None for what gets no answer. The same
+        question over UDP, but for its id, has the same answer for a moment: few are asked often."""
+        if tcp:
+            return self._worked_out(data, network_id, tcp=True)
+        key, now = (network_id, data[_ID_BYTES:]), self._clock.monotonic()
+        said = self._said.get(key)
+        if said is not None and now < said[0]:
+            return data[:_ID_BYTES] + said[1]
+        found = self._worked_out(data, network_id, tcp=False)
+        if isinstance(found, bytes):
+            if len(self._said) >= _SAID:
+                self._said.clear()
+            self._said[key] = now + _SAID_S, found[_ID_BYTES:]
+        return found
+
+    def _worked_out(self, data: bytes, network_id: int, *, tcp: bool) -> bytes | Question | None:
         asked = read_question(data)
         if asked is None:
             return None

@@ -20,7 +20,8 @@ _CLOSE_S = 5.0
 
 
 class Asker:
-    """`host` is the machine's address; its probes count in the share of `app`. Never raises for what a machine does."""
+    """`host` and `ipv4` are the machine's addresses; its probes count in the share of `app`. Never raises for what a
+    machine does."""
 
     def __init__(
         self, driver: Driver, prober: Prober, machine_id: MachineId, host: str, app: str = "", ipv4: str | None = None
