@@ -1,7 +1,6 @@
 """A name server of the world that answers as a test decides, over UDP and TCP at one port of loopback."""
 
 import asyncio
-import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -53,13 +52,24 @@ class Upstream(asyncio.DatagramProtocol):
 
 @asynccontextmanager
 async def serving(upstream: Upstream) -> AsyncIterator[Upstream]:
-    both = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    both.bind(("127.0.0.1", 0))
-    upstream.port = int(both.getsockname()[1])
-    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: upstream, sock=both)
-    server = await asyncio.start_server(upstream.converse, "127.0.0.1", upstream.port)
+    transport, server = await _both(upstream)
     try:
         yield upstream
     finally:
         transport.close()
         server.close()
+
+
+async def _both(upstream: Upstream) -> tuple[asyncio.BaseTransport, asyncio.Server]:
+    """At a port that is free for both; somebody else may take one of them in between."""
+    while True:
+        server = await asyncio.start_server(upstream.converse, "127.0.0.1", 0)
+        upstream.port = int(server.sockets[0].getsockname()[1])
+        try:
+            made = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: upstream, local_addr=("127.0.0.1", upstream.port)
+            )
+        except OSError:
+            server.close()
+            continue
+        return made[0], server
