@@ -9,8 +9,8 @@ from hawker.errors import BadRequest
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
 from tests.e2e.test_dns import FIND
-from tests.e2e.test_fleet_images import Host, at_host, hosts, shops
-from tests.e2e.test_fleet_join import WITHIN_S, states
+from tests.e2e.test_fleet_images import at_host, hosts, shops
+from tests.e2e.test_fleet_join import WITHIN_S, Host, states
 from tests.waiting import eventually
 
 __all__ = ["hosts", "shops"]
