@@ -46,6 +46,7 @@ class Place:
         self.audit = root / "audit"
         self.joining = root / "joining"  # a join that is under way
         self.catalog = root / "catalog.db"
+        self.dns = root / "dns"  # the lock of the machines' resolver, and what it knows of names
         self.edge = root / "edge"  # the lock, socket and routes of the processes that serve published ports
 
     def make(self) -> None:

@@ -95,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     # machines
     nameservers: tuple[str, ...] = ()
+    resolver: bool = True
     ipv4_pool: str = "172.29.0.0/16"
     public_ipv4: tuple[str, ...] = ()
     public_ipv6: tuple[str, ...] = ()

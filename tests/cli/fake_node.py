@@ -23,6 +23,7 @@ from hawker.api.contract.machine import (
     StartAnswer,
     WaitAnswer,
 )
+from hawker.api.contract.machine_port import PortData, PortEnd, PortOpened, PortTaken
 from hawker.api.contract.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo
 from hawker.api.contract.run import MachineHistory, Run, RunList, RunState, RunStep
 from hawker.api.contract.secret import AppSecret, AppSecrets, SecretsUpdated
@@ -370,6 +371,16 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
 
     async def _machine_terminal(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         await FakeCommand(channel, call.body).run()
+
+    async def _machine_port(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
+        """Echoes what comes, and the end, too."""
+        self._machine(call)
+        await channel.send(PortOpened(address="fdaa::3"))
+        while not isinstance(message := await channel.receive(), PortEnd | None):
+            if isinstance(message, PortData):
+                await channel.send(message)
+                await channel.send(PortTaken(count=len(message.data)))
+        await channel.send(PortEnd())
 
     # images, runs, the node
 

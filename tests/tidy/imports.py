@@ -13,8 +13,8 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
         frozenset,
         (
             # 0: the vocabulary: values and small pure rules
-            """app clock cluster config deferred errors failpoint fair feed flytoml gpu guest http ids log machine node
-            permission place policy region settings token_bucket vault version""".split(),
+            """app clock cluster config deferred errors failpoint fair feed flytoml gpu guest http ids log machine names
+            node permission place policy region settings token_bucket vault version""".split(),
             # 1: materials, none of which knows another
             "api store gossip catalog image host archive observe audit".split(),
             # 2: engines, and every stored value
@@ -22,7 +22,7 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
             # 3: nouns with state
             "volume secret netpolicy history auth".split(),
             # 4: roles, which talk HTTP and read the catalog
-            "worker market gateway flyfront fleet edge deploys cli".split(),
+            "worker market gateway flyfront fleet edge dns deploys cli".split(),
             # 5: wholes
             "up chaos proof sim __main__".split(),
         ),

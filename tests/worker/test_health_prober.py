@@ -1,7 +1,7 @@
 """Against real sockets, so in real time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import pytest
@@ -65,6 +65,37 @@ def _answer(status: str, body: str = "", extra: str = "") -> bytes:
 async def test_a_port_that_accepts_passes(prober: NetworkProber, serve: Serve) -> None:
     finding = await prober(Probe(host="::1", port=await serve(b""), timeout_s=60))
     assert finding.passing
+
+
+async def test_a_machine_is_asked_over_ipv4_first_and_over_ipv6_where_that_is_refused(
+    prober: NetworkProber, serve: Serve
+) -> None:
+    for path in (None, "/"):
+        answer = _answer("200 OK", "six")
+        six = await serve(answer)
+        assert (await prober(Probe(host="::1", ipv4="127.0.0.1", port=six, timeout_s=60, path=path))).passing
+        async with four(_answer("503 Service Unavailable", "four")) as (port, asked):
+            finding = await prober(Probe(host="::1", ipv4="127.0.0.1", port=port, timeout_s=60, path=path))
+        assert finding.passing is (path is None) and asked, "whoever takes the connection has the word"
+
+
+@asynccontextmanager
+async def four(answer: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """A server that listens on IPv4 only, as many do."""
+    asked: list[bytes] = []
+
+    async def handle(stream: SocketStream) -> None:
+        async with stream:
+            asked.append(b"")
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+                await stream.send(answer)
+
+    async with anyio.create_task_group() as tasks:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        tasks.start_soon(listener.serve, handle)
+        yield int(listener.extra(SocketAttribute.local_port)), asked
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_port_that_refuses_does_not_pass(prober: NetworkProber) -> None:

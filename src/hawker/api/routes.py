@@ -24,6 +24,7 @@ from hawker.api.contract.ip_assignment import IP_ROUTES
 from hawker.api.contract.lease import LEASE_ROUTES
 from hawker.api.contract.machine import MACHINE_ROUTES
 from hawker.api.contract.machine_operation import MEMORY_ROUTES, OPERATION_ROUTES
+from hawker.api.contract.machine_port import MACHINE_PORT_ROUTES
 from hawker.api.contract.market import LIST_PLACEMENTS, MARKET_PEER_ROUTES, MARKET_ROUTES, PLACEMENT_ROUTES
 from hawker.api.contract.metadata import METADATA_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES
@@ -51,6 +52,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *LEASE_ROUTES,
     *MEMORY_ROUTES,
     *METADATA_ROUTES,
+    *MACHINE_PORT_ROUTES,
     *PUBLISHED_PORT_ROUTES,
     *ORG_ROUTES,
     *VOLUME_ROUTES,

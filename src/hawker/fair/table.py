@@ -88,6 +88,34 @@ EXECS = Share(
     key="app",
     over="429, `over_share`",
 )
+PORT_CONNECTIONS = Share(
+    name="connections to machines' ports through the API",
+    total=1024,
+    each=256,
+    key="app",
+    over="429, `over_share`",
+)
+PORT_CONNECTIONS_OF_CALLER = Share(
+    name="connections of a token to machines' ports",
+    total=1024,
+    each=256,
+    key="caller",
+    over="429, `over_share`",
+)
+DNS_FORWARDS = Share(
+    name="questions of machines that other name servers are asked",
+    total=1000,
+    each=64,
+    key="machine",
+    over="the answer is SERVFAIL",
+)
+DNS_CONNECTIONS = Share(
+    name="TCP connections of machines to their resolver",
+    total=512,
+    each=16,
+    key="machine",
+    over="the connection is closed",
+)
 FOLLOWERS = Share(
     name="followers of logs",
     total=1024,
@@ -154,6 +182,10 @@ SHARES = (
     HANDOVERS,
     copies(USUAL_COPIES),
     EXECS,
+    DNS_FORWARDS,
+    DNS_CONNECTIONS,
+    PORT_CONNECTIONS,
+    PORT_CONNECTIONS_OF_CALLER,
     FOLLOWERS,
     FOLLOWERS_OF_MACHINE,
 )
@@ -177,6 +209,12 @@ ELSEWHERE = (
         bound="one in each turn of the event loop",
         key="address",
         over="the request waits for the next turn",
+    ),
+    BoundElsewhere(
+        name="questions to the machines' resolver",
+        bound="1,000 a second, 2,000 at once",
+        key="machine",
+        over="the question is dropped",
     ),
     BoundElsewhere(
         name="calls without a token",

@@ -44,6 +44,7 @@ from hawker.host.nft_messages import look_up_chain, look_up_table
 from hawker.host.nftables import LinkLimits
 from hawker.host.packet_counts import dropped_packets
 from hawker.ids import MachineId, NodeId
+from hawker.names import RESOLVER
 
 T = TypeVar("T")
 
@@ -212,6 +213,7 @@ class NodeNetwork:
             links.link_up(index),
             links.add_address(index, IPv6Interface(gateway(plan.network_id))),
             links.add_address(index, IPv4Interface(GATEWAY4)),
+            links.add_address(index, IPv6Interface(RESOLVER)),
             *(links.add_route(target, index) for target in _routed(plan)),
         ]
         host.routes.apply(requests)

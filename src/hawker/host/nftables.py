@@ -1,6 +1,7 @@
 """The packet rules of one node: a table whose rules never change and one set that says which networks exist.
 
-A machine reaches machines of its own network, the world outside (masqueraded) and, of the host itself, only ICMP.
+A machine reaches machines of its own network, the world outside (masqueraded) and, of the host itself, only ICMP
+and the resolver.
 Nothing new reaches a machine but from its own network and from the host. `install` runs `nft` once at boot; joining
 and leaving are netlink messages to the set. Keyed by node id, so several nodes on one host do not meet.
 
@@ -19,6 +20,7 @@ from hawker.host.anti_spoofing import frame_rules
 from hawker.host.netlink import NetlinkRequest
 from hawker.host.nft_messages import INET, Element, add_elements, delete_element
 from hawker.ids import NodeId
+from hawker.names import RESOLVER
 
 _IFNAMSIZ = 16
 _NETWORKS = "networks"
@@ -85,6 +87,7 @@ table inet {table} {{
   chain to_host {{
     ct state established,related accept
     meta l4proto {{ icmp, ipv6-icmp }} accept
+    ip6 daddr {resolver} meta l4proto {{ tcp, udp }} th dport 53 accept
     drop
   }}
   chain forward {{
@@ -113,7 +116,9 @@ def ruleset(node_id: NodeId, limits: LinkLimits | None = None) -> str:
     """What `nft -f` reads. Applied whole or not at all; applying it again changes nothing but that each machine's
     connections are counted from then on: an element of these sets keeps the limit that it was made with."""
     table = table_name(node_id)
-    rules = _RULES.format(table=table, bridges=bridge_prefix(node_id), machines=_MACHINES, **_limited(limits))
+    rules = _RULES.format(
+        table=table, bridges=bridge_prefix(node_id), machines=_MACHINES, resolver=RESOLVER, **_limited(limits)
+    )
     emptied = "".join(f"flush set inet {table} {name}\n" for name in ("flows", "dials", "packets"))
     return rules + emptied + frame_rules(node_id)
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -63,6 +63,7 @@ from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
+from hawker.worker.names import NameBook, ResolverWait
 from hawker.worker.promised_disk import PromisedDisk
 from hawker.worker.reconcile.host_notices import HostNotices
 from hawker.worker.run_owners import RunOwners
@@ -119,7 +120,7 @@ async def deps_of(
         images=images,
         driver=driver,
         rootfs=_rootfs(settings, place, driver, images),
-        networks=HostNetworks(network, kernels=driver.features.disks) if network is not None else None,
+        networks=_networks(network, settings, place, driver, clock),
         settings=settings,
         clock=clock,
         secrets=secrets,
@@ -177,6 +178,38 @@ def _volumes(
         return None, None
     disks = HostDisks(place.volumes, ciphers)
     return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes)
+
+
+def _networks(
+    network: NodeNetwork | None, settings: Settings, place: Place, driver: NodeDriver, clock: Clock
+) -> HostNetworks | None:
+    if network is None:
+        return None
+    wait = ResolverWait(place.dns, clock) if settings.resolver else None
+    return HostNetworks(network, kernels=driver.features.disks, resolver=wait)
+
+
+@dataclass(frozen=True, slots=True)
+class HostResolver:
+    """What answers the names that machines of this node ask for, from the first machine on."""
+
+    book: NameBook
+    guard: EdgeGuard
+
+    async def serve(self) -> None:
+        await self.book.serve(self.guard)
+
+    async def end(self) -> None:
+        await self.guard.end()
+
+
+def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
+    """None where machines have no network of their own, or the settings want none."""
+    deps = parts.deps
+    if deps.networks is None or not deps.settings.resolver:
+        return None
+    book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, deps.settings.nameservers)
+    return HostResolver(book, EdgeGuard(place.root, place.dns, deps.clock, "dns"))
 
 
 def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:

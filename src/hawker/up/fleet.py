@@ -27,13 +27,14 @@ from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.fleet.invites import Invites
 from hawker.fleet.members import Members
 from hawker.fleet.membership import Fleet, ring_of
+from hawker.fleet.names import FleetNames
 from hawker.fleet.publish import COMPARE_EVERY_S, Publisher, Source
 from hawker.fleet.quotas import QuotaExchange
 from hawker.fleet.registry_logins import FleetLogins, login_source
 from hawker.fleet.rows import NodeFacts
 from hawker.fleet.sources import ALL, IMAGE_NAMES, IMAGES, follow, worker_sources
 from hawker.gateway.peers import HttpPeers
-from hawker.gossip.contract import Member, NodeMeta
+from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
@@ -49,6 +50,7 @@ from hawker.up.wiring import node_handlers
 from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.lifecycle.host_adapters import Networks
+from hawker.worker.names import NameBook
 
 _log = log.bind("hawker.up")
 _LEAVE_S = 1.0
@@ -158,6 +160,18 @@ async def _joined(
         publisher=publisher,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, api=api)
+
+
+def names_of(fleet: InFleet, book: NameBook) -> FleetNames:
+    """Tells the node's resolver of machines of others."""
+
+    def lives(node: NodeId) -> bool:
+        member = fleet.gossip.member(node)
+        return member is not None and member.fate in (Fate.ALIVE, Fate.SUSPECT)
+
+    return FleetNames(
+        fleet.parts.node.id, fleet.kept.catalog, book.networks, lives, book.tell_others, fleet.parts.deps.clock
+    )
 
 
 async def _agent_findings(kept: NodeCatalog, publisher: Publisher) -> Sequence[str]:

@@ -46,7 +46,7 @@ from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import RESERVE_BYTES, SqliteStore
 from hawker.up.boot_refusal import or_refuse, wrapped_in
-from hawker.up.build import archive_of, deps_of, edge_of, image_settings, parts_of, traces_of
+from hawker.up.build import archive_of, deps_of, edge_of, image_settings, parts_of, resolver_of, traces_of
 from hawker.up.servers import Doors, Front, audit_trail, bind_public, front_alone, open_doors
 from hawker.up.template import Template
 from hawker.version import VERSION
@@ -258,13 +258,17 @@ async def _serve(
     deps, settings = parts.deps, parts.deps.settings
     told = StopSignal()
     supervisor, reconciler = supervisor_of(parts), reconciler_of(parts)
-    edge = edge_of(parts, place)
+    edge, resolver = edge_of(parts, place), resolver_of(parts, place)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(notifier.keep_alive, deps.clock)
         with anyio.CancelScope() as boot, or_refuse(settings.data_dir):
             tasks.start_soon(told.hear, signals, boot)
             await begin(tasks, parts, supervisor, reconciler)
             tasks.start_soon(edge.serve)
+            if resolver is not None:
+                tasks.start_soon(resolver.serve)
+                if fleet is not None:
+                    tasks.start_soon(up_fleet.names_of(fleet, resolver.book).serve)
         if boot.cancelled_caught:
             _end_within(_STOP_S)
             tasks.cancel_scope.cancel()
@@ -284,6 +288,8 @@ async def _serve(
         if settings.ephemeral:
             await destroy_everything(parts)
             await edge.end()
+            if resolver is not None:
+                await resolver.end()
         _end_within(_STOP_S)
         with suppress(Unavailable):
             await parts.runner.leave()

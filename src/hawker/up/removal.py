@@ -28,7 +28,7 @@ STOP_S = 30.0
 _ROUNDS = 20
 _PAUSE_S = 0.25
 _MARK = "removing"
-_EDGE = frozenset({"edge", "edge-process"})
+_EDGE = frozenset({"dns", "edge", "edge-process"})
 _PROC = Path("/proc")
 _UNITS = Path("/etc/systemd/system")
 
@@ -138,7 +138,7 @@ class Removal:
                 return True
 
     def _is_edge(self, trace: Residue) -> bool:
-        """One of the processes that serve published ports, which outlive the daemon."""
+        """One of the processes beside the daemon, which outlive it."""
         words = trace.bears.split("\0")
         return not _EDGE.isdisjoint(words[:5]) and str(self._place.root) in words
 

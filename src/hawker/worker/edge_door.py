@@ -182,7 +182,7 @@ class EdgeDoor:
             state=record.state,
             version=record.version,
             instance=running.instance_id if up and running is not None else None,
-            hosts=self._hosts(record),
+            hosts=hosts_of(record, own=self._host.own),
             services=record.config.services or (),
             health=self._health(record) if up else RouteHealth.PASSING,
             cordoned=record.cordoned,
@@ -199,12 +199,6 @@ class EdgeDoor:
         results = self._health_of(record)
         return worst([each for each in results if each.name in ready or each.name.startswith(SERVICE_CHECK)])
 
-    def _hosts(self, record: MachineRecord) -> tuple[str, ...]:
-        """IPv4 first: apps are told to listen on 0.0.0.0."""
-        if not self._host.own:
-            return ("127.0.0.1", "::1")
-        return (*([record.network.ipv4] if record.network.ipv4 else ()), record.network.private_ip)
-
     def _note(self, machine_id: MachineId) -> None:
         self._noted[machine_id] = None
         self._wake.set()
@@ -212,6 +206,14 @@ class EdgeDoor:
     def _taken(self) -> tuple[MachineId, ...]:
         noted, self._noted, self._wake = self._noted, {}, anyio.Event()
         return tuple(noted)
+
+
+def hosts_of(record: MachineRecord, *, own: bool) -> tuple[str, ...]:
+    """Where a machine is reached from its host; `own` says that machines have addresses of their own. IPv4 first: apps
+    are told to listen on 0.0.0.0."""
+    if not own:
+        return ("127.0.0.1", "::1")
+    return (*([record.network.ipv4] if record.network.ipv4 else ()), record.network.private_ip)
 
 
 def worst(results: Sequence[CheckResult]) -> RouteHealth:

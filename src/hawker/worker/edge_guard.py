@@ -22,9 +22,10 @@ _log = bind("hawker.edge")
 
 
 class EdgeGuard:
-    """`folder` is the edge's, in the data directory."""
+    """`folder` is the program's, in the data directory; `program` is the command of `hawker` that is kept alive."""
 
-    def __init__(self, data_dir: Path, folder: Path, clock: Clock) -> None:
+    def __init__(self, data_dir: Path, folder: Path, clock: Clock, program: str = "edge") -> None:
+        self._program = program
         self._data_dir = data_dir
         self._folder = folder
         self._clock = clock
@@ -48,7 +49,10 @@ class EdgeGuard:
                 return
             lived_s = self._clock.monotonic() - began
             pause_s = 0.0 if lived_s > _QUICK_S else min(_LONGEST_PAUSE_S, 2 * pause_s + 0.1)
-            _log.warning("warden ended", extra={"lived_s": round(lived_s, 1), "next_in_s": pause_s})
+            _log.warning(
+                "a process beside the daemon ended",
+                extra={"program": self._program, "lived_s": round(lived_s, 1), "next_in_s": pause_s},
+            )
             await self._clock.sleep(pause_s)
 
     async def end(self) -> None:
@@ -89,7 +93,7 @@ class EdgeGuard:
             flags |= os.O_TRUNC
         log = os.open(file, flags, 0o600)
         try:
-            return spawn((*own_program(), "edge", "--data-dir", str(self._data_dir)), session=True, stdio=log)
+            return spawn((*own_program(), self._program, "--data-dir", str(self._data_dir)), session=True, stdio=log)
         finally:
             os.close(log)
 

@@ -5,6 +5,7 @@ who wait for the machine.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -32,7 +33,8 @@ _OUTPUT_LIMIT = 2048
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What to ask, and in whose share. `path` None is a plain TCP connection."""
+    """What to ask, and in whose share. `path` None is a plain TCP connection. Where the machine has an IPv4 address, it
+    is tried first: apps are told to listen on 0.0.0.0, and one that does is reached by no address of IPv6."""
 
     host: str
     port: int
@@ -45,6 +47,7 @@ class Probe:
     tls_server_name: str | None = None
     app: str = ""
     machine: str = ""
+    ipv4: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +77,28 @@ class NetworkProber:
         """The deadline begins here, where nobody else is waited for any more."""
         try:
             with anyio.fail_after(probe.timeout_s):
-                return await (self._connect(probe) if probe.path is None else self._ask(probe))
+                return await self._at_either(probe)
         except TimeoutError:
             return ProbeResult(False, f"no answer within {probe.timeout_s:g} s")
         except (OSError, aiohttp.ClientError, ValueError) as error:
             return ProbeResult(False, (str(error) or type(error).__name__)[:_OUTPUT_LIMIT])
 
-    async def _connect(self, probe: Probe) -> ProbeResult:
-        async with await anyio.connect_tcp(probe.host, probe.port):
+    async def _at_either(self, probe: Probe) -> ProbeResult:
+        """Whoever takes the connection has the word."""
+        if probe.ipv4 is not None:
+            with suppress(OSError if probe.path is None else aiohttp.ClientConnectorError):
+                return await self._at(probe, probe.ipv4)
+        return await self._at(probe, probe.host)
+
+    async def _at(self, probe: Probe, host: str) -> ProbeResult:
+        return await (self._connect(probe, host) if probe.path is None else self._ask(probe, host))
+
+    async def _connect(self, probe: Probe, host: str) -> ProbeResult:
+        async with await anyio.connect_tcp(host, probe.port):
             return ProbeResult(True, "Success")
 
-    async def _ask(self, probe: Probe) -> ProbeResult:
-        host = f"[{probe.host}]" if ":" in probe.host else probe.host
+    async def _ask(self, probe: Probe, host: str) -> ProbeResult:
+        host = f"[{host}]" if ":" in host else host
         url = f"{'https' if probe.tls else 'http'}://{host}:{probe.port}{probe.path}"
         async with self._http().request(
             probe.method,
@@ -195,4 +208,5 @@ def _probe(record: MachineRecord, check: Check) -> Probe:
         tls_server_name=check.tls_server_name,
         app=record.app,
         machine=record.id,
+        ipv4=record.network.ipv4,
     )

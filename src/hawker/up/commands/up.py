@@ -73,7 +73,9 @@ HELP: dict[str, str] = {
     "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
     " node alone, none in a fleet; the word none: nowhere.",
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
-    "nameservers": "A name server for machines; may be repeated.",
+    "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",
+    "resolver": "Answer machines' questions for names, those of their private network among them; default: yes."
+    " Without it they ask the name servers themselves.",
     "ipv4_pool": "The network from which machines get IPv4 addresses.",
     "public_ipv4": "A network of IPv4 addresses, each for one app; may be repeated.",
     "public_ipv6": "A network of IPv6 addresses, each for one app; may be repeated.",

@@ -20,14 +20,18 @@ _CLOSE_S = 5.0
 
 
 class Asker:
-    """`host` is the machine's address; its probes count in the share of `app`. Never raises for what a machine does."""
+    """`host` and `ipv4` are the machine's addresses; its probes count in the share of `app`. Never raises for what a
+    machine does."""
 
-    def __init__(self, driver: Driver, prober: Prober, machine_id: MachineId, host: str, app: str = "") -> None:
+    def __init__(
+        self, driver: Driver, prober: Prober, machine_id: MachineId, host: str, app: str = "", ipv4: str | None = None
+    ) -> None:
         self._driver = driver
         self._prober = prober
         self._machine_id = machine_id
         self._host = host
         self._app = app
+        self._ipv4 = ipv4
 
     async def __call__(self, index: int, check: Healthcheck) -> ProbeResult:
         """`index` is the container's place in its machine."""
@@ -43,7 +47,8 @@ class Asker:
 
     def _tcp(self, tcp: TcpHealthcheck, timeout_s: float) -> Probe:
         host, machine = self._host, self._machine_id
-        return Probe(host=host, port=tcp.port or 0, timeout_s=timeout_s, app=self._app, machine=machine)
+        port = tcp.port or 0
+        return Probe(host=host, port=port, timeout_s=timeout_s, app=self._app, machine=machine, ipv4=self._ipv4)
 
     def _probe(self, http: HttpHealthcheck, timeout_s: float) -> Probe:
         return Probe(
@@ -58,6 +63,7 @@ class Asker:
             tls_server_name=http.tls_server_name or None,
             app=self._app,
             machine=self._machine_id,
+            ipv4=self._ipv4,
         )
 
     async def _exec(self, spec: ExecSpec, timeout_s: float) -> ProbeResult:

@@ -58,7 +58,7 @@ class ContainerSupervisor:
         self._instance: InstanceId = record.running.instance_id
         self._containers = record.config.containers or ()
         self._rules = rules_of(self._containers)
-        self._ask = Asker(driver, prober, record.id, record.network.private_ip, record.app)
+        self._ask = Asker(driver, prober, record.id, record.network.private_ip, record.app, record.network.ipv4)
         self._turned = turned
         self._wake = anyio.Event()
         self._watches: dict[int, _Watched] = {}

@@ -13,6 +13,7 @@ from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
+from hawker.worker.handlers.machine_port import MachinePortHandlers
 from hawker.worker.handlers.machines import HistoryHandlers, MachineHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
@@ -82,7 +83,9 @@ def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
     MachineHandlers(worker).bind(handlers)
     OperationHandlers(machines, store, table, driver, clock, worker.operations, worker.changes).bind(handlers)
     HistoryHandlers(store, deps.archive).bind(handlers)
-    handlers.add(InsideHandlers(machines, store, table, driver, clock, worker.meter))
+    handlers.add(
+        InsideHandlers(machines, store, table, driver, clock, worker.meter), MachinePortHandlers(machines, driver)
+    )
     LeaseHandlers(machines, store, table, clock).bind(handlers)
     MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
     MetadataHandlers(machines, store, table, deps.fences).bind(handlers)

@@ -11,6 +11,7 @@ from hawker.config.effective import container_image
 from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
+from hawker.names import group_of
 from hawker.record.machine import MachineRecord
 from hawker.runtime.spec import (
     DiskLimits,
@@ -187,7 +188,7 @@ def platform_env(record: MachineRecord, image: str) -> dict[str, str]:
         "FLY_PRIVATE_IP": record.network.private_ip,
         "FLY_VM_MEMORY_MB": str(guest(record.config).memory_mb),
     }
-    group = metadata.get("fly_process_group") or metadata.get("process_group")
+    group = group_of(metadata)
     return found | ({"FLY_PROCESS_GROUP": group} if group else {})
 
 

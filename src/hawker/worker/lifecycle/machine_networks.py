@@ -1,9 +1,9 @@
 """The networks of a node's machines: a record's addresses as the host's plan."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import IPv4Address
 
-from hawker.host.address import machine_mac, private_ip, veth_name
+from hawker.host.address import bridge_name, machine_mac, private_ip, veth_name
 from hawker.host.machine_link import MACHINE_LINK, TAP, addresses, gateways
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
@@ -14,17 +14,24 @@ from hawker.runtime.spec import GuestLink
 
 
 class HostNetworks:
-    """Keeps `deps.Networks`. `kernels`: machines have kernels of their own, and `host` was made with `Tapped`."""
+    """Keeps `deps.Networks`. `kernels`: machines have kernels of their own, and `host` was made with `Tapped`.
+    `resolver` waits until the machines' resolver listens at a bridge."""
 
-    def __init__(self, host: NodeNetwork, *, kernels: bool = False) -> None:
+    def __init__(
+        self, host: NodeNetwork, *, kernels: bool = False, resolver: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
         self._host = host
         self._kernels = kernels
+        self._resolver = resolver
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         return str(private_ip(network_id, machine_id))
 
     async def ensure(self, machine_id: MachineId, network: Network) -> str:
-        return str(await self._host.ensure(_plan(machine_id, network)))
+        path = await self._host.ensure(_plan(machine_id, network))
+        if self._resolver is not None:
+            await self._resolver(bridge_name(self._host.node_id, network.network_id))
+        return str(path)
 
     def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:
         if not self._kernels:

@@ -15,6 +15,7 @@ from hawker.image.config import ImageConfig
 from hawker.image.readers import NODE, ImageReader
 from hawker.image.resolve import Resolved
 from hawker.machine import GONE, State
+from hawker.names import RESOLVER
 from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, Detail, MachineRecord, Running, kept_for, machine_id_of
 from hawker.runtime.driver import ALIVE, Inspection, Phase
@@ -238,7 +239,7 @@ def _surroundings(context: Context[Launch], record: MachineRecord, rootfs: str |
     return Surroundings(
         rootfs=rootfs,
         netns=context.result("network", str) if context.deps.networks is not None else None,
-        nameservers=settings.nameservers or nameservers(),
+        nameservers=_nameservers(deps),
         pids=settings.machine_pids,
         output_bytes=settings.logs_mib << 20,
         first_id=_first_id(context, record),
@@ -246,6 +247,13 @@ def _surroundings(context: Context[Launch], record: MachineRecord, rootfs: str |
         volume=context.result("volume", str) if volume_id_of(record.config) is not None else None,
         image_configs=_shown_configs(deps.images, record),
     )
+
+
+def _nameservers(deps: FlowDeps) -> tuple[str, ...]:
+    """The node's own resolver, or those that it would ask."""
+    if deps.networks is not None and deps.settings.resolver:
+        return (str(RESOLVER),)
+    return deps.settings.nameservers or nameservers()
 
 
 def _started(tx: Tx, context: Context[Launch], seen: Inspection) -> None:

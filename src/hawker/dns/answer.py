@@ -1,0 +1,146 @@
+"""From a question's bytes to an answer's, for names of private networks. Pure: who asks is told by the view that is
+passed in. What no resolver has to answer is dropped; what is somebody else's name is for `forward`.
+"""
+
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+
+from dns import exception, flags, message, opcode, rcode, rdataclass, rdatatype, rrset
+from dns.name import Name, from_text
+from dns.rdata import Rdata
+from dns.rdata import from_text as rdata_of
+from dns.rdtypes.ANY.SOA import SOA
+from dns.rdtypes.ANY.TXT import TXT
+
+from hawker.dns.view import Leads, View
+
+TTL_S, NEGATIVE_TTL_S = 5, 2
+UDP_BYTES, UDP_BYTES_PLAIN = 1232, 512
+_INTERNAL, _FLYCAST = from_text("internal."), from_text("flycast.")
+_REVERSE = from_text("a.a.d.f.ip6.arpa.")
+_NIBBLES = 32
+_PIECE = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that can be answered. `most` bytes fit an answer over UDP."""
+
+    query: message.QueryMessage
+    name: Name
+    kind: rdatatype.RdataType
+    most: int
+
+    @property
+    def is_ours(self) -> bool:
+        """No server but this one is asked about it."""
+        name = self.name.canonicalize()
+        return any(name.is_subdomain(zone) for zone in (_INTERNAL, _FLYCAST, _REVERSE))
+
+
+def read_question(data: bytes) -> Question | message.Message | None:
+    """A question; or the answer to one that cannot be answered; or None for what gets no answer at all."""
+    try:
+        query = message.from_wire(data, ignore_trailing=False)
+    except (exception.DNSException, ValueError):
+        return None
+    if query.flags & flags.QR:
+        return None
+    if not isinstance(query, message.QueryMessage) or query.opcode() != opcode.QUERY:
+        return _failed(query, rcode.NOTIMP)
+    if len(query.question) != 1 or query.answer or query.authority:
+        return _failed(query, rcode.FORMERR)
+    (question,) = query.question
+    if query.edns > 0:
+        return _failed(query, rcode.BADVERS)
+    if question.rdclass != rdataclass.IN:
+        return _failed(query, rcode.REFUSED)
+    most = max(UDP_BYTES_PLAIN, min(query.payload, UDP_BYTES)) if query.edns == 0 else UDP_BYTES_PLAIN
+    return Question(query, question.name, question.rdtype, most)
+
+
+def answer(asked: Question, view: View) -> message.Message:
+    """The answer to a question that `is_ours`."""
+    reply = message.make_response(asked.query, recursion_available=True)
+    reply.flags |= flags.AA
+    leads = _leads(asked.name.canonicalize(), view)
+    if leads is None:
+        reply.set_rcode(rcode.NXDOMAIN)
+    records = [] if leads is None else _records(asked, leads)
+    if records:
+        reply.answer.append(rrset.from_rdata_list(asked.name, TTL_S, records))
+    else:
+        reply.authority.append(_soa())
+    return reply
+
+
+def wire_of(reply: message.Message, most: int) -> bytes:
+    """At most `most` bytes; what does not fit is left out, and said to be (TC)."""
+    try:
+        return reply.to_wire(max_size=most)
+    except exception.TooBig:
+        short = message.Message(id=reply.id)
+        short.flags = reply.flags | flags.TC
+        short.question = reply.question
+        return short.to_wire(max_size=most)
+
+
+def failed(asked: Question) -> message.Message:
+    """Nobody could be asked."""
+    return _failed(asked.query, rcode.SERVFAIL)
+
+
+def _failed(query: message.Message, code: rcode.Rcode) -> message.Message:
+    reply = message.make_response(query, recursion_available=True)
+    reply.set_rcode(code)
+    return reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Pointer:
+    target: str
+
+
+def _leads(name: Name, view: View) -> Leads | _Pointer | None:
+    if name.is_subdomain(_INTERNAL):
+        labels = [label.decode("ascii", "replace") for label in name.relativize(_INTERNAL).labels]
+        return view.find(labels)
+    if name.is_subdomain(_REVERSE):
+        return _reverse(name, view)
+    return Leads() if name == _FLYCAST else None
+
+
+def _reverse(name: Name, view: View) -> Leads | _Pointer | None:
+    nibbles = [label.decode("ascii", "replace") for label in name.labels[:-3]]
+    digits = "".join(reversed(nibbles))
+    if any(len(nibble) != 1 for nibble in nibbles) or set(digits) - set("0123456789abcdef"):
+        return None
+    if len(digits) != _NIBBLES:
+        return Leads() if len(digits) < _NIBBLES else None
+    found = view.name_of(IPv6Address(int(digits, 16)))
+    return None if found is None else _Pointer(f"{found}.")
+
+
+def _records(asked: Question, leads: Leads | _Pointer) -> list[Rdata]:
+    match asked.kind, leads:
+        case rdatatype.PTR, _Pointer():
+            return [rdata_of(rdataclass.IN, rdatatype.PTR, leads.target)]
+        case rdatatype.AAAA, Leads():
+            return [rdata_of(rdataclass.IN, rdatatype.AAAA, str(each)) for each in leads.addresses]
+        case rdatatype.TXT, Leads():
+            return [TXT(rdataclass.IN, rdatatype.TXT, _pieces(text)) for text in leads.texts]
+    return []
+
+
+def _pieces(text: str) -> list[bytes]:
+    data = text.encode()
+    return [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)]
+
+
+def _soa() -> rrset.RRset:
+    name = from_text("ns.internal.")
+    times = (1, 3600, 600, 86_400, NEGATIVE_TTL_S)
+    record = SOA(  # type: ignore[no-untyped-call]
+        rdataclass.IN, rdatatype.SOA, name, from_text("hostmaster.internal."), *times
+    )
+    return rrset.from_rdata(_INTERNAL, NEGATIVE_TTL_S, record)

@@ -1,0 +1,141 @@
+"""What a node's resolver does with a question: names of the asker's own network from what is known here, all others by
+way of `forward`. Which network asks is told by the link that the question came over, never by what is in it.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+from hawker.clock import Clock
+from hawker.dns.answer import Question, answer, failed, read_question, wire_of
+from hawker.dns.forward import Forwarder
+from hawker.dns.view import View, view_of
+from hawker.errors import OverShare
+from hawker.names import FILE, RESOLVER, KnownNames, NamedMachine, read_names
+from hawker.token_bucket import Allowance, TokenBuckets
+
+QUESTIONS = Allowance(1000.0, 2000)
+"""Of one machine."""
+_LOOK_EVERY_S = 0.05
+_SAID, _SAID_S = 1024, 0.1
+"""Answers of at most 1,232 bytes that are given again, and for how many seconds."""
+_ID_BYTES = 2
+_TCP_BYTES = 65_535
+_HOST_FILE = Path("/etc/resolv.conf")
+
+
+class Names:
+    """What the worker has written last, as views. `now` is monotonic."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._now = clock.monotonic
+        self._chance = clock.random
+        self._looked, self._stamp = float("-inf"), (0, 0)
+        self._known: KnownNames | None = None
+        self._views: dict[int, View] = {}
+
+    def view(self, network_id: int) -> View | None:
+        """None as long as nothing is known."""
+        self._look()
+        if self._known is None:
+            return None
+        if network_id not in self._views:
+            self._views[network_id] = view_of(self._known, network_id, self._shuffle)
+        return self._views[network_id]
+
+    def _shuffle(self, machines: list[NamedMachine]) -> None:
+        machines.sort(key=lambda each: self._chance())
+
+    def upstream(self) -> Sequence[str]:
+        """The servers for names of the world."""
+        self._look()
+        given = self._known.upstream if self._known is not None else ()
+        return given or host_servers(_HOST_FILE)
+
+    def _look(self) -> None:
+        if self._now() < self._looked + _LOOK_EVERY_S:
+            return
+        self._looked = self._now()
+        try:
+            found = (self._folder / FILE).stat()
+        except OSError:
+            return
+        stamp = (found.st_mtime_ns, found.st_ino)
+        if stamp != self._stamp:
+            self._stamp, self._views = stamp, {}
+            self._known = read_names(self._folder) or self._known
+
+
+def host_servers(file: Path) -> tuple[str, ...]:
+    """Of resolv.conf(5), also those on loopback: who asks them is the host."""
+    try:
+        words = [line.split() for line in file.read_text().splitlines()]
+    except OSError:
+        return ()
+    named = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+    return tuple(name for name in named if _is_address(name) and ip_address(name) != RESOLVER)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+class NameResolver:
+    """For one event loop."""
+
+    def __init__(self, names: Names, forwarder: Forwarder, clock: Clock) -> None:
+        self._names = names
+        self._forwarder = forwarder
+        self._clock = clock
+        self._questions = TokenBuckets(QUESTIONS)
+        self._said: dict[tuple[int, bytes], tuple[float, bytes]] = {}
+
+    def admits(self, source: str) -> bool:
+        """Whether this machine may ask once more now."""
+        return self._questions.take(_machine(source).encode(), self._clock.monotonic())
+
+    def at_once(self, data: bytes, network_id: int, *, tcp: bool = False) -> bytes | Question | None:
+        """The answer; or the question, where another server has to be asked; or None for what gets no answer. The same
+        question over UDP, but for its id, has the same answer for a moment: few are asked often."""
+        if tcp:
+            return self._worked_out(data, network_id, tcp=True)
+        key, now = (network_id, data[_ID_BYTES:]), self._clock.monotonic()
+        said = self._said.get(key)
+        if said is not None and now < said[0]:
+            return data[:_ID_BYTES] + said[1]
+        found = self._worked_out(data, network_id, tcp=False)
+        if isinstance(found, bytes):
+            if len(self._said) >= _SAID:
+                self._said.clear()
+            self._said[key] = now + _SAID_S, found[_ID_BYTES:]
+        return found
+
+    def _worked_out(self, data: bytes, network_id: int, *, tcp: bool) -> bytes | Question | None:
+        asked = read_question(data)
+        if asked is None:
+            return None
+        if not isinstance(asked, Question):
+            return wire_of(asked, _TCP_BYTES if tcp else 512)
+        if not asked.is_ours:
+            return asked
+        view = self._names.view(network_id)
+        reply = failed(asked) if view is None else answer(asked, view)
+        return wire_of(reply, _TCP_BYTES if tcp else asked.most)
+
+    async def forwarded(self, asked: Question, source: str, *, tcp: bool = False) -> bytes:
+        """The answer of another server, or that there was none."""
+        try:
+            found = await self._forwarder.ask(asked, _machine(source), tcp=tcp)
+        except OverShare:
+            found = None
+        return wire_of(found or failed(asked), _TCP_BYTES if tcp else asked.most)
+
+
+def _machine(source: str) -> str:
+    """The 112 bits that are a machine's own."""
+    return str(int(IPv6Address(source.partition("%")[0])) >> 16)

@@ -1,0 +1,174 @@
+"""The sockets of a node's resolver: for each private network of the host one of UDP and one of TCP, both tied to its
+bridge, at the one address that machines know. They follow the bridges as these come and go.
+"""
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.dns.answer import Question
+from hawker.dns.resolver import NameResolver
+from hawker.errors import OverShare
+from hawker.fair.table import DNS_CONNECTIONS
+from hawker.fair.turns import Turns
+from hawker.host.address import bridge_prefix, network_of
+from hawker.ids import NodeId
+from hawker.log import bind
+from hawker.names import BOUND, RESOLVER
+
+_PORT = 53
+_IDLE_S = 10.0
+_QUESTION_BYTES = 4096
+_LENGTH = struct.Struct("!H")
+_LINKS, _ADDRESSES = 0x1, 0x100
+"""Groups of rtnetlink(7): news of links, and of IPv6 addresses."""
+_LOOK_AGAIN_S = 1.0
+_SYS_NET = Path("/sys/class/net")
+_log = bind("hawker.dns")
+
+
+class NetworkSockets(asyncio.DatagramProtocol):
+    """Those of one network."""
+
+    def __init__(self, resolver: NameResolver, network_id: int, tasks: TaskGroup, connections: Turns) -> None:
+        self._resolver = resolver
+        self._network_id = network_id
+        self._tasks = tasks
+        self._connections = connections
+        self._transport: asyncio.DatagramTransport | None = None
+        self._server: asyncio.Server | None = None
+
+    async def open(self, make: Callable[[int], socket.socket]) -> None:
+        """Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        await loop.create_datagram_endpoint(lambda: self, sock=make(socket.SOCK_DGRAM))
+        try:
+            self._server = await asyncio.start_server(self._converse, sock=make(socket.SOCK_STREAM))
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        if self._server is not None:
+            self._server.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, address: Any) -> None:
+        if len(data) > _QUESTION_BYTES or not self._resolver.admits(address[0]):
+            return
+        found = self._resolver.at_once(data, self._network_id)
+        if isinstance(found, Question):
+            self._tasks.start_soon(self._forward, found, address)
+        elif found is not None:
+            self._send(found, address)
+
+    async def _forward(self, asked: Question, address: Any) -> None:
+        self._send(await self._resolver.forwarded(asked, address[0]), address)
+
+    def _send(self, data: bytes, address: Any) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(data, address)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Questions one after the other; what is no question ends it."""
+        peer = writer.get_extra_info("peername")
+        source = str(peer[0]) if peer else "::"
+        try:
+            with suppress(OverShare, OSError, EOFError, TimeoutError), self._connections.hold_now(source):
+                while await asyncio.wait_for(self._answer(reader, writer, source), _IDLE_S):
+                    pass
+        finally:
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, source: str) -> bool:
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        if not 0 < length <= _QUESTION_BYTES or not self._resolver.admits(source):
+            return False
+        found = self._resolver.at_once(await reader.readexactly(length), self._network_id, tcp=True)
+        if isinstance(found, Question):
+            found = await self._resolver.forwarded(found, source, tcp=True)
+        if found is None:
+            return False
+        writer.write(_LENGTH.pack(len(found)) + found)
+        await writer.drain()
+        return True
+
+
+class ResolverSockets:
+    """Until cancelled. `folder` gets a file that says which bridges are served."""
+
+    def __init__(self, resolver: NameResolver, node_id: NodeId, folder: Path, tasks: TaskGroup) -> None:
+        self._resolver = resolver
+        self._prefix = bridge_prefix(node_id)
+        self._folder = folder
+        self._tasks = tasks
+        self._connections = Turns(DNS_CONNECTIONS)
+        self._open: dict[tuple[str, int], NetworkSockets] = {}
+
+    async def serve(self) -> None:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
+            news.bind((0, _LINKS | _ADDRESSES))
+            news.setblocking(False)
+            while True:
+                await self._follow()
+                with anyio.move_on_after(_LOOK_AGAIN_S):
+                    await anyio.wait_readable(news)
+                with suppress(OSError):  # all was read, or there was too much of it: either way it is looked at
+                    while news.recv(65536):
+                        pass
+
+    async def _follow(self) -> None:
+        """A bridge that was removed and made again is another one, by its index."""
+        there = {(name, _index(name)) for name in os.listdir(_SYS_NET) if name.startswith(self._prefix)}
+        before = set(self._open)
+        for gone in before - there:
+            self._open.pop(gone).close()
+        for name, index in sorted(there - before):
+            sockets = NetworkSockets(self._resolver, network_of(name), self._tasks, self._connections)
+            try:
+                await sockets.open(partial(_listening_at, name))
+            except OSError as error:  # its address is not there yet, or it is gone already: the next news says
+                _log.debug("a network is not served yet", extra={"bridge": name, "reason": error.strerror})
+            else:
+                self._open[name, index] = sockets
+        if set(self._open) != before:
+            self._say()
+
+    def _say(self) -> None:
+        draft = self._folder / f"{BOUND}.new"
+        draft.write_text("".join(f"{name}\n" for name, _ in sorted(self._open)))
+        draft.rename(self._folder / BOUND)
+
+
+def _index(name: str) -> int:
+    with suppress(OSError):
+        return socket.if_nametoindex(name)
+    return 0
+
+
+def _listening_at(bridge: str, kind: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge.encode())
+        made.bind((str(RESOLVER), _PORT))
+        if kind == socket.SOCK_STREAM:
+            made.listen(128)
+    except OSError:
+        made.close()
+        raise
+    return made

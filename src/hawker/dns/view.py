@@ -1,0 +1,129 @@
+"""The names of one private network: what each leads to. Pure. A view has machines of its network only, so no answer can
+be about another's. Names are as superfly/docs has them (networking/private-networking).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address
+
+from hawker.ids import NodeId
+from hawker.names import KnownNames, NamedMachine
+
+MOST_ADDRESSES = 500
+_TOP = re.compile(r"top([1-9]\d{0,2})")
+_BETWEEN = frozenset({("vm",), ("process",), ("_metadata",), ("kv", "_metadata"), ("of",), ("nearest", "of")})
+"""Names that have others below them, and nothing of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leads:
+    """What a name that is there leads to: addresses, or texts, or neither."""
+
+    addresses: tuple[IPv6Address, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`shuffle` gives a random order."""
+
+    node: NodeId
+    region: str
+    apps: dict[str, list[NamedMachine]] = field(default_factory=dict)
+    by_address: dict[IPv6Address, NamedMachine] = field(default_factory=dict)
+    shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
+
+    def find(self, labels: Sequence[str]) -> Leads | None:
+        """`labels` of a name below `.internal`, in lower case, without that. None: there is no such name."""
+        match labels:
+            case []:
+                return Leads()
+            case ["_apps"]:
+                return Leads(texts=_text(",".join(sorted(self.apps))))
+            case ["_instances"]:
+                return Leads(texts=_text(";".join(map(_instance, self._listed(everything=False)))))
+            case ["all", "_instances"]:
+                return Leads(texts=_text(";".join(map(_instance, self._listed(everything=True)))))
+            case ["_peer"] | ["_api"]:
+                return Leads()
+            case [*below, app] if app in self.apps:
+                return self._of_app(tuple(below), self.apps[app])
+            case _:
+                return None
+
+    def name_of(self, address: IPv6Address) -> str | None:
+        """The name of the machine that has it, without the last dot."""
+        found = self.by_address.get(address)
+        return None if found is None else f"{found.id}.vm.{found.app}.internal"
+
+    def _of_app(self, below: tuple[str, ...], machines: list[NamedMachine]) -> Leads | None:
+        listed = [each for each in machines if each.listed]
+        match below:
+            case () | ("global",):
+                return self._addresses(listed)
+            case ("vms",):
+                return Leads(texts=_text(",".join(f"{each.id} {each.region}" for each in _started(listed))))
+            case ("all", "vms"):
+                return Leads(texts=_text(",".join(f"{each.id} {each.region}" for each in listed)))
+            case ("regions",):
+                return Leads(texts=_text(",".join(sorted({each.region for each in _started(listed)}))))
+            case ("all", "regions"):
+                return Leads(texts=_text(",".join(sorted({each.region for each in listed}))))
+            case (machine_id, "vm"):
+                return self._some([each for each in machines if each.id == machine_id])
+            case (group, "process"):
+                return self._some([each for each in listed if each.group.casefold() == group])
+            case (value, key, "kv", "_metadata"):
+                return self._some([each for each in listed if _has(each, key, value)])
+            case (top, "nearest", "of") if number := _TOP.fullmatch(top):
+                nearest = sorted(_started(listed), key=self._distance)[: int(number[1])]
+                return Leads(addresses=tuple(IPv6Address(each.ip) for each in nearest))
+            case (region,) if region not in ("vm", "process", "_metadata", "of"):
+                return self._some([each for each in listed if each.region.casefold() == region])
+        return Leads() if below in _BETWEEN else None
+
+    def _some(self, machines: list[NamedMachine]) -> Leads | None:
+        """A name that is there because machines are."""
+        return self._addresses(machines) if machines else None
+
+    def _addresses(self, machines: Iterable[NamedMachine]) -> Leads:
+        found = list(_started(machines))
+        self.shuffle(found)
+        return Leads(addresses=tuple(IPv6Address(each.ip) for each in found[:MOST_ADDRESSES]))
+
+    def _listed(self, *, everything: bool) -> list[NamedMachine]:
+        machines = (each for name in sorted(self.apps) for each in self.apps[name] if each.listed)
+        return [each for each in machines if everything or each.started]
+
+    def _distance(self, machine: NamedMachine) -> int:
+        return 0 if machine.node == self.node else 1 if machine.region == self.region else 2
+
+
+def view_of(names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMachine]], None]) -> View:
+    """What is in this network, and nothing else."""
+    view = View(names.node, names.region, shuffle=shuffle)
+    for app in names.apps:
+        if app.network_id == network_id:
+            view.apps.setdefault(app.name, [])
+    for machine in names.machines:
+        if machine.network_id == network_id:
+            view.apps.setdefault(machine.app, []).append(machine)
+            view.by_address[IPv6Address(machine.ip)] = machine
+    return view
+
+
+def _started(machines: Iterable[NamedMachine]) -> list[NamedMachine]:
+    return [each for each in machines if each.started]
+
+
+def _has(machine: NamedMachine, key: str, value: str) -> bool:
+    return any(name.casefold() == key and held.casefold() == value for name, held in machine.metadata.items())
+
+
+def _instance(machine: NamedMachine) -> str:
+    return f"instance={machine.id},app={machine.app},ip={machine.ip},region={machine.region}"
+
+
+def _text(text: str) -> tuple[str, ...]:
+    return (text,) if text else ()

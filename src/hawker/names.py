@@ -1,0 +1,76 @@
+"""What a node's resolver knows of names: values that the worker writes into a file and the resolver reads, so that
+names are answered while the daemon is away. No rules of DNS here.
+"""
+
+from collections.abc import Mapping
+from ipaddress import IPv6Address
+from pathlib import Path
+
+import msgspec
+
+from hawker.ids import AppName, MachineId, NodeId
+
+RESOLVER = IPv6Address("fdaa::3")
+"""Where machines ask: the same address in every private network, and never seen outside of a host."""
+FILE, BOUND = "names", "bound"
+
+
+class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """`ip` is its private address, which says its network. `listed`: it is in answers about its app, else only by its
+    own name. `group` is its process group."""
+
+    id: MachineId
+    app: AppName
+    ip: str
+    node: NodeId
+    region: str
+    started: bool
+    listed: bool = True
+    group: str = ""
+    metadata: dict[str, str] = {}
+
+    @property
+    def network_id(self) -> int:
+        return network_of_address(self.ip)
+
+
+class NamedApp(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An app is there also without machines."""
+
+    name: AppName
+    network_id: int
+
+
+class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known at this node. `upstream` are the servers for names of the world, the host's own when empty."""
+
+    node: NodeId
+    region: str
+    upstream: tuple[str, ...] = ()
+    apps: tuple[NamedApp, ...] = ()
+    machines: tuple[NamedMachine, ...] = ()
+
+
+def network_of_address(ip: str) -> int:
+    """The 32 bits of a private address that are its network's."""
+    return int(IPv6Address(ip)) >> 80 & 0xFFFFFFFF
+
+
+def group_of(metadata: Mapping[str, str]) -> str:
+    """The process group that a machine's metadata says; empty for none."""
+    return metadata.get("fly_process_group") or metadata.get("process_group") or ""
+
+
+def write_names(folder: Path, names: KnownNames) -> None:
+    """Whole or not at all. Raises `OSError`."""
+    draft = folder / f"{FILE}.new"
+    draft.write_bytes(msgspec.msgpack.encode(names))
+    draft.rename(folder / FILE)
+
+
+def read_names(folder: Path) -> KnownNames | None:
+    """None when there is none, or none that can be read."""
+    try:
+        return msgspec.msgpack.decode((folder / FILE).read_bytes(), type=KnownNames)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,149 @@
+"""What the resolver of this host is told: the machines and apps of this node, and those of others that a fleet knows.
+It is a file, so that the resolver goes on while the daemon is away; the records are the truth.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+
+from hawker.clock import Clock
+from hawker.ids import MachineId, NodeId
+from hawker.log import bind
+from hawker.machine import GONE, State
+from hawker.names import BOUND, KnownNames, NamedApp, NamedMachine, group_of, write_names
+from hawker.record.app import APPS, AppRecord
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.node import NodeRecord
+from hawker.store.contract import Reader
+from hawker.worker.changes import Changes
+from hawker.worker.edge_guard import EdgeGuard
+
+_REST_OF_TIME = 30
+"""After a write nothing is written for so many times as long as it took."""
+_AGAIN_S, _BOUND_WITHIN_S, _LOOK_S = 1.0, 5.0, 0.005
+_log = bind("hawker.dns")
+
+
+class NameBook:
+    """`folder` is the resolver's; `upstream` are servers for names of the world, the host's own when empty."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Reader,
+        changes: Changes,
+        clock: Clock,
+        node: NodeRecord,
+        upstream: Sequence[str] = (),
+    ) -> None:
+        self._folder = folder
+        self._store = store
+        self._clock = clock
+        self._node = node
+        self._upstream = tuple(upstream)
+        self._others: tuple[tuple[NamedApp, ...], tuple[NamedMachine, ...]] = ((), ())
+        self._news = anyio.Event()
+        changes.listen(self._note)
+
+    def tell_others(self, apps: Sequence[NamedApp], machines: Sequence[NamedMachine]) -> None:
+        """What other nodes have, as it is now: all of it."""
+        others = (tuple(apps), tuple(machines))
+        if others != self._others:
+            self._others = others
+            self._news.set()
+
+    def _note(self, machine_id: MachineId) -> None:
+        self._news.set()
+
+    async def serve(self, guard: EdgeGuard) -> None:
+        """From the first machine on, until cancelled."""
+        while not (guard.is_there or any(True for _ in self._store.scan(MACHINES))):
+            await self._changed()
+        guard.prepare()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep)
+            tasks.start_soon(guard.serve)
+
+    async def _keep(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                write_names(self._folder, self.known())
+            except OSError as error:
+                _log.error("names cannot be told to the resolver", extra={"reason": error.strerror})
+                self._news.set()
+                await self._clock.sleep(_AGAIN_S)
+            await self._clock.sleep(_REST_OF_TIME * (self._clock.monotonic() - began))
+            await self._changed()
+
+    async def _changed(self) -> None:
+        await self._news.wait()
+        self._news = anyio.Event()
+
+    def networks(self) -> frozenset[int]:
+        """Those that have machines here."""
+        return frozenset(record.network.network_id for _, record in self._store.scan(MACHINES))
+
+    def known(self) -> KnownNames:
+        """Own records go before what the fleet says of this node's machines."""
+        records = [record for _, record in self._store.scan(MACHINES) if record.state not in GONE]
+        own = [
+            named_machine(record, self._node.id) for record in records if record.network.private_ip.startswith("fdaa:")
+        ]
+        apps = [named_app(record) for _, record in self._store.scan(APPS)]
+        mine = {each.id for each in own}
+        return KnownNames(
+            node=self._node.id,
+            region=self._node.region,
+            upstream=self._upstream,
+            apps=tuple(dict.fromkeys((*apps, *self._others[0]))),
+            machines=(*own, *(each for each in self._others[1] if each.id not in mine)),
+        )
+
+
+def named_app(record: AppRecord) -> NamedApp:
+    return NamedApp(name=record.name, network_id=record.network_id)
+
+
+def named_machine(record: MachineRecord, node: NodeId) -> NamedMachine:
+    dns, metadata = record.config.dns, record.config.metadata or {}
+    return NamedMachine(
+        id=record.id,
+        app=record.app,
+        ip=record.network.private_ip,
+        node=node,
+        region=record.region,
+        started=record.state is State.STARTED,
+        listed=dns is None or not dns.skip_registration,
+        group=group_of(metadata),
+        metadata=dict(metadata),
+    )
+
+
+class ResolverWait:
+    """Lets a machine wait for the resolver: one that asks before anybody listens takes that for an answer."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._bound = folder / BOUND
+        self._clock = clock
+        self._given_up = False
+
+    async def __call__(self, bridge: str) -> None:
+        """Until the resolver listens at this bridge. One that did not come in time is not waited for again before it
+        did: machines start without names rather than not at all."""
+        until = self._clock.monotonic() + (0.0 if self._given_up else _BOUND_WITHIN_S)
+        while not self._serves(bridge):
+            if self._clock.monotonic() >= until:
+                if not self._given_up:
+                    _log.warning("the resolver does not listen", extra={"bridge": bridge})
+                self._given_up = True
+                return
+            await self._clock.sleep(_LOOK_S)
+        self._given_up = False
+
+    def _serves(self, bridge: str) -> bool:
+        try:
+            return bridge in self._bound.read_text().split()
+        except OSError:
+            return False

@@ -1,0 +1,32 @@
+"""The resolver as a process: it begins once in a data directory, where a node has been."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from hawker.cli.exits import ExitStatus
+from hawker.cli.main import main
+from hawker.ids import NodeId
+from hawker.names import BOUND
+from hawker.place import Place
+
+
+def test_the_resolver_begins_where_a_node_has_been(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dns", "--data-dir", str(tmp_path)]) == ExitStatus.USAGE
+    assert "`hawker up` makes it" in capsys.readouterr().err
+
+
+def test_a_second_resolver_leaves_the_first_one_alone(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.dns.mkdir()
+    place.remember(NodeId("0000000a"))
+    (place.dns / BOUND).write_text("hw0000nabcdefg\n")
+    lock = os.open(place.dns / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert main(["dns", "--data-dir", str(tmp_path)]) == ExitStatus.OK
+    finally:
+        os.close(lock)
+    assert (place.dns / BOUND).read_text(), "what the first one serves"

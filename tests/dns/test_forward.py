@@ -1,0 +1,123 @@
+"""Names of the world: asked once, kept as long as they say, given on while no server answers."""
+
+from dataclasses import dataclass
+
+import anyio
+import pytest
+from dns import flags, message, rcode
+
+from hawker.clock import SystemClock
+from hawker.dns.forward import Forwarder
+from hawker.errors import OverShare
+from hawker.fair.table import DNS_FORWARDS
+from tests.dns.known import addresses, asked
+from tests.dns.upstream import Upstream, serving, with_address
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+LOCAL = "127.0.0.1"
+
+
+@dataclass
+class Hands(SystemClock):
+    """A clock whose time a test moves."""
+
+    time_s: float = 1000.0
+
+    def monotonic(self) -> float:
+        return self.time_s
+
+
+def forwarder(upstream: Upstream, clock: Hands | None = None, *servers: str) -> Forwarder:
+    return Forwarder(lambda: servers or (LOCAL,), clock or Hands(), upstream.port)
+
+
+async def test_an_answer_is_passed_on_with_the_askers_id_and_kept_for_its_life() -> None:
+    clock = Hands()
+    async with serving(Upstream()) as upstream:
+        asking = forwarder(upstream, clock)
+        for number in (1, 2):
+            reply = await asking.ask(asked("example.com", id=number), "m", tcp=False)
+            assert reply is not None and reply.id == number and addresses(reply) == ["2001:db8::5"]
+        assert len(upstream.heard) == 1
+        clock.time_s += 20
+        reply = await asking.ask(asked("EXAMPLE.com"), "m", tcp=False)
+        assert reply is not None and reply.answer[0].ttl == 40 and len(upstream.heard) == 1
+        clock.time_s += 41
+        await asking.ask(asked("example.com"), "m", tcp=False)
+    assert len(upstream.heard) == 2
+
+
+async def test_nothing_that_a_client_put_beside_its_question_goes_to_others() -> None:
+    async with serving(Upstream()) as upstream:
+        await forwarder(upstream).ask(asked("example.com", use_edns=0, payload=4096, id=99), "m", tcp=False)
+    (heard,) = upstream.heard
+    assert heard.id != 99 and not heard.options and heard.flags & flags.RD
+
+
+async def test_an_expired_answer_is_given_while_no_server_answers() -> None:
+    clock = Hands()
+    async with serving(Upstream()) as upstream:
+        asking = forwarder(upstream, clock)
+        await asking.ask(asked("example.com"), "m", tcp=False)
+        upstream.reply = lambda query: None
+        clock.time_s += 600
+        reply = await asking.ask(asked("example.com"), "m", tcp=False)
+        assert reply is not None and addresses(reply) == ["2001:db8::5"]
+        clock.time_s += 3600
+        assert await asking.ask(asked("example.com"), "m", tcp=False) is None
+
+
+async def test_a_name_that_is_not_there_is_kept_for_a_short_time() -> None:
+    def deny(query: message.Message) -> message.Message:
+        reply = message.make_response(query)
+        reply.set_rcode(rcode.NXDOMAIN)
+        return reply
+
+    clock = Hands()
+    async with serving(Upstream(deny)) as upstream:
+        asking = forwarder(upstream, clock)
+        for _ in range(3):
+            reply = await asking.ask(asked("nowhere.example"), "m", tcp=False)
+            assert reply is not None and reply.rcode() == rcode.NXDOMAIN
+        assert len(upstream.heard) == 1
+
+
+async def test_an_answer_to_another_question_or_of_garbage_is_none() -> None:
+    def other(query: message.Message) -> message.Message:
+        reply = with_address(message.make_query("evil.example", "AAAA"))
+        reply.id = query.id
+        return reply
+
+    for reply in (other, lambda query: b"\xff" * 40):
+        async with serving(Upstream(reply)) as upstream:
+            assert await forwarder(upstream).ask(asked("example.com"), "m", tcp=False) is None
+
+
+async def test_a_server_that_fails_is_followed_by_the_next() -> None:
+    async with serving(Upstream()) as upstream:
+        reply = await forwarder(upstream, None, "127.0.0.9", LOCAL).ask(asked("example.com"), "m", tcp=False)
+    assert reply is not None and addresses(reply) == ["2001:db8::5"]
+    assert await Forwarder(tuple, Hands()).ask(asked("example.com"), "m", tcp=False) is None
+
+
+async def test_over_tcp_the_whole_answer_is_asked_for() -> None:
+    async with serving(Upstream()) as upstream:
+        reply = await forwarder(upstream).ask(asked("example.com"), "m", tcp=True)
+        assert reply is not None and addresses(reply) and not upstream.sources, "nothing came over UDP"
+
+
+async def test_one_machine_has_so_many_questions_under_way_and_others_have_theirs() -> None:
+    async with serving(Upstream(lambda query: None)) as upstream, anyio.create_task_group() as tasks:
+        asking = forwarder(upstream)
+
+        async def ask(number: int) -> None:
+            await asking.ask(asked(f"n{number}.example"), "greedy", tcp=False)
+
+        for number in range(DNS_FORWARDS.each):
+            tasks.start_soon(ask, number)
+        await eventually(lambda: len(upstream.heard) >= DNS_FORWARDS.each)
+        with pytest.raises(OverShare):
+            await asking.ask(asked("more.example"), "greedy", tcp=False)
+        upstream.reply = with_address
+        assert await asking.ask(asked("mine.example"), "modest", tcp=False) is not None

@@ -1,0 +1,86 @@
+"""Who asks decides which names there are; what is known is what was written last."""
+
+from pathlib import Path
+
+import pytest
+from dns import message, rcode
+from msgspec.structs import replace
+
+from hawker.clock import SystemClock
+from hawker.dns.answer import Question
+from hawker.dns.forward import Forwarder
+from hawker.dns.resolver import QUESTIONS, NameResolver, Names, host_servers
+from hawker.names import FILE, write_names
+from tests.dns.known import KNOWN, MINE, ONE, THEIRS, addresses
+from tests.dns.test_forward import Hands
+from tests.dns.upstream import Upstream, serving
+
+pytestmark = pytest.mark.anyio
+
+
+def resolver(folder: Path, clock: SystemClock, port: int = 1) -> NameResolver:
+    names = Names(folder, clock)
+    return NameResolver(names, Forwarder(lambda: ("127.0.0.1",), clock, port), clock)
+
+
+def ask(asking: NameResolver, name: str, network_id: int) -> message.Message:
+    found = asking.at_once(message.make_query(name, "AAAA").to_wire(), network_id)
+    assert isinstance(found, bytes)
+    return message.from_wire(found)
+
+
+async def test_each_network_is_answered_of_its_own_and_of_what_was_written_last(tmp_path: Path) -> None:
+    clock = Hands()
+    asking = resolver(tmp_path, clock)
+    assert ask(asking, "shop.internal", MINE).rcode() == rcode.SERVFAIL, "nothing is known yet"
+    write_names(tmp_path, KNOWN)
+    clock.time_s += 1
+    assert ONE.ip in addresses(ask(asking, "shop.internal", MINE))
+    assert ask(asking, "shop.internal", THEIRS).rcode() == rcode.NXDOMAIN
+    write_names(tmp_path, replace(KNOWN, machines=()))
+    clock.time_s += 1
+    assert addresses(ask(asking, "shop.internal", MINE)) == []
+    (tmp_path / FILE).write_bytes(b"damaged")
+    clock.time_s += 1
+    assert ask(asking, "shop.internal", MINE).rcode() == rcode.NOERROR, "what was known before"
+
+
+async def test_a_question_that_is_asked_again_has_its_own_id_in_the_answer_and_its_own_networks(tmp_path: Path) -> None:
+    write_names(tmp_path, KNOWN)
+    asking = resolver(tmp_path, Hands())
+    for number in (5, 6):
+        found = asking.at_once(message.make_query("shop.internal", "AAAA", id=number).to_wire(), MINE)
+        assert isinstance(found, bytes) and message.from_wire(found).id == number
+    found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), THEIRS)
+    assert isinstance(found, bytes) and message.from_wire(found).rcode() == rcode.NXDOMAIN
+    for number in range(3000):
+        asking.at_once(message.make_query(f"n{number}.internal", "AAAA").to_wire(), MINE)
+    assert len(asking._said) <= 1024
+
+
+async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Path) -> None:
+    write_names(tmp_path, KNOWN)
+    async with serving(Upstream()) as upstream:
+        asking = resolver(tmp_path, Hands(), upstream.port)
+        found = asking.at_once(message.make_query("example.com", "AAAA").to_wire(), MINE)
+        assert isinstance(found, Question)
+        assert addresses(message.from_wire(await asking.forwarded(found, "fdaa::5"))) == ["2001:db8::5"]
+        ask(asking, "nobody.internal", MINE)
+        assert [str(query.question[0].name) for query in upstream.heard] == ["example.com."]
+    other = asking.at_once(message.make_query("other.example", "AAAA").to_wire(), MINE)
+    assert isinstance(other, Question)
+    assert message.from_wire(await asking.forwarded(other, "fdaa::5")).rcode() == rcode.SERVFAIL
+
+
+async def test_a_machine_asks_so_often_whatever_address_of_its_own_it_takes(tmp_path: Path) -> None:
+    asking = resolver(tmp_path, Hands())
+    asked = sum(asking.admits(f"fdaa:0:7::{number & 0xFF:x}") for number in range(int(QUESTIONS.burst) + 50))
+    assert asked == QUESTIONS.burst
+    assert asking.admits("fdaa:0:7::1:1"), "another machine"
+
+
+def test_servers_of_the_host_are_read_as_they_are_now(tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    assert host_servers(file) == ()
+    file.write_text("nameserver 127.0.0.53\nnameserver nonsense\nnameserver fdaa::3\nsearch x\nnameserver 192.0.2.1\n")
+    assert host_servers(file) == ("127.0.0.53", "192.0.2.1")

@@ -1,0 +1,35 @@
+from pathlib import Path
+
+from hawker.ids import AppName, MachineId, NodeId
+from hawker.names import FILE, KnownNames, NamedApp, NamedMachine, group_of, read_names, write_names
+
+MACHINE = NamedMachine(
+    id=MachineId("00000000000001"),
+    app=AppName("shop"),
+    ip="fdaa:1:2:0:0:1::2",
+    node=NodeId("0000000a"),
+    region="ams",
+    started=True,
+)
+
+
+def test_names_that_were_written_are_read(tmp_path: Path) -> None:
+    app = NamedApp(name=AppName("shop"), network_id=1)
+    known = KnownNames(node=MACHINE.node, region="ams", apps=(app,), machines=(MACHINE,))
+    write_names(tmp_path, known)
+    assert read_names(tmp_path) == known
+
+
+def test_names_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+    assert read_names(tmp_path) is None
+    (tmp_path / FILE).write_bytes(b"\xff\x00")
+    assert read_names(tmp_path) is None
+
+
+def test_an_address_says_its_network() -> None:
+    assert MACHINE.network_id == 0x0001_0002
+
+
+def test_the_group_of_fly_goes_first() -> None:
+    assert group_of({"fly_process_group": "web", "process_group": "old"}) == "web"
+    assert (group_of({"process_group": "old"}), group_of({})) == ("old", "")

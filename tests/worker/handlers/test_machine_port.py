@@ -1,0 +1,133 @@
+"""Connections to ports of machines, as the node of the machine answers them."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import ByteStream
+
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.machine_port import MACHINE_PORT, PortData, PortEnd, PortOpened, PortRequest, PortTaken
+from hawker.api.handlers import Handlers, SocketChannel
+from hawker.api.in_process import InProcessCaller
+from hawker.errors import NotFound, OverShare, Unavailable, WrongState
+from hawker.fair.table import PORT_CONNECTIONS
+from hawker.sim.node.sim_worker import SimWorker, params
+from hawker.worker.handlers.machine_port import MachinePortHandlers
+from hawker.worker.handlers.target import MachineFinder
+
+pytestmark = pytest.mark.anyio
+
+
+class Echo(ByteStream):
+    """What is sent comes back, and the end, too."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = anyio.create_memory_object_stream[bytes](10)
+        self.closed = False
+
+    async def send(self, item: bytes) -> None:
+        await self._send.send(item)
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        return await self._receive.receive()
+
+    async def send_eof(self) -> None:
+        await self._send.aclose()
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await self._send.aclose()
+        await self._receive.aclose()
+
+
+class Ports:
+    """The machines' ports: `open` ones take connections; all that was dialled is in `dialled`."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.open = set(addresses)
+        self.dialled: list[tuple[str, int]] = []
+        self.streams: list[Echo] = []
+
+    async def dial(self, host: str, port: int) -> ByteStream:
+        self.dialled.append((host, port))
+        if host not in self.open:
+            raise ConnectionRefusedError("refused")
+        self.streams.append(Echo())
+        return self.streams[-1]
+
+
+@asynccontextmanager
+async def to_port(
+    worker: SimWorker, ports: Ports, machine_id: str, port: int = 5432
+) -> AsyncIterator[SocketChannel[Any, Any]]:
+    async with answering(worker, ports).socket(
+        MACHINE_PORT, PortRequest(port=port), params=params(machine_id)
+    ) as channel:
+        yield channel
+
+
+def answering(worker: SimWorker, ports: Ports) -> InProcessCaller:
+    deps = worker.parts.deps
+    handlers, machines = Handlers(), MachineFinder(deps.store, deps.table, worker.parts.apps)
+    handlers.add(MachinePortHandlers(machines, deps.driver, ports.dial))
+    return InProcessCaller(handlers, deps.clock, "alice")
+
+
+async def test_a_port_is_dialled_at_the_machines_own_address_and_bytes_go_both_ways(worker: SimWorker) -> None:
+    machine_id = await worker.started()
+    private_ip = worker.record(machine_id).network.private_ip
+    ports = Ports(private_ip)
+    async with to_port(worker, ports, machine_id) as channel:
+        assert await channel.receive() == PortOpened(address=private_ip)
+        await channel.send(PortData(data=b"hello"))
+        got = [await channel.receive(), await channel.receive()]
+        assert PortData(data=b"hello") in got and PortTaken(count=5) in got
+        await channel.send(PortEnd())
+        assert await channel.receive() == PortEnd()
+    assert ports.dialled[-1] == (private_ip, 5432) and ports.streams[0].closed
+
+
+async def test_a_closed_port_says_where_a_program_has_to_listen(worker: SimWorker) -> None:
+    machine_id = await worker.started()
+    async with to_port(worker, Ports(), machine_id) as channel:
+        with pytest.raises(Unavailable, match=r"no connection on port 5432.*0\.0\.0\.0 or ::"):
+            await channel.receive()
+
+
+async def test_a_connection_to_a_stopped_machine_says_its_state(worker: SimWorker) -> None:
+    machine_id = await worker.stopped()
+    async with to_port(worker, Ports(), machine_id) as channel:
+        with pytest.raises(WrongState, match="is stopped"):
+            await channel.receive()
+
+
+async def test_a_connection_to_no_machine_is_not_found(worker: SimWorker) -> None:
+    caller = answering(worker, Ports())
+    wanted = MachineParams(app_name="stall", machine_id="00000000000000")
+    async with caller.socket(MACHINE_PORT, PortRequest(port=1), params=wanted) as channel:
+        with pytest.raises(NotFound):
+            await channel.receive()
+
+
+async def test_connections_of_one_app_are_bounded_and_one_that_ends_makes_room(worker: SimWorker) -> None:
+    machine_id = await worker.started()
+    ports = Ports(worker.record(machine_id).network.private_ip)
+    caller = answering(worker, ports)
+
+    async def opened(stack: AsyncExitStack) -> None:
+        channel = await stack.enter_async_context(
+            caller.socket(MACHINE_PORT, PortRequest(port=1), params=params(machine_id))
+        )
+        assert isinstance(await channel.receive(), PortOpened)
+
+    async with AsyncExitStack() as stack:
+        for _ in range(PORT_CONNECTIONS.each):
+            await opened(stack)
+        with pytest.raises(OverShare):
+            await opened(stack)
+    assert all(each.closed for each in ports.streams)
+    async with AsyncExitStack() as stack:
+        await opened(stack)
