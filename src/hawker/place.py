@@ -46,6 +46,7 @@ class Place:
         self.audit = root / "audit"
         self.joining = root / "joining"  # a join that is under way
         self.catalog = root / "catalog.db"
+        self.logs = root / "logs"  # of apps: what their machines wrote
         self.edge = root / "edge"  # the lock, socket and routes of the processes that serve published ports
 
     def make(self) -> None:

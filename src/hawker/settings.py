@@ -100,6 +100,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     public_ipv6: tuple[str, ...] = ()
     shared_ipv4: str | None = None
     logs_mib: int = 8
+    app_logs_mib: int = 256
+    app_logs_kept_s: float = 86_400.0
+    log_endpoint: str | None = None
     runs_kept: int = 50
     destroyed_kept_s: float = 86_400.0
     deleted_volumes_kept_s: float = 86_400.0
@@ -227,6 +230,8 @@ _LEAST: Mapping[str, float] = {
     "max_import_mib": 1,
     "parallel_pulls": 1,
     "logs_mib": 1,
+    "app_logs_mib": 1,
+    "app_logs_kept_s": 60,
     "runs_kept": 1,
     "destroyed_kept_s": 0,
     "deleted_volumes_kept_s": 0,

@@ -29,6 +29,8 @@ from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
+from hawker.logs.app_log import LogLimits
+from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
 from hawker.observe.metrics import MetricsRegistry
 from hawker.observe.span import SpanOrigin
@@ -113,9 +115,12 @@ async def deps_of(
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
     disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
+    limits = LogLimits(most_bytes=settings.app_logs_mib * MIB, kept_s=settings.app_logs_kept_s)
+    table, logs = MachineTable(clock, Changes()), MachineLogs(place.logs, store, driver, clock, limits)
+    table.changes.listen(logs.changed)
     return FlowDeps(
         store=store,
-        table=MachineTable(clock, Changes()),
+        table=table,
         images=images,
         driver=driver,
         rootfs=_rootfs(settings, place, driver, images),
@@ -132,6 +137,7 @@ async def deps_of(
         volume_keys=keys,
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
         archive=archive,
+        logs=logs,
     )
 
 
@@ -232,5 +238,6 @@ def parts_of(
     networked = deps.networks is not None
     notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
-    duties = tuple(partial(serve, deps.clock) for serve in (disk.serve, *rootfs))
+    logs = [] if deps.logs is None else [deps.logs.serve]
+    duties = (*(partial(serve, deps.clock) for serve in (disk.serve, *rootfs)), *logs)
     return replace(parts, drivers=drivers, notices=notices, duties=duties)

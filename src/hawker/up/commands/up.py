@@ -79,6 +79,10 @@ HELP: dict[str, str] = {
     "public_ipv6": "A network of IPv6 addresses, each for one app; may be repeated.",
     "shared_ipv4": "The IPv4 address that apps share; default the host's own uplink address.",
     "logs_mib": "How much of its output each machine keeps.",
+    "app_logs_mib": "How much of each app's log is kept, in DATA_DIR/logs.",
+    "app_logs_kept_s": "How many seconds lines of an app's log are kept.",
+    "log_endpoint": "Where lines of apps are sent, too: otlp+http://HOST:4318, loki+http://HOST:3100, or the http://"
+    " URL of who takes lines of JSON, such as Vector; default nowhere.",
     "runs_kept": "How many ended runs are kept per machine.",
     "destroyed_kept_s": "How many seconds a destroyed machine's history is kept on the node.",
     "deleted_volumes_kept_s": "How many seconds undelete works for a deleted volume.",
