@@ -129,6 +129,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_public(self)
         _check_proxies(self.trusted_proxies)
         _check_endpoint(self.otel_endpoint)
+        _check_log_endpoint(self.log_endpoint)
         _check_agent(self.catalog_url)
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
@@ -334,6 +335,18 @@ def _check_gpus(texts: tuple[str, ...]) -> None:
 def _check_endpoint(text: str | None) -> None:
     if text is not None and not _is_url(text):
         raise ValueError(f"otel_endpoint {text!r} is not a URL such as http://127.0.0.1:4318")
+
+
+LOG_NOTATIONS = ("", "otlp+", "loki+")
+
+
+def _check_log_endpoint(text: str | None) -> None:
+    if text is None:
+        return
+    scheme, _, rest = text.partition("://")
+    notation = f"{scheme.rpartition('+')[0]}+" if "+" in scheme else ""
+    if notation not in LOG_NOTATIONS or not _is_url(f"{scheme.rpartition('+')[2]}://{rest}"):
+        raise ValueError("log_endpoint is not a URL such as http://127.0.0.1:8080, otlp+http://... or loki+http://...")
 
 
 def _check_agent(text: str | None) -> None:

@@ -6,11 +6,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
 from hawker.clock import Clock
 from hawker.cluster import peer_hosts, read_cluster
+from hawker.deferred import deferred
 from hawker.fair.sessions import SessionAtNeed
 from hawker.fair.table import copies, pulls
 from hawker.fair.threads import Pool, in_thread
@@ -71,6 +73,11 @@ from hawker.worker.run_owners import RunOwners
 from hawker.worker.scrape import HttpFetch
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry, Traces
+
+if TYPE_CHECKING:
+    from hawker.logs import shipping
+else:
+    shipping = deferred("hawker.logs.shipping")
 
 _LAST_SPANS_S = 1.0
 
@@ -239,5 +246,9 @@ def parts_of(
     notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
     logs = [] if deps.logs is None else [deps.logs.serve]
+    if deps.logs is not None and settings.log_endpoint is not None:
+        sent = Place(settings.data_dir).logs_sent
+        ship = shipping.Shipping(settings.log_endpoint, sent, deps.logs, node, deps.store, deps.clock, http)
+        logs.append(ship.serve)
     duties = (*(partial(serve, deps.clock) for serve in (disk.serve, *rootfs)), *logs)
     return replace(parts, drivers=drivers, notices=notices, duties=duties)
