@@ -72,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kernel: Path | None = None
     gpu_devices: tuple[str, ...] = ()
     max_volume_gb: int = 500
+    volume_encryption: Literal["required", "wished"] = "required"
 
     # images
     allow_local_images: bool = False

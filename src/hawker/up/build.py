@@ -1,12 +1,12 @@
 """What a node is built of: each object once, from the settings and what is on the host. Nothing here serves."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
@@ -245,7 +245,7 @@ def parts_of(
     networked = deps.networks is not None
     notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
-    logs = [] if deps.logs is None else [deps.logs.serve]
+    logs: list[Callable[[], Coroutine[Any, Any, None]]] = [] if deps.logs is None else [deps.logs.serve]
     if deps.logs is not None and settings.log_endpoint is not None:
         sent = Place(settings.data_dir).logs_sent
         ship = shipping.Shipping(settings.log_endpoint, sent, deps.logs, node, deps.store, deps.clock, http)

@@ -36,7 +36,7 @@ from hawker.record.machine import (
 )
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
-from hawker.volume.attachment import attach, kept, reattach
+from hawker.volume.attachment import as_wished, attach, kept, reattach
 from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
 from hawker.worker.capacity import at_rest
@@ -75,7 +75,8 @@ class ConfigChange:
 class Operations:
     """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `networks` is None where
     machines use the host's own; `ipv4_pool` is for traffic outwards, `id_pool` None where machines have no ids of
-    their own; `guest_disks`: machines have their volumes as block files."""
+    their own; `guest_disks`: machines have their volumes as block files;
+    `plain_volumes`: a mount that is to be encrypted takes a volume that is not."""
 
     def __init__(
         self,
@@ -91,6 +92,7 @@ class Operations:
         ipv4_pool: IPv4Network,
         id_pool: IdPool | None = None,
         guest_disks: bool = False,
+        plain_volumes: bool = False,
     ) -> None:
         self._store = store
         self._table = table
@@ -104,6 +106,7 @@ class Operations:
         self._ipv4_pool = ipv4_pool
         self._id_pool = id_pool
         self._guest_disks = guest_disks
+        self._plain_volumes = plain_volumes
 
     async def create(
         self,
@@ -128,7 +131,8 @@ class Operations:
             if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
                 raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
             _check_standbys(tx, record.app, record.config)
-            placed = self._with_ipv4(tx, attach(tx, record, self._clock.now(), to_guest=self._guest_disks))
+            wanted = msgspec.structs.replace(record, config=self._wished(record.config))
+            placed = self._with_ipv4(tx, attach(tx, wanted, self._clock.now(), to_guest=self._guest_disks))
             placed = with_ids(tx, self._id_pool, placed)
             placed = self._admission.place(tx, placed)
             self._table.insert(tx, placed)
@@ -272,7 +276,7 @@ class Operations:
                 raise Conflict("machine update failed due to concurrent update")
             _check_standbys(tx, record.app, change.config)
             self._admission.allow(tx, record, change.config)
-            config = kept(tx, record, change.config)
+            config = kept(tx, record, self._wished(change.config))
             if change.launch and config.mounts:
                 reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
             run = self._relaunch(record, change.launch, None, None)
@@ -357,6 +361,9 @@ class Operations:
         """What decides whether an operation may begin: between two tries, a machine is as good as stopped."""
         waits = record.state is State.STARTING and journal.active(tx, machine_resource(record.id)) is None
         return State.STOPPED if waits else record.state
+
+    def _wished(self, config: MachineConfig) -> MachineConfig:
+        return as_wished(config) if self._plain_volumes else config
 
     def _with_ipv4(self, tx: Tx, record: MachineRecord) -> MachineRecord:
         if self._networks is None:

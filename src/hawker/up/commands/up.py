@@ -57,6 +57,8 @@ HELP: dict[str, str] = {
     "kernel": "The kernel that microVMs boot: a vmlinux or bzImage; default the newest imported one.",
     "gpu_devices": "A GPU that machines may have, as KIND=PCI-ADDRESS; may be repeated.",
     "max_volume_gb": "The largest volume, in GB (of 1024 MiB).",
+    "volume_encryption": "required: refuse volumes that are to be encrypted where this host cannot; wished: make them"
+    " plain there, as clients need that always ask for encrypted ones.",
     "allow_local_images": "Allow images from files of this host, to callers whose token may write the node as a whole.",
     "insecure_registries": "A registry to use over plain HTTP; may be repeated.",
     "private_registries": "A registry at a loopback or private address that every token may name; may be repeated.",
