@@ -250,5 +250,6 @@ def parts_of(
         sent = Place(settings.data_dir).logs_sent
         ship = shipping.Shipping(settings.log_endpoint, sent, deps.logs, node, deps.store, deps.clock, http)
         logs.append(ship.serve)
-    duties = (*(partial(serve, deps.clock) for serve in (disk.serve, *rootfs)), *logs)
+    clocked = (partial(serve, deps.clock) for serve in (disk.serve, *rootfs))
+    duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (*clocked, *logs)
     return replace(parts, drivers=drivers, notices=notices, duties=duties)

@@ -27,6 +27,7 @@ from hawker.record.app import APPS
 from hawker.record.machine import (
     BY_NAME,
     MACHINES,
+    Detail,
     Lease,
     MachineRecord,
     MachineTarget,
@@ -139,6 +140,7 @@ class Operations:
             self._secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
             run = self._launch(launch)
             made = self._table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
+            made = self._note_watched(tx, made)
             self._accept(tx, CREATE, record.id, run)
             return made
 
@@ -361,6 +363,14 @@ class Operations:
         """What decides whether an operation may begin: between two tries, a machine is as good as stopped."""
         waits = record.state is State.STARTING and journal.active(tx, machine_resource(record.id)) is None
         return State.STOPPED if waits else record.state
+
+    def _note_watched(self, tx: Tx, made: MachineRecord) -> MachineRecord:
+        """In its history: that it stands by for machines of its own host, and so for nothing until it is moved."""
+        beside = [each for each in made.config.standbys or () if tx.get(MACHINES, MachineId(each)) is not None]
+        if not beside:
+            return made
+        why = f"it is on the host of {', '.join(beside)}, and would be lost with it: move one of the two"
+        return self._table.change(tx, made, Happened("standby", "beside", detail=Detail(error=why)))
 
     def _wished(self, config: MachineConfig) -> MachineConfig:
         return as_wished(config) if self._plain_volumes else config
