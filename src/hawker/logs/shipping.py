@@ -49,22 +49,22 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Post:
     """What is posted: the media type, and the body."""
 
     kind: str
     body: bytes
 
 
-Notation = Callable[[Batch], Request]
+Notation = Callable[[Batch], Post]
 
 
-def lines_of_json(batch: Batch) -> Request:
+def lines_of_json(batch: Batch) -> Post:
     """One object a line, as Vector's source `http_server` and others take it."""
-    return Request("application/x-ndjson", b"".join(msgspec.json.encode(each) + b"\n" for each in _objects(batch)))
+    return Post("application/x-ndjson", b"".join(msgspec.json.encode(each) + b"\n" for each in _objects(batch)))
 
 
-def loki(batch: Batch) -> Request:
+def loki(batch: Batch) -> Post:
     """Streams of Loki's push API: labels that have few values; the rest of a line is its metadata."""
     streams: dict[tuple[str, str, str], list[Any]] = {}
     for each in batch.lines:
@@ -76,10 +76,10 @@ def loki(batch: Batch) -> Request:
         {"stream": {**labels, "provider": provider, "level": level, "stream": stream}, "values": values}
         for (provider, level, stream), values in streams.items()
     ]
-    return Request("application/json", msgspec.json.encode({"streams": told}))
+    return Post("application/json", msgspec.json.encode({"streams": told}))
 
 
-def otlp(batch: Batch) -> Request:
+def otlp(batch: Batch) -> Post:
     """Log records of OpenTelemetry's protocol, as JSON."""
     records = [
         {
@@ -100,7 +100,7 @@ def otlp(batch: Batch) -> Request:
     ]
     resource = {"service.name": batch.app, "host.id": batch.node.id, "cloud.region": batch.node.region}
     told = {"resource": {"attributes": _attributes(resource)}, "scopeLogs": [{"logRecords": records}]}
-    return Request("application/json", msgspec.json.encode({"resourceLogs": [told]}))
+    return Post("application/json", msgspec.json.encode({"resourceLogs": [told]}))
 
 
 _NOTATIONS: Mapping[str, tuple[Notation, str]] = {
@@ -181,13 +181,11 @@ class Shipping:
             await in_thread(Pool.LOGS, _write, self._state, self._places)
         return part.more
 
-    async def _post(self, request: Request) -> None:
+    async def _post(self, post: Post) -> None:
         """Raises `ValueError` when the collector does not take it."""
         with anyio.fail_after(_SEND_S):
-            headers = {"Content-Type": request.kind}
-            async with self._http().post(
-                self._url, data=request.body, headers=headers, allow_redirects=False
-            ) as answer:
+            headers = {"Content-Type": post.kind}
+            async with self._http().post(self._url, data=post.body, headers=headers, allow_redirects=False) as answer:
                 if not 200 <= answer.status < 300:
                     raise ValueError(f"status {answer.status}")
 
