@@ -6,7 +6,7 @@ waits for its log: who writes faster than an app's share has the oldest of its r
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -100,8 +100,8 @@ class MachineLogs:
             self._note(record)
 
     async def drain(self, machine_id: MachineId, next_instance: str = "") -> None:
-        """Take all that is there of the machine, whose ring is about to go or to be another instance's. Returns within
-        2 s, whatever happens."""
+        """Take all that is there of the machine, whose ring is about to go or to be another instance's. Waits
+        2 s for its turn; what the disk holds up by then is waited for."""
         record = self._store.get(MACHINES, machine_id)
         if record is None or record.running is None or record.running.instance_id == next_instance:
             return
@@ -328,15 +328,15 @@ class MachineLogs:
                 gone = [each for each in watched.log.cursors if each not in there and self._forgotten(MachineId(each))]
                 watched.log.forget(gone)
         with suppress(OSError):
-            await in_thread(Pool.LOGS, self._trimmed, frozenset(known), self._clock.now())
+            logs = {watched.log.directory: watched.log for watched in self._apps.values() if watched.log is not None}
+            await in_thread(Pool.LOGS, self._trimmed, frozenset(known), logs, self._clock.now())
 
     def _forgotten(self, machine_id: MachineId) -> bool:
         return self._store.get(DESTROYED, machine_id) is None
 
-    def _trimmed(self, known: frozenset[str], now: float) -> None:
+    def _trimmed(self, known: frozenset[str], logs: Mapping[Path, AppLog], now: float) -> None:
         if not self._directory.is_dir():
             return
-        logs = {watched.log.directory: watched.log for watched in self._apps.values() if watched.log is not None}
         for each in list(self._directory.iterdir()):
             if each.name not in known:
                 shutil.rmtree(each, ignore_errors=True)
