@@ -46,6 +46,8 @@ def test_lists_in_variables_are_separated_by_commas() -> None:
         ({"otel_endpoint": "http://:4318"}, {}, "otel_endpoint"),
         ({"otel_endpoint": "http://[::1"}, {}, "otel_endpoint"),
         ({"otel_endpoint": "http://collector:99999"}, {}, "otel_endpoint"),
+        ({"log_endpoint": "syslog://h"}, {}, "log_endpoint"),
+        ({"log_endpoint": "loki+ftp://h"}, {}, "log_endpoint"),
         ({"catalog_url": ""}, {}, "catalog_url '' is not a URL such as http://127.0.0.1:8080"),
         ({"catalog_url": "127.0.0.1:8080"}, {}, "catalog_url '127.0.0.1:8080' is not a URL"),
         ({"catalog_url": "unix:///run/agent"}, {}, "catalog_url"),

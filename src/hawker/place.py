@@ -47,6 +47,8 @@ class Place:
         self.joining = root / "joining"  # a join that is under way
         self.catalog = root / "catalog.db"
         self.dns = root / "dns"  # the lock of the machines' resolver, and what it knows of names
+        self.logs = root / "logs"  # of apps: what their machines wrote
+        self.logs_sent = root / "logs-sent.json"  # how far they were sent elsewhere
         self.edge = root / "edge"  # the lock, socket and routes of the processes that serve published ports
 
     def make(self) -> None:

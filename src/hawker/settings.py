@@ -72,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kernel: Path | None = None
     gpu_devices: tuple[str, ...] = ()
     max_volume_gb: int = 500
+    volume_encryption: Literal["required", "wished"] = "required"
 
     # images
     allow_local_images: bool = False
@@ -101,6 +102,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     public_ipv6: tuple[str, ...] = ()
     shared_ipv4: str | None = None
     logs_mib: int = 8
+    app_logs_mib: int = 256
+    app_logs_kept_s: float = 86_400.0
+    log_endpoint: str | None = None
     runs_kept: int = 50
     destroyed_kept_s: float = 86_400.0
     deleted_volumes_kept_s: float = 86_400.0
@@ -127,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_public(self)
         _check_proxies(self.trusted_proxies)
         _check_endpoint(self.otel_endpoint)
+        _check_log_endpoint(self.log_endpoint)
         _check_agent(self.catalog_url)
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
@@ -228,6 +233,8 @@ _LEAST: Mapping[str, float] = {
     "max_import_mib": 1,
     "parallel_pulls": 1,
     "logs_mib": 1,
+    "app_logs_mib": 1,
+    "app_logs_kept_s": 60,
     "runs_kept": 1,
     "destroyed_kept_s": 0,
     "deleted_volumes_kept_s": 0,
@@ -330,6 +337,18 @@ def _check_gpus(texts: tuple[str, ...]) -> None:
 def _check_endpoint(text: str | None) -> None:
     if text is not None and not _is_url(text):
         raise ValueError(f"otel_endpoint {text!r} is not a URL such as http://127.0.0.1:4318")
+
+
+LOG_NOTATIONS = ("", "otlp+", "loki+")
+
+
+def _check_log_endpoint(text: str | None) -> None:
+    if text is None:
+        return
+    scheme, _, rest = text.partition("://")
+    notation = f"{scheme.rpartition('+')[0]}+" if "+" in scheme else ""
+    if notation not in LOG_NOTATIONS or not _is_url(f"{scheme.rpartition('+')[2]}://{rest}"):
+        raise ValueError("log_endpoint is not a URL such as http://127.0.0.1:8080, otlp+http://... or loki+http://...")
 
 
 def _check_agent(text: str | None) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hawker.api.contract.market import OrderedApp
 from hawker.clock import ManualClock
 from hawker.errors import Conflict, NotFound, Unavailable
-from hawker.fleet.app_bundle import CROSSING_S, AppBundler
+from hawker.fleet.app_bundle import CARRIED_RELEASES, CROSSING_S, AppBundler
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.netpolicy.policies import Policies
 from hawker.policy import Direction
@@ -17,6 +17,7 @@ from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
 from hawker.volume.table import VolumeTable
 from hawker.worker.apps import AppTable
+from hawker.worker.releases import ReleaseTable
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +78,32 @@ async def test_an_app_arrives_with_its_secrets_and_policies(clock: ManualClock, 
     assert there.values() == {"TOKEN": "abc", "OTHER": "x"}
     assert there.policies.list(SHOP) == home.policies.list(SHOP)
     assert there.secrets.version(there.store, SHOP) == home.secrets.version(home.store, SHOP)
+
+
+async def test_the_newest_releases_go_along_and_the_newest_that_came_to_its_end(
+    clock: ManualClock, home: Place
+) -> None:
+    """So that a home that was lost is followed by one that goes on counting, and knows what is to run."""
+    there, releases = Place(2, clock), ReleaseTable(home.store, clock)
+    for _ in range(CARRIED_RELEASES + 3):
+        await releases.add(SHOP, image="i", strategy="", description="", definition=b"{}", user="ann")
+    await releases.move(SHOP, 2, "complete")
+    await there.porter.carry(home.packed())
+    carried = ReleaseTable(there.store, clock)
+    newest = CARRIED_RELEASES + 3
+    expected = [*range(newest, newest - CARRIED_RELEASES, -1), 2]
+    assert [each.version for each in carried.list(SHOP)] == expected
+    await there.porter.settle(SHOP, home.node, take=True)
+    made = await carried.add(SHOP, image="j", strategy="", description="", definition=b"", user="bob")
+    assert made.version == newest + 1
+
+
+async def test_large_definitions_do_not_make_orders_large(clock: ManualClock, home: Place) -> None:
+    there, releases = Place(2, clock), ReleaseTable(home.store, clock)
+    for _ in range(3):
+        await releases.add(SHOP, image="i", strategy="", description="", definition=bytes(100_000), user="ann")
+    await there.porter.carry(home.packed())
+    assert [each.version for each in ReleaseTable(there.store, clock).list(SHOP)] == [3]
 
 
 async def test_nothing_of_a_secret_can_be_read_on_the_way(home: Place) -> None:

@@ -31,8 +31,9 @@ pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
 
 MERGED = frozenset(
-    {"list_apps", "get_app", "list_machines", "list_volumes", "list_org_machines", "list_org_volumes", "list_runs"}
-)
+    {"list_apps", "get_app", "list_machines", "list_volumes", "list_org_machines", "list_org_volumes", "list_runs",
+     "app_log", "app_log_page"}
+)  # fmt: skip
 ASKED = frozenset({"get_run", "retry_run", "abort_run", "find_snapshot"})
 ANSWERED = frozenset(
     {"health", "list_regions", "current_tokens", "authenticate_token", "authorize_token", "create_deploy_token",

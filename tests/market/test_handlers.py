@@ -6,7 +6,7 @@ import pytest
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import LIST_PLACEMENTS, PlacementsRequest, PlaceRequest
 from hawker.config import Guest
-from hawker.errors import BadRequest, RateLimited, Unprocessable
+from hawker.errors import BadRequest, NoRoom, RateLimited, Unprocessable
 from hawker.market.preferences import Limits, preferences
 from hawker.sim.node.sim_worker import APP, config_of
 from tests.gateway.fleet import Fleet, Loss, fleet_at
@@ -74,3 +74,20 @@ async def test_a_spare_is_not_placed_beside_what_it_stands_by_for(tmp_path: Path
             assert fleet.owner_of_machine(spare.id) != fleet.owner_of_machine(watched.id)
             moved = await broker.order(metadata={"hawker_apart_from": spare.id})
             assert fleet.owner_of_machine(moved.id) != fleet.owner_of_machine(spare.id)
+
+
+async def test_where_there_is_no_other_host_a_spare_is_placed_beside_it_and_its_history_says_so(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 2) as fleet:
+        broker = fleet.broker()
+        watched = await broker.order()
+        owner = fleet.owner_of_machine(watched.id)
+        assert owner is not None
+        for host in fleet.hosts.values():
+            if host.id != owner:
+                await fleet.cordon(host)
+        with pytest.raises(NoRoom):
+            await broker.order(standbys=(watched.id,), metadata={"hawker_spread": "hard"})
+        spare = await broker.order(standbys=(watched.id,))
+        assert fleet.owner_of_machine(spare.id) == owner
+        (told,) = [event for event in spare.events or () if event.type == "standby"]
+        assert told.status == "beside" and watched.id in told.error

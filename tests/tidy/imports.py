@@ -20,7 +20,7 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
             # 2: engines, and every stored value
             "fsm runtime record quota".split(),
             # 3: nouns with state
-            "volume secret netpolicy history auth".split(),
+            "volume secret netpolicy history logs auth".split(),
             # 4: roles, which talk HTTP and read the catalog
             "worker market gateway flyfront fleet edge dns deploys cli".split(),
             # 5: wholes

@@ -7,6 +7,7 @@ calls of the Machines API that are not answered yet.
 from dataclasses import dataclass
 
 from hawker.api.contract.app import APP_ROUTES, CREATE_APP, LIST_APPS
+from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
 from hawker.api.contract.catalog import CATALOG_ROUTES
 from hawker.api.contract.cluster import (
     ADMIT_HOST,
@@ -45,6 +46,7 @@ from hawker.api.route import AnyRoute
 ROUTES: tuple[AnyRoute, ...] = (
     *APP_ROUTES,
     *RELEASE_ROUTES,
+    *APP_LOG_ROUTES,
     *MACHINE_ROUTES,
     *OPERATION_ROUTES,
     *INSIDE_ROUTES,
@@ -77,6 +79,7 @@ PUBLIC_ROUTES: tuple[AnyRoute, ...] = (*ROUTES, *FLYCTL_ROUTES)
 """What clients are answered: also the calls of flyctl, each made of calls in `ROUTES`."""
 
 PEER_ROUTES: tuple[AnyRoute, ...] = (
+    *APP_LOG_PEER_ROUTES,
     *MARKET_PEER_ROUTES,
     *OWNER_PEER_ROUTES,
     *CLUSTER_PEER_ROUTES,

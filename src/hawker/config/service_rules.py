@@ -71,6 +71,8 @@ MAX_LIMIT = 1_000_000
 HANDLERS = ("http", "tls", "tcp", "proxy_proto", "pg_tls", "edge_http")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _PROTOCOLS = ("tcp", "udp")
+_PASSED_OVER_FOR_UDP = frozenset({"tls"})
+"""Clients send it with every port 443. Datagrams go to the machine as they came."""
 
 
 def services(config: MachineConfig) -> Iterator[str]:
@@ -117,8 +119,8 @@ def _port(port: Port, protocol: str) -> Iterator[str]:
     for handler in handlers:
         if handler not in HANDLERS:
             yield f"handlers: {handler!r} is not one of {', '.join(HANDLERS)}"
-    if protocol == "udp" and handlers:
-        yield "handlers are for tcp; a udp service has none"
+    if protocol == "udp" and set(handlers) - _PASSED_OVER_FOR_UDP:
+        yield "handlers are for tcp; of a udp service only tls is passed over"
     if port.force_https and not {"http", "edge_http"} & set(handlers):
         yield "force_https needs the http handler"
     yield from _tls(port.tls_options or TlsOptions())

@@ -131,6 +131,21 @@ FOLLOWERS_OF_MACHINE = Share(
     over="429, `over_share`",
 )
 
+FOLLOWERS_OF_LOG = Share(
+    name="followers of an app's log",
+    total=1024,
+    each=64,
+    key="app",
+    over="429, `over_share`",
+)
+FOLLOWERS_OF_FLEET_LOG = Share(
+    name="pages of an app's log that a broker merges",
+    total=512,
+    each=32,
+    key="app",
+    over="429, `over_share`",
+)
+
 
 def pulls(parallel: int) -> Share:
     """`parallel` for each organization; most of a pull is waiting for its registry."""
@@ -188,10 +203,18 @@ SHARES = (
     PORT_CONNECTIONS_OF_CALLER,
     FOLLOWERS,
     FOLLOWERS_OF_MACHINE,
+    FOLLOWERS_OF_LOG,
+    FOLLOWERS_OF_FLEET_LOG,
 )
 """All of them; those that a setting changes, as they are unless it does."""
 
 ELSEWHERE = (
+    BoundElsewhere(
+        name="kept logs",
+        bound="256 MiB and 24 h (`app_logs_mib`, `app_logs_kept_s`), 8 MiB a second",
+        key="app",
+        over="the oldest goes; of what is written faster the oldest is lost, and a line says how much",
+    ),
     BoundElsewhere(
         name="descriptors",
         bound="80% of RLIMIT_NOFILE for connections",

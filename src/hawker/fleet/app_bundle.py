@@ -21,11 +21,13 @@ from hawker.record.app import (
     APPS,
     CARRIED_APPS,
     POLICIES,
+    RELEASES,
     SECRETS,
     SECRETS_VERSIONS,
     AppRecord,
     CarriedApp,
     PolicyRecord,
+    ReleaseRecord,
     SecretsVersion,
 )
 from hawker.record.machine import BY_APP
@@ -40,6 +42,10 @@ CROSSING_S = 60.0
 """How long two may be on their way at once; an older read that comes later than that is of a clock that was wrong."""
 
 
+CARRIED_RELEASES, CARRIED_RELEASE_BYTES = 5, 128 * 1024
+"""Of definitions, beyond the newest release's own."""
+
+
 class CarriedSecret(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: bytes
@@ -49,7 +55,7 @@ class CarriedSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
     """`read_at` is the home's clock when it was read, `number` the version of the app's secrets then. `first_hand`: it
-    was packed at the home."""
+    was packed at the home. `releases` are the newest ones, and the newest that came to its end."""
 
     home: NodeId
     read_at: float
@@ -57,6 +63,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
     secrets: tuple[CarriedSecret, ...] = ()
     policies: tuple[PolicyRecord, ...] = ()
+    releases: tuple[ReleaseRecord, ...] = ()
 
 
 class AppBundler:
@@ -83,6 +90,7 @@ class AppBundler:
             number=self._secrets.version(reader, app.name),
             secrets=self._opened_secrets(reader, app.name),
             policies=tuple(policy for _, policy in reader.scan(POLICIES, f"{app.name}/")),
+            releases=_carried_releases(reader, app.name),
         )
         return self._vaults()[0].seal(_owner(app), msgspec.msgpack.encode(packed))
 
@@ -104,6 +112,7 @@ class AppBundler:
         }
         _replace(tx, SECRETS, app.name, sealed)
         _replace(tx, POLICIES, app.name, {each.id: each for each in new.policies})
+        _replace(tx, RELEASES, app.name, {f"{each.version:010d}": each for each in new.releases})
 
     async def carry(self, app: OrderedApp) -> AppRecord:
         """Make it known here, or bring what is here up to date. Raises `Conflict` when another app of its name has
@@ -182,6 +191,23 @@ def carried_record(app: OrderedApp) -> AppRecord:
     fields = msgspec.structs.asdict(app)
     fields.pop("luggage")
     return AppRecord(**{**fields, "name": app_name(app.name)})
+
+
+def _carried_releases(reader: Reader, name: AppName) -> tuple[ReleaseRecord, ...]:
+    """What an app's next home needs to go on counting and to know what runs; of more the orders between nodes would
+    grow. Oldest first."""
+    newest, room = list[ReleaseRecord](), CARRIED_RELEASE_BYTES
+    for _, each in reader.scan(RELEASES, f"{name}/", limit=CARRIED_RELEASES, reverse=True):
+        room -= len(each.definition)
+        if not newest or room >= 0:
+            newest.append(each)
+    there = {each.version for each in newest}
+    whole = next(
+        (each for _, each in reader.scan(RELEASES, f"{name}/", reverse=True) if each.status == "complete"), None
+    )
+    if whole is not None and whole.version not in there:
+        newest.append(whole)
+    return tuple(sorted(newest, key=lambda each: each.version))
 
 
 def _owner(app: AppRecord) -> str:

@@ -2,9 +2,19 @@
 
 import zlib
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
-from hawker.api.contract.flyctl import FlyOrganization, FlyRelease, FlyUser
+from hawker.api.contract.app_log import LogLine
+from hawker.api.contract.flyctl import (
+    FlyLog,
+    FlyLogAttributes,
+    FlyLogEvent,
+    FlyLogMeta,
+    FlyOrganization,
+    FlyRelease,
+    FlyUser,
+)
 from hawker.api.contract.machine import ImageRef
 from hawker.api.contract.node import Region
 from hawker.api.contract.release import Release
@@ -69,6 +79,30 @@ def graph_release(told: Release) -> dict[str, Any]:
         "createdAt": told.created_at,
         "configDefinition": told.definition,
     }
+
+
+def log_line(line: LogLine) -> FlyLog:
+    return _log(
+        f"{line.node}:{line.position}", line.at, line.text, line.level, line.machine, line.region, line.provider
+    )
+
+
+def no_lines(app: str, at: datetime) -> FlyLog:
+    return _log("none", at, f"app '{app}' has no lines yet", "info", "", "", "runner")
+
+
+def _log(id: str, at: datetime, message: str, level: str, machine: str, region: str, provider: str) -> FlyLog:
+    return FlyLog(
+        id=id,
+        attributes=FlyLogAttributes(
+            timestamp=at,
+            message=message,
+            level=level,
+            instance=machine,
+            region=region,
+            meta=FlyLogMeta(instance=machine, region=region, event=FlyLogEvent(provider=provider)),
+        ),
+    )
 
 
 def principal(holder: str, *, narrowed: bool) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from typing import get_args
 
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.app_log import APP_LOG_PAGE, AppLogPageQuery
+from hawker.api.contract.body import instant
 from hawker.api.contract.flyctl import (
     BEGIN_BUILD,
     BEGIN_RELEASE,
     CURRENT_RELEASE,
     CURRENT_RELEASES,
     FINISH_BUILD,
+    FLY_LOGS,
     FLY_ORGANIZATION,
     FLY_ORGANIZATIONS,
     FLY_RELEASES,
@@ -17,6 +20,9 @@ from hawker.api.contract.flyctl import (
     AppTimes,
     Build,
     BuildRequest,
+    FlyLogs,
+    FlyLogsMeta,
+    FlyLogsQuery,
     FlyOrganizationAnswer,
     FlyOrganizations,
     FlyRelease,
@@ -49,6 +55,10 @@ _NO_BUILDER = (
     "name; `flyctl deploy --buildkit-addr tcp://HOST:1234` asks a buildkitd of your own"
 )
 _MOVES: tuple[ReleaseMove, ...] = get_args(ReleaseMove)
+
+
+_LAST_LINES = 100
+_HELD_S = 10.0
 
 
 class UiexHandlers:
@@ -116,6 +126,24 @@ class UiexHandlers:
     async def releases(self, call: Call[AppParams, FlyReleasesQuery, None]) -> FlyReleases:
         found = await Asking(self._behalf, call).releases(call.params.app_name, call.query.limit)
         return FlyReleases(releases=tuple(map(shapes.release, found)))
+
+    @answers(FLY_LOGS)
+    async def logs(self, call: Call[AppParams, FlyLogsQuery, None]) -> FlyLogs:
+        """The client asks again 128 ms after an answer without lines, so with a token the answer waits for one. Without
+        a token it asks until it gets a line, so there is always one."""
+        query = call.query
+        wanted = AppLogPageQuery(
+            after=query.next_token,
+            tail=None if query.next_token else _LAST_LINES,
+            machine=query.instance,
+            region=query.region,
+            wait_s=_HELD_S if query.next_token else 0.0,
+        )
+        page = await Asking(self._behalf, call).call(APP_LOG_PAGE, params=call.params, query=wanted)
+        lines = [shapes.log_line(line) for line in page.lines]
+        if not lines and not query.next_token:
+            lines = [shapes.no_lines(call.params.app_name, instant(self._clock.now()))]
+        return FlyLogs(data=tuple(lines), meta=FlyLogsMeta(next_token=page.next))
 
     @answers(CURRENT_RELEASE)
     async def current_release(self, call: Call[AppParams, NoQuery, None]) -> FlyRelease:

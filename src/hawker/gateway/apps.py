@@ -3,6 +3,7 @@ nodes know it as soon as they have a machine of it. A name is one app's: see `na
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -29,6 +30,7 @@ from hawker.api.contract.network_policy import (
     NetworkPolicyRequest,
     PolicyParams,
 )
+from hawker.api.contract.release import UPDATE_RELEASE, Release, ReleaseParams, UpdateReleaseRequest
 from hawker.api.directory import AppIndex
 from hawker.api.handlers import Handlers
 from hawker.api.paging import after_of, cursor_after
@@ -76,6 +78,7 @@ class FleetApps:
         handlers.on(DELETE_APP, self.delete)
         handlers.on(PUT_POLICY, self.put_policy)
         handlers.on(DELETE_POLICY, self.delete_policy)
+        handlers.on(UPDATE_RELEASE, self.move_release)
 
     async def list(self, call: Call[NoParams, ListAppsQuery, None]) -> AppList:
         """Those that the caller's token may see, with what all nodes have of each."""
@@ -165,6 +168,15 @@ class FleetApps:
         home = await self._forwarding.to_home(call)
         await self._forwarding.unary_at(home, DELETE_POLICY, call)
         await self._in_force(call.params.app_name, call.caller)
+
+    async def move_release(self, call: Call[ReleaseParams, NoQuery, UpdateReleaseRequest]) -> Release:
+        """Kept at the app's home, then told to who may be its next one. What cannot be told now goes along with the
+        app's next order."""
+        home = await self._forwarding.to_home(call)
+        moved = await self._forwarding.unary_at(home, UPDATE_RELEASE, call)
+        with suppress(HawkerError):
+            await self._app_sync.everywhere(AppName(call.params.app_name), call.caller)
+        return moved
 
     async def _in_force(self, app: str, behalf: str) -> None:
         try:

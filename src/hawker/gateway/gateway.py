@@ -34,6 +34,7 @@ from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.errors import Forbidden, NotFound, Unavailable
 from hawker.fair.threads import PoolProbe
+from hawker.gateway.app_logs import FleetLogs
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.apps import FleetApps
 from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
@@ -143,6 +144,7 @@ class Gateway:
         self._market, self._tokens = market, tokens
         reach = Reach(directory, peers)
         self._fan_out = FanOut(reach, patience)
+        self._logs = FleetLogs(directory, reach, clock)
         self._owners = Owners(directory, self._fan_out, clock)
         self._home_election = HomeElection(self._owners, self._fan_out, directory.forgotten)
         self._forwarding = Forwarding(self._owners, reach, beside.node, self._home_election)
@@ -162,6 +164,7 @@ class Gateway:
             Lists(self._owners, self._fan_out, self._directory),
             FleetVolumes(self._forwarding, self._app_sync),
             FleetRuns(self._forwarding, self._fan_out),
+            self._logs,
         )
         for answers in answered:
             answers.bind(handlers)

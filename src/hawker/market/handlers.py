@@ -25,7 +25,7 @@ from hawker.api.route import AnyRoute, Call, NoParams, NoQuery
 from hawker.app import app_name
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
-from hawker.config.placement import apart_from
+from hawker.config.placement import Spread, apart_from, placement_of
 from hawker.errors import BadRequest, HawkerError, RateLimited, Unprocessable
 from hawker.ids import AppName, NodeId
 from hawker.market.orders import Order
@@ -155,15 +155,28 @@ class MarketHandlers:
             until=self._clock.monotonic() + min(route.timeout_s, call.deadline_s or route.timeout_s),
             key=key,
             known_at=await self._find_app(call, app),
-            avoid=self._hosts_of(app, (*(machine.config.standbys or ()), *apart_from(machine.config))),
+            avoid=self._hosts_of(app, apart_from(machine.config)) | self._hosts_watched(app, machine),
             metadata=call.metadata,
         )
 
     def _hosts_of(self, app: AppName, machine_ids: Sequence[str]) -> frozenset[NodeId]:
-        """A spare beside the machine that it stands by for would be lost with it; the same the other way round. Where
-        machines of other apps are is not told, and not avoided."""
+        """Where machines of other apps are is not told, and not avoided."""
         owners = (self._directory.owner_of_machine(machine_id, app) for machine_id in machine_ids)
         return frozenset(owner for owner in owners if owner is not None)
+
+    def _hosts_watched(self, app: AppName, machine: CreateMachineRequest) -> frozenset[NodeId]:
+        """A spare beside the machine that it stands by for would be lost with it. Where no other host could take it, it
+        is made there all the same, unless the order wants it strictly spread: clients order a spare with the first
+        machine of an app, and end where it is refused. Its history says so."""
+        hosts = self._hosts_of(app, machine.config.standbys or ())
+        region = machine.region or self._directory.region
+        others = (
+            node
+            for node in self._directory.nodes()
+            if node.id not in hosts and accepts(region, node.region) and _takes(node)
+        )
+        strict = placement_of(machine.config).spread is Spread.HARD
+        return hosts if strict or any(others) else frozenset()
 
     def _spend(self, caller: str, orders: int) -> None:
         """Raises `RateLimited`."""
@@ -173,6 +186,10 @@ class MarketHandlers:
         for _ in range(orders):
             if not self._callers.take(key, now):
                 raise RateLimited(_TEXT)
+
+
+def _takes(node: Node) -> bool:
+    return node.alive and not node.cordoned and not node.draining
 
 
 def _buckets(limits: Limits) -> TokenBuckets | None:

@@ -1,16 +1,18 @@
 """What a node is built of: each object once, from the settings and what is on the host. Nothing here serves."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
 from hawker.clock import Clock
 from hawker.cluster import peer_hosts, read_cluster
+from hawker.deferred import deferred
 from hawker.fair.sessions import SessionAtNeed
 from hawker.fair.table import copies, pulls
 from hawker.fair.threads import Pool, in_thread
@@ -29,6 +31,8 @@ from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
+from hawker.logs.app_log import LogLimits
+from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
 from hawker.observe.metrics import MetricsRegistry
 from hawker.observe.span import SpanOrigin
@@ -70,6 +74,11 @@ from hawker.worker.run_owners import RunOwners
 from hawker.worker.scrape import HttpFetch
 from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry, Traces
+
+if TYPE_CHECKING:
+    from hawker.logs import shipping
+else:
+    shipping = deferred("hawker.logs.shipping")
 
 _LAST_SPANS_S = 1.0
 
@@ -114,9 +123,12 @@ async def deps_of(
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
     disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
+    limits = LogLimits(most_bytes=settings.app_logs_mib * MIB, kept_s=settings.app_logs_kept_s)
+    table, logs = MachineTable(clock, Changes()), MachineLogs(place.logs, store, driver, clock, limits)
+    table.changes.listen(logs.changed)
     return FlowDeps(
         store=store,
-        table=MachineTable(clock, Changes()),
+        table=table,
         images=images,
         driver=driver,
         rootfs=_rootfs(settings, place, driver, images),
@@ -133,6 +145,7 @@ async def deps_of(
         volume_keys=keys,
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
         archive=archive,
+        logs=logs,
     )
 
 
@@ -265,5 +278,11 @@ def parts_of(
     networked = deps.networks is not None
     notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
-    duties = tuple(partial(serve, deps.clock) for serve in (disk.serve, *rootfs))
+    logs: list[Callable[[], Coroutine[Any, Any, None]]] = [] if deps.logs is None else [deps.logs.serve]
+    if deps.logs is not None and settings.log_endpoint is not None:
+        sent = Place(settings.data_dir).logs_sent
+        ship = shipping.Shipping(settings.log_endpoint, sent, deps.logs, node, deps.store, deps.clock, http)
+        logs.append(ship.serve)
+    clocked = (partial(serve, deps.clock) for serve in (disk.serve, *rootfs))
+    duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (*clocked, *logs)
     return replace(parts, drivers=drivers, notices=notices, duties=duties)

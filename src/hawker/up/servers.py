@@ -1,15 +1,19 @@
 """The addresses of a node and who is answered there: clients, by the broker beside the worker; peers, by the worker."""
 
 import socket
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hawker.api.audit import Auditor
-from hawker.api.directory import Node
-from hawker.api.handlers import Handlers
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.app_log import APP_LOG, APP_LOG_PAGE, AppLogPage, AppLogPageQuery, AppLogQuery, LogLine
+from hawker.api.directory import Directory, Node, Peers
+from hawker.api.handlers import Handlers, answers
 from hawker.api.listener import bind
 from hawker.api.on_behalf import OnBehalf
+from hawker.api.route import Call
 from hawker.api.routes import PUBLIC_ROUTES, ROUTES
 from hawker.api.server import Server
 from hawker.audit.audit_log import AuditLog
@@ -38,7 +42,9 @@ from hawker.worker.order import HomeOfAll
 
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
+    from hawker.gateway import app_logs
 else:
+    app_logs = deferred("hawker.gateway.app_logs")
     catalog_server = deferred("hawker.catalog.http.server")
 
 
@@ -98,10 +104,33 @@ def handlers_alone(parts: AssembledWorker, own: Handlers, preferences: Preferenc
     limited, registries = deps.settings.rate_limits is True, deps.settings.listed_registries
     market = MarketHandlers(directory, peers, preferences, deps.clock, limited=limited, registries=registries)
     market.bind(handlers)
+    handlers.add(LogsAlone(directory, peers, deps.clock))
     for route in ROUTES:
         if handlers.missing((route,)):
             handlers.adopt(route, own)
     return handlers
+
+
+class LogsAlone:
+    """The logs of a fleet of one, whose merger is made for the first question."""
+
+    def __init__(self, directory: Directory, peers: Peers, clock: Clock) -> None:
+        self._directory, self._peers, self._clock = directory, peers, clock
+        self._made: app_logs.FleetLogs | None = None
+
+    @property
+    def _logs(self) -> "app_logs.FleetLogs":
+        if self._made is None:
+            self._made = app_logs.fleet_logs(self._directory, self._peers, self._clock)
+        return self._made
+
+    @answers(APP_LOG_PAGE)
+    async def page(self, call: Call[AppParams, AppLogPageQuery, None]) -> AppLogPage:
+        return await self._logs.page(call)
+
+    @answers(APP_LOG)
+    async def follow(self, call: Call[AppParams, AppLogQuery, None]) -> AsyncIterator[LogLine]:
+        return await self._logs.follow(call)
 
 
 def this_node(parts: AssembledWorker) -> Node:

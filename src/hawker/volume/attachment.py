@@ -59,6 +59,14 @@ def detach(tx: Tx, machine: MachineRecord, now: float) -> None:
         tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=None, updated_at=now))
 
 
+def as_wished(config: MachineConfig) -> MachineConfig:
+    """The config for a node where encryption is a wish: clients that clone a machine ask for what its volume is not."""
+    mount = mount_of(config)
+    if mount is None or not mount.encrypted:
+        return config
+    return msgspec.structs.replace(config, mounts=(msgspec.structs.replace(mount, encrypted=None),))
+
+
 def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> None:
     """The volume of a machine that is to start, if it was detached meanwhile. Raises `WrongState` when it is not to be
     had any more."""

@@ -151,6 +151,7 @@ def operations_of(
         pool,
         id_pool(deps.settings, deps.driver.features),
         deps.driver.features.disks,
+        deps.settings.volume_encryption == "wished",
     )
 
 

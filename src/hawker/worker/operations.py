@@ -27,6 +27,7 @@ from hawker.record.app import APPS
 from hawker.record.machine import (
     BY_NAME,
     MACHINES,
+    Detail,
     Lease,
     MachineRecord,
     MachineTarget,
@@ -36,7 +37,7 @@ from hawker.record.machine import (
 )
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
-from hawker.volume.attachment import attach, kept, reattach
+from hawker.volume.attachment import as_wished, attach, kept, reattach
 from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
 from hawker.worker.capacity import at_rest
@@ -75,7 +76,8 @@ class ConfigChange:
 class Operations:
     """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `networks` is None where
     machines use the host's own; `ipv4_pool` is for traffic outwards, `id_pool` None where machines have no ids of
-    their own; `guest_disks`: machines have their volumes as block files."""
+    their own; `guest_disks`: machines have their volumes as block files;
+    `plain_volumes`: a mount that is to be encrypted takes a volume that is not."""
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Operations:
         ipv4_pool: IPv4Network,
         id_pool: IdPool | None = None,
         guest_disks: bool = False,
+        plain_volumes: bool = False,
     ) -> None:
         self._store = store
         self._table = table
@@ -104,6 +107,7 @@ class Operations:
         self._ipv4_pool = ipv4_pool
         self._id_pool = id_pool
         self._guest_disks = guest_disks
+        self._plain_volumes = plain_volumes
 
     async def create(
         self,
@@ -128,13 +132,15 @@ class Operations:
             if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
                 raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
             _check_standbys(tx, record.app, record.config)
-            placed = self._with_ipv4(tx, attach(tx, record, self._clock.now(), to_guest=self._guest_disks))
+            wanted = msgspec.structs.replace(record, config=self._wished(record.config))
+            placed = self._with_ipv4(tx, attach(tx, wanted, self._clock.now(), to_guest=self._guest_disks))
             placed = with_ids(tx, self._id_pool, placed)
             placed = self._admission.place(tx, placed)
             self._table.insert(tx, placed)
             self._secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
             run = self._launch(launch)
             made = self._table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
+            made = self._note_watched(tx, made)
             self._accept(tx, CREATE, record.id, run)
             return made
 
@@ -272,7 +278,7 @@ class Operations:
                 raise Conflict("machine update failed due to concurrent update")
             _check_standbys(tx, record.app, change.config)
             self._admission.allow(tx, record, change.config)
-            config = kept(tx, record, change.config)
+            config = kept(tx, record, self._wished(change.config))
             if change.launch and config.mounts:
                 reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
             run = self._relaunch(record, change.launch, None, None)
@@ -357,6 +363,17 @@ class Operations:
         """What decides whether an operation may begin: between two tries, a machine is as good as stopped."""
         waits = record.state is State.STARTING and journal.active(tx, machine_resource(record.id)) is None
         return State.STOPPED if waits else record.state
+
+    def _note_watched(self, tx: Tx, made: MachineRecord) -> MachineRecord:
+        """In its history: that it stands by for machines of its own host, and so for nothing until it is moved."""
+        beside = [each for each in made.config.standbys or () if tx.get(MACHINES, MachineId(each)) is not None]
+        if not beside:
+            return made
+        why = f"it is on the host of {', '.join(beside)}, and would be lost with it: move one of the two"
+        return self._table.change(tx, made, Happened("standby", "beside", detail=Detail(error=why)))
+
+    def _wished(self, config: MachineConfig) -> MachineConfig:
+        return as_wished(config) if self._plain_volumes else config
 
     def _with_ipv4(self, tx: Tx, record: MachineRecord) -> MachineRecord:
         if self._networks is None:

@@ -1,5 +1,6 @@
 """Answers about volumes: figures, lists in pages, and refusals that name the field."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -94,6 +95,18 @@ async def test_encryption_is_refused_where_it_is_asked_for_and_cannot_be(worker:
         await worker.volume("data", size_gb=1, encrypted=True)
     assert not (await worker.volume("data", size_gb=1, encrypted=None)).encrypted
     assert [record.encrypted for _, record in worker.store.scan(VOLUMES)] == [False]
+
+
+async def test_where_encryption_is_a_wish_a_volume_is_plain_and_says_so(tmp_path: Path) -> None:
+    """Clients that always ask for encrypted volumes, and copy that into the machines that they clone, are served."""
+    async with MemoryWorld(tmp_path, volume_encryption="wished").open() as worker:
+        await worker.app()
+        made = await worker.volume("data", size_gb=1, encrypted=True)
+        assert not made.encrypted
+        copied = await worker.volume("data", source_volume_id=made.id, encrypted=True)
+        assert not copied.encrypted
+        machine = await worker.started(mounts=[{"volume": made.id, "path": "/data", "encrypted": True}])
+        await worker.update(machine, mounts=[{"volume": made.id, "path": "/data", "encrypted": True}])
 
 
 async def test_another_region_has_no_room(worker: SimWorker) -> None:

@@ -6,12 +6,13 @@ log as that call does.
 
 from datetime import datetime
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from hawker.api.bounds import ReleasesLimit
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.app_log import MAX_PLACE
 from hawker.api.contract.body import Answer, Request
 from hawker.api.route import AnyRoute, NoParams, Tag, Unary
 from hawker.errors import Conflict, NotFound, Unprocessable
@@ -116,6 +117,49 @@ class FlyReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
 
 class FlyReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: ReleasesLimit = 25
+
+
+class FlyLogsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`instance` is a machine's id. `next_token` is what the last answer gave: with it the answer is held open until
+    there is a line."""
+
+    next_token: Annotated[str, msgspec.Meta(max_length=MAX_PLACE)] = ""
+    instance: str = ""
+    region: str = ""
+
+
+class FlyLogEvent(Answer, frozen=True, kw_only=True):
+    provider: str
+
+
+class FlyLogMeta(Answer, frozen=True, kw_only=True):
+    instance: str
+    region: str
+    event: FlyLogEvent
+
+
+class FlyLogAttributes(Answer, frozen=True, kw_only=True):
+    timestamp: datetime
+    message: str
+    level: str
+    instance: str
+    region: str
+    meta: FlyLogMeta
+
+
+class FlyLog(Answer, frozen=True, kw_only=True):
+    id: str
+    type: str = "log"
+    attributes: FlyLogAttributes
+
+
+class FlyLogsMeta(Answer, frozen=True, kw_only=True):
+    next_token: str
+
+
+class FlyLogs(Answer, frozen=True, kw_only=True):
+    data: tuple[FlyLog, ...]
+    meta: FlyLogsMeta
 
 
 AppTimes: TypeAlias = dict[str, datetime]
@@ -263,6 +307,19 @@ CURRENT_RELEASE = Unary(
     errors=(NotFound,),
 )
 
+FLY_LOGS = Unary(
+    name="fly_logs",
+    method="GET",
+    path="/api/v1/apps/{app_name}/logs",
+    params=AppParams,
+    query=FlyLogsQuery,
+    response=FlyLogs,
+    tag=Tag.FLYCTL,
+    summary="Show an app's last lines, or wait for what comes after a token",
+    errors=(NotFound,),
+    timeout_s=60.0,
+)
+
 FLYCTL_ROUTES: tuple[AnyRoute, ...] = (
     GRAPHQL,
     FLY_ORGANIZATIONS,
@@ -275,4 +332,5 @@ FLYCTL_ROUTES: tuple[AnyRoute, ...] = (
     CURRENT_RELEASES,
     FLY_RELEASES,
     CURRENT_RELEASE,
+    FLY_LOGS,
 )

@@ -57,6 +57,8 @@ HELP: dict[str, str] = {
     "kernel": "The kernel that microVMs boot: a vmlinux or bzImage; default the newest imported one.",
     "gpu_devices": "A GPU that machines may have, as KIND=PCI-ADDRESS; may be repeated.",
     "max_volume_gb": "The largest volume, in GB (of 1024 MiB).",
+    "volume_encryption": "required: refuse volumes that are to be encrypted where this host cannot; wished: make them"
+    " plain there, as clients need that always ask for encrypted ones.",
     "allow_local_images": "Allow images from files of this host, to callers whose token may write the node as a whole.",
     "insecure_registries": "A registry to use over plain HTTP; may be repeated.",
     "private_registries": "A registry at a loopback or private address that every token may name; may be repeated.",
@@ -81,6 +83,10 @@ HELP: dict[str, str] = {
     "public_ipv6": "A network of IPv6 addresses, each for one app; may be repeated.",
     "shared_ipv4": "The IPv4 address that apps share; default the host's own uplink address.",
     "logs_mib": "How much of its output each machine keeps.",
+    "app_logs_mib": "How much of each app's log is kept, in DATA_DIR/logs.",
+    "app_logs_kept_s": "How many seconds lines of an app's log are kept.",
+    "log_endpoint": "Where lines of apps are sent, too: otlp+http://HOST:4318, loki+http://HOST:3100, or the http://"
+    " URL of who takes lines of JSON, such as Vector; default nowhere.",
     "runs_kept": "How many ended runs are kept per machine.",
     "destroyed_kept_s": "How many seconds a destroyed machine's history is kept on the node.",
     "deleted_volumes_kept_s": "How many seconds undelete works for a deleted volume.",

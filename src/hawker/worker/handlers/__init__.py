@@ -8,6 +8,7 @@ from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
+from hawker.worker.handlers.app_logs import AppLogHandlers
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.images import ImageHandlers
@@ -116,6 +117,7 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     SecretKeyHandlers(deps.store, deps.clock, deps.secrets, deps.secret_keys, apps).bind(handlers)
     SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
     handlers.add(OrgHandlers(deps.store, apps), ReleaseHandlers(deps.store, deps.clock, apps))
+    handlers.add(AppLogHandlers(worker.node, deps.store, apps, deps.clock, deps.logs))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)
     PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
 

@@ -169,6 +169,8 @@ class VolumeHandlers:
         serves_region(self._node.region, body.region)
         origin = self._origin(body, app.org, call.grant)
         if origin is not None:
+            if self._settings.volume_encryption == "wished" and body.encrypted and not origin.encrypted:
+                body = msgspec.structs.replace(body, encrypted=None)
             body = completed(body, origin)
         encrypted = await self._encrypted(body) if origin is None else origin.encrypted
         max_gb = self._settings.max_volume_gb
@@ -271,12 +273,13 @@ class VolumeHandlers:
     async def _encrypted(self, body: CreateVolumeRequest) -> bool:
         """As asked for; by default where the host can."""
         lacks = await self._volumes.disks.lacks_encryption()
-        if body.encrypted and lacks is not None:
+        wished = self._settings.volume_encryption == "wished"
+        if body.encrypted and lacks is not None and not wished:
             raise Unprocessable(
                 f"encrypted: this host cannot encrypt volumes: {lacks}. Leave it out, or ask for encrypted=false, for "
                 "a volume that is not"
             )
-        return lacks is None if body.encrypted is None else body.encrypted
+        return lacks is None and body.encrypted is not False
 
     def _with_key(self, record: VolumeRecord) -> VolumeRecord:
         keys = self._volume_keys

@@ -4,7 +4,7 @@ from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, 
 from hawker.machine import GONE, State
 from hawker.record.machine import MACHINES, Detail, machine_id_of
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, FlowDeps, drain_output, machine_in, machine_of
 from hawker.worker.lifecycle.start import LAUNCHING, PATIENT, Launch, have_image, runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
@@ -26,6 +26,7 @@ async def undo_image(context: Context[Launch]) -> None:
     deps, machine_id = context.deps, machine_id_of(context)
     if runs(machine_of(context)):
         return
+    await drain_output(context)
     await deps.driver.destroy(machine_id)
     await unmount_volume(deps, machine_of(context))
     if deps.rootfs is not None:

@@ -9,6 +9,7 @@ from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.fsm.contract import StepContext
 from hawker.image.cache import ImageCache
+from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
 from hawker.record.machine import MachineRecord, machine_id_of
 from hawker.runtime.driver import NodeDriver
@@ -30,7 +31,7 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 @dataclass(frozen=True, slots=True)
 class FlowDeps:
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
-    `disks` and `copies` where there are no volumes, `gpus` where the node has none."""
+    `disks` and `copies` where there are no volumes, `gpus` where the node has none, `logs` where none are kept."""
 
     store: Store
     table: MachineTable
@@ -51,6 +52,7 @@ class FlowDeps:
     volume_keys: VolumeKeys | None = None
     gpus: Devices | None = None
     edge: EdgeLine = field(default_factory=EdgeLine)
+    logs: MachineLogs | None = None
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]
@@ -59,6 +61,12 @@ Context: TypeAlias = StepContext[FlowDeps, I]
 def machine_of(context: StepContext[FlowDeps, msgspec.Struct]) -> MachineRecord:
     """The record as last committed. Raises `NotFound`. Inside a commit, ask the transaction instead."""
     return context.deps.table.get(context.deps.store, machine_id_of(context))
+
+
+async def drain_output(context: StepContext[FlowDeps, msgspec.Struct], next_instance: str = "") -> None:
+    """Before the machine's output goes, with all that it has or for the next instance: its app's log has it all."""
+    if context.deps.logs is not None:
+        await context.deps.logs.drain(machine_id_of(context), next_instance)
 
 
 def machine_in(tx: Tx, context: StepContext[FlowDeps, msgspec.Struct]) -> MachineRecord:

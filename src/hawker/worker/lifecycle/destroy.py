@@ -3,7 +3,7 @@
 from hawker.fsm.contract import Done, Flow, Outcome, Step
 from hawker.record.machine import MACHINES, machine_id_of
 from hawker.store.contract import Tx
-from hawker.worker.lifecycle.deps import Context, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, drain_output, machine_in, machine_of
 from hawker.worker.lifecycle.stop import END, PATIENT, Halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
@@ -11,6 +11,7 @@ from hawker.worker.table import Happened
 
 async def clear(context: Context[Halt]) -> Outcome:
     """Remove the instance's processes, cgroup and files."""
+    await drain_output(context)
     await context.deps.driver.destroy(machine_id_of(context))
     return Done()
 

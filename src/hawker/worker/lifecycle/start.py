@@ -25,7 +25,7 @@ from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
-from hawker.worker.lifecycle.deps import Context, FlowDeps, machine_in, machine_of
+from hawker.worker.lifecycle.deps import Context, FlowDeps, drain_output, machine_in, machine_of
 from hawker.worker.lifecycle.environment import (
     GuestDiskFiles,
     Surroundings,
@@ -158,6 +158,7 @@ async def launch(context: Context[Launch]) -> Outcome:
         return await _give_way(context)
     spec = msgspec.structs.replace(_spec(context, record), gpus=gpus_of(record))
     await take_gpus(deps.gpus, deps.driver, record)
+    await drain_output(context, spec.instance_id)
     await deps.driver.prepare(spec)
     context.reach("prepared")
     seen = await deps.driver.start(spec)
@@ -202,6 +203,7 @@ def _shown_configs(images: ImageCache, record: MachineRecord) -> dict[str, bytes
 async def undo_launch(context: Context[Launch]) -> None:
     """A launch that was recorded before the run was told to turn back is left to whoever told it."""
     if not _still_runs(context):
+        await drain_output(context)
         await context.deps.driver.destroy(machine_id_of(context))
 
 

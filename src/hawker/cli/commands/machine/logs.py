@@ -8,8 +8,10 @@ import click
 import msgspec
 
 from hawker.api.caller import Caller
+from hawker.api.contract.app_log import LogLine
 from hawker.api.contract.machine import ListMachinesQuery
 from hawker.api.contract.node import LogChunk
+from hawker.cli.app_log import AppLogFollower, LinePrinter, WantedLines
 from hawker.cli.connect import talk
 from hawker.cli.lazy import found
 from hawker.cli.log_stream import Follower, Prefix, WantedOutput, Write, follow_all, print_merged
@@ -20,17 +22,20 @@ from hawker.cli.output import Form, line_of_json, output_option
 from hawker.clock import SystemClock
 
 _HELP = """Print the output of machines: what they wrote to stdout on stdout, the rest on stderr. With --app and no
-MACHINE, that of all machines of the app, on whichever hosts.
+MACHINE, the log of the app: that of all its machines, on whichever hosts, also of those that are gone, and what the
+nodes did with them, on stderr.
 
 \b
 Examples:
   hawker logs -f web
   hawker logs -t --since 10m web db
   hawker logs -a shop -n 20 -f
+  hawker logs -a shop --since 1h --deploy 12
 
 Output of several machines is in the order of time, each line with its machine's name; lines of a machine with several
-containers begin with the container's. With -f, a node that restarts is waited for. With -o json each piece is one
-line, with its time, its stream and its bytes in base64.
+containers begin with the container's. An app's log is kept for a day or 256 MiB on each node, unless the node's
+settings say otherwise. With -f, a node that restarts is waited for, and each line comes once. With -o json each piece
+is one line, with its time, its stream and its bytes in base64; each line of an app's log one with its text.
 """
 
 
@@ -61,6 +66,8 @@ def since(text: str) -> float:
 @click.option("-t", "--timestamps", is_flag=True, help="Begin each line with its time, in UTC.")
 @click.option("--since", "since_at", type=Written(since, "moment"), metavar="TIME",
               help="Only what came after that: 90, 10m or 2h ago, or 2026-01-02T03:04:05.")  # fmt: skip
+@click.option("-r", "--region", metavar="REGION", default="", help="Of an app: only what is in this region.")
+@click.option("--deploy", metavar="N", default="", help="Of an app: only machines of its release N.")
 @output_option
 @click.pass_context
 def command(
@@ -71,10 +78,17 @@ def command(
     lines: int | None,
     timestamps: bool,
     since_at: float | None,
+    region: str,
+    deploy: str,
     form: Form,
 ) -> None:
     if not machines and app is None:
         raise click.UsageError("name a MACHINE, or an app with --app for the output of all its machines")
+    if machines and (region or deploy):
+        raise click.UsageError("--region and --deploy select from an app's log: leave out MACHINE")
+    if not machines and app is not None:
+        lines_of_app = WantedLines(follow=follow, tail=lines, since=since_at, region=region, release=deploy)
+        return talk(ctx, lambda caller: _print_log(caller, app, lines_of_app, form, timestamps=timestamps))
     wanted, prefix = WantedOutput(follow=follow, tail=lines, since=since_at), Prefix(timestamps=timestamps)
     talk(ctx, lambda caller: _print(caller, machines, app, wanted, prefix, form))
 
@@ -82,10 +96,7 @@ def command(
 async def _print(
     caller: Caller, references: Sequence[str], app: str | None, wanted: WantedOutput, prefix: Prefix, form: Form
 ) -> None:
-    if references:
-        chosen = [await find_machine(caller, each, app) for each in references]
-    else:
-        chosen = await list_machines(caller, app, ListMachinesQuery(summary=True))
+    chosen = [await find_machine(caller, each, app) for each in references]
     if len(references) == 1:
         follower = Follower(caller, chosen[0].params, None if form is Form.TABLE else _write_json, prefix=prefix)
         if wanted.follow:
@@ -99,6 +110,19 @@ async def _print(
     await print_merged(followers, wanted)
     if wanted.follow:
         await follow_all(followers)
+
+
+async def _print_log(caller: Caller, app: str, wanted: WantedLines, form: Form, *, timestamps: bool) -> None:
+    names = dict[str, str]()
+    if form is Form.TABLE:
+        there = await list_machines(caller, app, ListMachinesQuery(summary=True))
+        names = {each.machine.id: each.machine.name for each in there}
+    write = LinePrinter(names, timestamps=timestamps) if form is Form.TABLE else _write_line
+    await AppLogFollower(caller, app, write).print(wanted)
+
+
+def _write_line(line: LogLine) -> None:
+    click.echo(line_of_json(line))
 
 
 def _writer(owned: Owned, form: Form) -> Write | None:

@@ -1,0 +1,353 @@
+"""Takes the output of the node's machines, and what happened to them, into the logs of their apps.
+
+The ring of an instance is the buffer in front: what was written while no daemon ran is taken from there later, by its
+position. Before a ring goes, with its machine or for the next instance, all of it is taken (`drain`). A machine never
+waits for its log: who writes faster than an app's share has the oldest of its ring written over, and a line tells it.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.abc
+
+from hawker.clock import Clock
+from hawker.errors import HawkerError
+from hawker.fair.threads import Pool, in_thread, on_behalf_of
+from hawker.ids import AppName, MachineId
+from hawker.log import bind
+from hawker.logs.app_log import AppLog, LogLimits, LogPart, Wanted
+from hawker.logs.line import (
+    OPEN_FOR_NS,
+    Cursor,
+    KeptLine,
+    MachineFacts,
+    closed_lines,
+    event_line,
+    lines_of,
+    lost_line,
+)
+from hawker.record.app import APPS
+from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
+from hawker.runtime.driver import Driver, OutputChunk
+from hawker.store.contract import Reader
+
+LOOK_FIRST_S, LOOK_LAST_S = 0.1, 1.6
+APP_BYTES_PER_S = 8 << 20
+"""Of output that is taken of one app on one node in the long run."""
+
+_DRAIN_S = 2.0
+_TRIM_EVERY_S = 60.0
+_LOOK_BYTES = 4 << 20  # of text in one frame, and what one machine has beyond it
+_READS = 8  # of one machine's ring in one look, of 4 MiB at the most each
+_RELEASE = "fly_release_version"
+_log = bind("hawker.logs")
+
+
+class _Watched:
+    """An app: which of its machines changed, which run, who reads. `turn` is which of them is looked at first."""
+
+    def __init__(self) -> None:
+        self.lock = anyio.Lock()
+        self.wake = anyio.Event()
+        self.grown = anyio.Event()
+        self.changed: set[MachineId] = set()
+        self.running: dict[MachineId, MachineRecord] = {}
+        self.readers, self.turn = 0, 0
+        self.busy, self.failing = False, False
+        self.log: AppLog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    record: MachineRecord
+    events: Sequence[EventRecord]
+    closing: bool = False
+
+
+class MachineLogs:
+    """Of one node. Safe in one event loop."""
+
+    def __init__(self, directory: Path, store: Reader, driver: Driver, clock: Clock, limits: LogLimits) -> None:
+        self._directory = directory
+        self._store = store
+        self._driver = driver
+        self._clock = clock
+        self._limits = limits
+        self._apps: dict[AppName, _Watched] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self.lost = 0  # pieces of output, since the daemon began
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            for bucket in (MACHINES, DESTROYED):
+                for _, record in list(self._store.scan(bucket)):
+                    self._note(record)
+            while True:
+                await self._trim()
+                await self._clock.sleep(_TRIM_EVERY_S)
+
+    def changed(self, machine_id: MachineId) -> None:
+        """A machine's record has changed. Does not block."""
+        record = self._store.get(MACHINES, machine_id) or self._store.get(DESTROYED, machine_id)
+        if record is not None:
+            self._note(record)
+
+    async def drain(self, machine_id: MachineId, next_instance: str = "") -> None:
+        """Take all that is there of the machine, whose ring is about to go or to be another instance's. Waits
+        2 s for its turn; what the disk holds up by then is waited for."""
+        record = self._store.get(MACHINES, machine_id)
+        if record is None or record.running is None or record.running.instance_id == next_instance:
+            return
+        with anyio.move_on_after(_DRAIN_S), suppress(HawkerError, OSError):
+            await self._take(record.app, [_Look(record, (), closing=True)])
+
+    def directory_of(self, app: AppName) -> Path | None:
+        """None for an app that this node does not know. Another app of the same name has another one."""
+        known = self._store.get(APPS, app)
+        return None if known is None else self._directory / known.id
+
+    async def read(
+        self,
+        app: AppName,
+        after: int,
+        *,
+        most_lines: int,
+        most_bytes: int,
+        since: int = 0,
+        wanted: Wanted | None = None,
+    ) -> LogPart:
+        """As `AppLog.read`."""
+        log = await self._log_of(app)
+        if log is None:
+            return LogPart(lines=(), position=after)
+        read = partial(log.read, after, most_lines=most_lines, most_bytes=most_bytes, since=since, wanted=wanted)
+        return await in_thread(Pool.LOGS, read)
+
+    async def tail(self, app: AppName, count: int, *, since: int = 0, wanted: Wanted | None = None) -> LogPart:
+        """As `AppLog.tail`."""
+        log = await self._log_of(app)
+        if log is None:
+            return LogPart(lines=(), position=-1)
+        return await in_thread(Pool.LOGS, partial(log.tail, count, since=since, wanted=wanted))
+
+    async def wait(self, app: AppName, after: int, timeout_s: float) -> None:
+        """Until the app's log has something past position `after`, or the time is over."""
+        watched = self._watched(app)
+        watched.readers += 1
+        watched.wake.set()
+        try:
+            with anyio.move_on_after(timeout_s):
+                while True:
+                    grown = watched.grown
+                    log = await self._log_of(app)
+                    if log is not None and log.position > after:
+                        return
+                    await grown.wait()
+        finally:
+            watched.readers -= 1
+            self._let_go(app, watched)
+
+    # Looking.
+
+    def _watched(self, app: AppName) -> _Watched:
+        return self._apps.setdefault(app, _Watched())
+
+    def _let_go(self, app: AppName, watched: _Watched) -> None:
+        """Of an app of which nothing runs and nobody reads nothing stays in memory."""
+        idle = not (watched.readers or watched.busy or watched.running or watched.changed or watched.lock.locked())
+        if idle and self._apps.get(app) is watched:
+            del self._apps[app]
+
+    def _note(self, record: MachineRecord) -> None:
+        watched = self._watched(record.app)
+        watched.changed.add(record.id)
+        watched.wake.set()
+        if not watched.busy and self._tasks is not None:
+            watched.busy = True
+            self._tasks.start_soon(self._follow, record.app, watched)
+
+    async def _follow(self, app: AppName, watched: _Watched) -> None:
+        """While machines of the app run, or something of them is new."""
+        pause_s = LOOK_FIRST_S
+        try:
+            with on_behalf_of(app):
+                while watched.changed or watched.running:
+                    watched.wake = anyio.Event()
+                    size = await self._look(app, watched)
+                    pause_s = LOOK_FIRST_S if size else min(2 * pause_s, LOOK_LAST_S)
+                    if watched.readers:
+                        pause_s = LOOK_FIRST_S
+                    await self._clock.sleep(max(LOOK_FIRST_S, size / APP_BYTES_PER_S))
+                    with anyio.move_on_after(pause_s - LOOK_FIRST_S):
+                        await watched.wake.wait()
+        finally:
+            watched.busy = False
+            self._let_go(app, watched)
+
+    async def _look(self, app: AppName, watched: _Watched) -> int:
+        """Bytes of text that came."""
+        changed, watched.changed = watched.changed, set()
+        looks = list[_Look]()
+        log = None
+        try:
+            log = await self._log_of(app)
+        except OSError as error:
+            self._failed(app, watched, error)
+        if log is None:
+            watched.running.clear()
+            return 0
+        for machine_id in changed:
+            record = self._store.get(MACHINES, machine_id)
+            if record is not None and record.running is not None and record.running.exit is None:
+                watched.running[machine_id] = record
+            else:
+                watched.running.pop(machine_id, None)
+            record = record or self._store.get(DESTROYED, machine_id)
+            if record is not None:
+                seen = log.cursors.get(machine_id, Cursor()).event
+                after = f"{machine_id}/{seen}" if seen else None
+                events = [event for _, event in self._store.scan(EVENTS, f"{machine_id}/", after=after)]
+                looks.append(_Look(record, events))
+        running = [record for key, record in watched.running.items() if key not in changed]
+        watched.turn = (watched.turn + 1) % max(1, len(running))
+        looks += [_Look(record, ()) for record in (*running[watched.turn :], *running[: watched.turn])]
+        try:
+            return await self._take(app, looks)
+        except (HawkerError, OSError) as error:
+            watched.changed |= changed
+            self._failed(app, watched, error)
+            return 0
+
+    def _failed(self, app: AppName, watched: _Watched, error: Exception) -> None:
+        if not watched.failing:
+            _log.error("output of machines is not kept", extra={"app": app, "error": str(error)})
+        watched.failing = True
+
+    async def _take(self, app: AppName, looks: Sequence[_Look]) -> int:
+        """One frame of all that is new. Raises `OSError`."""
+        watched = self._watched(app)
+        async with watched.lock:
+            log = await self._log_of(app)
+            if log is None or not looks:
+                return 0
+            size = await in_thread(Pool.LOGS, self._taken, log, looks)
+            watched.failing = False
+            grown, watched.grown = watched.grown, anyio.Event()
+            if size:
+                grown.set()
+        return size
+
+    def _taken(self, log: AppLog, looks: Sequence[_Look]) -> int:
+        now_ns = int(self._clock.now() * 1e9)
+        lines, cursors, size = list[KeptLine](), dict[str, Cursor](), 0
+        for look in looks:
+            if size > _LOOK_BYTES and not (look.events or look.closing):
+                continue  # its turn comes
+            before = log.cursors.get(look.record.id, Cursor())
+            found, cursor = self._of_machine(look, before, now_ns)
+            lines += found
+            size += sum(len(line.text) + 1 for line in found)
+            if cursor != before:
+                cursors[look.record.id] = cursor
+        lines.sort(key=lambda line: line.at)
+        if lines or cursors:
+            log.append(lines, cursors)
+        return size
+
+    def _of_machine(self, look: _Look, cursor: Cursor, now_ns: int) -> tuple[list[KeptLine], Cursor]:
+        record, running = look.record, look.record.running
+        facts, instance = _facts(record), "" if running is None else running.instance_id
+        chunks = list[OutputChunk]()
+        lines, kept = list[KeptLine](), cursor.open
+        after, closed = cursor.after, cursor.closed
+        if instance and instance != cursor.instance:
+            lines, kept, after, closed = closed_lines(facts, kept), (), -1, False
+        if instance and not closed:
+            chunks = self._output(record.id, after, whole=look.closing or bool(look.events))
+            if chunks and chunks[0].position > after + 1:
+                self.lost += chunks[0].position - after - 1
+                lines.append(lost_line(facts, int(chunks[0].at * 1e9), chunks[0].position - after - 1))
+            more, kept = lines_of(facts, chunks, kept)
+            lines += more
+            after = chunks[-1].position if chunks else after
+        ended = look.closing or (running is not None and running.exit is not None)
+        old = [each for each in kept if ended or (not chunks and now_ns - each.at > OPEN_FOR_NS)]
+        lines += closed_lines(facts, old)
+        told = [event_line(facts, event) for event in look.events]
+        return lines + told, Cursor(
+            instance=instance or cursor.instance,
+            after=after,
+            event=look.events[-1].id if look.events else cursor.event,
+            closed=closed or look.closing,
+            open=tuple(each for each in kept if each not in old),
+        )
+
+    def _output(self, machine_id: MachineId, after: int, *, whole: bool) -> list[OutputChunk]:
+        found = list[OutputChunk]()
+        with suppress(HawkerError, OSError):
+            for _ in range(_READS if whole else 1):
+                chunks = self._driver.output(machine_id, after=after)
+                if not chunks:
+                    break
+                found += chunks
+                after = chunks[-1].position
+        return found
+
+    # The files.
+
+    async def _log_of(self, app: AppName) -> AppLog | None:
+        """None for an app that this node does not know. Raises `OSError`."""
+        directory = self.directory_of(app)
+        if directory is None:
+            return None
+        watched = self._apps.get(app)
+        if watched is not None and watched.log is not None and watched.log.directory == directory:
+            return watched.log
+        if watched is None and not directory.exists():
+            return None
+        log = await in_thread(Pool.LOGS, AppLog, directory, self._limits, self._clock.now())
+        if watched is None or self._apps.get(app) is not watched:
+            return log
+        if watched.log is None or watched.log.directory != directory:
+            watched.log = log
+        return watched.log
+
+    async def _trim(self) -> None:
+        """Also what is left of apps that are gone, and of the cursors of machines that are."""
+        known = {record.id: app for app, record in self._store.scan(APPS)}
+        for app, watched in list(self._apps.items()):
+            if watched.log is not None:
+                there = {key.id for _, key in self._store.scan(BY_APP, f"{app}/")}
+                gone = [each for each in watched.log.cursors if each not in there and self._forgotten(MachineId(each))]
+                watched.log.forget(gone)
+        with suppress(OSError):
+            logs = {watched.log.directory: watched.log for watched in self._apps.values() if watched.log is not None}
+            await in_thread(Pool.LOGS, self._trimmed, frozenset(known), logs, self._clock.now())
+
+    def _forgotten(self, machine_id: MachineId) -> bool:
+        return self._store.get(DESTROYED, machine_id) is None
+
+    def _trimmed(self, known: frozenset[str], logs: Mapping[Path, AppLog], now: float) -> None:
+        if not self._directory.is_dir():
+            return
+        for each in list(self._directory.iterdir()):
+            if each.name not in known:
+                shutil.rmtree(each, ignore_errors=True)
+            else:
+                (logs.get(each) or AppLog(each, self._limits, now)).trim(now)
+
+
+def _facts(record: MachineRecord) -> MachineFacts:
+    config = record.config if record.previous is None else record.previous.config
+    return MachineFacts(
+        machine=record.id,
+        containers=tuple(each.name or "" for each in config.containers or ()),
+        release=(record.config.metadata or {}).get(_RELEASE, ""),
+    )

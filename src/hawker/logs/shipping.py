@@ -1,0 +1,227 @@
+"""Lines of apps on their way to a collector elsewhere. The kept logs are the queue: they are bounded, and outlive a
+daemon and a collector that is away. What was cut off before it could be sent is counted as dropped.
+
+How far each app was sent is written to a file after each batch that the collector took, so a line may come twice when
+the daemon is killed in between, and never goes missing but for what is counted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import msgspec
+
+from hawker.clock import Clock
+from hawker.deferred import deferred
+from hawker.fair.threads import Pool, in_thread
+from hawker.ids import AppName
+from hawker.log import bind
+from hawker.logs.app_log import PositionedLine
+from hawker.logs.machine_logs import MachineLogs
+from hawker.record.app import APPS
+from hawker.record.node import NodeRecord
+from hawker.store.contract import Reader
+
+if TYPE_CHECKING:
+    import aiohttp
+else:
+    aiohttp = deferred("aiohttp")
+
+BATCH_LINES, BATCH_BYTES = 1000, 512 * 1024
+"""Of one app, at once: apps take turns."""
+
+EVERY_S, AGAIN_LAST_S = 1.0, 60.0
+_SEND_S = 10.0
+_SEVERITY = {"info": 9, "warning": 13, "error": 17}
+_log = bind("hawker.logs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Lines of one app on one node."""
+
+    app: str
+    node: NodeRecord
+    lines: Sequence[PositionedLine]
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What is posted: the media type, and the body."""
+
+    kind: str
+    body: bytes
+
+
+Notation = Callable[[Batch], Post]
+
+
+def lines_of_json(batch: Batch) -> Post:
+    """One object a line, as Vector's source `http_server` and others take it."""
+    return Post("application/x-ndjson", b"".join(msgspec.json.encode(each) + b"\n" for each in _objects(batch)))
+
+
+def loki(batch: Batch) -> Post:
+    """Streams of Loki's push API: labels that have few values; the rest of a line is its metadata."""
+    streams: dict[tuple[str, str, str], list[Any]] = {}
+    for each in batch.lines:
+        line = each.line
+        values = streams.setdefault((line.provider, line.level, str(line.stream)), [])
+        values.append([str(line.at), line.text, {"machine": line.machine, "container": line.container}])
+    labels = {"app": batch.app, "region": batch.node.region, "node": batch.node.id}
+    told = [
+        {"stream": {**labels, "provider": provider, "level": level, "stream": stream}, "values": values}
+        for (provider, level, stream), values in streams.items()
+    ]
+    return Post("application/json", msgspec.json.encode({"streams": told}))
+
+
+def otlp(batch: Batch) -> Post:
+    """Log records of OpenTelemetry's protocol, as JSON."""
+    records = [
+        {
+            "timeUnixNano": str(each.line.at),
+            "severityNumber": _SEVERITY.get(each.line.level, 9),
+            "severityText": each.line.level,
+            "body": {"stringValue": each.line.text},
+            "attributes": _attributes(
+                {
+                    "hawker.machine": each.line.machine,
+                    "hawker.container": each.line.container,
+                    "hawker.provider": each.line.provider,
+                    "log.iostream": {1: "stdout", 2: "stderr"}.get(each.line.stream, ""),
+                }
+            ),
+        }
+        for each in batch.lines
+    ]
+    resource = {"service.name": batch.app, "host.id": batch.node.id, "cloud.region": batch.node.region}
+    told = {"resource": {"attributes": _attributes(resource)}, "scopeLogs": [{"logRecords": records}]}
+    return Post("application/json", msgspec.json.encode({"resourceLogs": [told]}))
+
+
+_NOTATIONS: Mapping[str, tuple[Notation, str]] = {
+    "otlp": (otlp, "/v1/logs"),
+    "loki": (loki, "/loki/api/v1/push"),
+    "": (lines_of_json, ""),
+}
+
+
+def target_of(endpoint: str) -> tuple[Notation, str]:
+    """How to write to a `log_endpoint`, and the URL; where it has no path, the notation's own."""
+    parts = urlsplit(endpoint)
+    name, _, scheme = parts.scheme.rpartition("+")
+    notation, path = _NOTATIONS[name]
+    return notation, urlunsplit(parts._replace(scheme=scheme, path=parts.path if parts.path.strip("/") else path))
+
+
+class Shipping:
+    """Of one node. `sent` and `dropped` count lines since the daemon began."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        state: Path,
+        logs: MachineLogs,
+        node: NodeRecord,
+        store: Reader,
+        clock: Clock,
+        http: "Callable[[], aiohttp.ClientSession]",
+    ) -> None:
+        self._notation, self._url = target_of(endpoint)
+        self._state = state
+        self._logs = logs
+        self._node = node
+        self._store = store
+        self._clock = clock
+        self._http = http
+        self._places: dict[str, int] = {}
+        self.sent, self.dropped = 0, 0
+
+    async def serve(self) -> None:
+        """Until cancelled. A collector that does not take it is asked again, ever less often."""
+        self._places = await in_thread(Pool.LOGS, _read, self._state)
+        pause_s, troubled = EVERY_S, False
+        while True:
+            try:
+                more = await self._round()
+                if troubled:
+                    _log.info("lines are sent again", extra={"sent": self.sent, "dropped": self.dropped})
+                pause_s, troubled = (0.0 if more else EVERY_S), False
+            except (OSError, TimeoutError, aiohttp.ClientError, ValueError) as error:
+                if not troubled:
+                    extra = {"to": urlsplit(self._url).hostname, "error": str(error) or type(error).__name__}
+                    _log.warning("lines cannot be sent", extra=extra)
+                pause_s, troubled = min(max(2 * pause_s, EVERY_S), AGAIN_LAST_S), True
+            await self._clock.sleep(pause_s)
+
+    async def _round(self) -> bool:
+        """A batch of each app; whether one has more."""
+        more = False
+        apps = {record.id: AppName(app) for app, record in self._store.scan(APPS)}
+        for gone in self._places.keys() - apps.keys():
+            del self._places[gone]
+        for key, app in apps.items():
+            more = await self._ship(key, app) or more
+        return more
+
+    async def _ship(self, key: str, app: AppName) -> bool:
+        after = self._places.get(key, -1)
+        part = await self._logs.read(app, after, most_lines=BATCH_LINES, most_bytes=BATCH_BYTES)
+        if part.lines:
+            await self._post(self._notation(Batch(app=app, node=self._node, lines=part.lines)))
+            self.sent += len(part.lines)
+            if after >= 0:
+                self.dropped += part.lines[0].position - after - 1
+        if part.position > after:
+            self._places[key] = part.position
+            await in_thread(Pool.LOGS, _write, self._state, self._places)
+        return part.more
+
+    async def _post(self, post: Post) -> None:
+        """Raises `ValueError` when the collector does not take it."""
+        with anyio.fail_after(_SEND_S):
+            headers = {"Content-Type": post.kind}
+            async with self._http().post(self._url, data=post.body, headers=headers, allow_redirects=False) as answer:
+                if not 200 <= answer.status < 300:
+                    raise ValueError(f"status {answer.status}")
+
+
+def _objects(batch: Batch) -> Sequence[dict[str, Any]]:
+    return [
+        {
+            "at": each.line.at,
+            "app": batch.app,
+            "machine": each.line.machine,
+            "region": batch.node.region,
+            "node": batch.node.id,
+            "stream": each.line.stream,
+            "container": each.line.container,
+            "level": each.line.level,
+            "provider": each.line.provider,
+            "text": each.line.text,
+        }
+        for each in batch.lines
+    ]
+
+
+def _attributes(values: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in values.items() if value]
+
+
+def _read(state: Path) -> dict[str, int]:
+    """Nothing where there is no such file, or a damaged one: then what is kept is sent from its beginning."""
+    try:
+        return msgspec.json.decode(state.read_bytes(), type=dict[str, int])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _write(state: Path, places: Mapping[str, int]) -> None:
+    state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = state.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(places))
+    draft.replace(state)

@@ -1,0 +1,196 @@
+"""The output of machines on its way into their app's log: each piece once, over restarts of machines and of the
+daemon."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from hawker.clock import SystemClock
+from hawker.errors import Unavailable
+from hawker.ids import AppName, EventId, InstanceId, MachineId
+from hawker.logs.app_log import LogLimits
+from hawker.logs.machine_logs import MachineLogs
+from hawker.record.app import APPS, AppRecord
+from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, Detail, EventRecord, MachineKey, Running
+from hawker.runtime.driver import Exit, OutputChunk
+from hawker.store.memory_store import MemoryStore
+from tests.waiting import eventually
+from tests.worker.machines import NOW, machine
+
+pytestmark = pytest.mark.anyio
+APP = AppName("stall")
+RECORD = machine()
+ID = RECORD.id
+
+
+class Ring:
+    """A driver whose only machine wrote `chunks`."""
+
+    def __init__(self) -> None:
+        self.chunks = list[OutputChunk]()
+        self.broken = False
+
+    def write(self, *texts: str) -> None:
+        for text in texts:
+            place = self.chunks[-1].position + 1 if self.chunks else 0
+            self.chunks.append(OutputChunk(position=place, at=NOW + place, stream=1, process=0, data=text.encode()))
+
+    def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
+        if self.broken:
+            raise Unavailable("no ring")
+        return [chunk for chunk in self.chunks if chunk.position > after and machine_id == ID][:100]
+
+
+class Desk:
+    """A node's store and files, over any number of daemons."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store, self.ring, self.directory = MemoryStore(), Ring(), directory
+
+    async def put(self, bucket: Any, key: str, value: Any) -> None:
+        await self.store.write(lambda tx: tx.put(bucket, key, value))
+
+    async def drop(self, bucket: Any, key: str) -> None:
+        await self.store.write(lambda tx: tx.delete(bucket, key))
+
+    async def ends(self, logs: MachineLogs) -> None:
+        """With code 0."""
+        running = Running(instance_id=InstanceId("I1"), exit=Exit(exit_code=0, exited_at=NOW))
+        detail = Detail(exit=running.exit)
+        event = EventRecord(
+            id=EventId("01E"), type="exit", status="stopped", source="flyd", at=NOW + 999, detail=detail
+        )
+        await self.put(EVENTS, f"{ID}/01E", event)
+        await self.put(MACHINES, ID, machine(running=running))
+        logs.changed(ID)
+
+    @asynccontextmanager
+    async def daemon(self) -> AsyncIterator[MachineLogs]:
+        logs = MachineLogs(self.directory, self.store, self.ring, SystemClock(), LogLimits())  # type: ignore[arg-type]
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(logs.serve)
+            yield logs
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path / "logs")
+    app = AppRecord(id="a1", number=1, name=APP, org="personal", network="", network_id=1, created_at=NOW)
+    await desk.put(APPS, APP, app)
+    await desk.put(MACHINES, ID, RECORD)
+    await desk.put(BY_APP, f"{APP}/{ID}", MachineKey(id=ID))
+    return desk
+
+
+async def told(logs: MachineLogs) -> list[str]:
+    part = await logs.read(APP, -1, most_lines=10_000, most_bytes=1 << 30)
+    return [each.line.text for each in part.lines]
+
+
+async def until(logs: MachineLogs, *texts: str) -> None:
+    async def there() -> bool:
+        return await told(logs) == list(texts)
+
+    await eventually(there, 20)
+
+
+async def test_output_is_taken_as_it_comes_and_each_piece_once_over_daemons(desk: Desk) -> None:
+    desk.ring.write("one\n", "tw")
+    async with desk.daemon() as logs:
+        await until(logs, "one", "tw")
+        desk.ring.write("o\n")
+        await until(logs, "one", "tw", "o")
+    desk.ring.write("three\n")
+    async with desk.daemon() as logs:
+        await until(logs, "one", "tw", "o", "three")
+
+
+async def test_a_reader_waits_for_the_next_line_of_a_machine_at_rest(desk: Desk) -> None:
+    desk.ring.write("one\n")
+    async with desk.daemon() as logs:
+        await until(logs, "one")
+        after = (await logs.tail(APP, 1)).position
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(logs.wait, APP, after, 60.0)
+            desk.ring.write("two\n")
+        await until(logs, "one", "two")
+
+
+async def test_the_end_of_a_machine_is_told_after_all_that_it_wrote(desk: Desk) -> None:
+    async with desk.daemon() as logs:
+        desk.ring.write(*(f"{number}\n" for number in range(350)), "rest")
+        await desk.ends(logs)
+        numbers = [str(number) for number in range(350)]
+        await until(logs, *numbers, "rest", "Main child exited normally with code: 0")
+    async with desk.daemon() as logs:
+        assert len(await told(logs)) == 352
+
+
+async def test_a_ring_that_goes_is_taken_whole_and_the_next_instance_begins_anew(desk: Desk) -> None:
+    async with desk.daemon() as logs:
+        desk.ring.write("old\n")
+        await logs.drain(ID, "I2")
+        desk.ring.chunks.clear()
+        desk.ring.write("new\n")
+        logs.changed(ID)
+        await desk.put(MACHINES, ID, machine(running=Running(instance_id=InstanceId("I2"))))
+        logs.changed(ID)
+        await until(logs, "old", "new")
+        await logs.drain(ID, "I2")
+        desk.ring.write("of the same instance\n")
+        await until(logs, "old", "new", "of the same instance")
+
+
+async def test_a_machine_that_is_gone_has_its_lines_and_its_last_word(desk: Desk) -> None:
+    async with desk.daemon() as logs:
+        desk.ring.write("bye\n")
+        await logs.drain(ID)
+        desk.ring.broken = True
+        gone = EventRecord(id=EventId("01F"), type="destroy", status="destroyed", source="flyd", at=NOW)
+        await desk.put(EVENTS, f"{ID}/01F", gone)
+        await desk.drop(MACHINES, ID)
+        await desk.put(DESTROYED, ID, RECORD)
+        logs.changed(ID)
+        await until(logs, "bye", "machine destroyed (destroy)")
+
+
+async def test_what_was_written_over_before_it_was_taken_is_counted_and_told(desk: Desk) -> None:
+    desk.ring.write("a\n", "b\n", "c\n")
+    desk.ring.chunks = desk.ring.chunks[2:]
+    async with desk.daemon() as logs:
+        await until(logs, "2 pieces of output were lost: the machine wrote faster than they could be kept", "c")
+        assert logs.lost == 2
+
+
+async def test_a_log_goes_with_its_app_and_is_no_other_apps_of_its_name(desk: Desk) -> None:
+    desk.ring.write("secret\n")
+    async with desk.daemon() as logs:
+        await until(logs, "secret")
+    await desk.drop(MACHINES, ID)
+    app = desk.store.get(APPS, APP)
+    assert app is not None
+    await desk.drop(APPS, APP)
+    async with desk.daemon() as logs:
+        await eventually(lambda: _empty(desk.directory), 20)
+        assert await told(logs) == []
+
+
+async def _empty(directory: Path) -> bool:
+    return os.listdir(directory) == []
+
+
+async def test_a_log_that_cannot_be_written_holds_nothing_up(desk: Desk) -> None:
+    desk.directory.write_text("no directory")
+    desk.ring.write("one\n")
+    async with desk.daemon() as logs:
+        logs.changed(ID)
+        await logs.drain(ID)
+        desk.directory.unlink()
+        logs.changed(ID)
+        await until(logs, "one")

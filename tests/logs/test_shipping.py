@@ -1,0 +1,161 @@
+"""Lines on their way to a collector: in its notation, each once while it takes them, and what was cut off counted."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+from aiohttp import web
+
+from hawker.clock import SystemClock
+from hawker.logs.app_log import PositionedLine
+from hawker.logs.line import KeptLine
+from hawker.logs.machine_logs import MachineLogs
+from hawker.logs.shipping import Batch, Shipping, lines_of_json, loki, otlp, target_of
+from hawker.record.node import NodeRecord
+from tests.logs.test_machine_logs import Desk, desk, until
+from tests.waiting import eventually
+
+__all__ = ["desk"]
+pytestmark = pytest.mark.anyio
+NODE = NodeRecord(id="n1", region="mad", created_at=0.0)  # type: ignore[arg-type]
+LINES = [
+    PositionedLine(position=7, line=KeptLine(at=5, machine="m1", stream=1, text="out", container="web")),
+    PositionedLine(position=8, line=KeptLine(at=6, machine="m1", stream=0, text="x", level="error", provider="runner")),
+]
+BATCH = Batch(app="shop", node=NODE, lines=LINES)
+
+
+def test_lines_of_json_have_all_that_a_line_has() -> None:
+    first, second = (msgspec.json.decode(each) for each in lines_of_json(BATCH).body.splitlines())
+    assert first == {
+        "at": 5, "app": "shop", "machine": "m1", "region": "mad", "node": "n1", "stream": 1, "container": "web",
+        "level": "info", "provider": "app", "text": "out",
+    }  # fmt: skip
+    assert (second["provider"], second["level"]) == ("runner", "error")
+
+
+def test_lokis_streams_have_labels_of_few_values() -> None:
+    first, second = msgspec.json.decode(loki(BATCH).body)["streams"]
+    assert first["stream"] == {
+        "app": "shop", "region": "mad", "node": "n1", "provider": "app", "level": "info", "stream": "1",
+    }  # fmt: skip
+    assert first["values"] == [["5", "out", {"machine": "m1", "container": "web"}]]
+    assert second["values"][0][:2] == ["6", "x"]
+
+
+def test_otlp_has_a_resource_and_its_records() -> None:
+    (told,) = msgspec.json.decode(otlp(BATCH).body)["resourceLogs"]
+    names = {each["key"]: each["value"]["stringValue"] for each in told["resource"]["attributes"]}
+    assert names == {"service.name": "shop", "host.id": "n1", "cloud.region": "mad"}
+    first, second = told["scopeLogs"][0]["logRecords"]
+    assert (first["timeUnixNano"], first["body"], first["severityNumber"]) == ("5", {"stringValue": "out"}, 9)
+    assert second["severityNumber"] == 17
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "notation", "url"),
+    [
+        ("http://h:1/in", lines_of_json, "http://h:1/in"),
+        ("otlp+http://h:4318", otlp, "http://h:4318/v1/logs"),
+        ("loki+https://h", loki, "https://h/loki/api/v1/push"),
+        ("loki+http://h/mine", loki, "http://h/mine"),
+    ],
+)
+def test_an_endpoint_says_its_notation_and_has_its_usual_path(endpoint: str, notation: Any, url: str) -> None:
+    assert target_of(endpoint) == (notation, url)
+
+
+class Collector:
+    """Takes lines of JSON while `status` is 200."""
+
+    def __init__(self) -> None:
+        self.status, self.texts, self.url = 200, list[str](), ""
+
+    async def take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if self.status == 200:
+            self.texts += [msgspec.json.decode(line)["text"] for line in body.splitlines()]
+        return web.Response(status=self.status)
+
+
+@asynccontextmanager
+async def collector() -> AsyncIterator[Collector]:
+    found, app = Collector(), web.Application()
+    app.router.add_post("/in", found.take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        found.url = f"http://127.0.0.1:{runner.addresses[0][1]}/in"
+        yield found
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def shipping(desk: Desk, logs: MachineLogs, url: str, state: Path) -> AsyncIterator[Shipping]:
+    async with aiohttp.ClientSession() as http, anyio.create_task_group() as tasks:
+        ship = Shipping(url, state, logs, NODE, desk.store, SystemClock(), lambda: http)
+        tasks.start_soon(ship.serve)
+        yield ship
+        tasks.cancel_scope.cancel()
+
+
+async def came(to: Collector, *texts: str) -> None:
+    async def there() -> bool:
+        return to.texts == list(texts)
+
+    await eventually(there, 20)
+
+
+async def test_lines_are_sent_on_over_a_collector_and_a_daemon_that_were_away(desk: Desk, tmp_path: Path) -> None:
+    state = tmp_path / "sent"
+    async with collector() as to:
+        desk.ring.write("one\n")
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
+            await came(to, "one")
+            to.status = 503
+            desk.ring.write("two\n")
+            await until(logs, "one", "two")
+            to.status = 200
+            await came(to, "one", "two")
+            await eventually(lambda: _is(ship, 2, 0), 20)
+        desk.ring.write("three\n")
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
+            await came(to, "one", "two", "three")
+
+
+async def test_what_was_cut_off_before_it_could_be_sent_is_counted(desk: Desk, tmp_path: Path) -> None:
+    state = tmp_path / "sent"
+    async with collector() as to:
+        desk.ring.write("one\n")
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
+            await came(to, "one")
+        async with desk.daemon() as logs:
+            desk.ring.write("two\n", "three\n")
+            await until(logs, "one", "two", "three")
+        places = msgspec.json.decode(state.read_bytes())
+        state.write_bytes(msgspec.json.encode({key: place - 4 for key, place in places.items()}))
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
+            await came(to, "one", "one", "two", "three")
+            await eventually(lambda: _is(ship, 3, 3), 20)
+
+
+async def test_a_state_that_is_damaged_sends_what_is_kept_from_its_beginning(desk: Desk, tmp_path: Path) -> None:
+    state = tmp_path / "sent"
+    state.write_bytes(os.urandom(20))
+    async with collector() as to:
+        desk.ring.write("one\n")
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
+            await came(to, "one")
+
+
+async def _is(ship: Shipping, sent: int, dropped: int) -> bool:
+    return (ship.sent, ship.dropped) == (sent, dropped)
