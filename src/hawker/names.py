@@ -2,7 +2,10 @@
 names are answered while the daemon is away. No rules of DNS here.
 """
 
-from collections.abc import Mapping
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from hawker.ids import AppName, MachineId, NodeId
 
 RESOLVER = IPv6Address("fdaa::3")
 """Where machines ask: the same address in every private network, and never seen outside of a host."""
-FILE, BOUND = "names", "bound"
+FILE, BOUND, _KEPT = "names", "bound", "kept"
 
 
 class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -66,6 +69,32 @@ def write_names(folder: Path, names: KnownNames) -> None:
     draft = folder / f"{FILE}.new"
     draft.write_bytes(msgspec.msgpack.encode(names))
     draft.rename(folder / FILE)
+
+
+@contextmanager
+def keeping(folder: Path) -> Iterator[None]:
+    """A daemon is there that keeps the names. Raises `OSError`."""
+    kept = os.open(folder / _KEPT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(kept, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(kept)
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether a daemon keeps the names now."""
+    try:
+        kept = os.open(folder / _KEPT, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(kept)
+    return False
 
 
 def read_names(folder: Path) -> KnownNames | None:

@@ -19,7 +19,13 @@ PLACES = [*TABLE.items(), *MACHINE_TABLE.items(), *NODE_TABLE.items(), *SIM_TABL
 _GROUPS = {f"hawker.cli.commands.{name}" for name in ("machine", "node", "volumes")}
 _SOURCE = Path(hawker.__file__).parent
 _FOLDERS = ("cli/commands", "up/commands", "sim/commands")
-_OUTSIDE = {"hawker.chaos.commands", "hawker.edge.commands", "hawker.edge.process", "bench.schedulers.command"}
+_OUTSIDE = {
+    "hawker.chaos.commands",
+    "hawker.dns.commands",
+    "hawker.edge.commands",
+    "hawker.edge.process",
+    "bench.schedulers.command",
+}
 
 
 @pytest.mark.parametrize(("name", "place"), PLACES, ids=[name for name, _ in PLACES])

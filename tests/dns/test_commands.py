@@ -30,3 +30,10 @@ def test_a_second_resolver_leaves_the_first_one_alone(tmp_path: Path) -> None:
     finally:
         os.close(lock)
     assert (place.dns / BOUND).read_text(), "what the first one serves"
+
+
+def test_the_resolver_ends_where_neither_a_network_nor_a_daemon_is_left(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.dns.mkdir()
+    place.remember(NodeId("0000000a"))
+    assert main(["dns", "--data-dir", str(tmp_path)]) == ExitStatus.OK

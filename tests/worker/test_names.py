@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from hawker.ids import MachineId, NodeId
-from hawker.names import BOUND, NamedApp, NamedMachine, read_names
+from hawker.names import BOUND, NamedApp, NamedMachine, is_kept, read_names
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.edge_guard import EdgeGuard
 from hawker.worker.names import NameBook, ResolverWait
@@ -54,16 +54,18 @@ async def test_the_file_follows_the_records_while_it_is_kept(worker: SimWorker, 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(told.serve, guard)
         await clock.sleep(1)
-        assert read_names(tmp_path) is None, "no machine needs it"
+        assert read_names(tmp_path) is None and not is_kept(tmp_path), "no machine needs it"
         machine_id = await worker.started()
         await clock.sleep(1)
         known = read_names(tmp_path)
         assert known is not None and [each.id for each in known.machines if each.started] == [machine_id]
+        assert is_kept(tmp_path)
         await worker.destroy(machine_id, force=True)
         await clock.sleep(1)
         known = read_names(tmp_path)
         assert known is not None and known.machines == ()
         tasks.cancel_scope.cancel()
+    assert not is_kept(tmp_path), "the daemon is away"
 
 
 async def test_a_machine_waits_for_the_resolver_and_starts_without_it_in_the_end(

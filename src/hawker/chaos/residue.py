@@ -217,7 +217,7 @@ def _open_files(process: Path) -> Iterator[Path]:
 @dataclass(frozen=True, slots=True)
 class RecordedClaims:
     """What may be on the host while nothing is under way: of which node and directory, which machines are recorded,
-    and of which processes run. Of `guests` nothing is mounted."""
+    and of which processes run. Of `guests` nothing is mounted. The machines' resolver is there while machines are."""
 
     node_id: NodeId
     data_dir: Path
@@ -246,7 +246,8 @@ def _is_mounted(loop: Residue, traces: Iterable[Residue]) -> bool:
 def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:
     match trace.kind:
         case "process":
-            return any(machine_id in trace.bears for machine_id in claims.running)
+            resolves = bool(claims.recorded) and f" dns --data-dir {claims.data_dir}" in trace.name
+            return resolves or any(machine_id in trace.bears for machine_id in claims.running)
         case "mount":
             return _is_claimed_mount(Path(trace.name), claims)
         case "interface":

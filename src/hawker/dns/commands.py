@@ -9,14 +9,15 @@ import anyio
 import click
 
 from hawker import log
-from hawker.clock import SystemClock
+from hawker.clock import Clock, SystemClock
 from hawker.dns.forward import Forwarder
 from hawker.dns.resolver import NameResolver, Names
 from hawker.dns.server import ResolverSockets
 from hawker.errors import CannotStart
-from hawker.names import BOUND
+from hawker.names import BOUND, is_kept
 from hawker.place import Place, default_data_dir
 
+_LOOK_EVERY_S = 1.0
 _log = log.bind("hawker.dns")
 
 
@@ -45,7 +46,16 @@ async def _serve(place: Place) -> None:
     resolver = NameResolver(names, Forwarder(names.upstream, clock), clock)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_until_told, tasks.cancel_scope)
-        await ResolverSockets(resolver, node_id, place.dns, tasks).serve()
+        sockets = ResolverSockets(resolver, node_id, place.dns, tasks)
+        tasks.start_soon(_until_unneeded, tasks.cancel_scope, sockets, place.dns, clock)
+        await sockets.serve()
+
+
+async def _until_unneeded(scope: anyio.CancelScope, sockets: ResolverSockets, folder: Path, clock: Clock) -> None:
+    """While the daemon is away, it goes on for machines alone."""
+    while sockets.needed or is_kept(folder):
+        await clock.sleep(_LOOK_EVERY_S)
+    scope.cancel()
 
 
 async def _until_told(scope: anyio.CancelScope) -> None:

@@ -118,6 +118,11 @@ class ResolverSockets:
         self._connections = Turns(DNS_CONNECTIONS)
         self._open: dict[tuple[str, int], NetworkSockets] = {}
 
+    @property
+    def needed(self) -> bool:
+        """Whether a private network of the node is on the host."""
+        return any(name.startswith(self._prefix) for name in os.listdir(_SYS_NET))
+
     async def serve(self) -> None:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
             news.bind((0, _LINKS | _ADDRESSES))

@@ -11,7 +11,7 @@ from hawker.clock import Clock
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
-from hawker.names import BOUND, KnownNames, NamedApp, NamedMachine, group_of, write_names
+from hawker.names import BOUND, KnownNames, NamedApp, NamedMachine, group_of, keeping, write_names
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.node import NodeRecord
@@ -61,9 +61,10 @@ class NameBook:
         while not (guard.is_there or any(True for _ in self._store.scan(MACHINES))):
             await self._changed()
         guard.prepare()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._keep)
-            tasks.start_soon(guard.serve)
+        with keeping(self._folder):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep)
+                tasks.start_soon(guard.serve)
 
     async def _keep(self) -> None:
         while True:
