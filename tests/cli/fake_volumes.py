@@ -63,6 +63,8 @@ class FakeVolumes(FakeDoctor):
     """`disks` has volumes by app; `stages` are the states that a new one, or a new snapshot, is seen in, one at each
     look, before it is created; a volume whose last stage is "gone" could not be made."""
 
+    missing_regions: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         super().__init__()
         self.disks: dict[str, dict[str, Volume]] = {}
@@ -84,6 +86,7 @@ class FakeVolumes(FakeDoctor):
         return changed
 
     async def _list_volumes(self, call: Call[Any, Any, Any]) -> Page[Volume]:
+        call.metadata.missing_regions = self.missing_regions
         return Page(tuple(self.disks.get(call.params.app_name, {}).values()))
 
     async def _get_volume(self, call: Call[Any, Any, Any]) -> Volume:

@@ -21,6 +21,7 @@ from hawker.machine import State
 T = TypeVar("T")
 
 _PATIENCE_S = 5.0
+_MISSING = "hawker-missing-regions"
 _PAGE = 500
 _IMAGE_WIDTH = 19
 
@@ -103,7 +104,7 @@ class _Answers:
         if self._origin is None or self._origin.tls:
             raise _NotAsUsual
         response = get(self._origin, self._base + path, self._headers, _PATIENCE_S)
-        if response is None or response.status != 200:
+        if response is None or response.status != 200 or _MISSING in response.headers:
             raise _NotAsUsual
         try:
             return msgspec.json.decode(response.body, type=kind)

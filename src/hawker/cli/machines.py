@@ -8,11 +8,13 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.contract.app import LIST_APPS, AppParams, ListAppsQuery
 from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, ListMachinesQuery, Machine, MachineParams
 from hawker.cli.connect import talk
 from hawker.cli.listing import Listed, MachineSelection, ShownMachine
+from hawker.cli.output import note
 from hawker.errors import BadRequest, HawkerError, NotFound
 from hawker.machine import GONE
 
@@ -31,25 +33,48 @@ class Owned:
         return MachineParams(app_name=self.app, machine_id=self.machine.id)
 
 
-async def app_names(caller: Caller) -> list[str]:
+class Away:
+    """Regions of which a host did not answer, gathered over the calls behind one list."""
+
+    def __init__(self) -> None:
+        self._regions: set[str] = set()
+
+    def add(self, metadata: CallMetadata) -> None:
+        self._regions.update(metadata.missing_regions)
+
+    def tell(self) -> None:
+        """Says that the list lacks something, if it does."""
+        for region in sorted(self._regions):
+            note(
+                f"note: a host in region {region!r} does not answer: what it has is not listed; see `hawker node list`"
+            )
+
+
+async def app_names(caller: Caller, away: Away | None = None) -> list[str]:
     names: list[str] = []
     cursor: str | None = None
     while True:
-        page = await caller.call(LIST_APPS, query=ListAppsQuery(limit=_PAGE, cursor=cursor))
+        metadata = CallMetadata()
+        page = await caller.call(LIST_APPS, query=ListAppsQuery(limit=_PAGE, cursor=cursor), metadata=metadata)
+        if away is not None:
+            away.add(metadata)
         names += [app.name for app in page.apps]
         cursor = page.next_cursor
         if cursor is None:
             return names
 
 
-async def list_machines(caller: Caller, app: str | None, query: ListMachinesQuery) -> list[Owned]:
+async def list_machines(
+    caller: Caller, app: str | None, query: ListMachinesQuery, away: Away | None = None
+) -> list[Owned]:
     """Of one app, or of all when `app` is None."""
+    away = away or Away()
     if app is not None:
-        return await _machines_of(caller, app, query)
+        return await _machines_of(caller, app, query, away)
     found: list[Owned] = []
-    for name in await app_names(caller):
+    for name in await app_names(caller, away):
         with suppress(NotFound):  # destroyed since its name was read
-            found += await _machines_of(caller, name, query)
+            found += await _machines_of(caller, name, query, away)
     return found
 
 
@@ -62,7 +87,10 @@ def select_machines(ctx: click.Context, selection: MachineSelection, *, summary:
         include_deleted=selection.everything,
         summary=summary,
     )
-    return talk(ctx, lambda caller: list_machines(caller, selection.app, query))
+    away = Away()
+    found = talk(ctx, lambda caller: list_machines(caller, selection.app, query, away))
+    away.tell()
+    return found
 
 
 def listed_machines(ctx: click.Context, selection: MachineSelection) -> list[Listed]:
@@ -71,8 +99,10 @@ def listed_machines(ctx: click.Context, selection: MachineSelection) -> list[Lis
     return [Listed(each.app, msgspec.convert(each.machine, ShownMachine, from_attributes=True)) for each in machines]
 
 
-async def _machines_of(caller: Caller, app: str, query: ListMachinesQuery) -> list[Owned]:
-    page = await caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query)
+async def _machines_of(caller: Caller, app: str, query: ListMachinesQuery, away: Away) -> list[Owned]:
+    metadata = CallMetadata()
+    page = await caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query, metadata=metadata)
+    away.add(metadata)
     return [Owned(app, machine) for machine in page.items]
 
 

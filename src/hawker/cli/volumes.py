@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.volume import (
@@ -16,7 +17,7 @@ from hawker.api.contract.volume import (
     VolumeSnapshot,
 )
 from hawker.cli.exits import Failure
-from hawker.cli.machines import app_names
+from hawker.cli.machines import Away, app_names
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound
 
@@ -39,19 +40,24 @@ class OwnedVolume:
         return VolumeParams(app_name=self.app, volume_id=self.volume.id)
 
 
-async def list_volumes(caller: Caller, app: str | None, query: ListVolumesQuery) -> list[OwnedVolume]:
+async def list_volumes(
+    caller: Caller, app: str | None, query: ListVolumesQuery, away: Away | None = None
+) -> list[OwnedVolume]:
     """Of one app, or of all when `app` is None."""
+    away = away or Away()
     if app is not None:
-        return await _volumes_of(caller, app, query)
+        return await _volumes_of(caller, app, query, away)
     found: list[OwnedVolume] = []
-    for name in await app_names(caller):
+    for name in await app_names(caller, away):
         with suppress(NotFound):  # destroyed since its name was read
-            found += await _volumes_of(caller, name, query)
+            found += await _volumes_of(caller, name, query, away)
     return found
 
 
-async def _volumes_of(caller: Caller, app: str, query: ListVolumesQuery) -> list[OwnedVolume]:
-    page = await caller.call(LIST_VOLUMES, params=AppParams(app_name=app), query=query)
+async def _volumes_of(caller: Caller, app: str, query: ListVolumesQuery, away: Away) -> list[OwnedVolume]:
+    metadata = CallMetadata()
+    page = await caller.call(LIST_VOLUMES, params=AppParams(app_name=app), query=query, metadata=metadata)
+    away.add(metadata)
     return [OwnedVolume(app, volume) for volume in page.items]
 
 

@@ -47,3 +47,14 @@ def test_nothing_is_no_line_for_programs_and_a_head_for_people(node: FakeNode, h
 
 def test_an_unknown_app_is_not_found(hawker: Hawker) -> None:
     assert hawker("machine", "list", "-a", "nothing").status == ExitStatus.NOT_FOUND
+
+
+@pytest.mark.parametrize("form", [(), ("-q",), ("-o", "json")])
+def test_a_list_says_that_a_host_did_not_answer(node: FakeNode, hawker: Hawker, form: tuple[str, ...]) -> None:
+    assert hawker("machine", "list", *form).err == ""
+    node.missing_regions = ("ams",)
+    said = hawker("machine", "list", *form)
+    assert said.status is ExitStatus.OK and "aa00000000000a" in said.out
+    assert said.err == (
+        "note: a host in region 'ams' does not answer: what it has is not listed; see `hawker node list`\n"
+    )

@@ -51,3 +51,9 @@ def test_what_could_be_several_or_is_none_is_said(node: FakeNode, hawker: Hawker
     assert " matches vol_" in hawker("volumes", "show", "vol_00000000000000a").err
     said = hawker("volumes", "show", "nothing")
     assert said.status == ExitStatus.NOT_FOUND and "hawker volumes list" in said.err
+
+
+def test_a_list_says_that_a_host_did_not_answer(node: FakeNode, hawker: Hawker) -> None:
+    assert hawker("volumes", "list", "-a", "shop").err == ""
+    node.missing_regions = ("ams",)
+    assert "a host in region 'ams' does not answer" in hawker("volumes", "list", "-a", "shop").err

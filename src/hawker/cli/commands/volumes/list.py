@@ -7,6 +7,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.body import instant
 from hawker.api.contract.volume import GET_VOLUME, ListVolumesQuery, Volume
 from hawker.cli.connect import talk
+from hawker.cli.machines import Away
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, as_json, output_option
 from hawker.cli.volume_options import volume_argument
@@ -31,9 +32,11 @@ class ListedVolume(msgspec.Struct, frozen=True, kw_only=True):
 def command(ctx: click.Context, app: str | None, everything: bool, quiet: bool, form: Form) -> None:
     """List volumes: of one app, or of all."""
     query = ListVolumesQuery(summary=quiet)
-    found = talk(ctx, lambda caller: list_volumes(caller, app, query))
+    away = Away()
+    found = talk(ctx, lambda caller: list_volumes(caller, app, query, away))
     shown = [owned for owned in found if everything or owned.volume.state not in LEAVING]
     click.echo(_as_text(shown, quiet, form), nl=bool(shown) or not quiet)
+    away.tell()
 
 
 def _as_text(volumes: list[OwnedVolume], quiet: bool, form: Form) -> str:
