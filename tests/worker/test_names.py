@@ -8,8 +8,8 @@ import pytest
 from hawker.ids import MachineId, NodeId
 from hawker.names import BOUND, NamedApp, NamedMachine, is_kept, read_names
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.worker.edge_guard import EdgeGuard
 from hawker.worker.names import NameBook, ResolverWait
+from hawker.worker.process_guard import ProcessGuard
 from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]
@@ -46,7 +46,7 @@ async def test_records_are_names_and_what_others_have_is_beside_them(worker: Sim
 async def test_the_file_follows_the_records_while_it_is_kept(worker: SimWorker, tmp_path: Path) -> None:
     clock, told = worker.parts.deps.clock, book(worker, tmp_path)
 
-    class NoProgram(EdgeGuard):
+    class NoProgram(ProcessGuard):
         async def serve(self) -> None:
             await anyio.sleep_forever()
 

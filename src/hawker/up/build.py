@@ -58,8 +58,7 @@ from hawker.volume.table import VolumeTable
 from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
-from hawker.worker.edge_door import EdgeDoor, EdgeHost
-from hawker.worker.edge_guard import EdgeGuard, HostEdge
+from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge
 from hawker.worker.health import NetworkProber
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import FlowDeps
@@ -68,6 +67,7 @@ from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.names import NameBook, ResolverWait
+from hawker.worker.process_guard import ProcessGuard
 from hawker.worker.promised_disk import PromisedDisk
 from hawker.worker.reconcile.host_notices import HostNotices
 from hawker.worker.run_owners import RunOwners
@@ -207,7 +207,7 @@ class HostResolver:
     """What answers the names that machines of this node ask for, from the first machine on."""
 
     book: NameBook
-    guard: EdgeGuard
+    guard: ProcessGuard
 
     async def serve(self) -> None:
         await self.book.serve(self.guard)
@@ -222,7 +222,7 @@ def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
     if deps.networks is None or not deps.settings.resolver:
         return None
     book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, deps.settings.nameservers)
-    return HostResolver(book, EdgeGuard(place.root, place.dns, deps.clock, "dns"))
+    return HostResolver(book, ProcessGuard(place.root, place.dns, deps.clock, "dns"))
 
 
 def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
@@ -236,7 +236,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         idle_s=deps.settings.idle_s,
     )
     door = EdgeDoor(deps.store, parts.changes, parts.health.of, parts.operations, deps.edge, host)
-    return HostEdge(door, EdgeGuard(place.root, place.edge, deps.clock))
+    return HostEdge(door, ProcessGuard(place.root, place.edge, deps.clock, "edge"))
 
 
 def traces_of(

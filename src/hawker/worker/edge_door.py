@@ -40,6 +40,7 @@ from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
 from hawker.worker.edge_line import EdgeLine
 from hawker.worker.operations import Operations
+from hawker.worker.process_guard import ProcessGuard
 
 IDLE = "hawker_idle_s"
 _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
@@ -264,3 +265,24 @@ def _listening(folder: Path) -> socket.socket:
     finally:
         os.close(place)
     return listener
+
+
+class HostEdge:
+    """The edge of this host, as the daemon sees it: nothing, until a machine needs it or an earlier daemon's is
+    there."""
+
+    def __init__(self, door: EdgeDoor, guard: ProcessGuard) -> None:
+        self._door = door
+        self._guard = guard
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        if not self._guard.is_there:
+            await self._door.needed()
+        self._guard.prepare()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._guard.serve)
+            tasks.start_soon(self._door.serve)
+
+    async def end(self) -> None:
+        await self._guard.end()

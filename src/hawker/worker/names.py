@@ -17,7 +17,7 @@ from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.node import NodeRecord
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
-from hawker.worker.edge_guard import EdgeGuard
+from hawker.worker.process_guard import ProcessGuard
 
 _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""
@@ -56,7 +56,7 @@ class NameBook:
     def _note(self, machine_id: MachineId) -> None:
         self._news.set()
 
-    async def serve(self, guard: EdgeGuard) -> None:
+    async def serve(self, guard: ProcessGuard) -> None:
         """From the first machine on, until cancelled."""
         while not (guard.is_there or any(True for _ in self._store.scan(MACHINES))):
             await self._changed()

@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 from hawker.clock import SystemClock
-from hawker.worker.edge_guard import EdgeGuard
+from hawker.worker.process_guard import ProcessGuard
 
 
-def guard(folder: Path) -> EdgeGuard:
-    found = EdgeGuard(folder, folder / "edge", SystemClock())
+def guard(folder: Path) -> ProcessGuard:
+    found = ProcessGuard(folder, folder / "edge", SystemClock(), "edge")
     found.prepare()
     return found
 

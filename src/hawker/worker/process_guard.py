@@ -1,5 +1,5 @@
-"""Keeps the warden of the host's edge alive: starts it, takes up one that an earlier daemon has started, and ends it
-with an ephemeral node. Who holds the lock in its folder is the warden.
+"""Keeps a process beside the daemon alive, the warden of the host's edge or the machines' resolver: starts it, takes up
+one that an earlier daemon has started, and ends it with an ephemeral node. Who holds the lock in its folder is it.
 """
 
 import fcntl
@@ -13,18 +13,17 @@ import anyio
 from hawker.clock import Clock
 from hawker.host.spawn import own_program, reap, spawn
 from hawker.log import bind
-from hawker.worker.edge_door import EdgeDoor
 
 _LOG_BYTES = 1 << 20
 _QUICK_S, _LONGEST_PAUSE_S = 5.0, 10.0
 _ENDS_WITHIN_S = 5.0
-_log = bind("hawker.edge")
+_log = bind("hawker.beside")
 
 
-class EdgeGuard:
-    """`folder` is the program's, in the data directory; `program` is the command of `hawker` that is kept alive."""
+class ProcessGuard:
+    """`folder` is the program's, in the data directory; `program` is the command of `hawker` that it runs."""
 
-    def __init__(self, data_dir: Path, folder: Path, clock: Clock, program: str = "edge") -> None:
+    def __init__(self, data_dir: Path, folder: Path, clock: Clock, program: str) -> None:
         self._program = program
         self._data_dir = data_dir
         self._folder = folder
@@ -33,7 +32,7 @@ class EdgeGuard:
 
     @property
     def is_there(self) -> bool:
-        """Whether a warden lives, be it an earlier daemon's."""
+        """Whether one lives, be it an earlier daemon's."""
         return self._holder() is not None
 
     def prepare(self) -> None:
@@ -56,7 +55,7 @@ class EdgeGuard:
             await self._clock.sleep(pause_s)
 
     async def end(self) -> None:
-        """The ports are closed, and no other warden is started."""
+        """Returns when it has ended, or after 5 s; no other is started."""
         self._ending = True
         holder = self._holder()
         if holder is None:
@@ -111,24 +110,3 @@ class EdgeGuard:
         finally:
             os.close(lock)
         return None
-
-
-class HostEdge:
-    """The edge of this host, as the daemon sees it: nothing, until a machine needs it or an earlier daemon's is
-    there."""
-
-    def __init__(self, door: EdgeDoor, guard: EdgeGuard) -> None:
-        self._door = door
-        self._guard = guard
-
-    async def serve(self) -> None:
-        """Until cancelled."""
-        if not self._guard.is_there:
-            await self._door.needed()
-        self._guard.prepare()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._guard.serve)
-            tasks.start_soon(self._door.serve)
-
-    async def end(self) -> None:
-        await self._guard.end()
