@@ -22,7 +22,7 @@ for all addresses that the edge has."""
 EVERYWHERE = "*"
 NOT_YET = "the edge does not listen there yet"
 """Of a published port: that may change by itself."""
-UNSERVED = frozenset({"tls", "pg_tls", "proxy_proto"})
+UNSERVED = frozenset({"tls", "pg_tls"})
 """Handlers that no edge has yet. A port that asks for one is not listened at: nobody shall speak plainly where TLS was
 ordered."""
 MAX_FRAME_BYTES = 64 << 20

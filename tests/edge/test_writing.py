@@ -1,11 +1,23 @@
 """What the edge writes is what another reader reads, whatever it was made from."""
 
-import h11
+import struct
+from ipaddress import ip_address
 
-from hawker.config.machine import Port
+import h11
+import pytest
+
+from hawker.config.machine import Port, ProxyProtoOptions
 from hawker.edge.head import parse_request, parse_response
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.writing import Origin, answer_to_client, own_answer, redirect_to_https, request_to_machine
+from hawker.edge.writing import (
+    Origin,
+    TcpEnds,
+    answer_to_client,
+    own_answer,
+    proxy_head,
+    redirect_to_https,
+    request_to_machine,
+)
 
 ORIGIN = Origin(client="192.0.2.7", address="192.0.2.1", port=443, tls=True, region="ams")
 
@@ -47,3 +59,41 @@ def test_a_redirect_leads_to_the_same_host_and_path() -> None:
     head = parse_request(b"POST /a?b HTTP/1.1\r\nHost: shop.example:80\r\n\r\n")
     assert b"location: https://shop.example/a?b\r\n" in redirect_to_https(head, 443, b"ID")
     assert b"location: https://shop.example:8443/a?b\r\n" in redirect_to_https(head, 8443, b"ID")
+
+
+def proxy_port(version: str | None) -> Port:
+    return Port(port=25, handlers=("proxy_proto",), proxy_proto_options=ProxyProtoOptions(version=version))
+
+
+@pytest.mark.parametrize(
+    ("client", "address", "line"),
+    [
+        ("192.0.2.7", "192.0.2.1", b"PROXY TCP4 192.0.2.7 192.0.2.1 40000 25\r\n"),
+        ("2001:db8::7", "2001:db8::1", b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 25\r\n"),
+        ("fe80::7%eth0", "fe80::1%eth0", b"PROXY TCP6 fe80::7 fe80::1 40000 25\r\n"),
+        ("192.0.2.7", "2001:db8::1", b"PROXY UNKNOWN\r\n"),
+        ("", "192.0.2.1", b"PROXY UNKNOWN\r\n"),
+    ],
+)
+def test_a_proxy_head_of_version_1_is_one_line(client: str, address: str, line: bytes) -> None:
+    for version in (None, "v1"):
+        assert proxy_head(proxy_port(version), TcpEnds(client, 40000, address, 25), "id") == line
+
+
+@pytest.mark.parametrize(
+    ("client", "address", "family"),
+    [("192.0.2.7", "192.0.2.1", 0x11), ("2001:db8::7", "2001:db8::1", 0x21), ("", "192.0.2.1", 0x00)],
+)
+def test_a_proxy_head_of_version_2_says_its_own_length(client: str, address: str, family: int) -> None:
+    head = proxy_head(proxy_port("v2"), TcpEnds(client, 40000, address, 25), "id")
+    signature, version, said, length = struct.unpack_from(">12sBBH", head)
+    assert (signature, version, said) == (b"\r\n\r\n\0\r\nQUIT\n", 0x21, family)
+    assert len(head) == 16 + length and head.endswith(b"\x05\x00\x02id")
+    if family:
+        packed = ip_address(client).packed + ip_address(address).packed
+        assert head[16:-5] == packed + struct.pack(">HH", 40000, 25)
+
+
+def test_a_port_without_the_handler_has_no_proxy_head() -> None:
+    port = Port(port=25, handlers=("tcp",), proxy_proto_options=ProxyProtoOptions(version="v2"))
+    assert proxy_head(port, TcpEnds("192.0.2.7", 40000, "192.0.2.1", 25), "id") == b""

@@ -64,7 +64,7 @@ class Edge:
         self._pool = MachinePool(self._now)
         table = ConnectionTable(EDGE_CONNECTIONS, DescriptorCount(self._now).scarce, is_own)
         self._raw = RawConnections(
-            self._routes, self._visits, dialer, self.spawn, self._now, self.counters, table, self.say
+            self._routes, self._visits, dialer, self.spawn, clock, self.counters, table, self.say
         )
         self._http = HttpConnections(
             HttpServices(

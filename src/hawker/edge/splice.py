@@ -10,12 +10,15 @@ from contextlib import suppress
 from functools import partial
 from typing import cast
 
-from hawker.edge.dialing import Dialer
+from hawker.clock import Clock
+from hawker.edge.dialing import Dialer, Joined
 from hawker.edge.refusal import ProxyError
 from hawker.edge.routes import Door, Routes
 from hawker.edge.visits import Counters, Spawn, Visits
+from hawker.edge.writing import TcpEnds, proxy_head
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
+from hawker.ids import new_ulid
 
 UNSENT_MAX = 256 << 10
 """Bytes that may wait for one side before the other side is not read any more."""
@@ -129,11 +132,17 @@ def address_of(transport: asyncio.BaseTransport, which: str) -> str:
     return str(found[0]).removeprefix("::ffff:") if found else ""
 
 
+def ends_of(transport: asyncio.BaseTransport) -> TcpEnds:
+    """Both ends of a client's connection."""
+    peer, own = (transport.get_extra_info(which) or ("", 0) for which in ("peername", "sockname"))
+    return TcpEnds(address_of(transport, "peername"), int(peer[1]), address_of(transport, "sockname"), int(own[1]))
+
+
 # Raw connections of clients, from the accept to the splice with a machine.
 
 
 class RawConnections:
-    """For one event loop. `now` is its clock."""
+    """For one event loop."""
 
     def __init__(
         self,
@@ -141,7 +150,7 @@ class RawConnections:
         visits: Visits,
         dialer: Dialer,
         spawn: Spawn,
-        now: Callable[[], float],
+        clock: Clock,
         counters: Counters,
         table: ConnectionTable,
         say: Callable[[EdgeLogLine], None],
@@ -152,7 +161,7 @@ class RawConnections:
         self._visits = visits
         self._dialer = dialer
         self._spawn = spawn
-        self._now = now
+        self._clock = clock
         self._counters = counters
 
     def accept(self, door: Door) -> asyncio.Protocol:
@@ -171,7 +180,7 @@ class RawConnections:
     async def _serve(self, client: "_Client", door: Door) -> None:
         """Counted in the machine until both ends are done."""
         self._table.work(client)
-        app, began = self._routes.first_app(door), self._now()
+        app, began = self._routes.first_app(door), self._clock.monotonic()
         self._counters.add("tcp_connects")
         if app is None:
             client.give_up()
@@ -186,10 +195,19 @@ class RawConnections:
             return
         try:
             joined.visit.last()
+            self._introduce(client, joined)
             client.join(joined.protocol)
             await over.wait()
         finally:
             self._visits.end(joined.visit)
+
+    def _introduce(self, client: "_Client", joined: Joined[Side]) -> None:
+        """The machine's own config says whether it is told who comes: it is before the client's first byte."""
+        machine = joined.protocol.transport
+        if client.transport is not None and machine is not None:
+            head = proxy_head(joined.visit.target.port, ends_of(client.transport), new_ulid(self._clock))
+            if head:
+                machine.write(head)
 
 
 class _Client(Side):

@@ -1,9 +1,12 @@
-"""The heads that the edge writes: a request to a machine, an answer to a client, an answer of its own. Pure.
+"""The heads that the edge writes: a request to a machine, an answer to a client, an answer of its own, and the PROXY
+protocol's before raw bytes. Pure.
 
 What a client sends cannot set a field that the edge vouches for.
 """
 
+import struct
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from hawker.config.machine import HttpOptions, Port
 from hawker.edge.head import RequestHead, ResponseHead
@@ -17,6 +20,10 @@ _OURS = frozenset(
 """Fields of a request that only the edge sets: a client's are removed."""
 _REPLACED = frozenset({b"x-forwarded-for", b"x-forwarded-port", b"via"})
 _INSIDE = (b"fly-replay", b"hawker-keep-awake")
+PROXY_PROTO = "proxy_proto"
+"""The handler that asks for a PROXY head."""
+_PROXY_SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+_PROXY_V2, _TCP4, _TCP6, _UNSPECIFIED, _UNIQUE_ID = 0x21, 0x11, 0x21, 0x00, 0x05
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +151,52 @@ def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> bytes:
         b"HTTP/1.1 301 Moved Permanently\r\nlocation: https://%b%b\r\ncontent-length: 0\r\nserver: %b\r\n"
         b"fly-request-id: %b\r\nconnection: close\r\n\r\n" % (host, head.target, VIA, request_id)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TcpEnds:
+    """The two ends of a client's connection, as the edge's kernel names them. An address is empty when the client was
+    gone before it was asked for."""
+
+    client: str
+    client_port: int
+    address: str
+    port: int
+
+
+def proxy_head(port: Port, ends: TcpEnds, unique_id: str) -> bytes:
+    """What a machine reads before the first byte of its client: empty unless the port asks for it. Version 1 when it
+    names none. `unique_id`, of at most 128 bytes, is in version 2 only. Source: HAProxy's proxy-protocol.txt, 2.1 and
+    2.2."""
+    if PROXY_PROTO not in (port.handlers or ()):
+        return b""
+    client, address = _address(ends.client), _address(ends.address)
+    if port.proxy_proto_options is not None and port.proxy_proto_options.version == "v2":
+        return _proxy_v2(client, address, ends, unique_id.encode())
+    if client is None or address is None or client.version != address.version:
+        return b"PROXY UNKNOWN\r\n"
+    family = 4 if client.version == 4 else 6
+    return f"PROXY TCP{family} {client} {address} {ends.client_port} {ends.port}\r\n".encode()
+
+
+def _proxy_v2(
+    client: IPv4Address | IPv6Address | None,
+    address: IPv4Address | IPv6Address | None,
+    ends: TcpEnds,
+    unique_id: bytes,
+) -> bytes:
+    """A family that is not named is passed over by who reads it; what follows it still counts."""
+    family, addresses = _UNSPECIFIED, b""
+    if client is not None and address is not None and client.version == address.version:
+        family = _TCP4 if client.version == 4 else _TCP6
+        addresses = client.packed + address.packed + struct.pack(">HH", ends.client_port, ends.port)
+    rest = addresses + struct.pack(">BH", _UNIQUE_ID, len(unique_id)) + unique_id
+    return _PROXY_SIGNATURE + struct.pack(">BBH", _PROXY_V2, family, len(rest)) + rest
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    """Without the interface of a link-local one."""
+    return ip_address(text.partition("%")[0]) if text else None
 
 
 _REASONS = {
