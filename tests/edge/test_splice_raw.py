@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from hawker.config.machine import ProxyProtoOptions
+from hawker.edge import splice
 from hawker.feed import MachineRoute
 from hawker.machine import State
 from tests.edge.edge_kit import HOST, PlayedHost, app_server, free_port, route
@@ -68,6 +69,30 @@ async def test_a_machine_that_nobody_may_start_gives_a_reset(host: PlayedHost) -
     with suppress(ConnectionResetError):
         assert await reader.read() == b""
     writer.close()
+
+
+async def test_a_mistake_of_ours_ends_the_connection_at_both_ends(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = asyncio.Event()
+
+    async def wait_for_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionResetError):
+            await reader.read()
+        ended.set()
+
+    def mistake(*given: object) -> bytes:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(splice, "proxy_head", mistake)
+    async with app_server(wait_for_end) as inside:
+        port = free_port()
+        await host.publish(route(port, inside))
+        reader, writer = await asyncio.open_connection(HOST, port)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        await asyncio.wait_for(ended.wait(), 60)
+        writer.close()
 
 
 def with_proxy_head(machine: MachineRoute, version: str) -> MachineRoute:

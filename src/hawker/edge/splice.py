@@ -178,6 +178,13 @@ class RawConnections:
         self._table.release(client)
 
     async def _serve(self, client: "_Client", door: Door) -> None:
+        try:
+            await self._carry(client, door)
+        except Exception:
+            client.give_up()  # a mistake of ours, and nobody else would end it
+            raise
+
+    async def _carry(self, client: "_Client", door: Door) -> None:
         """Counted in the machine until both ends are done."""
         self._table.work(client)
         app, began = self._routes.first_app(door), self._clock.monotonic()
@@ -198,6 +205,9 @@ class RawConnections:
             self._introduce(client, joined)
             client.join(joined.protocol)
             await over.wait()
+        except Exception:
+            joined.protocol.give_up()
+            raise
         finally:
             self._visits.end(joined.visit)
 
