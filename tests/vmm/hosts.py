@@ -4,7 +4,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Host:
         path.unlink(missing_ok=True)
         server = VmmServer(path, vmm)
         self.servers.append(server)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(target=_serve, args=(server,), daemon=True)
         thread.start()
         try:
             yield server
@@ -91,6 +91,12 @@ class Host:
             thread.join()
             server.server_close()
             path.unlink()
+
+
+def _serve(server: VmmServer) -> None:
+    """Until it is shut down, or its VMM ended: a program would exit, a thread of the tests just ends."""
+    with suppress(SystemExit):
+        server.serve_forever(poll_interval=0.01)
 
 
 LINK = GuestLink(mac="02:00:00:00:00:01", addresses=("fdaa::3/64",), gateways=("fdaa::1",))
