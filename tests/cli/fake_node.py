@@ -238,7 +238,7 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         return changed
 
     async def _list_machines(self, call: Call[Any, Any, Any]) -> Page[Machine]:
-        call.metadata.missing_regions = self.missing_regions
+        call.metadata.missing_regions, call.metadata.missing_nodes = self.missing_regions, self.missing_nodes
         return Page(tuple(self._machines(call).values()))
 
     async def _get_machine(self, call: Call[Any, Any, Any]) -> Machine:

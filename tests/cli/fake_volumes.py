@@ -64,6 +64,7 @@ class FakeVolumes(FakeDoctor):
     look, before it is created; a volume whose last stage is "gone" could not be made."""
 
     missing_regions: tuple[str, ...] = ()
+    missing_nodes: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class FakeVolumes(FakeDoctor):
         return changed
 
     async def _list_volumes(self, call: Call[Any, Any, Any]) -> Page[Volume]:
-        call.metadata.missing_regions = self.missing_regions
+        call.metadata.missing_regions, call.metadata.missing_nodes = self.missing_regions, self.missing_nodes
         return Page(tuple(self.disks.get(call.params.app_name, {}).values()))
 
     async def _get_volume(self, call: Call[Any, Any, Any]) -> Volume:

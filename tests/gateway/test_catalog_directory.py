@@ -94,6 +94,20 @@ def test_a_volume_is_where_its_row_is(town: Town) -> None:
     assert town.told().owner_of_volume(VOLUME) == B and town.directory.owner_of_volume("vol_x") is None
 
 
+def test_what_a_node_said_last_is_listed_by_id(town: Town) -> None:
+    for id_ in ("a", "b", "c"):
+        town.files.row("machines", B, id=id_, app=SHOP, state="started", name=f"m{id_}", metadata='{"tier":"front"}')
+        town.files.row("volumes", B, id=id_, app=SHOP, name="data", state="created", size_gb=3, machine="m")
+    town.files.row("machines", B, id="d", app="other")
+    town.files.row("machines", A, id="e", app=SHOP)
+    told = town.told()
+    assert [row.id for row in told.machines_at(B, SHOP, "", 9)] == ["a", "b", "c"]
+    (row,) = told.machines_at(B, SHOP, "a", 1)
+    assert (row.id, row.name, row.state, row.metadata) == ("b", "mb", "started", {"tier": "front"})
+    (volume,) = told.volumes_at(B, SHOP, "b", 5)
+    assert (volume.id, volume.name, volume.size_gb, volume.machine) == ("c", "data", 3, "m")
+
+
 def test_who_knows_an_app_its_home_first(town: Town) -> None:
     town.files.row("apps", A, name=SHOP, org="acme", home=0, record="not json")
     town.files.row("apps", C, name=SHOP, org="acme", home=1, record='{"created_at":5.5}')

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
-from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery
+from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, Machine
 from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
 from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, LIST_VOLUMES, ListVolumesQuery
@@ -16,6 +16,7 @@ from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.gateway.lists import PagePart, Whole, merged
 from hawker.ids import NodeId
 from hawker.permission import Attempt
+from hawker.record.volume import VOLUMES
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 
@@ -159,6 +160,43 @@ async def test_the_rest_is_answered_and_the_region_named(town: Town, how: str) -
     assert tuple(api.metadata.missing_regions) == (FAR,)
     whole = await api.call(LIST_ORG_MACHINES, params=HOME)
     assert (len(whole.machines), whole.error_regions) == (2, (FAR,))
+
+
+@pytest.mark.parametrize("how", ["cut", "down"])
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_what_is_on_a_silent_host_of_the_region_stays_in_the_list(
+    town: Town, how: str, limit: int | None
+) -> None:
+    owner = next(host for host in town.hosts.values() if host.region == HERE and host.worker.machines())
+    api = Broker(town, next(host for host in town.hosts.values() if host is not owner)).api
+    whole = everything(town)
+    setattr(owner, how, True)
+    found, cursor = list[Machine](), None
+    while True:
+        page = await api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(limit=limit, cursor=cursor))
+        assert tuple(api.metadata.missing_nodes) == (owner.id,)
+        found, cursor = [*found, *page.items], page.next_cursor
+        if cursor is None:
+            break
+    assert [machine.id for machine in found] == whole
+    lost = {record.id for record in owner.worker.machines()}
+    assert {machine.id: (machine.host_status, machine.host) for machine in found} == {
+        id_: ("unreachable", owner.id) if id_ in lost else ("ok", None) for id_ in whole
+    }
+    none = await api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(metadata={"no": "such"}))
+    assert none.items == ()
+
+
+async def test_a_volume_on_a_silent_host_stays_in_the_list(town: Town) -> None:
+    owner = next(host for host in town.hosts.values() if list(host.worker.store.scan(VOLUMES)))
+    api = Broker(town, next(host for host in town.hosts.values() if host is not owner)).api
+    whole = (await api.call(LIST_VOLUMES, params=SHOP)).items
+    owner.down = True
+    found = (await api.call(LIST_VOLUMES, params=SHOP)).items
+    assert [volume.id for volume in found] == [volume.id for volume in whole]
+    assert {(volume.zone, volume.host_status) for volume in found if volume.host_status != "ok"} == {
+        (owner.id, "unreachable")
+    }
 
 
 async def test_nobody_who_answers_is_an_error(town: Town) -> None:

@@ -15,7 +15,7 @@ from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams, WaitState
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume, VolumeParams
-from hawker.api.directory import KnownApp, Node, Peers
+from hawker.api.directory import KnownApp, KnownMachine, KnownVolume, Node, Peers
 from hawker.api.failure import ConnectionLost, Unreachable
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
@@ -160,6 +160,41 @@ class Town:
 
     def app(self, name: AppName) -> Sequence[KnownApp]:
         return [known for known in self._rows().apps if known.name == name]
+
+    def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]:
+        host = self.hosts[node]
+        rows = [
+            KnownMachine(
+                id=record.id,
+                name=record.name,
+                state=record.state,
+                version=record.version,
+                image=record.image.digest,
+                private_ip=record.network.private_ip,
+                cordoned=record.cordoned,
+                metadata=record.config.metadata or {},
+                created_at=record.created_at,
+                updated_at=record.updated_at,
+            )
+            for key, record in host.worker.store.scan(MACHINES)
+            if host.region == self.region and record.app == app and key > after
+        ]
+        return rows[:limit]
+
+    def volumes_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownVolume]:
+        host = self.hosts[node]
+        rows = [
+            KnownVolume(
+                id=record.id,
+                name=record.name,
+                state=record.state,
+                size_gb=record.size_gb,
+                machine=record.machine or "",
+            )
+            for key, record in host.worker.store.scan(VOLUMES)
+            if host.region == self.region and record.app == app and key > after
+        ]
+        return rows[:limit]
 
     async def caught_up(self, token: str, *, timeout_s: float) -> bool:
         return self.frozen is None

@@ -10,6 +10,7 @@ from hawker.errors import BadRequest
 
 VERSION_HEADER = "hawker-version"
 MISSING_HEADER = "hawker-missing-regions"
+MISSING_NODES_HEADER = "hawker-missing-nodes"
 CALLER_HEADER = "hawker-caller"
 NODE_HEADER = "hawker-node"
 DEADLINE_HEADER = "hawker-deadline-ms"
@@ -24,15 +25,18 @@ class CallMetadata:
     """What an answer says beside its body. A handler may fill it in until it returns; `version` is the place in the
     catalog, `origin:epoch:version`, at which what the call wrote can be read."""
 
-    __slots__ = ("missing_regions", "version")
+    __slots__ = ("missing_nodes", "missing_regions", "version")
 
     def __init__(self) -> None:
         self.version: str | None = None
         self.missing_regions: Sequence[str] = ()
+        self.missing_nodes: Sequence[str] = ()
 
     def hear(self, headers: Mapping[str, str]) -> None:
         """Take over what the headers of an answer say; their names are in lower case."""
         self.version = headers.get(VERSION_HEADER)
+        if nodes := headers.get(MISSING_NODES_HEADER):
+            self.missing_nodes = tuple(node for node in map(str.strip, nodes.split(",")) if _NODE.fullmatch(node))
         if named := headers.get(MISSING_HEADER):
             self.missing_regions = tuple(unquote(region.strip()) for region in named.split(","))
 
@@ -43,6 +47,8 @@ class CallMetadata:
         if self.missing_regions:
             named = ", ".join(quote(region) for region in self.missing_regions)
             found.append((MISSING_HEADER.encode(), named.encode()))
+        if self.missing_nodes:
+            found.append((MISSING_NODES_HEADER.encode(), ", ".join(self.missing_nodes).encode()))
         return found
 
 

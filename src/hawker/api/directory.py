@@ -38,6 +38,33 @@ class KnownApp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMachine:
+    """What a machine's node last published of it. Times are Unix seconds; `image` is a digest."""
+
+    id: str
+    name: str
+    state: str
+    version: str
+    image: str
+    private_ip: str
+    cordoned: bool
+    metadata: Mapping[str, str]
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownVolume:
+    """What a volume's node last published of it. `machine` has it attached, empty when it is free."""
+
+    id: str
+    name: str
+    state: str
+    size_gb: int
+    machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppNodes:
     """Nodes that know an app, and its home, None where nobody asked for it or nobody knows it."""
 

@@ -43,6 +43,8 @@ class ShownMachine(msgspec.Struct, frozen=True, kw_only=True):
     image_ref: ShownImage
     private_ip: str
     created_at: datetime
+    host_status: str = "ok"
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +154,34 @@ class NamedImage(Protocol):
 
 
 def listing(machines: Sequence[Listed], now: datetime, *, wide: bool = False) -> str:
-    """Regions are shown where there are several, addresses and whole image names when it may be wide."""
+    """Hosts are shown where one is away, regions where there are several, addresses and whole image names when it may
+    be wide."""
     regions = wide or len({each.machine.region for each in machines}) > 1
-    headings = ("ID", "NAME", "APP", "STATE", *(("REGION",) * regions), "IMAGE", *(("ADDRESS",) * wide), "AGE")
-    return table(headings, (_row(each.app, each.machine, now, regions=regions, wide=wide) for each in machines))
+    away = any(each.machine.host is not None for each in machines)
+    headings = (
+        "ID",
+        "NAME",
+        "APP",
+        "STATE",
+        *(("HOST",) * away),
+        *(("REGION",) * regions),
+        "IMAGE",
+        *(("ADDRESS",) * wide),
+        "AGE",
+    )
+    rows = (_row(each.app, each.machine, now, regions=regions, wide=wide, away=away) for each in machines)
+    return table(headings, rows)
 
 
-def _row(app: str, machine: ShownMachine, now: datetime, *, regions: bool, wide: bool) -> tuple[object, ...]:
+def _row(
+    app: str, machine: ShownMachine, now: datetime, *, regions: bool, wide: bool, away: bool
+) -> tuple[object, ...]:
     return (
         machine.id,
         machine.name,
         app,
         machine.state,
+        *((f"{machine.host} away" if machine.host else "ok",) * away),
         *((machine.region,) * regions),
         image_name(machine.image_ref) if wide else _short(image_name(machine.image_ref)),
         *((machine.private_ip,) * wide),

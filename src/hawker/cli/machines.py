@@ -34,17 +34,25 @@ class Owned:
 
 
 class Away:
-    """Regions of which a host did not answer, gathered over the calls behind one list."""
+    """Hosts that did not answer, and their regions, gathered over the calls behind one list."""
 
     def __init__(self) -> None:
         self._regions: set[str] = set()
+        self._nodes: set[str] = set()
 
     def add(self, metadata: CallMetadata) -> None:
         self._regions.update(metadata.missing_regions)
+        self._nodes.update(metadata.missing_nodes)
 
     def tell(self) -> None:
-        """Says that the list lacks something, if it does."""
-        for region in sorted(self._regions):
+        """Says that the list lacks something, or shows what a host said last."""
+        if self._nodes:
+            nodes = ", ".join(sorted(self._nodes))
+            note(
+                f"note: no answer from {nodes}: what they have in this region is shown as last known (unreachable); see"
+                " `hawker node list`"
+            )
+        for region in sorted(self._regions if not self._nodes else ()):
             note(
                 f"note: a host in region {region!r} does not answer: what it has is not listed; see `hawker node list`"
             )

@@ -12,7 +12,28 @@ _SNAPSHOT_HEADINGS = ("ID", "STATUS", "SIZE", "VOLUME SIZE", "KEPT FOR", "CREATE
 
 
 def listing(volumes: Sequence[OwnedVolume], now: datetime) -> str:
-    return table(_HEADINGS, (_row(owned, now) for owned in volumes))
+    """The host of one that is away is named in place of what is not known of it."""
+    return table(_HEADINGS, (_row(owned, now) if _there(owned) else _away(owned) for owned in volumes))
+
+
+def _there(owned: OwnedVolume) -> bool:
+    return owned.volume.host_status == "ok"
+
+
+def _away(owned: OwnedVolume) -> tuple[object, ...]:
+    volume = owned.volume
+    return (
+        volume.id,
+        volume.name,
+        owned.app,
+        f"{volume.zone} away",
+        f"{volume.size_gb} GiB",
+        None,
+        volume.region,
+        None,
+        volume.attached_machine_id,
+        None,
+    )
 
 
 def _row(owned: OwnedVolume, now: datetime) -> tuple[object, ...]:

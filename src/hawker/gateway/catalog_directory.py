@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hawker.api.directory import KnownApp, Node
+from hawker.api.directory import KnownApp, KnownMachine, KnownVolume, Node
 from hawker.catalog.change import Token, Value
 from hawker.clock import Clock
 from hawker.ids import AppName, NodeId
@@ -44,6 +44,10 @@ _APP = """SELECT node, name, org, home, CASE WHEN json_valid(record) THEN json_e
     FROM apps WHERE name = ? ORDER BY home DESC, node"""
 _APPS = "SELECT node, name, org, home, 0.0 FROM apps ORDER BY name"
 _APPS_OF = "SELECT node, name, org, home, 0.0 FROM apps WHERE org = ? ORDER BY name"
+_MACHINES_AT = """SELECT id, name, state, version, image, private_ip, cordoned, metadata, created_at, updated_at
+    FROM machines WHERE node = ? AND app = ? AND id > ? ORDER BY id LIMIT ?"""
+_VOLUMES_AT = """SELECT id, name, state, size_gb, machine
+    FROM volumes WHERE node = ? AND app = ? AND id > ? ORDER BY id LIMIT ?"""
 _REVOKED = "SELECT token_id, at, by, note FROM revoked_tokens ORDER BY at"
 _PLACES = "SELECT scope, epoch, applied FROM __c_origin WHERE origin = ?"
 _LIVES = frozenset({"alive", "suspect"})
@@ -98,6 +102,13 @@ class CatalogDirectory:
 
     def app(self, name: AppName) -> Sequence[KnownApp]:
         return tuple(map(_known_app, self._looks.rows(_APP, name)))
+
+    def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]:
+        """What this node said last of its machines of an app, by id, beyond `after`."""
+        return tuple(map(_known_machine, self._looks.rows(_MACHINES_AT, node, app, after, limit)))
+
+    def volumes_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownVolume]:
+        return tuple(map(_known_volume, self._looks.rows(_VOLUMES_AT, node, app, after, limit)))
 
     def forgotten(self, node: NodeId) -> bool:
         """On purpose, by `hawker node forget`: one that was never heard of was not."""
@@ -205,6 +216,29 @@ def _known_app(row: tuple[Value, ...]) -> KnownApp:
         org=str(org),
         home=bool(home),
         created_at=_float(created_at),
+    )
+
+
+def _known_machine(row: tuple[Value, ...]) -> KnownMachine:
+    id_, name, state, version, image, private_ip, cordoned, metadata, created_at, updated_at = row
+    return KnownMachine(
+        id=str(id_),
+        name=str(name),
+        state=str(state),
+        version=str(version),
+        image=str(image),
+        private_ip=str(private_ip),
+        cordoned=bool(cordoned),
+        metadata={str(key): str(value) for key, value in _json(metadata, dict).items()},
+        created_at=_float(created_at),
+        updated_at=_float(updated_at),
+    )
+
+
+def _known_volume(row: tuple[Value, ...]) -> KnownVolume:
+    id_, name, state, size_gb, machine = row
+    return KnownVolume(
+        id=str(id_), name=str(name), state=str(state), size_gb=int(_float(size_gb)), machine=str(machine)
     )
 
 

@@ -43,6 +43,7 @@ from hawker.gateway.home_election import HomeElection
 from hawker.gateway.lists import Lists
 from hawker.gateway.name_quorum import NameQuorum
 from hawker.gateway.owners import Kind, Owners
+from hawker.gateway.silent_hosts import SilentRows
 from hawker.gateway.volumes import FleetVolumes
 from hawker.ids import AppName, NodeId, new_ulid
 from hawker.permission import Action, Attempt
@@ -91,7 +92,7 @@ class FleetRuns:
 _KINDS: tuple[Kind, ...] = ("machine", "volume")
 
 
-class Known(Directory, AppIndex, Protocol):
+class Known(Directory, AppIndex, SilentRows, Protocol):
     """All that a broker knows of the fleet; `CatalogDirectory` keeps it."""
 
     def forgotten(self, node: NodeId) -> bool: ...
@@ -161,7 +162,7 @@ class Gateway:
         answered: tuple[Answers, ...] = (
             self._tokens,
             self._apps,
-            Lists(self._owners, self._fan_out, self._directory),
+            Lists(self._owners, self._fan_out, self._directory, self._directory),
             FleetVolumes(self._forwarding, self._app_sync),
             FleetRuns(self._forwarding, self._fan_out),
             self._logs,

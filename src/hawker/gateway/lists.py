@@ -25,14 +25,15 @@ from hawker.api.contract.volume import (
     OrgVolumesQuery,
     Volume,
 )
-from hawker.api.directory import AppIndex
+from hawker.api.directory import AppIndex, KnownMachine, KnownVolume, Node
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.paging import after_of, cursor_after
 from hawker.api.route import Call, NoParams, Page, Q, Unary
 from hawker.errors import NotFound
-from hawker.gateway.fan_out import Asked, FanOut
+from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import Kind, Owners
+from hawker.gateway.silent_hosts import MOST_OF_A_HOST, SilentRows, machine_of, selects, volume_of
 from hawker.ids import AppName, NodeId, is_volume_id
 from hawker.permission import Action, Attempt
 
@@ -91,10 +92,11 @@ MOST_ROUNDS = 20
 
 
 class Lists:
-    def __init__(self, owners: Owners, asking: FanOut, index: AppIndex) -> None:
+    def __init__(self, owners: Owners, asking: FanOut, index: AppIndex, rows: SilentRows) -> None:
         self._owners = owners
         self._fan_out = asking
         self._index = index
+        self._rows = rows
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_MACHINES, self.machines)
@@ -104,10 +106,23 @@ class Lists:
         handlers.on(LIST_RUNS, self.runs)
 
     async def machines(self, call: Call[AppParams, ListMachinesQuery, None]) -> Page[MachineBody]:
-        return await self._of_app(LIST_MACHINES, call, "machine", call.query.region)
+        app, selected = AppName(call.params.app_name), selects(call.query)
+
+        def last_said(host: Node, after: str, limit: int) -> PagePart[MachineBody]:
+            rows = self._rows.machines_at(host.id, app, after, limit)
+            made = [machine_of(row, host) for row in rows if selected(row)]
+            return PagePart(items=[each for each in made if each is not None], upto=_end(rows, limit))
+
+        return await self._of_app(LIST_MACHINES, call, "machine", call.query.region, last_said)
 
     async def volumes(self, call: Call[AppParams, ListVolumesQuery, None]) -> Page[Volume]:
-        return await self._of_app(LIST_VOLUMES, call, "volume", None)
+        app = AppName(call.params.app_name)
+
+        def last_said(host: Node, after: str, limit: int) -> PagePart[Volume]:
+            rows = self._rows.volumes_at(host.id, app, after, limit)
+            return PagePart(items=[volume_of(row, host) for row in rows], upto=_end(rows, limit))
+
+        return await self._of_app(LIST_VOLUMES, call, "volume", None, last_said)
 
     async def org_machines(self, call: Call[OrgParams, OrgMachinesQuery, None]) -> OrgMachines:
         async def ask(cursor: str, caller: Caller) -> PagePart[OrgMachine]:
@@ -168,8 +183,10 @@ class Lists:
         call: Call[AppParams, Any, None],
         kind: Kind,
         region: str | None,
+        last_said: Callable[[Node, str, int], PagePart[T]],
     ) -> Page[T]:
-        after_of(call.query.cursor)
+        """What nodes that do not answer said last is in it, where the catalog has it."""
+        after = after_of(call.query.cursor) or ""
         app = AppName(call.params.app_name)
         nodes = self._owners.nodes_of_app(app, await self._owners.hint(call.version))
         if not nodes:
@@ -184,7 +201,11 @@ class Lists:
         if not asked.answers and region is None:
             raise NotFound("app not found")
         call.metadata.missing_regions = asked.regions
-        whole = self._whole(asked, kind, call.query.limit)
+        call.metadata.missing_nodes = tuple(node for node, _ in asked.silent)
+        limit = min(call.query.limit or MOST_OF_A_HOST, MOST_OF_A_HOST)
+        hosts = [host for node, _ in asked.silent if (host := self._owners.directory.node(node)) is not None]
+        answers = (*asked.answers, *((host.id, last_said(host, after, limit)) for host in hosts))
+        whole = self._whole(answers, kind, call.query.limit)
         return Page(whole.items, next_cursor=None if whole.upto is None else cursor_after(whole.upto))
 
     async def _of_org(
@@ -205,7 +226,7 @@ class Lists:
             asked = await self._fan_out.every(nodes, call.caller, partial(ask, cursor))
             asked.some(f"organization '{org}'")
             missing.update(asked.regions)
-            whole = self._whole(asked, kind, None)
+            whole = self._whole(asked.answers, kind, None)
             seen = [item for item in whole.items if allowed(app_of(item))]
             left = limit - len(items)
             items += seen[:left]
@@ -218,13 +239,13 @@ class Lists:
     def _in_region(self, nodes: Iterable[NodeId], region: str | None) -> list[NodeId]:
         return [node for node in nodes if not region or self._fan_out.reach.region_of(node) == region]
 
-    def _whole(self, asked: Asked[PagePart[T]], kind: Kind, limit: int | None) -> Whole[T]:
+    def _whole(self, answers: Sequence[tuple[NodeId, PagePart[T]]], kind: Kind, limit: int | None) -> Whole[T]:
         """Of one that two nodes show, as may be while it moves, its owner's word counts."""
 
         def better(first: tuple[NodeId, T], other: tuple[NodeId, T]) -> tuple[NodeId, T]:
             return other if self._owners.known(kind, _id(other[1])) == other[0] else first
 
-        parts = [PagePart(items=[(node, item) for item in part.items], upto=part.upto) for node, part in asked.answers]
+        parts = [PagePart(items=[(node, item) for item in part.items], upto=part.upto) for node, part in answers]
         whole = merged(parts, lambda pair: _id(pair[1]), limit, better=better)
         return Whole(items=tuple(item for _, item in whole.items), upto=whole.upto)
 
@@ -245,6 +266,10 @@ class _Allowed:
 
 def _id(item: Any) -> str:
     return str(item.id)
+
+
+def _end(rows: Sequence[KnownMachine | KnownVolume], limit: int) -> str | None:
+    return rows[-1].id if len(rows) == limit else None
 
 
 def _after(query: Q, cursor: str) -> Q:

@@ -143,7 +143,10 @@ def _free(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
     free = [volume for volume in named if volume.machine is None and volume.state not in GOING]
     if not free:
         what = "every volume of that name is attached" if named else "there is none of that name"
-        raise WrongState(f"{_FIELD}.name: app '{app}' has no free volume {mount.name!r:.60}: {what}; create one first")
+        raise WrongState(
+            f"{_FIELD}.name: app '{app}' has no free volume {mount.name!r:.60}: {what} on this host; see"
+            f" `hawker volumes list -a {app}`, which also shows those of hosts that are away"
+        )
     return min(free, key=lambda volume: (volume.created_at, volume.id))
 
 

@@ -58,3 +58,12 @@ def test_a_list_says_that_a_host_did_not_answer(node: FakeNode, hawker: Hawker, 
     assert said.err == (
         "note: a host in region 'ams' does not answer: what it has is not listed; see `hawker node list`\n"
     )
+
+
+def test_a_machine_of_a_silent_host_stays_and_its_host_is_named(node: FakeNode, hawker: Hawker) -> None:
+    lost = msgspec.structs.replace(node.apps["shop"]["aa00000000000a"], host_status="unreachable", host="0000000a")
+    node.apps["shop"][lost.id] = lost
+    node.missing_regions, node.missing_nodes = ("ams",), ("0000000a",)
+    said = hawker("machine", "list")
+    assert "0000000a away" in said.out and "no answer from 0000000a" in said.err and "HOST" in said.out
+    assert '"host_status": "unreachable"' in hawker("machine", "list", "-o", "json").out
