@@ -29,6 +29,7 @@ from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.gateway.fan_out import FanOutLimits
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.revocations import FleetRevocations
+from hawker.gateway.silent_hosts import ALL_ROWS
 from hawker.gateway.token_handlers import TokenHandlers
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
@@ -179,7 +180,7 @@ class Town:
             for key, record in host.worker.store.scan(MACHINES)
             if host.region == self.region and record.app == app and key > after
         ]
-        return rows[:limit]
+        return rows[: None if limit == ALL_ROWS else limit]
 
     def volumes_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownVolume]:
         host = self.hosts[node]
@@ -194,7 +195,7 @@ class Town:
             for key, record in host.worker.store.scan(VOLUMES)
             if host.region == self.region and record.app == app and key > after
         ]
-        return rows[:limit]
+        return rows[: None if limit == ALL_ROWS else limit]
 
     async def caught_up(self, token: str, *, timeout_s: float) -> bool:
         return self.frozen is None

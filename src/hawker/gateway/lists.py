@@ -33,7 +33,7 @@ from hawker.api.route import Call, NoParams, Page, Q, Unary
 from hawker.errors import NotFound
 from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import Kind, Owners
-from hawker.gateway.silent_hosts import MOST_OF_A_HOST, SilentRows, machine_of, selects, volume_of
+from hawker.gateway.silent_hosts import ALL_ROWS, SilentRows, machine_of, selects, volume_of
 from hawker.ids import AppName, NodeId, is_volume_id
 from hawker.permission import Action, Attempt
 
@@ -202,7 +202,7 @@ class Lists:
             raise NotFound("app not found")
         call.metadata.missing_regions = asked.regions
         call.metadata.missing_nodes = tuple(node for node, _ in asked.silent)
-        limit = min(call.query.limit or MOST_OF_A_HOST, MOST_OF_A_HOST)
+        limit = call.query.limit or ALL_ROWS
         hosts = [host for node, _ in asked.silent if (host := self._owners.directory.node(node)) is not None]
         answers = (*asked.answers, *((host.id, last_said(host, after, limit)) for host in hosts))
         whole = self._whole(answers, kind, call.query.limit)

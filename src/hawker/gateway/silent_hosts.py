@@ -15,12 +15,12 @@ from hawker.machine import State
 T = TypeVar("T")
 
 UNREACHABLE = "unreachable"
-MOST_OF_A_HOST = 500
-"""Rows of one host in one page; the next page goes on after them."""
+ALL_ROWS = -1
+"""As a limit: the whole list."""
 
 
 class SilentRows(Protocol):
-    """Rows of one node and app, by id, beyond `after`, at most `limit`: of this region's nodes only."""
+    """Rows of one node and app, by id, beyond `after`, at most `limit` or `ALL_ROWS`: of this region's nodes only."""
 
     def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]: ...
 
