@@ -102,7 +102,7 @@ class ConnectionLost(Fault):
     """Found on this side: whether the call took effect is not known."""
 
 
-class TooLongAnswer(Fault):
+class TooLongAnswer(ConnectionLost):
     """Found on this side: whether the call took effect is not known."""
 
 
