@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -14,8 +15,9 @@ from hawker.api.contract.app import LIST_APPS, AppParams
 from hawker.api.contract.image import PRUNE_IMAGES
 from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, MachineParams, StopRequest
 from hawker.api.contract.machine_operation import STOP_MACHINE
+from hawker.api.failure import TooLongAnswer
 from hawker.api.listener import bind, url_of
-from hawker.api.route import AnyRoute
+from hawker.api.route import MAX_REMARK_BYTES, AnyRoute, Stream, Upload
 from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock
 from hawker.errors import (
@@ -28,6 +30,7 @@ from hawker.errors import (
     Unauthorized,
     Unavailable,
 )
+from hawker.http.message import MAX_ANSWER_BYTES
 from hawker.log import Secret
 from tests.api.samples import sample
 from tests.api.serving import TOKEN, Fake, served
@@ -293,3 +296,66 @@ async def test_any_other_error_is_the_callers_at_once() -> None:
     with pytest.raises(Conflict):
         await RateLimitRetry(clock)(held)
     assert asked == [1]
+
+
+_PIECE = b"x" * 65536
+_BOUND = 1024 * 1024
+
+
+@asynccontextmanager
+async def endless(head: str) -> AsyncIterator[tuple[str, anyio.Event]]:
+    """A peer that sends a body for as long as somebody takes it; its URL, and when nobody did any more."""
+    cut = anyio.Event()
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            try:
+                await stream.send(f"{head}\r\n\r\n".encode())
+                while True:
+                    await stream.send(b"10000\r\n" + _PIECE + b"\r\n")
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                cut.set()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", cut
+        group.cancel_scope.cancel()
+
+
+async def _comes(cut: anyio.Event) -> None:
+    with anyio.fail_after(60):
+        await cut.wait()
+
+
+@pytest.mark.parametrize("status", ["200 OK", "503 Service Unavailable"])
+async def test_answer_without_end_is_cut_off_with_an_error_of_its_own(status: str) -> None:
+    route = replace(LIST_APPS, answer_bytes=_BOUND)
+    async with endless(f"HTTP/1.1 {status}\r\ntransfer-encoding: chunked") as (url, cut):
+        with pytest.raises(TooLongAnswer, match=f"more than {_BOUND} bytes"):
+            await called(Client(url), route, query=sample(route.query))
+        await _comes(cut)
+
+
+async def test_refusal_of_a_stream_and_answer_to_an_upload_without_end_are_cut_off() -> None:
+    async def nothing() -> AsyncIterator[bytes]:
+        yield b""
+
+    stream = next(route for route in ROUTES if isinstance(route, Stream))
+    upload = next(route for route in ROUTES if isinstance(route, Upload))
+    async with endless("HTTP/1.1 503 Service Unavailable\r\ntransfer-encoding: chunked") as (url, cut):
+        async with Client(url) as client:
+            with pytest.raises(TooLongAnswer):
+                async with client.stream(stream, params=sample(stream.params), query=sample(stream.query)):
+                    pass
+        await _comes(cut)
+    async with endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked") as (url, cut):
+        async with Client(url) as client:
+            with pytest.raises(TooLongAnswer):
+                await client.upload(upload, nothing(), params=sample(upload.params), query=sample(upload.query))
+        await _comes(cut)
+
+
+def test_every_route_bounds_its_answer() -> None:
+    assert all(0 < route.answer_bytes <= MAX_ANSWER_BYTES for route in ROUTES)
+    assert all(route.answer_bytes == MAX_REMARK_BYTES for route in ROUTES if isinstance(route, Upload))

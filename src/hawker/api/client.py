@@ -17,14 +17,14 @@ import msgspec
 
 from hawker.api.call_metadata import CALLER_HEADER, DEADLINE_HEADER, NODE_HEADER, written_deadline, written_name
 from hawker.api.caller import CallOptions
-from hawker.api.failure import lost, no_address, not_understood, overdue, refusal, unreachable
+from hawker.api.failure import lost, no_address, not_understood, overdue, refusal, too_long, unreachable
 from hawker.api.handlers import SocketChannel
 from hawker.api.outgoing import Outgoing, RouteCodecs
 from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import OverShare, RateLimited
-from hawker.http.message import HttpResponse, origin_of
+from hawker.http.message import AnswerTooLong, HttpResponse, origin_of
 from hawker.http.transport import HttpTransport, NotSent
 from hawker.log import Secret
 
@@ -80,7 +80,9 @@ class Streaming(Protocol):
 
     def lines(self, outgoing: Outgoing, item: type[R]) -> AbstractAsyncContextManager[AsyncIterator[R]]: ...
 
-    async def upload(self, outgoing: Outgoing, data: AsyncIterator[bytes], timeout_s: float) -> HttpResponse: ...
+    async def upload(
+        self, outgoing: Outgoing, data: AsyncIterator[bytes], timeout_s: float, most_bytes: int
+    ) -> HttpResponse: ...
 
     def socket(self, outgoing: Outgoing, item: type[R]) -> AbstractAsyncContextManager[SocketChannel[Any, R]]: ...
 
@@ -175,9 +177,9 @@ class Client:
         )
         outgoing.headers[DEADLINE_HEADER] = written_deadline(limit_s)
         if self._retry is None:
-            response = await self._answered(outgoing, limit_s)
+            response = await self._answered(outgoing, limit_s, route.answer_bytes)
         else:
-            response = await self._retry(lambda: self._answered(outgoing, limit_s))
+            response = await self._retry(lambda: self._answered(outgoing, limit_s, route.answer_bytes))
         metadata = options.get("metadata")
         if metadata is not None:
             metadata.hear(response.headers)
@@ -192,7 +194,7 @@ class Client:
         self, route: Upload[P, Q, B, R], data: AsyncIterator[bytes], *, params: P | None = None, query: Q | None = None
     ) -> R:
         outgoing = self._whole(route, params, query, None)
-        response = await self._connections.streaming.upload(outgoing, data, route.timeout_s)
+        response = await self._connections.streaming.upload(outgoing, data, route.timeout_s, route.answer_bytes)
         return self._decoded(self._codecs_of(route), response)
 
     def socket(
@@ -200,16 +202,18 @@ class Client:
     ) -> AbstractAsyncContextManager[SocketChannel[U, R]]:
         return self._connections.streaming.socket(self._whole(route, params, query, body), route.response)
 
-    async def _answered(self, outgoing: Outgoing, timeout_s: float) -> HttpResponse:
+    async def _answered(self, outgoing: Outgoing, timeout_s: float, most_bytes: int) -> HttpResponse:
         """The response of a call that succeeded; raises the error of one that did not."""
         unary = self._connections.unary
         request = outgoing.encoded(unary.origin.authority, self._headers)
         try:
-            response = await unary.request(outgoing.method, request, timeout_s)
+            response = await unary.request(outgoing.method, request, timeout_s, most_bytes)
         except NotSent as error:
             raise unreachable(self._url) from error
         except TimeoutError as error:
             raise overdue(self._url) from error
+        except AnswerTooLong as error:
+            raise too_long(self._url, error) from error
         except (OSError, httptools.HttpParserError) as error:
             raise lost(self._url, error) from error
         if response.status >= 300:

@@ -17,6 +17,7 @@ from hawker.errors import (
     QuotaExceeded,
     Unavailable,
 )
+from hawker.http.message import AnswerTooLong
 
 _FAILED_HEAD = b'{"type":"failed",'
 
@@ -101,6 +102,10 @@ class ConnectionLost(Fault):
     """Found on this side: whether the call took effect is not known."""
 
 
+class TooLongAnswer(ConnectionLost):
+    """Found on this side: whether the call took effect is not known."""
+
+
 def unreachable(url: str) -> Unreachable:
     return Unreachable(f"cannot reach {url}: is the node running? start one with `hawker up`")
 
@@ -111,6 +116,10 @@ def overdue(url: str) -> Overdue:
 
 def lost(url: str, error: Exception) -> ConnectionLost:
     return ConnectionLost(f"the connection to {url} was lost: {str(error) or type(error).__name__}")
+
+
+def too_long(url: str, error: AnswerTooLong) -> TooLongAnswer:
+    return TooLongAnswer(f"{url} was cut off: {error}")
 
 
 def not_understood(url: str, error: msgspec.DecodeError) -> Fault:

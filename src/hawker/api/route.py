@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.grant import Grant
 from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLarge, Unauthorized, Unprocessable
+from hawker.http.message import MAX_ANSWER_BYTES
 from hawker.permission import Action, Attempt
 from hawker.token_bucket import Allowance
 
@@ -32,6 +33,7 @@ class Rate(Enum):
 
 
 USUAL_TIMEOUT_S = 30.0
+MAX_REMARK_BYTES = 1024 * 1024  # of an error in place of a stream, and of what an upload is answered
 JSON = "application/json"
 
 
@@ -92,8 +94,9 @@ class Route(Generic[P, Q, B, R]):
     told; unless `guarded`, the handler asks the caller's grant itself. `rate` is how often the call may be made, the
     usual unless told for calls of the Machines API. A body of more than `body_bytes` is
     refused, the server's own bound unless told. With another `media` than JSON, `R` is `str` or `bytes`, and that is
-    the answer as it stands. With `listed_errors` an error's body also has its text in a list `errors`, as clients of
-    GraphQL read it."""
+    the answer as it stands. A client takes at most `answer_bytes` of
+    an answer. With `listed_errors` an error's body also has its text in a list `errors`, as
+    clients of GraphQL read it."""
 
     name: str
     method: str
@@ -117,6 +120,7 @@ class Route(Generic[P, Q, B, R]):
     aliases: tuple[Alias, ...] = ()
     timeout_s: float = USUAL_TIMEOUT_S
     media: str = JSON
+    answer_bytes: int = MAX_ANSWER_BYTES
     listed_errors: bool = False
 
 
@@ -133,6 +137,8 @@ class Stream(Route[P, Q, B, R]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upload(Route[P, Q, B, R]):
     """Raw bytes of any length in, a body out. `B` is None."""
+
+    answer_bytes: int = MAX_REMARK_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

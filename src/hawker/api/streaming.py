@@ -12,12 +12,12 @@ import msgspec
 from yarl import URL
 
 from hawker.api.codec import encode_json
-from hawker.api.failure import error_in, is_failed, lost, not_understood, overdue, refusal, unreachable
+from hawker.api.failure import error_in, is_failed, lost, not_understood, overdue, refusal, too_long, unreachable
 from hawker.api.outgoing import Outgoing
-from hawker.api.route import R, U
+from hawker.api.route import MAX_REMARK_BYTES, R, U
 from hawker.errors import Fault, Unavailable
 from hawker.fair.sessions import kept_session
-from hawker.http.message import HttpResponse, origin_of
+from hawker.http.message import AnswerTooLong, HttpResponse, origin_of
 
 SILENCE_S = 60.0  # a living node sends an empty line every 15 s
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -51,13 +51,15 @@ class StreamingClient:
         finally:
             response.close()
 
-    async def upload(self, outgoing: Outgoing, data: AsyncIterator[bytes], timeout_s: float) -> HttpResponse:
+    async def upload(
+        self, outgoing: Outgoing, data: AsyncIterator[bytes], timeout_s: float, most_bytes: int
+    ) -> HttpResponse:
         """`data` is read only once the node has agreed to take it."""
         with self._errors():
             response = await self._open(outgoing, data, self._timeout(total=timeout_s), expect100=True)
             async with response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                return HttpResponse(response.status, headers, await response.read())
+                return HttpResponse(response.status, headers, await _whole(response, most_bytes))
 
     @asynccontextmanager
     async def socket(self, outgoing: Outgoing, item: type[R]) -> AsyncIterator["ClientChannel[Any, R]"]:
@@ -100,7 +102,7 @@ class StreamingClient:
         )
         if response.status >= 300:
             async with response:
-                raise refusal(response.status, await response.read())
+                raise refusal(response.status, await _whole(response, MAX_REMARK_BYTES))
         return response
 
     def _url_of(self, outgoing: Outgoing) -> URL:
@@ -131,6 +133,8 @@ class StreamingClient:
             raise refusal(error.status, b"the conversation was refused") from error
         except (aiohttp.ClientError, OSError) as error:
             raise lost(self._url, error) from error
+        except AnswerTooLong as error:
+            raise too_long(self._url, error) from error
         except msgspec.DecodeError as error:
             raise not_understood(self._url, error) from error
 
@@ -162,6 +166,18 @@ class ClientChannel(Generic[U, R]):
         if is_failed(data):
             raise error_in(data)
         return self._decoder.decode(data)
+
+
+async def _whole(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """The body. Raises `AnswerTooLong`; the connection is closed then, since its body was not read to the end."""
+    pieces, received_bytes = [], 0
+    async for piece in response.content.iter_any():
+        received_bytes += len(piece)
+        if received_bytes > most_bytes:
+            response.close()
+            raise AnswerTooLong(most_bytes)
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from typing import cast
 
 import httptools
 
-from hawker.http.message import HttpResponse, ResponseParser
+from hawker.http.message import MAX_ANSWER_BYTES, AnswerTooLong, HttpResponse, ResponseParser
 
 
 class Http1Connection(asyncio.Protocol):
@@ -20,11 +20,12 @@ class Http1Connection(asyncio.Protocol):
     called once, when the connection is closed by either side."""
 
     def __init__(
-        self, on_lost: "Callable[[Http1Connection], None] | None" = None, max_response_bytes: int | None = None
+        self, on_lost: "Callable[[Http1Connection], None] | None" = None, max_response_bytes: int = MAX_ANSWER_BYTES
     ) -> None:
-        """`max_response_bytes` counts the head, too; a longer response ends the connection. None is no limit."""
+        """`max_response_bytes` counts the head, too; a longer response ends the connection."""
         self._on_lost = on_lost
         self._max_response_bytes = max_response_bytes
+        self._most_bytes = max_response_bytes  # of the request that is under way
         self._transport: asyncio.Transport | None = None
         self._parser = ResponseParser(self._complete)
         self._answered: asyncio.Future[HttpResponse] | None = None
@@ -44,15 +45,18 @@ class Http1Connection(asyncio.Protocol):
         this time not one byte came, nor did the time run out."""
         return self._requests > 1 and not self._received_bytes and not isinstance(self._broken, TimeoutError)
 
-    async def request(self, request: bytes, deadline: float) -> HttpResponse:
+    async def request(self, request: bytes, deadline: float, most_bytes: int | None = None) -> HttpResponse:
         """Send the bytes of one request and wait for its response until `deadline`, a moment of the loop's clock.
+        It has at most `most_bytes`, those of the connection unless told.
 
-        Raises `TimeoutError`, another `OSError` when the connection is lost, and `HttpParserError` for what is no
-        HTTP. Whether the request took effect is not known then. The connection is closed after every error."""
+        Raises `TimeoutError`, another `OSError` when the connection is lost, `AnswerTooLong`, and `HttpParserError`
+        for what is no HTTP. Whether the request took effect is not known then. The connection is closed
+        after every error."""
         loop = asyncio.get_running_loop()
         assert self._transport is not None
         self._requests += 1
         self._received_bytes = 0
+        self._most_bytes = self._max_response_bytes if most_bytes is None else most_bytes
         self._goes_on = False
         if self._transport.is_closing():
             raise self._broken or ConnectionResetError("the connection was closed")
@@ -85,8 +89,8 @@ class Http1Connection(asyncio.Protocol):
             self._break(ConnectionResetError("an answer came that nobody waits for"))
             return
         try:
-            if self._max_response_bytes is not None and self._received_bytes > self._max_response_bytes:
-                raise httptools.HttpParserError(f"the answer has more than {self._max_response_bytes} bytes")
+            if self._received_bytes > self._most_bytes:
+                raise AnswerTooLong(self._most_bytes)
             self._parser.feed(data)
         except httptools.HttpParserError as error:
             self._break(error)

@@ -9,8 +9,16 @@ import httptools
 from hawker.errors import BadRequest
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _LENGTHS = frozenset({"content-length", "transfer-encoding"})
 _PORTS = {"http": 80, "https": 443}
+
+
+class AnswerTooLong(httptools.HttpParserError):
+    """A response with more bytes, its head included, than who asked takes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"the answer has more than {most} bytes")
 
 
 @dataclass(frozen=True, slots=True)

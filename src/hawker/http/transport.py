@@ -11,7 +11,7 @@ import anyio
 
 from hawker.http.connection_pool import ConnectionPool
 from hawker.http.http1 import Http1Connection, connect_tcp
-from hawker.http.message import HttpOrigin, HttpResponse
+from hawker.http.message import MAX_ANSWER_BYTES, HttpOrigin, HttpResponse
 
 MAX_IDLE_S = 15.0  # less than the server keeps an idle connection
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
@@ -37,16 +37,20 @@ class HttpTransport:
             max_in_use=max_connections, max_idle_s=MAX_IDLE_S
         )
 
-    async def request(self, method: str, request: bytes, timeout_s: float) -> HttpResponse:
+    async def request(
+        self, method: str, request: bytes, timeout_s: float, most_bytes: int = MAX_ANSWER_BYTES
+    ) -> HttpResponse:
         """Send the bytes of a request and wait for its response, `timeout_s` seconds at most, waiting and connecting
-        included. A GET, HEAD, PUT or DELETE is sent once more when a kept connection turns out to be closed.
+        included. The response has at most `most_bytes`, with its head. A GET,
+        HEAD, PUT or DELETE is sent once more when a kept connection turns out to be closed.
 
-        Raises `NotSent`, `TimeoutError`, another `OSError` when the connection is lost, and `HttpParserError`."""
+        Raises `NotSent`, `TimeoutError`, another `OSError` when the connection is lost, `AnswerTooLong` and
+        `HttpParserError`."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         if not self._pool.enter():
             await self._wait_for_turn(deadline)
         try:
-            return await self._exchange(method, request, deadline)
+            return await self._exchange(method, request, deadline, most_bytes)
         finally:
             self._wake(self._pool.leave())
 
@@ -56,18 +60,20 @@ class HttpTransport:
         for connection in list(self._open):
             connection.close()
 
-    async def _exchange(self, method: str, request: bytes, deadline: float) -> HttpResponse:
+    async def _exchange(self, method: str, request: bytes, deadline: float, most_bytes: int) -> HttpResponse:
         connection = self._idle() or await self._connect(deadline)
         try:
-            return await self._send(connection, request, deadline)
+            return await self._send(connection, request, deadline, most_bytes)
         except OSError:
             if method not in _REPEATABLE or not connection.was_stale:
                 raise
-        return await self._send(await self._connect(deadline), request, deadline)
+        return await self._send(await self._connect(deadline), request, deadline, most_bytes)
 
-    async def _send(self, connection: Http1Connection, request: bytes, deadline: float) -> HttpResponse:
+    async def _send(
+        self, connection: Http1Connection, request: bytes, deadline: float, most_bytes: int
+    ) -> HttpResponse:
         try:
-            return await connection.request(request, deadline)
+            return await connection.request(request, deadline, most_bytes)
         finally:
             if connection.is_reusable:
                 self._pool.put(connection, asyncio.get_running_loop().time())
