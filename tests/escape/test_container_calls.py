@@ -1,11 +1,8 @@
 """Every system call by its number, every family of sockets, every protocol: tried from inside a container machine."""
 
 import ctypes
-import os
 import platform
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import cast
 import anyio
 import pytest
 
+from hatch_build import compile_program, compiler_for
 from hawker.clock import SystemClock
 from hawker.host.mount import discard_overlay, fresh_overlay
 from hawker.ids import InstanceId, NodeId, new_machine_id, new_ulid
@@ -41,11 +39,8 @@ Found = dict[str, dict[int, set[int]]]
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("probe") / "probe"
-    compiler = [sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-musl", "-static"]
-    cache = str(Path(__file__).parents[2] / "build/zig")  # as `hatch_build` has it: a libc is built but once
-    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
-    arguments = ["-D_GNU_SOURCE", "-Wall", "-Werror", "-fno-sanitize=undefined", "-o", str(program), str(PROBE)]
-    subprocess.run([*compiler, *arguments], env=environment, check=True)
+    root = Path(__file__).parents[2]
+    compile_program(root, compiler_for(root, platform.machine()), [PROBE], program)  # their libc is built already
     return program
 
 
