@@ -16,9 +16,9 @@ from hawker.permission import Action
 
 
 class Volume(Answer, frozen=True, kw_only=True):
-    """`attached_machine_id` is null when it is free: it is always sent. A summary has no blocks and bytes. `host_status`
-    is "ok", or "unreachable" where the node `zone` did not answer: then id, name, state, size, region and machine are
-    what it said last, and all else is empty."""
+    """`attached_machine_id` is null when it is free: it is always sent. A summary has no blocks and bytes.
+    `host_status` is "ok", or "unreachable" where the node `zone` did not answer: then id, name, state, size, region and
+    machine are what it said last, and all else is empty."""
 
     id: str
     name: str
