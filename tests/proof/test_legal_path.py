@@ -1,9 +1,13 @@
 """Histories that can be, and each way in which one cannot."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import hawker
 from hawker.ids import EventId
-from hawker.proof.legal_path import illegal_steps
+from hawker.proof.legal_path import KNOWN, illegal_steps
 from hawker.record.machine import Detail, EventRecord
 from hawker.runtime.driver import Exit
 
@@ -80,3 +84,9 @@ def test_events_out_of_order_are_told() -> None:
 
 def test_the_beginning_may_be_missing() -> None:
     assert list(illegal_steps(history("exit/stopped", "start/started"), whole=False)) == []
+
+
+def test_every_event_that_the_code_writes_is_known() -> None:
+    texts = (file.read_text() for file in Path(hawker.__file__).parent.rglob("*.py"))
+    written = {found for text in texts for found in re.findall(r'Happened\("(\w+)", "(\w+)"', text)}
+    assert len(written) > 10 and written <= KNOWN

@@ -19,6 +19,8 @@ KNOWN = LAST | {
     ("exit", "stopped"),
     ("container", "blocked"),
     ("container", "exited"),
+    ("standby", "beside"),
+    ("rename", "renamed"),
     ("stop", "stopping"),
     ("stop", "stopped"),
     ("suspend", "suspending"),
