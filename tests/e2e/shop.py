@@ -82,7 +82,14 @@ class Shop:
         return await self.client.call(GET_MACHINE, params=self.params(machine_id))
 
     async def machines(self) -> list[Machine]:
-        return list((await self.client.call(LIST_MACHINES, params=AppParams(app_name=self.app))).items)
+        """Those whose hosts answer."""
+        listed = (await self.client.call(LIST_MACHINES, params=AppParams(app_name=self.app))).items
+        return [machine for machine in listed if machine.host_status == "ok"]
+
+    async def away(self) -> set[str]:
+        """The ids of those whose hosts do not."""
+        listed = (await self.client.call(LIST_MACHINES, params=AppParams(app_name=self.app))).items
+        return {machine.id for machine in listed if machine.host_status != "ok"}
 
     async def update(self, machine_id: str, config: dict[str, Any], **fields: Any) -> Machine:
         body = msgspec.convert({"config": config, **fields}, UpdateMachineRequest)

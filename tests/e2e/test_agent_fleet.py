@@ -131,6 +131,7 @@ async def test_a_lost_hosts_machine_is_taken_over_and_the_host_gives_way(fleet: 
         last.node.kill()
         await fleet.without(last)
         await fleet.lists("lost", {spare.id: "started"})
+        assert await shop.away() == {watched.id}
         named = f"node {last.node.node_id} in region mad (is down|cannot be reached)"
         with pytest.raises(Unavailable, match=named):
             await shop.get(watched.id)

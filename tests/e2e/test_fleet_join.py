@@ -153,6 +153,7 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             third.node.kill()
             await eventually(lambda: _is(one, third.node.node_id, "down"), WITHIN_S)
             assert [machine.id for machine in await shop.machines()] == [near.id]
+            assert await shop.away() == {far.id}
             with pytest.raises(
                 Unavailable, match=f"node {third.node.node_id} in region mad (is down|cannot be reached)"
             ):

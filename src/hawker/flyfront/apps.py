@@ -72,8 +72,9 @@ class AppNode:
 
     async def services(self, info: object) -> list[dict[str, Any]]:
         """Those of the machine that changed last: machines of one app are alike but for their process groups."""
-        machines = sorted(await self._machines(), key=lambda machine: machine.updated_at)
-        config = machines[-1].config if machines else None
+        there = [machine for machine in await self._machines() if machine.config is not None]
+        newest = max(there, key=lambda machine: machine.updated_at, default=None)
+        config = None if newest is None else newest.config
         return [_service(each) for each in (config.services if config else None) or ()]
 
     async def secrets(self, info: object) -> list[dict[str, Any]]:
@@ -105,8 +106,9 @@ class AppNode:
         }
 
     async def imageDetails(self, info: object) -> dict[str, Any] | None:
-        machines = await self._machines()
-        return shapes.graph_image(machines[0].image_ref) if machines else None
+        """Of a machine whose host answers: of others the image's name is not known."""
+        found = next((machine for machine in await self._machines() if machine.host is None), None)
+        return None if found is None else shapes.graph_image(found.image_ref)
 
     async def currentRelease(self, info: object) -> dict[str, Any] | None:
         return _shown(await self._asking.current_release(self.name))
