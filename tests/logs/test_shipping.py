@@ -112,7 +112,7 @@ async def came(to: Collector, *texts: str) -> None:
     async def there() -> bool:
         return to.texts == list(texts)
 
-    await eventually(there, 20)
+    await eventually(there, 60)
 
 
 async def test_lines_are_sent_on_over_a_collector_and_a_daemon_that_were_away(desk: Desk, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_lines_are_sent_on_over_a_collector_and_a_daemon_that_were_away(de
             await until(logs, "one", "two")
             to.status = 200
             await came(to, "one", "two")
-            await eventually(lambda: _is(ship, 2, 0), 20)
+            await eventually(lambda: _is(ship, 2, 0), 60)
         desk.ring.write("three\n")
         async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
             await came(to, "one", "two", "three")
@@ -136,8 +136,9 @@ async def test_what_was_cut_off_before_it_could_be_sent_is_counted(desk: Desk, t
     state = tmp_path / "sent"
     async with collector() as to:
         desk.ring.write("one\n")
-        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
             await came(to, "one")
+            await eventually(lambda: _is(ship, 1, 0), 60)
         async with desk.daemon() as logs:
             desk.ring.write("two\n", "three\n")
             await until(logs, "one", "two", "three")
@@ -145,7 +146,7 @@ async def test_what_was_cut_off_before_it_could_be_sent_is_counted(desk: Desk, t
         state.write_bytes(msgspec.json.encode({key: place - 4 for key, place in places.items()}))
         async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
             await came(to, "one", "one", "two", "three")
-            await eventually(lambda: _is(ship, 3, 3), 20)
+            await eventually(lambda: _is(ship, 3, 3), 60)
 
 
 async def test_a_state_that_is_damaged_sends_what_is_kept_from_its_beginning(desk: Desk, tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ def target_of(endpoint: str) -> tuple[Notation, str]:
 
 
 class Shipping:
-    """Of one node. `sent` and `dropped` count lines since the daemon began."""
+    """Of one node. `sent` and `dropped` count lines since the daemon began; what is counted is not sent again by the
+    next one."""
 
     def __init__(
         self,
@@ -173,12 +174,12 @@ class Shipping:
         part = await self._logs.read(app, after, most_lines=BATCH_LINES, most_bytes=BATCH_BYTES)
         if part.lines:
             await self._post(self._notation(Batch(app=app, node=self._node, lines=part.lines)))
-            self.sent += len(part.lines)
-            if after >= 0:
-                self.dropped += part.lines[0].position - after - 1
         if part.position > after:
             self._places[key] = part.position
             await in_thread(Pool.LOGS, _write, self._state, self._places)
+        self.sent += len(part.lines)
+        if part.lines and after >= 0:
+            self.dropped += part.lines[0].position - after - 1
         return part.more
 
     async def _post(self, post: Post) -> None:
