@@ -36,6 +36,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import RESTART_MACHINE, START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
 from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
+from hawker.errors import Unavailable
 from tests.waiting import eventually
 
 HELLO = "hawker/hello"
@@ -50,9 +51,17 @@ class Shop:
     app: str
 
     async def close(self) -> None:
-        """The app and all its machines are gone."""
+        """The app and all its machines are gone. A gateway sees that a node is back up to 0.3 s later than gossip:
+        until then it deletes nothing."""
+        await eventually(self._closed)
+
+    async def _closed(self) -> bool:
         query = DeleteAppQuery(force=True)
-        await self.client.call(DELETE_APP, params=AppParams(app_name=self.app), query=query)
+        try:
+            await self.client.call(DELETE_APP, params=AppParams(app_name=self.app), query=query)
+        except Unavailable:
+            return False
+        return True
 
     def params(self, machine_id: str) -> MachineParams:
         return MachineParams(app_name=self.app, machine_id=machine_id)

@@ -139,7 +139,7 @@ async def test_a_lost_hosts_machine_is_taken_over_and_the_host_gives_way(fleet: 
         last.node.start()
         await fleet.together()
         await fleet.lists("lost", {watched.id: "stopped", spare.id: "started"})
-        await close(shop)
+        await shop.close()
 
 
 async def test_a_forgotten_node_is_gone_from_all_and_comes_back_with_what_it_has(fleet: AgentFleet) -> None:
@@ -160,7 +160,7 @@ async def test_a_forgotten_node_is_gone_from_all_and_comes_back_with_what_it_has
         last.node.start()
         await fleet.together()
         await fleet.lists("forgotten", {here.id: "started", there.id: "started"})
-        await close(shop)
+        await shop.close()
 
 
 async def test_an_app_of_a_forgotten_home_gets_a_new_one_after_all_nodes_began_again(fleet: AgentFleet) -> None:
@@ -187,7 +187,7 @@ async def test_an_app_of_a_forgotten_home_gets_a_new_one_after_all_nodes_began_a
         last.node.start()
         await fleet.together()
         await fleet.lists("homeless", {here.id: "started", more.id: "started"})
-        await close(shop)
+        await shop.close()
 
 
 async def test_a_node_with_an_older_disk_says_what_is_true_now(fleet: AgentFleet) -> None:
@@ -215,7 +215,7 @@ async def test_a_node_with_an_older_disk_says_what_is_true_now(fleet: AgentFleet
         last.node.start()
         await fleet.together()
         await fleet.lists("older", {kept.id: "started", ended.id: "started"})
-        await close(shop)
+        await shop.close()
     shutil.rmtree(copy)
 
 
@@ -268,7 +268,7 @@ async def test_fleets_of_other_sizes_fill_orders_and_lose_a_host(tmp_path: Path,
         async with last.node.client() as other:
             more = await order_at(Shop(other, "shop"), 0)
             await fleet.lists("shop", expected | {watched.id: "stopped", spare.id: "started", more.id: "started"})
-            await close(Shop(other, "shop"))
+            await Shop(other, "shop").close()
 
 
 async def test_an_agent_that_cannot_keep_the_catalog_is_refused_at_boot_in_words(tmp_path: Path) -> None:
@@ -285,19 +285,6 @@ async def test_an_agent_that_cannot_keep_the_catalog_is_refused_at_boot_in_words
             "write the output of `hawker catalog schema` into a file of the agent's db.schema_paths",
         ):
             assert words in node.errors
-
-
-async def close(shop: Shop) -> None:
-    """After a node's return, which a gateway sees up to 0.3 s later than gossip: until then it deletes nothing."""
-    await eventually(lambda: _closed(shop), WITHIN_S)
-
-
-async def _closed(shop: Shop) -> bool:
-    try:
-        await shop.close()
-    except Unavailable:
-        return False
-    return True
 
 
 async def _see_all(client: Client, ids: set[str]) -> bool:
