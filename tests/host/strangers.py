@@ -16,6 +16,7 @@ def stranger() -> Iterator[int]:
     with subprocess.Popen(command) as process:
         try:
             wait_for(lambda: Path(f"/proc/{process.pid}/ns/mnt").readlink() != own)
+            wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
             yield process.pid
         finally:
             process.kill()
