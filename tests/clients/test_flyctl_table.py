@@ -51,18 +51,22 @@ class Client:
     def waits(self, machine: str, state: str) -> None:
         self.wire.ask("GET", f"{self.machines}/{machine}/wait?state={state}&timeout=60")
 
-    def updates(self, machine: str, release: str) -> None:
+    def updates(self, machine: str, release: str, *, waits: bool = True, **config: Any) -> None:
         """Under a lease that is given back."""
         lease = self.wire.ask("POST", f"{self.machines}/{machine}/lease", {"ttl": 13}, status=201)["data"]["nonce"]
         metadata = LAUNCHED_BY_FLYCTL | {"fly_release_id": release}
-        body = {"config": self.sleeper | {"metadata": metadata}}
+        body = {"config": self.sleeper | {"metadata": metadata} | config}
         self.wire.ask("POST", f"{self.machines}/{machine}", body, fly_machine_lease_nonce=lease)
-        self.waits(machine, "started")
+        if waits:
+            self.waits(machine, "started")
         self.wire.ask("DELETE", f"{self.machines}/{machine}/lease", fly_machine_lease_nonce=lease)
 
     def destroys(self, machine: str) -> None:
         self.wire.ask("DELETE", f"{self.machines}/{machine}?force=true")
         self.waits(machine, "destroyed")
+
+    def shown(self, machine: str) -> dict[str, Any]:
+        return dict(self.wire.ask("GET", f"{self.machines}/{machine}"))
 
     def there(self) -> list[str]:
         return [each["id"] for each in self.wire.ask("GET", self.machines)]
@@ -115,6 +119,27 @@ def test_a_bluegreen_deploy_leaves_as_many_machines_with_other_ids(client: Clien
     assert sorted(client.there()) == sorted(green)
 
 
+def test_a_canary_is_gone_once_the_others_have_the_release(client: Client) -> None:
+    before, release = client.there(), client.release("CANARY")
+    canary = client.create()
+    client.waits(canary, "started")
+    client.destroys(canary)
+    for machine in before:
+        client.updates(machine, release)
+    client.ends(release, "complete")
+    assert client.there() == before
+
+
+def test_an_immediate_deploy_need_not_wait_for_a_machine_before_it_takes_the_next(client: Client) -> None:
+    release = client.release("IMMEDIATE")
+    for machine in client.there():
+        client.updates(machine, release, waits=False)
+    client.ends(release, "complete")
+    for machine in client.there():
+        client.waits(machine, "started")
+        assert client.shown(machine)["config"]["metadata"]["fly_release_id"] == release
+
+
 def test_a_release_command_that_fails_is_seen_by_its_event_and_its_log_and_changes_no_machine(client: Client) -> None:
     before, release = client.there(), client.release("ROLLING")
     init, group = {"exec": ["/nosuch"]}, "fly_app_release_command"
@@ -151,6 +176,60 @@ def test_status_releases_and_config(client: Client) -> None:
     assert current["configDefinition"] == DEFINITION
 
 
+def test_launch_without_a_deploy_makes_an_app_and_asks_what_it_needs_for_its_file(client: Client) -> None:
+    query = "mutation ($input: CreateAppInput!) { createApp(input: $input) { app { name organization { slug } } } }"
+    made = ask(client.wire, query, input={"name": "launched", "organizationId": "personal"})["createApp"]["app"]
+    assert made == {"name": "launched", "organization": {"slug": "personal"}}
+    assert ask(client.wire, "{ platform { requestRegion regions { code } } }")["platform"]["regions"]
+    assert client.wire.ask("GET", "/v1/apps/launched")["name"] == "launched"
+    client.wire.ask("DELETE", "/v1/apps/launched", status=202)
+
+
+def test_scale_vm_and_memory_change_each_machine_in_place(client: Client) -> None:
+    before, release = client.there(), client.release("ROLLING")
+    guest = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 512}
+    for machine in before:
+        client.updates(machine, release, guest=guest)
+        assert client.shown(machine)["config"]["guest"]["memory_mb"] == 512
+    client.ends(release, "complete")
+    assert client.there() == before
+
+
+@pytest.mark.root
+def test_a_staged_secret_reaches_a_machine_with_its_next_update_and_not_before(client: Client) -> None:
+    """`secrets set --stage`, then `secrets deploy`."""
+    machine, path = client.there()[0], f"/v1/apps/{NAME}/secrets"
+    ask_env = {"command": ["/bin/hello", "env"], "timeout": 20}
+
+    def env() -> list[str]:
+        return str(client.wire.ask("POST", f"{client.machines}/{machine}/exec", ask_env)["stdout"]).splitlines()
+
+    version = client.wire.ask("POST", path, {"values": {"STAGED": "yes"}})["version"]
+    assert env() and "STAGED=yes" not in env()
+    lease = client.wire.ask("POST", f"{client.machines}/{machine}/lease", {"ttl": 13}, status=201)["data"]["nonce"]
+    body = {"config": client.shown(machine)["config"], "min_secrets_version": version}
+    client.wire.ask("POST", f"{client.machines}/{machine}", body, fly_machine_lease_nonce=lease)
+    client.waits(machine, "started")
+    client.wire.ask("DELETE", f"{client.machines}/{machine}/lease", fly_machine_lease_nonce=lease)
+    assert "STAGED=yes" in env()
+    client.wire.ask("POST", path, {"values": {"STAGED": None}})
+
+
+def test_machine_run_update_clone_and_destroy(client: Client) -> None:
+    machine = client.create(env={"A": "1"})
+    client.waits(machine, "started")
+    client.updates(machine, "none", env={"A": "2"})
+    config = client.shown(machine)["config"]
+    assert config["env"] == {"A": "2"}
+    body = {"config": config, "region": "local"}
+    clone = client.wire.ask("POST", client.machines, body)["id"]
+    client.waits(clone, "started")
+    assert client.shown(clone)["config"]["env"] == {"A": "2"}
+    for each in (clone, machine):
+        client.destroys(each)
+    assert not {clone, machine} & set(client.there())
+
+
 def test_scale_count_makes_one_more_and_secrets_are_set_listed_and_unset(client: Client) -> None:
     count = len(client.there())
     more = client.create()
@@ -169,6 +248,12 @@ def test_addresses_regions_and_tokens(client: Client) -> None:
     made = ask(client.wire, query, input={"appId": NAME, "type": "private_v6"})["allocateIpAddress"]["ipAddress"]
     listed = client.app("ipAddresses { nodes { address type } }")["ipAddresses"]["nodes"]
     assert {"address": made["address"], "type": "private_v6"} in listed
+    client.wire.ask("DELETE", f"/v1/apps/{NAME}/ip_assignments/{made['address']}", status=204)
+    shared = (
+        "mutation ($input: AllocateIPAddressInput!) { allocateIpAddress(input: $input) { app { sharedIpAddress } } }"
+    )
+    given = ask(client.wire, shared, input={"appId": NAME, "type": "shared_v4"})["allocateIpAddress"]["app"]
+    assert given["sharedIpAddress"] and client.app("sharedIpAddress") == given
     assert ask(client.wire, "{ platform { regions { code name } } }")["platform"]["regions"]
     query = (
         "mutation ($input: CreateLimitedAccessTokenInput!) "
@@ -221,4 +306,8 @@ def test_the_table_names_each_command_group_that_the_calls_stand_for() -> None:
         "secrets",
         "logs",
         "ips",
+        "launch",
+        "machine",
+        "volumes",
+        "tokens",
     }
