@@ -7,10 +7,20 @@ from pathlib import Path
 import pytest
 
 from hawker.logs.app_log import AppLog, LogLimits, LogPart
-from hawker.logs.line import Cursor, KeptLine
+from hawker.logs.line import Cursor, KeptLine, OpenLine
 
 LIMITS = LogLimits()
 NOW = 1_700_000_000.0
+
+
+WRITTEN = (
+    "c7d0886a1f0000005600000000401e18240a06000200000000002a36fe9c971701002a36fe9c971781a26d3195a2693104a26531c291940200"
+    "cf17979cfe362a0002c40362656728b52ffd20516d020034049298cf17979cfe362a0000a26d3101a56669727374a3776562a4696e666fa361"
+    "7070a13301a26d3100b05374617274696e67206d616368696e65a0a672756e6e6572a002009d128da6504fd2af76bd0c0000002e0000000240"
+    "1e18240a06000100000003002a36fe9c971703002a36fe9c971781a26d3295a2693200a0c39028b52ffd20252901009198cf17979cfe362a00"
+    "03a26d3202a97365636f6e6420c3bca0a56572726f72a3617070a0"
+)
+"""A segment as the first version wrote it, of two frames."""
 
 
 def line(number: int, machine: str = "m1", at: float = NOW) -> KeptLine:
@@ -54,6 +64,28 @@ def test_what_the_next_daemon_finds_is_what_was_appended_with_its_cursors(tmp_pa
     positions = [each.position for each in read_all(again).lines]
     assert positions == list(range(positions[0], positions[0] + 4))
     assert {key: each.after for key, each in again.cursors.items()} == {"m1": 5, "m2": 0}
+
+
+def test_a_segment_of_the_first_version_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    directory, at = tmp_path / "a", int(NOW) * 10**9
+    directory.mkdir()
+    (directory / "00001700000000000000.log").write_bytes(bytes.fromhex(WRITTEN))
+    log = AppLog(directory, LIMITS, NOW + 9)
+    assert [(each.position, each.line) for each in read_all(log).lines] == [
+        (1_700_000_000_000_000, KeptLine(at=at, machine="m1", stream=1, text="first", container="web", release="3")),
+        (
+            1_700_000_000_000_001,
+            KeptLine(at=at + 1, machine="m1", stream=0, text="Starting machine", provider="runner"),
+        ),
+        (1_700_000_000_000_002, KeptLine(at=at + 3, machine="m2", stream=2, text="second ü", level="error")),
+    ]
+    begun = OpenLine(stream=2, process=0, at=at + 2, data=b"beg")
+    assert log.cursors == {
+        "m1": Cursor(instance="i1", after=4, event="e1", open=(begun,)),
+        "m2": Cursor(instance="i2", after=0, closed=True),
+    }
+    log.append([line(7)], {})
+    assert texts(read_all(log))[-1] == "line 7"
 
 
 @pytest.mark.parametrize("lost", range(1, 40, 3))

@@ -20,7 +20,8 @@ def _value(info: inspect.Type, *, every: bool) -> Any:
     match info:
         case inspect.StructType():
             fields = [field for field in info.fields if every or field.required]
-            return {field.encode_name: _field(field, every=every) for field in fields}
+            values = {field.encode_name: _field(field, every=every) for field in fields}
+            return list(values.values()) if info.array_like else values
         case inspect.UnionType():
             return _value(_first(info), every=every)
         case inspect.EnumType():

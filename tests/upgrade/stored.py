@@ -1,4 +1,5 @@
-"""Every value that outlives a daemon: of each bucket, run and file. Found in the program, so that none is forgotten."""
+"""Every value that outlives a daemon: of each bucket, run and file. Found in the program, so that none is forgotten.
+The frame that the lines and cursors of a log are in is held by `tests/logs/test_app_log.py`."""
 
 import importlib
 import pkgutil
@@ -11,6 +12,7 @@ import msgspec
 import hawker
 from hawker.image.config import Image
 from hawker.image.image_index import ImageName
+from hawker.logs.line import Cursor, KeptLine
 from hawker.runtime.driver import Exit
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Bucket
@@ -19,7 +21,8 @@ from hawker.worker.lifecycle import FLOWS
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """`name` is also the beginning of its golden files' names. A store's values are MessagePack, files are JSON."""
+    """`name` is also the beginning of its golden files' names. Values of the store and of logs are MessagePack, files are
+    JSON."""
 
     name: str
     type: Any
@@ -49,6 +52,9 @@ FILES = (
 )
 
 
+LOGS = (Stored("log-lines", list[KeptLine]), Stored("log-cursors", dict[str, Cursor]))
+
+
 def buckets() -> dict[str, Bucket[Any]]:
     """By name, of all modules of the program. Some read a bucket as less than it holds: the whole value counts."""
     found: dict[str, Bucket[Any]] = {}
@@ -73,3 +79,4 @@ def everything() -> Iterator[Stored]:
     for flow in FLOWS:
         yield Stored(f"input-{flow.name}", flow.input)
     yield from FILES
+    yield from LOGS
