@@ -21,8 +21,8 @@ from hawker.worker.lifecycle import FLOWS
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """`name` is also the beginning of its golden files' names. Values of the store and of logs are MessagePack, files are
-    JSON."""
+    """`name` is also the beginning of its golden files' names. Values of the store and of logs are
+    MessagePack, files are JSON."""
 
     name: str
     type: Any
