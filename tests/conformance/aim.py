@@ -30,15 +30,27 @@ def aim(case: Case[Any], stock: Stock) -> None:
         for name in _ONLY_FROM_THE_NODE:
             (case.query or {}).pop(name, None)
     (case.query or {}).pop("follow", None)  # it would not end
-    if path.endswith("/wait"):
-        case.query = {"timeout": 1, **(case.query or {})}
-        if not meant_wrong(case, "query"):
-            case.query["timeout"] = 1
+    _wait_shortly(case, path)
     if path.endswith("/lease") and case.method == "DELETE" and not meant_wrong(case, "header"):
         machine_id = str((case.path_parameters or {}).get("machine_id"))
         case.headers[_NONCE] = stock.nonce(machine_id)
     if not meant_wrong(case, "body"):
         _fill(case, path, stock)
+
+
+def _wait_shortly(case: Case[Any], path: str) -> None:
+    """For what does not come."""
+    query: dict[str, Any] = case.query or {}
+    if path.endswith("/wait"):
+        case.query = {"timeout": 1, **query}
+    if meant_wrong(case, "query"):
+        return
+    if path.endswith("/wait"):
+        case.query["timeout"] = 1
+    if "wait_s" in query:
+        query["wait_s"] = 0
+    if path.startswith("/api/v1/"):
+        query.pop("next_token", None)  # with it a log is held open
 
 
 def meant_wrong(case: Case[Any], location: str) -> bool:

@@ -1,6 +1,6 @@
 """An app's log over several nodes: pages that go on from a token, in the order of time, each line once."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.app_log import (
     NODE_LOG,
+    AppLogLinesQuery,
     AppLogPage,
     AppLogPageQuery,
     LogLine,
@@ -118,6 +119,25 @@ async def test_lines_of_all_nodes_come_once_and_in_the_order_of_time_however_the
         fleet = Fleet(Host("a", [1, 4, 5, 9, 12], in_page), Host("b", [2, 3, 6], 2), Host("c", [20, 30], in_page))
         found, _ = await fleet.all()
         assert found == ["a1", "b2", "b3", "a4", "a5", "b6", "a9", "a12", "c20", "c30"]
+
+
+async def test_a_stream_ends_with_what_is_there_unless_it_is_followed() -> None:
+    fleet = Fleet(one := Host("a", [1, 3, 5], 2), Host("b", [2]))
+    logs = FleetLogs(fleet, Reach(fleet, fleet), fleet.clock)  # type: ignore[arg-type]
+
+    async def lines(*, follow: bool) -> AsyncIterator[LogLine]:
+        query, params = AppLogLinesQuery(follow=follow), AppParams(app_name=APP)
+        return await logs.follow(Call(params=params, query=query, body=None, grant=Everything(), request_id="r"))
+
+    assert [line.text async for line in await lines(follow=False)] == ["a1", "b2", "a3", "a5"]
+    found = list[str]()
+    async for line in await lines(follow=True):
+        found.append(line.text)
+        if found[-1] == "a5":
+            one.lines.append(one.line(3, 9))
+        if found[-1] == "a9":
+            break
+    assert found == ["a1", "b2", "a3", "a5", "a9"]
 
 
 async def test_a_token_goes_on_with_what_came_since() -> None:

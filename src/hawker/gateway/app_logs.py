@@ -16,9 +16,9 @@ from hawker.api.contract.app_log import (
     APP_LOG_PAGE,
     LONGEST_WAIT_S,
     NODE_LOG,
+    AppLogLinesQuery,
     AppLogPage,
     AppLogPageQuery,
-    AppLogQuery,
     LogLine,
     NodeLogPart,
     NodeLogQuery,
@@ -75,19 +75,22 @@ class FleetLogs:
         with self._followers.hold_now(app):
             return await self._page(app, call.query, call.caller)
 
-    async def follow(self, call: Call[AppParams, AppLogQuery, None]) -> AsyncIterator[LogLine]:
+    async def follow(self, call: Call[AppParams, AppLogLinesQuery, None]) -> AsyncIterator[LogLine]:
         places_of(call.query.after)
         self._nodes(AppName(call.params.app_name), call.query.region)
         return self._followed(call)
 
-    async def _followed(self, call: Call[AppParams, AppLogQuery, None]) -> AsyncIterator[LogLine]:
+    async def _followed(self, call: Call[AppParams, AppLogLinesQuery, None]) -> AsyncIterator[LogLine]:
         app, told = AppName(call.params.app_name), msgspec.structs.asdict(call.query)
-        query = AppLogPageQuery(**told, wait_s=LONGEST_WAIT_S)
+        follow = told.pop("follow")
+        query = AppLogPageQuery(**told, wait_s=LONGEST_WAIT_S if follow else 0.0)
         with self._followers.hold_now(app):
             while True:
                 page = await self._page(app, query, call.caller)
                 for line in page.lines:
                     yield line
+                if not (follow or page.more):
+                    return
                 query = msgspec.structs.replace(query, after=page.next, tail=None)
 
     def _nodes(self, app: AppName, region: str) -> list[NodeId]:

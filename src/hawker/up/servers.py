@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hawker.api.audit import Auditor
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.app_log import APP_LOG, APP_LOG_PAGE, AppLogPage, AppLogPageQuery, AppLogQuery, LogLine
+from hawker.api.contract.app_log import APP_LOG, APP_LOG_PAGE, AppLogLinesQuery, AppLogPage, AppLogPageQuery, LogLine
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.handlers import Handlers, answers
 from hawker.api.listener import bind
@@ -129,7 +129,7 @@ class LogsAlone:
         return await self._logs.page(call)
 
     @answers(APP_LOG)
-    async def follow(self, call: Call[AppParams, AppLogQuery, None]) -> AsyncIterator[LogLine]:
+    async def follow(self, call: Call[AppParams, AppLogLinesQuery, None]) -> AsyncIterator[LogLine]:
         return await self._logs.follow(call)
 
 

@@ -51,6 +51,12 @@ class AppLogQuery(msgspec.Struct, frozen=True, kw_only=True):
     release: str = ""
 
 
+class AppLogLinesQuery(AppLogQuery, frozen=True, kw_only=True):
+    """With `follow` the answer goes on with what comes; without it, it ends with what is there."""
+
+    follow: bool = False
+
+
 class AppLogPageQuery(AppLogQuery, frozen=True, kw_only=True):
     """`wait_s`: so long the answer may wait for the first line."""
 
@@ -112,10 +118,10 @@ APP_LOG = Stream(
     method="GET",
     path=_LOGS,
     params=AppParams,
-    query=AppLogQuery,
+    query=AppLogLinesQuery,
     response=LogLine,
     tag=Tag.APPS,
-    summary="Follow an app's log",
+    summary="Show an app's log, or follow it",
     errors=(NotFound, BadRequest, OverShare),
 )
 
