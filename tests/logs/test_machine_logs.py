@@ -165,7 +165,7 @@ async def test_what_was_written_over_before_it_was_taken_is_counted_and_told(des
     desk.ring.chunks = desk.ring.chunks[2:]
     async with desk.daemon() as logs:
         await until(logs, "2 pieces of output were lost: the machine wrote faster than they could be kept", "c")
-        assert logs.lost == 2
+        assert logs.counts["lost"] == 2
 
 
 async def test_a_log_goes_with_its_app_and_is_no_other_apps_of_its_name(desk: Desk) -> None:

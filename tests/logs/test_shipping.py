@@ -100,11 +100,10 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @asynccontextmanager
-async def shipping(desk: Desk, logs: MachineLogs, url: str, state: Path) -> AsyncIterator[Shipping]:
+async def shipping(desk: Desk, logs: MachineLogs, url: str, state: Path) -> AsyncIterator[None]:
     async with aiohttp.ClientSession() as http, anyio.create_task_group() as tasks:
-        ship = Shipping(url, state, logs, NODE, desk.store, SystemClock(), lambda: http)
-        tasks.start_soon(ship.serve)
-        yield ship
+        tasks.start_soon(Shipping(url, state, logs, NODE, desk.store, SystemClock(), lambda: http).serve)
+        yield
         tasks.cancel_scope.cancel()
 
 
@@ -119,14 +118,14 @@ async def test_lines_are_sent_on_over_a_collector_and_a_daemon_that_were_away(de
     state = tmp_path / "sent"
     async with collector() as to:
         desk.ring.write("one\n")
-        async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
             await came(to, "one")
             to.status = 503
             desk.ring.write("two\n")
             await until(logs, "one", "two")
             to.status = 200
             await came(to, "one", "two")
-            await eventually(lambda: _is(ship, 2, 0), 60)
+            await eventually(lambda: _sent(logs, 2, 0), 60)
         desk.ring.write("three\n")
         async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
             await came(to, "one", "two", "three")
@@ -136,17 +135,17 @@ async def test_what_was_cut_off_before_it_could_be_sent_is_counted(desk: Desk, t
     state = tmp_path / "sent"
     async with collector() as to:
         desk.ring.write("one\n")
-        async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
             await came(to, "one")
-            await eventually(lambda: _is(ship, 1, 0), 60)
+            await eventually(lambda: _sent(logs, 1, 0), 60)
         async with desk.daemon() as logs:
             desk.ring.write("two\n", "three\n")
             await until(logs, "one", "two", "three")
         places = msgspec.json.decode(state.read_bytes())
         state.write_bytes(msgspec.json.encode({key: place - 4 for key, place in places.items()}))
-        async with desk.daemon() as logs, shipping(desk, logs, to.url, state) as ship:
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, state):
             await came(to, "one", "one", "two", "three")
-            await eventually(lambda: _is(ship, 3, 3), 60)
+            await eventually(lambda: _sent(logs, 3, 3), 60)
 
 
 async def test_a_state_that_is_damaged_sends_what_is_kept_from_its_beginning(desk: Desk, tmp_path: Path) -> None:
@@ -158,5 +157,5 @@ async def test_a_state_that_is_damaged_sends_what_is_kept_from_its_beginning(des
             await came(to, "one")
 
 
-async def _is(ship: Shipping, sent: int, dropped: int) -> bool:
-    return (ship.sent, ship.dropped) == (sent, dropped)
+async def _sent(logs: MachineLogs, sent: int, dropped: int) -> bool:
+    return (logs.counts["sent"], logs.counts["dropped"]) == (sent, dropped)

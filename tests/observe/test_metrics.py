@@ -37,6 +37,7 @@ COUNTS = {  # gauges of things that are counted: the thing is the unit
     "hawker_catalog_gaps",
     "hawker_catalog_queued",
     "hawker_edge_events",
+    "hawker_log_lines",
     "hawker_edge_held",
     "hawker_edge_in_flight",
 }

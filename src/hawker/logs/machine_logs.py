@@ -6,6 +6,7 @@ waits for its log: who writes faster than an app's share has the oldest of its r
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ class _Look:
 
 
 class MachineLogs:
-    """Of one node. Safe in one event loop."""
+    """Of one node. Safe in one event loop. `counts` are since its daemon began: lines that were kept on the disk, sent to
+    the collector, dropped before they could be sent; pieces of output that were lost because a machine wrote faster
+    than they were taken."""
 
     def __init__(self, directory: Path, store: Reader, driver: Driver, clock: Clock, limits: LogLimits) -> None:
         self._directory = directory
@@ -80,7 +83,7 @@ class MachineLogs:
         self._limits = limits
         self._apps: dict[AppName, _Watched] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
-        self.lost = 0  # pieces of output, since the daemon began
+        self.counts = Counter(kept=0, lost=0, sent=0, dropped=0)
 
     async def serve(self) -> None:
         """Until cancelled."""
@@ -259,6 +262,7 @@ class MachineLogs:
         lines.sort(key=lambda line: line.at)
         if lines or cursors:
             log.append(lines, cursors)
+            self.counts["kept"] += len(lines)
         return size
 
     def _of_machine(self, look: _Look, cursor: Cursor, now_ns: int) -> tuple[list[KeptLine], Cursor]:
@@ -272,7 +276,7 @@ class MachineLogs:
         if instance and not closed:
             chunks = self._output(record.id, after, whole=look.closing or bool(look.events))
             if chunks and chunks[0].position > after + 1:
-                self.lost += chunks[0].position - after - 1
+                self.counts["lost"] += chunks[0].position - after - 1
                 lines.append(lost_line(facts, int(chunks[0].at * 1e9), chunks[0].position - after - 1))
             more, kept = lines_of(facts, chunks, kept)
             lines += more

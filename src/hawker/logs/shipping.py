@@ -119,8 +119,7 @@ def target_of(endpoint: str) -> tuple[Notation, str]:
 
 
 class Shipping:
-    """Of one node. `sent` and `dropped` count lines since the daemon began; what is counted is not sent again by the
-    next one."""
+    """Of one node. What is counted as sent is not sent again by the next daemon."""
 
     def __init__(
         self,
@@ -140,7 +139,6 @@ class Shipping:
         self._clock = clock
         self._http = http
         self._places: dict[str, int] = {}
-        self.sent, self.dropped = 0, 0
 
     async def serve(self) -> None:
         """Until cancelled. A collector that does not take it is asked again, ever less often."""
@@ -150,7 +148,8 @@ class Shipping:
             try:
                 more = await self._round()
                 if troubled:
-                    _log.info("lines are sent again", extra={"sent": self.sent, "dropped": self.dropped})
+                    counts = self._logs.counts
+                    _log.info("lines are sent again", extra={"sent": counts["sent"], "dropped": counts["dropped"]})
                 pause_s, troubled = (0.0 if more else EVERY_S), False
             except (OSError, TimeoutError, aiohttp.ClientError, ValueError) as error:
                 if not troubled:
@@ -177,9 +176,9 @@ class Shipping:
         if part.position > after:
             self._places[key] = part.position
             await in_thread(Pool.LOGS, _write, self._state, self._places)
-        self.sent += len(part.lines)
+        self._logs.counts["sent"] += len(part.lines)
         if part.lines and after >= 0:
-            self.dropped += part.lines[0].position - after - 1
+            self._logs.counts["dropped"] += part.lines[0].position - after - 1
         return part.more
 
     async def _post(self, post: Post) -> None:

@@ -151,6 +151,12 @@ class NodeMetrics:
         self.edge_events = make.gauge("edge_events", "What the host's edge did since it began, by event.", "event")
         self.edge_in_flight = make.gauge("edge_in_flight", "Requests and connections that are in machines now.")
         self.edge_held = make.gauge("edge_held", "Requests and connections that wait for a machine now.")
+        self.log_lines = make.gauge(
+            "log_lines",
+            "What became of machines' output since the daemon began, by event: lines kept, sent to the collector, or"
+            " dropped before they could be sent; pieces of output lost.",
+            "event",
+        )
         self.histories = make.gauge("histories_waiting", "Histories of destroyed machines that wait for the archive.")
 
 

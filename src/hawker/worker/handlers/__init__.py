@@ -140,6 +140,7 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
         side.fleet,
         deps.networks,
         deps.edge,
+        deps.logs,
     ).bind(handlers)
     registries = deps.settings.listed_registries
     images = ImageHandlers(deps.store, deps.images, deps.rootfs, deps.logins, registries)

@@ -21,6 +21,7 @@ from hawker.fsm.runner import Runner
 from hawker.gossip.contract import Fate, Member
 from hawker.history.machine_history import histories_waiting
 from hawker.host.packet_counts import TrackedConnections, connection_table
+from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.observe.metrics import MetricsRegistry
@@ -70,6 +71,7 @@ class MetricsHandlers:
         fleet: MeasuredFleet | None,
         networks: Networks | None,
         edge: EdgeLine,
+        logs: MachineLogs | None,
         connections: Callable[[], TrackedConnections | None] = connection_table,
     ) -> None:
         self._store = store
@@ -81,6 +83,7 @@ class MetricsHandlers:
         self._fleet = fleet
         self._networks = networks
         self._edge = edge
+        self._logs = logs
         self._connections = connections
         self._metrics = metrics
 
@@ -94,6 +97,7 @@ class MetricsHandlers:
         self._read_capacity()
         await self._read_packets()
         await self._read_edge()
+        self._read_logs()
         self._read_runs()
         self._read_fleet()
         return await in_thread(Pool.PAGES, self._metrics.exposition)
@@ -144,6 +148,11 @@ class MetricsHandlers:
             node.edge_held.set(report.held)
             for event, count in report.counters.items():
                 node.edge_events.labels(event).set(count)
+
+    def _read_logs(self) -> None:
+        if self._logs is not None:
+            for event, count in self._logs.counts.items():
+                self._metrics.node.log_lines.labels(event).set(count)
 
     def _read_runs(self) -> None:
         runs, runner = self._metrics.runs, self._runner
