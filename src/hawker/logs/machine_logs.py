@@ -71,8 +71,8 @@ class _Look:
 
 
 class MachineLogs:
-    """Of one node. Safe in one event loop. `counts` are since its daemon began: lines that were kept on the disk, sent to
-    the collector, dropped before they could be sent; pieces of output that were lost because a machine wrote faster
+    """Of one node. Safe in one event loop. `counts` are since its daemon began: lines that were kept on the disk, sent
+    to the collector, dropped before they could be sent; pieces of output that were lost because a machine wrote faster
     than they were taken."""
 
     def __init__(self, directory: Path, store: Reader, driver: Driver, clock: Clock, limits: LogLimits) -> None:
