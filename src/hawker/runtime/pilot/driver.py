@@ -32,6 +32,7 @@ from hawker.runtime.driver import (
 from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.exit import ExitJournal
+from hawker.runtime.pilot.file_copies import FileNotCopied, copy_files, held_for_files, sources_of
 from hawker.runtime.pilot.inventory import Inventory
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, PilotLink
 from hawker.runtime.pilot.processes import START_TIMEOUT_S, Processes, refuse_older
@@ -39,7 +40,7 @@ from hawker.runtime.pilot.requests import PilotStartAnswer
 from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.pilot.session import PilotSession
 from hawker.runtime.pilot.technology import Technology
-from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec import Ends, FileSpec, InstanceSpec
 from hawker.runtime.spec_rules import process_of, refuse_containers
 
 BOOT_TIMEOUT_S = 45.0  # for a guest to boot and have its spec running: emulated, on a busy host, it takes 10
@@ -72,6 +73,9 @@ class PilotDriver:
     # --- to running
 
     async def prepare(self, spec: InstanceSpec) -> None:
+        await self._prepare(held_for_files(spec))
+
+    async def _prepare(self, spec: InstanceSpec) -> None:
         run = self._files.run(spec.machine_id)
         self._refuse_unserved(spec)
         before = run.spec()
@@ -86,10 +90,14 @@ class PilotDriver:
         run.write_spec(spec)
 
     async def start(self, spec: InstanceSpec) -> Inspection:
-        await self.prepare(spec)
+        spec = held_for_files(spec)
+        await self._prepare(spec)
         run = self._files.run(spec.machine_id)
         try:
-            if await self._begin(run, spec) is PilotStartAnswer.ENDED:
+            answer = await self._begin(run, spec)
+            if answer is PilotStartAnswer.READY and spec.ends is not Ends.TOLD and sources_of(spec.files):
+                answer = await self._begin_with_files(run, spec)
+            if answer is PilotStartAnswer.ENDED:
                 await self._last_words(run, spec)
         except TimeoutError:
             if not self.features.kernel:
@@ -120,6 +128,34 @@ class PilotDriver:
                 raise
         async with pilot:
             return await (self._boot(pilot, spec) if self.features.kernel else _started(pilot, spec))
+
+    async def _begin_with_files(self, run: RunDir, spec: InstanceSpec) -> PilotStartAnswer:
+        """Its processes wait for its files. Where one has begun, an earlier call had copied them all."""
+        states = await self._processes.states(spec.machine_id)
+        if not any(state.run for state in states) and not await self._copy_files(run, spec.files, 0):
+            return PilotStartAnswer.READY
+        for index in range(len(spec.processes)):
+            try:
+                await self._processes.start(spec.machine_id, index, 1)
+            except WrongState:
+                states = await self._processes.states(spec.machine_id)
+                if any(state.exit for state in states):  # the end of one is the machine's
+                    return PilotStartAnswer.ENDED
+                raise
+        return PilotStartAnswer.READY
+
+    async def _copy_files(self, run: RunDir, files: tuple[FileSpec, ...], process: int) -> bool:
+        """Whether they are there now: else the instance was ended, and its exit says why."""
+
+        async def begin(copy: ExecSpec) -> ExecSession:
+            return await self.exec(run.machine_id, copy)
+
+        try:
+            await copy_files(files, process, begin)
+        except (FileNotCopied, OSError) as error:
+            await self._journal.give_up(run, f"a file could not be written into the machine: {error}")
+            return False
+        return True
 
     async def _boot(self, pilot: Connection, spec: InstanceSpec) -> PilotStartAnswer:
         """A guest is told only once it is there: its clock is set by the spec."""
@@ -268,6 +304,12 @@ class PilotDriver:
         return await self._processes.await_change(machine_id, seen)
 
     async def start_process(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
+        files = process_of(spec_of(self._link.running(machine_id)), index).files
+        if sources_of(files):
+            states = await self._processes.states(machine_id)
+            here = self._files.run(machine_id)
+            if states[index].run < run and not await self._copy_files(here, files, index):
+                return (await self._processes.states(machine_id))[index]
         return await self._processes.start(machine_id, index, run)
 
     async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:
