@@ -153,7 +153,7 @@ class PilotDriver:
         try:
             await copy_files(files, process, begin)
         except (FileNotCopied, OSError) as error:
-            await self._journal.give_up(run, f"a file could not be written into the machine: {error}")
+            await self._journal.refuse(run, f"cannot write a file into the machine: {error}")
             return False
         return True
 
