@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from hawker.api.contract.app import App, AppList, CreateAppRequest, Organization
+from hawker.api.contract.app_file import AppFile
 from hawker.api.contract.body import Ok
 from hawker.api.contract.exec import Exited, Input, ListenSocket, MachineStats, Output, ProcessStat, TerminalRequest
 from hawker.api.contract.image import ImageInfo, ImageList, PruneAnswer, PullEvent
@@ -132,6 +133,7 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         self.histories: dict[str, MachineHistory] = {}
         self.uploaded = self.copied = b""
         self.copy_error = ""
+        self.has_files = False
         self.patience_s = 0.0
         self.stopped = anyio.Event()
 
@@ -403,6 +405,16 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         self.runs = RunList(runs=(RUN,))
         self.uploaded = b"".join([chunk async for chunk in data])
         return image(call.query.reference or "unnamed")
+
+    async def _get_app_file(self, call: Call[Any, Any, Any]) -> AppFile:
+        if not self.has_files:
+            raise NotFound("it was not uploaded")
+        return AppFile(digest=call.params.digest, size=1)
+
+    async def _put_app_file(self, call: Call[Any, Any, Any], data: AsyncIterator[bytes]) -> AppFile:
+        assert "create_machine" not in self.calls, "files come before the order"
+        self.uploaded = b"".join([chunk async for chunk in data])
+        return AppFile(digest=call.params.digest, size=call.query.size)
 
     async def _list_runs(self, call: Call[Any, Any, Any]) -> RunList:
         return self.runs

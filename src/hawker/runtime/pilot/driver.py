@@ -4,7 +4,7 @@ Nothing is remembered between calls: what is so is read from the run directory, 
 a daemon that has just begun is like any other. `PilotDriver` holds one part for each concern and delegates to it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from hawker.runtime.driver import (
 from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.exit import ExitJournal
-from hawker.runtime.pilot.file_copies import FileNotCopied, copy_files, held_for_files, sources_of
+from hawker.runtime.pilot.file_copies import FileNotCopied, copy_files, held_for_files, sources_of, waiting_for_files
 from hawker.runtime.pilot.inventory import Inventory
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, PilotLink
 from hawker.runtime.pilot.processes import START_TIMEOUT_S, Processes, refuse_older
@@ -90,13 +90,13 @@ class PilotDriver:
         run.write_spec(spec)
 
     async def start(self, spec: InstanceSpec) -> Inspection:
-        spec = held_for_files(spec)
+        waiting, spec = waiting_for_files(spec), held_for_files(spec)
         await self._prepare(spec)
         run = self._files.run(spec.machine_id)
         try:
             answer = await self._begin(run, spec)
-            if answer is PilotStartAnswer.READY and spec.ends is not Ends.TOLD and sources_of(spec.files):
-                answer = await self._begin_with_files(run, spec)
+            if answer is PilotStartAnswer.READY and waiting:
+                answer = await self._begin_with_files(run, spec, waiting)
             if answer is PilotStartAnswer.ENDED:
                 await self._last_words(run, spec)
         except TimeoutError:
@@ -129,17 +129,18 @@ class PilotDriver:
         async with pilot:
             return await (self._boot(pilot, spec) if self.features.kernel else _started(pilot, spec))
 
-    async def _begin_with_files(self, run: RunDir, spec: InstanceSpec) -> PilotStartAnswer:
-        """Its processes wait for its files. Where one has begun, an earlier call had copied them all."""
+    async def _begin_with_files(self, run: RunDir, spec: InstanceSpec, waiting: Sequence[int]) -> PilotStartAnswer:
+        """Where one of the processes has begun, an earlier call had copied all the machine's files."""
         states = await self._processes.states(spec.machine_id)
-        if not any(state.run for state in states) and not await self._copy_files(run, spec.files, 0):
+        begun = any(states[index].run for index in waiting)
+        if not begun and not await self._copy_files(run, spec.files, 0):
             return PilotStartAnswer.READY
-        for index in range(len(spec.processes)):
+        for index in waiting:
             try:
-                await self._processes.start(spec.machine_id, index, 1)
+                await self.start_process(spec.machine_id, index, 1)
             except WrongState:
                 states = await self._processes.states(spec.machine_id)
-                if any(state.exit for state in states):  # the end of one is the machine's
+                if spec.ends is not Ends.TOLD and any(state.exit for state in states):  # one's end is the machine's
                     return PilotStartAnswer.ENDED
                 raise
         return PilotStartAnswer.READY

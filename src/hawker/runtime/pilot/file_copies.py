@@ -16,7 +16,7 @@ import msgspec
 from hawker.errors import Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.runtime.driver import CopyDirection, ExecSession, ExecSpec
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec
+from hawker.runtime.spec import FileSpec, InstanceSpec
 
 STALLED_S = 60.0  # without a byte that was taken
 _MAGIC = b"HKCP\x01\x00"
@@ -39,13 +39,21 @@ def sources_of(files: tuple[FileSpec, ...]) -> tuple[FileSpec, ...]:
     return tuple(file for file in files if file.source is not None)
 
 
+def waiting_for_files(spec: InstanceSpec) -> tuple[int, ...]:
+    """The processes that would begin with the machine, and wait for files that do not go with its spec."""
+    of_all = bool(sources_of(spec.files))
+    begun = (index for index, process in enumerate(spec.processes) if not process.held)
+    return tuple(index for index in begun if of_all or sources_of(spec.processes[index].files))
+
+
 def held_for_files(spec: InstanceSpec) -> InstanceSpec:
-    """The same with its processes held, where its files are to come before them. Of a told machine each process is
-    begun by itself."""
-    if spec.ends is Ends.TOLD or not sources_of(spec.files):
-        return spec
-    held = tuple(msgspec.structs.replace(process, held=True) for process in spec.processes)
-    return msgspec.structs.replace(spec, processes=held)
+    """The same with those processes held."""
+    waiting = waiting_for_files(spec)
+    processes = tuple(
+        msgspec.structs.replace(process, held=True) if index in waiting else process
+        for index, process in enumerate(spec.processes)
+    )
+    return msgspec.structs.replace(spec, processes=processes) if waiting else spec
 
 
 async def copy_files(files: tuple[FileSpec, ...], process: int, begin: OpenCopy) -> None:
