@@ -134,6 +134,7 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         self.uploaded = self.copied = b""
         self.copy_error = ""
         self.has_files = False
+        self.too_late: int | None = None
         self.patience_s = 0.0
         self.stopped = anyio.Event()
 
@@ -357,8 +358,14 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
 
     async def _machine_attach(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         """Its process echoes what is typed, and ends with it."""
-        await FakeCommand(channel, TerminalRequest(command=("cat",))).run()
-        self._become(call, state=State.STOPPED, events=(exit_event(5), *self._machine(call).events))
+        status = 5
+        if self.too_late is not None:
+            status = self.too_late
+        else:
+            await FakeCommand(channel, TerminalRequest(command=("cat",))).run()
+        self._become(call, state=State.STOPPED, events=(exit_event(status), *self._machine(call).events))
+        if self.too_late is not None:
+            raise WrongState("the machine has ended")
 
     async def _machine_copy(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         """Keeps what comes in, and gives it out again."""

@@ -108,6 +108,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.volumes,
         worker.origins,
         worker.soft_deletes,
+        deps.table,
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
 
