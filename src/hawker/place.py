@@ -49,6 +49,7 @@ class Place:
         self.dns = root / "dns"  # the lock of the machines' resolver, and what it knows of names
         self.logs = root / "logs"  # of apps: what their machines wrote
         self.logs_sent = root / "logs-sent.json"  # how far they were sent elsewhere
+        self.files = root / "files"  # what was uploaded for the machines of apps
         self.edge = root / "edge"  # the lock, socket and routes of the processes that serve published ports
 
     def make(self) -> None:

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from hawker.api.contract.app import App, AppList, CreateAppRequest, Organization
+from hawker.api.contract.app_file import AppFile
 from hawker.api.contract.body import Ok
 from hawker.api.contract.exec import Exited, Input, ListenSocket, MachineStats, Output, ProcessStat, TerminalRequest
 from hawker.api.contract.image import ImageInfo, ImageList, PruneAnswer, PullEvent
@@ -132,6 +133,8 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         self.histories: dict[str, MachineHistory] = {}
         self.uploaded = self.copied = b""
         self.copy_error = ""
+        self.has_files = False
+        self.too_late: int | None = None
         self.patience_s = 0.0
         self.stopped = anyio.Event()
 
@@ -355,8 +358,14 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
 
     async def _machine_attach(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         """Its process echoes what is typed, and ends with it."""
-        await FakeCommand(channel, TerminalRequest(command=("cat",))).run()
-        self._become(call, state=State.STOPPED, events=(exit_event(5), *self._machine(call).events))
+        status = 5
+        if self.too_late is not None:
+            status = self.too_late
+        else:
+            await FakeCommand(channel, TerminalRequest(command=("cat",))).run()
+        self._become(call, state=State.STOPPED, events=(exit_event(status), *self._machine(call).events))
+        if self.too_late is not None:
+            raise WrongState("the machine has ended")
 
     async def _machine_copy(self, call: Call[Any, Any, Any], channel: SocketChannel[Any, Any]) -> None:
         """Keeps what comes in, and gives it out again."""
@@ -403,6 +412,16 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         self.runs = RunList(runs=(RUN,))
         self.uploaded = b"".join([chunk async for chunk in data])
         return image(call.query.reference or "unnamed")
+
+    async def _get_app_file(self, call: Call[Any, Any, Any]) -> AppFile:
+        if not self.has_files:
+            raise NotFound("it was not uploaded")
+        return AppFile(digest=call.params.digest, size=1)
+
+    async def _put_app_file(self, call: Call[Any, Any, Any], data: AsyncIterator[bytes]) -> AppFile:
+        assert "create_machine" not in self.calls, "files come before the order"
+        self.uploaded = b"".join([chunk async for chunk in data])
+        return AppFile(digest=call.params.digest, size=call.query.size)
 
     async def _list_runs(self, call: Call[Any, Any, Any]) -> RunList:
         return self.runs

@@ -36,6 +36,15 @@ def test_a_machine_that_ended_before_shows_its_output(node: FakeNode, hawker: Ha
     assert (said.status, said.out) == (3, "said\n")
 
 
+def test_a_machine_that_ends_before_anybody_sits_there_shows_its_output_and_status(
+    node: FakeNode, hawker: Hawker
+) -> None:
+    node.too_late = 3
+    node.chunks = (chunk(0, b"said\n"),)
+    said = hawker("run", "-i", "web:3")
+    assert (said.status, said.out, said.err) == (3, "said\n", "")
+
+
 def test_detached_only_the_streams_are_opened(node: FakeNode, hawker: Hawker) -> None:
     assert hawker("run", "-d", "-it", "web:3").status == 0
     assert node.call("create_machine").body.config.init == Init(stdin=True, tty=True)

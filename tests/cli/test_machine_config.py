@@ -1,4 +1,5 @@
 import base64
+import hashlib
 
 import click
 import pytest
@@ -8,6 +9,7 @@ from hawker.cli.machine_config import ConfigSources, Flags, configured
 from hawker.cli.notation import LocalFile, Variable
 from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
 from hawker.config.machine import Mount
+from hawker.config.process_rules import MAX_UPLOAD_BYTES
 
 FILES = {
     "env": b"A=file\nHERE\n",
@@ -165,7 +167,21 @@ def test_a_bad_file_is_the_options_fault(flags: Flags, option: str, text: str) -
 
 
 def test_a_file_that_is_too_large_is_named_with_what_to_do() -> None:
-    sources = ConfigSources(environ={}, read=lambda name: bytes(800_000))
+    sources = ConfigSources(environ={}, read=lambda name: bytes(MAX_UPLOAD_BYTES + 1))
     flags = Flags(file=(LocalFile("/big", "big.bin"),))
-    with pytest.raises(click.BadParameter, match=r"big\.bin has 800000 bytes.*hawker cp"):
+    with pytest.raises(click.BadParameter, match=r"big\.bin is larger than 256 MiB.*hawker cp"):
         configured(MachineConfig(), flags, sources)
+
+
+def test_files_without_room_in_the_config_are_named_by_digest() -> None:
+    contents = {"small": b"small", "big": b"b" * (2 << 20), "late": b"l" * (500 << 10), "later": b"m" * (500 << 10)}
+    sources = ConfigSources(environ={}, read=contents.__getitem__)
+    given = tuple(LocalFile(f"/{name}", name) for name in ("big", "small", "late", "later"))
+    files = configured(EMPTY, Flags(file=given), sources).files or ()
+    assert [(each.guest_path, each.size, each.raw_value is None) for each in files] == [
+        ("/big", 2 << 20, True),
+        ("/small", None, False),
+        ("/late", None, False),
+        ("/later", 500 << 10, True),
+    ]
+    assert files[0].digest == f"sha256:{hashlib.sha256(contents['big']).hexdigest()}"

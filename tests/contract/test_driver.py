@@ -1,6 +1,7 @@
 """What every driver promises (`hawker.runtime.driver`): one suite over the real ones and the fake."""
 
 from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
@@ -15,6 +16,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 FOREVER = ("sleep", "1000")
+LARGE = b"a line of a large file\n" * 10_000
 
 
 async def text(driver: Driver, machine_id: MachineId) -> str:
@@ -252,6 +254,67 @@ async def test_files_are_written_or_refused(rig: Rig) -> None:
     await rig.driver.start(spec)
     await rig.driver.wait(spec.machine_id)
     assert await text(rig.driver, spec.machine_id) == "words\n"
+
+
+def large(place: Path, path: str, mode: int = 0o644) -> FileSpec:
+    """A file of the host that does not go with the spec."""
+    source = place / "large"
+    source.write_bytes(LARGE)
+    return FileSpec(path=path, source=str(source), mode=mode)
+
+
+@pytest.mark.booted
+async def test_files_of_the_host_are_there_before_the_first_process(rig: Rig, tmp_path: Path) -> None:
+    if not rig.driver.features.rootfs:
+        pytest.skip("its machines have no root filesystem; that it says so is a test above")
+    file = large(tmp_path, "/deep/down/file", 0o755)
+    spec = await rig.spec("cat /deep/down/file; exit 0", files=(FileSpec(path="/small", content=b"words\n"), file))
+    await rig.driver.prepare(spec)
+    await rig.driver.start(spec)
+    assert (await rig.driver.wait(spec.machine_id)).exit_code == 0
+    assert await text(rig.driver, spec.machine_id) == LARGE.decode()
+
+
+async def test_files_of_the_host_come_once_for_an_instance(rig: Rig, tmp_path: Path) -> None:
+    if not rig.driver.features.rootfs:
+        pytest.skip("its machines have no root filesystem")
+    file = large(tmp_path, "/file")
+    spec = await rig.spec(FOREVER, files=(file,))
+    await rig.driver.prepare(spec)
+    first = await rig.driver.start(spec)
+    (tmp_path / "large").unlink()  # nobody looks at it again
+    again = await rig.renew().start(spec)
+    assert (first.phase, again.phase, again.pid) == (Phase.RUNNING, Phase.RUNNING, first.pid)
+    assert [state.run for state in await rig.driver.process_states(spec.machine_id)] == [1]
+
+
+async def test_a_start_that_was_cut_short_amid_its_files_is_finished_by_the_next_daemon(
+    rig: Rig, tmp_path: Path
+) -> None:
+    if not rig.driver.features.rootfs or not rig.real:
+        pytest.skip("needs a root filesystem, and a copy that takes a while")
+    file = large(tmp_path, "/deep/file")
+    with (tmp_path / "large").open("ab") as more:
+        more.truncate(8 << 20)
+    spec = await rig.spec("ls -A /deep; tail -c 4 /deep/file | cat -A", files=(file,))
+    await rig.driver.prepare(spec)
+    with anyio.move_on_after(0.2):
+        await rig.driver.start(spec)
+    await rig.renew().start(spec)
+    assert (await rig.driver.wait(spec.machine_id)).exit_code == 0
+    assert (await text(rig.driver, spec.machine_id)) == "file\n^@^@^@^@"
+
+
+@pytest.mark.booted
+async def test_a_file_that_cannot_be_written_ends_the_instance_before_its_command(rig: Rig, tmp_path: Path) -> None:
+    if not rig.driver.features.rootfs or not rig.real:
+        pytest.skip("needs a root filesystem")
+    spec = await rig.spec("echo ran", files=(large(tmp_path, "/bin"),))
+    await rig.driver.prepare(spec)
+    seen = await rig.driver.start(spec)
+    assert seen.phase is Phase.EXITED and seen.exit is not None
+    assert "/bin: Is a directory" in seen.exit.reason and seen.exit.exit_code == 126
+    assert await text(rig.driver, spec.machine_id) == ""
 
 
 # --- prepare again, destroy, list

@@ -372,3 +372,13 @@ async def test_a_held_container_is_started_by_a_later_daemon(real: Rig) -> None:
     await real.renew().start_process(spec.machine_id, 1, 1)
     assert await final(real, spec, 1) == b"up\n"
     await eventually(partial(said, real.driver, spec, 1))
+
+
+async def test_files_of_the_host_are_written_anew_before_each_run(real: Rig, tmp_path: Path) -> None:
+    source = tmp_path / "large"
+    source.write_bytes(b"large\n" * 20_000)
+    spec = await containers(real, web="cat /deep/down/file; : > /deep/down/file; exit 0")
+    spec = await started(real, but(spec, 0, files=(FileSpec(path="/deep/down/file", source=str(source)),)))
+    assert await final(real, spec) == source.read_bytes()
+    await real.driver.start_process(spec.machine_id, 0, 2)
+    assert await final(real, spec) == 2 * source.read_bytes()

@@ -135,3 +135,24 @@ async def test_an_image_that_was_imported_at_one_node_runs_on_the_other_and_drai
     command.say("images", "prune")
     back = await at_host(first, 0, "local/handed:v1")  # the node that lost it has it back from the other
     assert await first.said(back.id, "ls", "/etc/handed") == "/etc/handed\n"
+
+
+async def test_a_file_that_was_uploaded_at_one_node_is_given_to_a_machine_on_the_other(
+    hosts: tuple[Host, Host], shops: tuple[Shop, Shop], tmp_path: Path, toolbox_image: str
+) -> None:
+    first, _ = shops
+    (tmp_path / "big").write_bytes(b"large" * 600_000)
+    command = CommandLine(hosts[0].node.environment | {"HAWKER_DATA_DIR": str(hosts[0].node.data_dir)})
+    words = ("-a", first.app, "--memory", "64", "-f", f"/big={tmp_path / 'big'}")
+
+    async def runs_at(number: int) -> bool:
+        done = command("run", *words, "--label", f"host={number}", "--name", f"at-{number}", toolbox_image)
+        return done.status == 0 or "is taken" in done.err
+
+    for number in (0, 1):
+        await eventually(lambda number=number: runs_at(number), WITHIN_S)  # type: ignore[misc]
+        found = command("exec", "-a", first.app, f"at-{number}", "ls", "-l", "/big")
+        assert " 3000000 " in found.out, found
+    for host in hosts:
+        kept = [path for path in (host.node.data_dir / "files").rglob("*") if path.is_file()]
+        assert [path.read_bytes() for path in kept] == [b"large" * 600_000]

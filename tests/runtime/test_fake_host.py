@@ -87,7 +87,7 @@ def test_ending_what_does_not_run_is_no_change(host: FakeHost) -> None:
 
 
 def test_files_are_known_by_path() -> None:
-    assert contents(_spec()) == {"/a": b"words"}
+    assert contents(_spec().files) == {"/a": b"words"}
 
 
 # --- processes

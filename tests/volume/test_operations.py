@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
+from hawker.api.contract.machine import LIST_EVENTS, MachineParams
 from hawker.api.contract.volume import (
     DETACH_VOLUME,
     FIND_SNAPSHOT,
@@ -258,6 +259,23 @@ async def test_a_volume_is_not_taken_from_a_machine_that_is_not_at_rest(worker: 
     await worker.reaches(machine, State.SUSPENDED)
     with pytest.raises(WrongState, match="is suspended"):
         await detached(worker, volume)
+
+
+async def test_a_machine_s_events_say_where_its_volume_went(worker: SimWorker) -> None:
+    machine, volume = await mounted(worker)
+    copy = await worker.volume("copy", source_volume_id=volume.id, size_gb=1)
+    await detached(worker, volume)
+    await detached(worker, volume)  # is no event
+    await worker.start(machine)
+    await worker.reaches(machine, State.STARTED)
+    params = MachineParams(app_name=APP, machine_id=machine)
+    events = await worker.api.call(LIST_EVENTS, params=params)
+    assert [(each.status, each.error, each.source) for each in reversed(events) if each.type == "volume"] == [
+        ("attached", volume.id, "user"),
+        ("copied", f"{volume.id} to {copy.id}", "user"),
+        ("detached", volume.id, "user"),
+        ("attached", volume.id, "user"),
+    ]
 
 
 async def test_a_free_volume_is_detached_already_and_a_foreign_one_is_not_found(worker: SimWorker) -> None:

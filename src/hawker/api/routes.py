@@ -7,6 +7,7 @@ calls of the Machines API that are not answered yet.
 from dataclasses import dataclass
 
 from hawker.api.contract.app import APP_ROUTES, CREATE_APP, LIST_APPS
+from hawker.api.contract.app_file import APP_FILE_PEER_ROUTES, APP_FILE_ROUTES
 from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
 from hawker.api.contract.catalog import CATALOG_ROUTES
 from hawker.api.contract.cluster import (
@@ -46,6 +47,7 @@ from hawker.api.route import AnyRoute
 ROUTES: tuple[AnyRoute, ...] = (
     *APP_ROUTES,
     *RELEASE_ROUTES,
+    *APP_FILE_ROUTES,
     *APP_LOG_ROUTES,
     *MACHINE_ROUTES,
     *OPERATION_ROUTES,
@@ -84,6 +86,7 @@ PEER_ROUTES: tuple[AnyRoute, ...] = (
     *OWNER_PEER_ROUTES,
     *CLUSTER_PEER_ROUTES,
     *IMAGE_PEER_ROUTES,
+    *APP_FILE_PEER_ROUTES,
     *REGISTRY_PEER_ROUTES,
 )
 """The calls between nodes. The peer API serves them beside those of `ROUTES` that nodes pass on."""

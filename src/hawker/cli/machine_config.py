@@ -4,6 +4,7 @@ What a config may hold is the node's to judge. Flags change what they name and l
 """
 
 import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeVar
@@ -17,6 +18,7 @@ from hawker.cli.notation import LocalFile, Variable, variables
 from hawker.config import File, Guest, Init, MachineConfig, MachineProcess, MachineRestart, StopConfig
 from hawker.config.effective import PRESETS
 from hawker.config.machine import Mount, Port, Service
+from hawker.config.process_rules import MAX_UPLOAD_BYTES
 from hawker.errors import HawkerError
 from hawker.feed import PUBLISH
 
@@ -58,7 +60,7 @@ class ConfigSources:
     """Where flags take contents from: the caller's environment and files."""
 
     environ: Mapping[str, str]
-    read: Callable[[str], bytes]
+    read: Callable[[str], bytes]  # a little more than the most that a file may have, or all of it
 
 
 def configured(
@@ -186,24 +188,28 @@ def _preset(name: str) -> Guest:
 def _files(
     before: tuple[File, ...] | None, given: tuple[LocalFile, ...], sources: ConfigSources
 ) -> tuple[File, ...] | None:
-    """A path is there once: the last one given for it."""
+    """A path is there once: the last one given for it. What has no room in the config, which is kept in the machine's
+    record, is named there by its digest, and uploaded before the order (`uploads`)."""
     if not given:
         return before
     files = {file.guest_path: file for file in before or ()}
     total = 0
     for item in given:
         data = _content(item.local, "--file", sources)
-        total += len(data)
-        if total > _FILES_MAX:
-            _refuse_size(item, len(data))
-        files[item.guest_path] = File(guest_path=item.guest_path, raw_value=base64.b64encode(data).decode())
+        if len(data) > MAX_UPLOAD_BYTES:
+            _refuse_size(item)
+        if total + len(data) <= _FILES_MAX:
+            total += len(data)
+            files[item.guest_path] = File(guest_path=item.guest_path, raw_value=base64.b64encode(data).decode())
+        else:
+            digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+            files[item.guest_path] = File(guest_path=item.guest_path, digest=digest, size=len(data))
     return tuple(files.values())
 
 
-def _refuse_size(item: LocalFile, size: int) -> NoReturn:
-    """A config is kept in the machine's record, which every node that needs it reads as a whole."""
+def _refuse_size(item: LocalFile) -> NoReturn:
     text = (
-        f"{item.local} has {size} bytes: the files of a config may have {_FILES_MAX} in all; put large ones into the"
+        f"{item.local} is larger than {MAX_UPLOAD_BYTES >> 20} MiB, the most that a file may have; put it into the"
         " image, or on a volume with `hawker cp`"
     )
     raise click.BadParameter(text, param_hint="--file")

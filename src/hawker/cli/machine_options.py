@@ -10,6 +10,7 @@ from hawker.cli.machine_config import ConfigSources, Flags
 from hawker.cli.notation import Written
 from hawker.cli.options import completed, gathered
 from hawker.config.effective import PRESETS
+from hawker.config.process_rules import MAX_UPLOAD_BYTES
 
 _OPTIONS = (
     click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, type=Written(notation.variable, "variable"),
@@ -30,7 +31,7 @@ _OPTIONS = (
                  help="Replace the image's entrypoint; split as a shell does."),
     click.option("-u", "--user", metavar="USER", help="Run as this user instead of the image's."),
     click.option("-f", "--file", metavar="PATH=LOCAL", multiple=True, type=Written(notation.local_file, "file"),
-                 help="Put a local file into the machine."),
+                 help="Put a local file into the machine, at each of its starts. 256 MiB at most."),
     click.option("-v", "--volume", metavar="VOLUME:PATH", type=Written(config_notation.mount, "mount"),
                  shell_complete=completed("mounts"), help="Mount a volume, given by its id or its name."),
     click.option("--metadata", metavar="KEY=VALUE", multiple=True, type=Written(notation.pair, "pair"),
@@ -57,4 +58,9 @@ machine_options = gathered(Flags, "flags", _OPTIONS)
 
 def sources() -> ConfigSources:
     """Where this process takes contents from."""
-    return ConfigSources(environ=os.environ, read=lambda name: Path(name).read_bytes())
+    return ConfigSources(environ=os.environ, read=_read)
+
+
+def _read(name: str) -> bytes:
+    with Path(name).open("rb") as file:
+        return file.read(MAX_UPLOAD_BYTES + 1)

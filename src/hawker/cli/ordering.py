@@ -9,8 +9,10 @@ from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppReq
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine, MachineParams
 from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest
 from hawker.cli import waiting
+from hawker.cli.notation import LocalFile
 from hawker.cli.options import DEFAULT_APP
 from hawker.cli.progress import pull_if_missing
+from hawker.cli.uploads import upload
 from hawker.clock import Clock
 from hawker.config import MachineConfig, MachineRestart
 from hawker.errors import NameTaken, NotFound, NotServed
@@ -18,10 +20,12 @@ from hawker.errors import NameTaken, NotFound, NotServed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOrder:
-    """`app` None is the default app, which is made if it is missing; a named one must be there."""
+    """`app` None is the default app, which is made if it is missing; a named one must be there. `files` are those of
+    this side; what the config names by digest is uploaded from them."""
 
     app: str | None
     request: CreateMachineRequest
+    files: tuple[LocalFile, ...] = ()
     order_id: str | None = None
 
     @property
@@ -35,6 +39,7 @@ async def place(caller: Caller, order: ClientOrder) -> Machine:
         await ensure_app(caller, order.app_name)
     else:
         await caller.call(GET_APP, params=AppParams(app_name=order.app_name))
+    await upload(caller, order.app_name, order.request.config, order.files)
     if order.request.config.image and await _is_for_one_node(caller, order):
         await pull_if_missing(caller, order.request.config.image, order.app_name)
     return await caller.call(
@@ -51,6 +56,8 @@ async def place_many(
     """So many equal machines, created and perhaps not started yet; in a dry run, none."""
     if order.app is None and not dry_run:
         await ensure_app(caller, order.app_name)
+    if not dry_run:
+        await upload(caller, order.app_name, order.request.config, order.files)
     return await caller.call(
         PLACE,
         body=PlaceRequest(

@@ -19,7 +19,7 @@ from hawker.api.contract.exec import Exited, Input, InputEnd, Output, Resize, Se
 from hawker.api.failure import error_of
 from hawker.api.handlers import SocketChannel
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.errors import Unavailable
+from hawker.errors import Unavailable, one_error
 
 _CHUNK_BYTES = 32 * 1024
 _STDERR = 2
@@ -63,15 +63,16 @@ def raw_mode(fd: int) -> Iterator[None]:
 async def converse(
     channel: SocketChannel[TerminalInput, TerminalOutput], ends: Descriptors, *, terminal: bool
 ) -> Exited:
-    """Pass everything on in both directions until the command has ended."""
-    async with anyio.create_task_group() as tasks:
-        if terminal:
-            tasks.start_soon(_pass_resizes, channel, ends.stdout)
-        else:
-            tasks.start_soon(_pass_signals, channel)
-        tasks.start_soon(_pass_input, channel, ends.stdin)
-        exited = await _pass_output(channel, ends)
-        tasks.cancel_scope.cancel()
+    """Pass everything on in both directions until the command has ended. Raises the node's error as it is."""
+    with one_error():
+        async with anyio.create_task_group() as tasks:
+            if terminal:
+                tasks.start_soon(_pass_resizes, channel, ends.stdout)
+            else:
+                tasks.start_soon(_pass_signals, channel)
+            tasks.start_soon(_pass_input, channel, ends.stdin)
+            exited = await _pass_output(channel, ends)
+            tasks.cancel_scope.cancel()
     return exited
 
 

@@ -133,15 +133,23 @@ def stop_of(given: StopConfig | None, signal: str, timeout_s: float) -> tuple[st
 def file_contents(
     files: Iterable[File] | None, secrets: Mapping[str, str], image_configs: Mapping[str, bytes]
 ) -> Iterator[tuple[str, bytes, int]]:
-    """Path inside the machine, content and mode of each file. `secrets` and `image_configs` have the value of each
-    secret and image that a file names."""
+    """Path inside the machine, content and mode of each file that was not uploaded. `secrets` and `image_configs` have
+    the value of each secret and image that a file names."""
     for file in files or ():
+        if file.digest:
+            continue
         mode = FILE_MODE if file.mode is None else file.mode
         if file.image_config:
             yield file.guest_path or "", image_configs[file.image_config], mode
             continue
         encoded = secrets[file.secret_name] if file.secret_name else file.raw_value
         yield file.guest_path or "", base64.b64decode(encoded or ""), mode
+
+
+def uploads_of(config: MachineConfig) -> dict[str, int]:
+    """The uploaded files that a machine needs, its containers' too: the size in bytes of each digest."""
+    files = [*(config.files or ()), *(file for each in config.containers or () for file in each.files or ())]
+    return {file.digest: file.size or 0 for file in files if file.digest}
 
 
 @dataclass(frozen=True, slots=True)

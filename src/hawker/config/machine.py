@@ -180,12 +180,15 @@ class MachineProcess(Part, frozen=True, kw_only=True):
 
 
 class File(Part, frozen=True, kw_only=True):
-    """Written before the first process starts. `raw_value` is base64, `mode` the bits of chmod(2)."""
+    """Written before the first process starts. `raw_value` is base64, `mode` the bits of chmod(2). `digest` names what
+    was uploaded for the app (`sha256:...`), and `size` says how many bytes that has."""
 
     guest_path: str | None = None
     raw_value: str | None = None
     secret_name: str | None = None
     image_config: str | None = None
+    digest: str | None = None
+    size: int | None = None
     mode: int | None = None
 
 

@@ -4,6 +4,7 @@ variables, files, and what follows its end. Pure; each rule yields complaints th
 import base64
 import binascii
 import posixpath
+import re
 import signal
 from collections.abc import Iterable, Iterator
 from typing import Protocol
@@ -78,6 +79,9 @@ MAX_IMAGE_CHARS = 1024
 MAX_ENV_BYTES = 128 * 1024
 MAX_ARGV_BYTES = 128 * 1024
 MAX_FILES, MAX_FILES_BYTES = 256, 1024 * 1024
+MAX_UPLOAD_BYTES = 256 << 20  # of a file that is uploaded beside the config
+MAX_UPLOADS_BYTES = 1 << 30  # of all such files of a machine
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 MAX_STOP_TIMEOUT_S = 300.0
 MAX_RETRIES = 1_000_000
 
@@ -151,6 +155,8 @@ def files_complaints(path: str, files: tuple[File, ...]) -> Iterator[str]:
         yield f"{path} has more than {MAX_FILES} items"
     if raw_bytes(files) > MAX_FILES_BYTES:
         yield f"{path} are larger than {MAX_FILES_BYTES} bytes together"
+    if sum(file.size or 0 for file in files) > MAX_UPLOADS_BYTES:
+        yield f"{path} that were uploaded are larger than {MAX_UPLOADS_BYTES} bytes together"
     for index, file in enumerate(files):
         yield from (f"{path}[{index}].{complaint}" for complaint in _file(file))
 
@@ -168,9 +174,21 @@ def _file(file: File) -> Iterator[str]:
         base64.b64decode(file.raw_value or "", validate=True)
     except (binascii.Error, ValueError):
         yield "raw_value is not base64"
-    given = [name for name in ("raw_value", "secret_name", "image_config") if getattr(file, name)]
+    yield from _upload(file)
+    given = [name for name in ("raw_value", "secret_name", "image_config", "digest") if getattr(file, name)]
     if len(given) > 1:
         yield f"{' and '.join(given)} exclude each other"
+
+
+def _upload(file: File) -> Iterator[str]:
+    """What the config itself has no content of."""
+    if file.digest is None:
+        if file.size is not None:
+            yield "size belongs to a digest"
+    elif not _DIGEST.fullmatch(file.digest):
+        yield f"digest must be sha256: and 64 lowercase hex characters, not {file.digest!r:.100}"
+    elif not 1 <= (file.size or 0) <= MAX_UPLOAD_BYTES:
+        yield f"size must be between 1 and {MAX_UPLOAD_BYTES} bytes, not {file.size}"
 
 
 def path_complaints(field: str, path: str) -> Iterator[str]:

@@ -80,6 +80,14 @@ HANDOVERS = Share(
     key="node",
     over="the piece waits for its turn; then 429, and the node asks another one",
 )
+UPLOADS = Share(
+    name="files for machines that are uploaded",
+    total=16,
+    each=1,
+    waiting=16,
+    key="app",
+    over="the upload waits for its turn; then 429, `over_share`",
+)
 
 EXECS = Share(
     name="commands and terminals in machines",

@@ -2,7 +2,7 @@
 where there is a quota: it reads each machine and volume of the app.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from hawker.config import MachineConfig
 from hawker.config.effective import guest, temp_dirs
@@ -16,10 +16,16 @@ from hawker.store.contract import Reader
 _MIB = 1 << 20
 
 
-class UsageCount:
-    """`machine_disk_mib` is what admission counts for a root filesystem, `logs_mib` what a machine keeps of output."""
+def no_files(app_id: str) -> int:
+    return 0
 
-    def __init__(self, machine_disk_mib: int, logs_mib: int) -> None:
+
+class UsageCount:
+    """`machine_disk_mib` is what admission counts for a root filesystem, `logs_mib` what a machine keeps of output;
+    `files_bytes` says how much was uploaded for an app's machines, by the app's id."""
+
+    def __init__(self, machine_disk_mib: int, logs_mib: int, files_bytes: Callable[[str], int] = no_files) -> None:
+        self._files_bytes = files_bytes
         self._machine_disk_mib = machine_disk_mib
         self._logs_mib = logs_mib
 
@@ -48,7 +54,9 @@ class UsageCount:
             for _, key in reader.scan(VOLUMES_BY_APP, f"{app}/"):
                 volume = reader.get(VOLUMES, key.id)
                 total = total.plus(Amount() if volume is None else self.of_volume(volume.size_gb))
-            total = total.plus(Amount(addresses=reader.count(IPS, f"{app}/")))
+            known = reader.get(APPS, app)
+            uploaded = 0 if known is None else self._files_bytes(known.id)
+            total = total.plus(Amount(addresses=reader.count(IPS, f"{app}/"), disk_mb=-(-uploaded // _MIB)))
         for _, snapshot in reader.scan(SNAPSHOTS):
             if snapshot.app in apps:
                 total = total.plus(Amount(snapshots=1, disk_mb=-(-snapshot.size // _MIB)))

@@ -142,7 +142,7 @@ class FakeDriver:
             beside = process_of(workload, spec.process)
             if spec.copy is not None:
                 raise NotServed(f"the {self.name} driver has no files to copy")
-            script = read_command(spec.argv, beside.env | spec.env, contents(workload))
+            script = read_command(spec.argv, beside.env | spec.env, contents(workload.files))
             return FakeExecSession(self._host.clock, script)
 
     async def attach(self, machine_id: MachineId, process: int, *, rows: int = 0, cols: int = 0) -> Attachment:

@@ -6,8 +6,9 @@ driver's calls, and `end` an instance from outside.
 
 import math
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 
@@ -15,7 +16,7 @@ from hawker.clock import Clock
 from hawker.ids import MachineId
 from hawker.runtime.driver import ALIVE, Exit, LostPart, OutputChunk, Phase, ProcessPhase, ProcessState
 from hawker.runtime.fake_program import Script, read_command
-from hawker.runtime.spec import Ends, InstanceSpec, ProcessSpec
+from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
 
 _FIRST_PID_INSIDE = 2  # inside its machine; 1 is the pilot
 _FIRST_PID = 1000
@@ -43,7 +44,7 @@ class FakeProcess:
 
     def begin(self, now: float, files: Mapping[str, bytes]) -> Script:
         """The next run. A script that is `missing` must be ended by the caller."""
-        own = files if self.spec.root is None else {file.path: file.content for file in self.spec.files}
+        own = files if self.spec.root is None else contents(self.spec.files)
         self.script = read_command(self.spec.argv, self.spec.env, own)
         self.state, self.run, self.started_at = ProcessPhase.RUNNING, self.run + 1, now
         self.ends_at = now + self.script.runs_s
@@ -187,7 +188,7 @@ class FakeHost:
     def begin(self, instance: Instance, index: int) -> None:
         """The next run of one process."""
         now = self.clock.now()
-        script = instance.processes[index].begin(now, contents(instance.spec))
+        script = instance.processes[index].begin(now, contents(instance.spec.files))
         if script.missing:
             return self._note(
                 instance, Exit(exit_code=script.code, exited_at=now, process=index, reason=script.missing)
@@ -304,6 +305,6 @@ def _moment(exit: Exit) -> float:
     return exit.exited_at
 
 
-def contents(spec: InstanceSpec) -> dict[str, bytes]:
-    """What the machine's files hold, by path."""
-    return {file.path: file.content for file in spec.files}
+def contents(files: Iterable[FileSpec]) -> dict[str, bytes]:
+    """What they hold, by path."""
+    return {file.path: Path(file.source).read_bytes() if file.source else file.content for file in files}

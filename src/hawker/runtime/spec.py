@@ -18,10 +18,11 @@ class InstanceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that the pilot writes inside the machine before the first process starts; parents are made."""
+    """A file that is written inside the machine before the first process starts; parents are made."""
 
     path: str  # absolute, inside
-    content: bytes  # all files, config and environment together: 4 MiB at most
+    source: str | None = None  # a file of the host whose content it gets, of any size, in the place of `content`
+    content: bytes = b""  # all files, config and environment together: 4 MiB at most
     mode: int = 0o644  # permission bits
 
 

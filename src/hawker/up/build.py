@@ -55,6 +55,7 @@ from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.table import VolumeTable
+from hawker.worker.app_files import AppFiles
 from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
 from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
@@ -146,6 +147,7 @@ async def deps_of(
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
         archive=archive,
         logs=logs,
+        files=AppFiles(place.files, store, clock, settings.free_disk_floor_mib * MIB),
     )
 
 

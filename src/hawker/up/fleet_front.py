@@ -13,6 +13,7 @@ from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens, load_or_create_token
 from hawker.catalog.reads import PointReader
+from hawker.fleet.file_handover import FleetFiles
 from hawker.fleet.image_handover import FleetNeighbours
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, revoked_row
@@ -51,6 +52,8 @@ def front_of_fleet(
     fleet.peers.ask_also(directory.address_of)
     neighbours = FleetNeighbours(me, parts.node.region, looks, directory.node, fleet.peers.to)
     parts.deps.images.meet(neighbours)
+    if parts.deps.files is not None:
+        parts.deps.files.meet(FleetFiles(me, directory.nodes_of_app, directory.node, directory.nodes, fleet.peers.to))
     peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
     limited, registries = parts.deps.settings.rate_limits is not False, parts.deps.settings.listed_registries
     market = MarketHandlers(directory, peers, preferences, clock, limited=limited, registries=registries)

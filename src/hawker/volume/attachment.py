@@ -67,14 +67,14 @@ def as_wished(config: MachineConfig) -> MachineConfig:
     return msgspec.structs.replace(config, mounts=(msgspec.structs.replace(mount, encrypted=None),))
 
 
-def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> None:
-    """The volume of a machine that is to start, if it was detached meanwhile. Raises `WrongState` when it is not to be
-    had any more."""
+def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = False) -> VolumeId | None:
+    """The volume of a machine that is to start, if it was detached meanwhile; the one that was taken back. Raises
+    `WrongState` when it is not to be had any more."""
     volume_id = volume_id_of(machine.config)
     volume = None if volume_id is None else tx.get(VOLUMES, volume_id)
     mount = mount_of(machine.config)
     if volume_id is None or mount is None or (volume is not None and volume.machine == machine.id):
-        return
+        return None
     if volume is None or volume.app != machine.app or volume.state in GOING:
         raise WrongState(
             f"volume {volume_id} was detached and is no longer there for machine {machine.id}: update the machine"
@@ -86,6 +86,7 @@ def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = Fal
     written = volume.guest_written or to_guest
     taken = msgspec.structs.replace(volume, machine=machine.id, guest_written=written, updated_at=now)
     tx.put(VOLUMES, volume.id, taken)
+    return volume.id
 
 
 def kept(reader: Reader, machine: MachineRecord, config: MachineConfig) -> MachineConfig:

@@ -205,7 +205,7 @@ class Volumes:
 
     async def detach(self, app: AppName, volume_id: str, may: Callable[[Tx, MachineRecord], None]) -> VolumeRecord:
         """From its stopped machine, which takes it back when it starts, if it is free then. One that is free is no
-        change. `may` refuses in the machine's name. Raises `WrongState`."""
+        change. `may` refuses in the machine's name, or notes it. Raises `WrongState`."""
 
         has = self._volume_table.find(self._store, app, volume_id).machine
         if has is not None:

@@ -2,6 +2,7 @@
 checked against its origin, then as every new volume, in the transaction that accepts the flow which fills it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,14 +117,26 @@ class VolumeClones:
         self._volumes = volumes
         self._snapshots = snapshots
 
-    async def create(self, record: VolumeRecord, order: CreateVolumeRequest, origin: VolumeOrigin) -> VolumeRecord:
-        """`record` is as an empty one is made of the completed order. Promised once this returns."""
+    async def create(
+        self,
+        record: VolumeRecord,
+        order: CreateVolumeRequest,
+        origin: VolumeOrigin,
+        note: Callable[[Tx], None] = lambda tx: None,
+    ) -> VolumeRecord:
+        """`record` is as an empty one is made of the completed order. Promised once this returns; `note` is done in the
+        same transaction."""
         copied = origin.snapshot or origin.volume
         assert copied is not None, "an origin is a snapshot or a volume"
         check_room(await self._snapshots.copies.room(copied), origin.what)
         flow: Flow[Any] = VOLUME_RESTORE if origin.snapshot else VOLUME_FORK
         reach(f"{flow.name}.accept.before")
-        made = await self._store.write(lambda tx: self._accept(tx, record, order, origin, flow))
+
+        def accept(tx: Tx) -> VolumeRecord:
+            note(tx)
+            return self._accept(tx, record, order, origin, flow)
+
+        made = await self._store.write(accept)
         reach(f"{flow.name}.accept.after")
         return made
 

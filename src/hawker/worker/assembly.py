@@ -13,7 +13,7 @@ from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import MetricsRegistry
 from hawker.quota.quotas import Quotas
-from hawker.quota.usage import UsageCount
+from hawker.quota.usage import UsageCount, no_files
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.volume.maintenance import Growth, Maintenance
@@ -124,7 +124,8 @@ def assemble(
 
 
 def quotas_of(deps: FlowDeps) -> Quotas:
-    count = UsageCount(deps.settings.layer_mib, deps.settings.logs_mib)
+    files_bytes = deps.files.bytes_of if deps.files is not None else no_files
+    count = UsageCount(deps.settings.layer_mib, deps.settings.logs_mib, files_bytes)
     return Quotas(deps.store, deps.clock, count)
 
 
@@ -231,6 +232,8 @@ async def begin(
     if deps.copies is not None:
         keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.soft_deletes)
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
+    if deps.files is not None:
+        tasks.start_soon(deps.files.serve)
     if deps.disks is not None:
         tasks.start_soon(
             Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,

@@ -18,7 +18,7 @@ from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
-from hawker.ids import AppName, InstanceId, MachineId, new_ulid
+from hawker.ids import AppName, InstanceId, MachineId, VolumeId, new_ulid
 from hawker.image.resolve import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, OperationVerdict, State, judge
@@ -37,7 +37,7 @@ from hawker.record.machine import (
 )
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
-from hawker.volume.attachment import as_wished, attach, kept, reattach
+from hawker.volume.attachment import as_wished, attach, kept, reattach, volume_id_of
 from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
 from hawker.worker.capacity import at_rest
@@ -50,7 +50,7 @@ from hawker.worker.lifecycle.start import START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, RestartInput
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, HoldInput
 from hawker.worker.lifecycle.update import UPDATE
-from hawker.worker.table import Happened, MachineTable
+from hawker.worker.table import Happened, MachineTable, volume_event
 
 R = TypeVar("R")
 _log = bind("hawker.operations")
@@ -140,7 +140,7 @@ class Operations:
             self._secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
             run = self._launch(launch)
             made = self._table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
-            made = self._note_watched(tx, made)
+            made = self._note_watched(tx, self._note_volume(tx, made, volume_id_of(made.config)))
             self._accept(tx, CREATE, record.id, run)
             return made
 
@@ -179,7 +179,7 @@ class Operations:
                 self._begin(tx, record, RESUME, Happened("start", "starting", source), State.STARTING)
                 also(tx)
             elif verdict is OperationVerdict.GO:
-                reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
+                record = self._take_back(tx, record)
                 run = self._launch(True)
                 granted = self._admission.admit(tx, record, record.config)
                 self._table.change(
@@ -247,7 +247,7 @@ class Operations:
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
             judge(Operation.RESTART, self._state(tx, record))
-            reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
+            record = self._take_back(tx, record)
             run = self._relaunch(record, True, signal, timeout_s)
             granted = self._admission.admit(tx, record, record.config)
             self._table.change(
@@ -280,7 +280,7 @@ class Operations:
             self._admission.allow(tx, record, change.config)
             config = kept(tx, record, self._wished(change.config))
             if change.launch and config.mounts:
-                reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
+                record = self._take_back(tx, record)
             run = self._relaunch(record, change.launch, None, None)
             if change.launch:
                 granted = self._admission.admit(tx, record, change.config)
@@ -363,6 +363,14 @@ class Operations:
         """What decides whether an operation may begin: between two tries, a machine is as good as stopped."""
         waits = record.state is State.STARTING and journal.active(tx, machine_resource(record.id)) is None
         return State.STOPPED if waits else record.state
+
+    def _take_back(self, tx: Tx, record: MachineRecord) -> MachineRecord:
+        """With its volume, if that was detached. Raises `WrongState` when it is not to be had."""
+        taken = reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
+        return self._note_volume(tx, record, taken)
+
+    def _note_volume(self, tx: Tx, record: MachineRecord, attached: VolumeId | None) -> MachineRecord:
+        return record if attached is None else self._table.change(tx, record, volume_event("attached", str(attached)))
 
     def _note_watched(self, tx: Tx, made: MachineRecord) -> MachineRecord:
         """In its history: that it stands by for machines of its own host, and so for nothing until it is moved."""

@@ -20,8 +20,18 @@ from hawker.api.contract.market import OrderedApp, OrderRequest
 from hawker.app import machine_name
 from hawker.clock import Clock
 from hawker.config import MachineConfig, validate
+from hawker.config.effective import uploads_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
-from hawker.errors import BadRequest, DeadlineExceeded, NameTaken, NoRoom, NotFound, OrderCancelled, Unavailable
+from hawker.errors import (
+    BadRequest,
+    DeadlineExceeded,
+    NameTaken,
+    NoRoom,
+    NotFound,
+    NotServed,
+    OrderCancelled,
+    Unavailable,
+)
 from hawker.ids import AppName, MachineId, NodeId, OrderId, Version, new_machine_id, new_ulid
 from hawker.machine import State
 from hawker.node import Resources
@@ -31,6 +41,7 @@ from hawker.record.node import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dat
 from hawker.region import accepts
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker import leases
+from hawker.worker.app_files import FilesOfApp
 from hawker.worker.apps import AppTable
 from hawker.worker.bids import closed
 from hawker.worker.capacity import room_for
@@ -264,6 +275,7 @@ class OrderIntake:
         self._check(deps.store, app.name, placement)
         self._validate(body.config, written, placement)
         serves_region(self._node.region, body.region)
+        await check_uploads(deps, app, body.config)
         images = await _in_time(resolve(OrgImages(deps.images, deps.logins, app.org), body.config), deadline_s)
         record = new_record(self._node, deps, app, body, images, caller=caller, key=key)
         skip = bool(body.skip_secrets)
@@ -306,6 +318,15 @@ class OrderIntake:
                 scope="host",
                 shortfall={"hosts": 1},
             )
+
+
+async def check_uploads(deps: FlowDeps, app: AppRecord, config: MachineConfig) -> None:
+    """Raises `Unprocessable` for a file that was not uploaded for the app."""
+    wanted = uploads_of(config)
+    if wanted and deps.files is None:
+        raise NotServed("this node keeps no uploaded files")
+    if wanted and deps.files is not None:
+        await deps.files.check(FilesOfApp(app.id, app.name), wanted)
 
 
 async def _in_time(asking: Coroutine[Any, Any, Images], deadline_s: float | None) -> Images:

@@ -56,6 +56,11 @@ class Happened:
     detail: Detail | None = None
 
 
+def volume_event(status: str, what: str) -> Happened:
+    """That the machine's volume was attached, detached or copied; `what` names volumes."""
+    return Happened("volume", status, "user", Detail(error=what))
+
+
 class MachineTable:
     """Reads take any reader; changes take the transaction they belong to."""
 

@@ -1,7 +1,6 @@
 """`hawker images`: what the node holds to run machines from."""
 
 import sys
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +27,8 @@ from hawker.cli.options import completed
 from hawker.cli.output import Form, local, output_option, show, size, table
 from hawker.cli.progress import pull, push, upload_display
 from hawker.cli.token_input import password_options, read_password
+from hawker.cli.uploads import chunks
 
-_CHUNK_BYTES = 256 * 1024
 _STDIN = Path("-")
 _SHOWN = 19  # of a digest: "sha256:" and twelve
 
@@ -146,17 +145,11 @@ def import_image(
 async def _import(caller: Caller, file: Path, query: ImportQuery) -> ImageInfo:
     if file == _STDIN:
         with upload_display("standard input", None) as sent:
-            return await caller.upload(IMPORT_IMAGE, _chunks(anyio.wrap_file(sys.stdin.buffer), sent), query=query)
+            return await caller.upload(IMPORT_IMAGE, chunks(anyio.wrap_file(sys.stdin.buffer), sent), query=query)
     total_bytes = (await anyio.Path(file).stat()).st_size
     with upload_display(file.name, total_bytes) as sent:
         async with await anyio.open_file(file, "rb") as opened:
-            return await caller.upload(IMPORT_IMAGE, _chunks(opened, sent), query=query)
-
-
-async def _chunks(source: anyio.AsyncFile[bytes], sent: Callable[[int], None]) -> AsyncIterator[bytes]:
-    while chunk := await source.read(_CHUNK_BYTES):
-        yield chunk
-        sent(len(chunk))
+            return await caller.upload(IMPORT_IMAGE, chunks(opened, sent), query=query)
 
 
 @command.command("prune")

@@ -46,7 +46,7 @@ def command(
     skip_launch: bool,
     form: Form,
 ) -> int:
-    order = order_for(ordered_config(image, arguments, flags), placement, skip_launch)
+    order = order_for(ordered_config(image, arguments, flags), placement, flags, skip_launch=skip_launch)
     answer = talk(
         ctx,
         lambda caller: ordering.place_many(

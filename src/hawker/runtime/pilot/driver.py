@@ -4,7 +4,7 @@ Nothing is remembered between calls: what is so is read from the run directory, 
 a daemon that has just begun is like any other. `PilotDriver` holds one part for each concern and delegates to it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from hawker.runtime.driver import (
 from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.exit import ExitJournal
+from hawker.runtime.pilot.file_copies import FileNotCopied, copy_files, held_for_files, sources_of, waiting_for_files
 from hawker.runtime.pilot.inventory import Inventory
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, PilotLink
 from hawker.runtime.pilot.processes import START_TIMEOUT_S, Processes, refuse_older
@@ -39,7 +40,7 @@ from hawker.runtime.pilot.requests import PilotStartAnswer
 from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.pilot.session import PilotSession
 from hawker.runtime.pilot.technology import Technology
-from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec import Ends, FileSpec, InstanceSpec
 from hawker.runtime.spec_rules import process_of, refuse_containers
 
 BOOT_TIMEOUT_S = 45.0  # for a guest to boot and have its spec running: emulated, on a busy host, it takes 10
@@ -72,6 +73,9 @@ class PilotDriver:
     # --- to running
 
     async def prepare(self, spec: InstanceSpec) -> None:
+        await self._prepare(held_for_files(spec))
+
+    async def _prepare(self, spec: InstanceSpec) -> None:
         run = self._files.run(spec.machine_id)
         self._refuse_unserved(spec)
         before = run.spec()
@@ -86,10 +90,14 @@ class PilotDriver:
         run.write_spec(spec)
 
     async def start(self, spec: InstanceSpec) -> Inspection:
-        await self.prepare(spec)
+        waiting, spec = waiting_for_files(spec), held_for_files(spec)
+        await self._prepare(spec)
         run = self._files.run(spec.machine_id)
         try:
-            if await self._begin(run, spec) is PilotStartAnswer.ENDED:
+            answer = await self._begin(run, spec)
+            if answer is PilotStartAnswer.READY and waiting:
+                answer = await self._begin_with_files(run, spec, waiting)
+            if answer is PilotStartAnswer.ENDED:
                 await self._last_words(run, spec)
         except TimeoutError:
             if not self.features.kernel:
@@ -120,6 +128,35 @@ class PilotDriver:
                 raise
         async with pilot:
             return await (self._boot(pilot, spec) if self.features.kernel else _started(pilot, spec))
+
+    async def _begin_with_files(self, run: RunDir, spec: InstanceSpec, waiting: Sequence[int]) -> PilotStartAnswer:
+        """Where one of the processes has begun, an earlier call had copied all the machine's files."""
+        states = await self._processes.states(spec.machine_id)
+        begun = any(states[index].run for index in waiting)
+        if not begun and not await self._copy_files(run, spec.files, 0):
+            return PilotStartAnswer.READY
+        for index in waiting:
+            try:
+                await self.start_process(spec.machine_id, index, 1)
+            except WrongState:
+                states = await self._processes.states(spec.machine_id)
+                if spec.ends is not Ends.TOLD and any(state.exit for state in states):  # one's end is the machine's
+                    return PilotStartAnswer.ENDED
+                raise
+        return PilotStartAnswer.READY
+
+    async def _copy_files(self, run: RunDir, files: tuple[FileSpec, ...], process: int) -> bool:
+        """Whether they are there now: else the instance was ended, and its exit says why."""
+
+        async def begin(copy: ExecSpec) -> ExecSession:
+            return await self.exec(run.machine_id, copy)
+
+        try:
+            await copy_files(files, process, begin)
+        except (FileNotCopied, OSError) as error:
+            await self._journal.refuse(run, f"cannot write a file into the machine: {error}")
+            return False
+        return True
 
     async def _boot(self, pilot: Connection, spec: InstanceSpec) -> PilotStartAnswer:
         """A guest is told only once it is there: its clock is set by the spec."""
@@ -268,6 +305,12 @@ class PilotDriver:
         return await self._processes.await_change(machine_id, seen)
 
     async def start_process(self, machine_id: MachineId, index: int, run: int) -> ProcessState:
+        files = process_of(spec_of(self._link.running(machine_id)), index).files
+        if sources_of(files):
+            states = await self._processes.states(machine_id)
+            here = self._files.run(machine_id)
+            if states[index].run < run and not await self._copy_files(here, files, index):
+                return (await self._processes.states(machine_id))[index]
         return await self._processes.start(machine_id, index, run)
 
     async def stop_process(self, machine_id: MachineId, index: int, signal: str, timeout_s: float) -> ProcessState:

@@ -16,6 +16,7 @@ from hawker.runtime.pilot.technology import Technology
 from hawker.runtime.spec import Ends, InstanceSpec
 
 _SIGKILL = 9
+_CANNOT_EXECUTE = 126  # as shells say it
 _TOO_EARLY = "it was killed before its command was known to run"
 
 
@@ -62,6 +63,11 @@ class ExitJournal:
         await self._technology.kill(run.machine_id, run, run.pid())
         fault = f"{fault}; its kernel's last words: {words}" if words else fault
         return await self._keep(run, msgspec.structs.replace(self._killed(), fault=fault))
+
+    async def refuse(self, run: RunDir, reason: str) -> Exit:
+        """End an instance whose command cannot be begun; its exit says why, as if there were no such command."""
+        await self._technology.kill(run.machine_id, run, run.pid())
+        return await self._keep(run, Exit(exit_code=_CANNOT_EXECUTE, exited_at=self._clock.now(), reason=reason))
 
     async def _keep(self, run: RunDir, exit: Exit) -> Exit:
         reach("instance.exit.ended")

@@ -80,7 +80,9 @@ def run_spec(spec: InstanceSpec, *, contained: bool, now: float) -> bytes:
     return encoded
 
 
-def _files(files: tuple[FileSpec, ...]) -> bytes:
+def _files(given: tuple[FileSpec, ...]) -> bytes:
+    """Those with a source are copied later."""
+    files = [file for file in given if file.source is None]
     each = (frames.string(file.path) + frames.number(file.mode, 4) + frames.blob(file.content) for file in files)
     return frames.number(len(files), 4) + b"".join(each)
 

@@ -77,7 +77,9 @@ class PilotSession:
             return self._position
         if self._refused is not None:
             raise WrongState(f"cannot attach to the machine's process: {self._refused}")
-        raise Unavailable(self._lost or "the machine's process ended")
+        if self._exit is not None:
+            raise WrongState("the machine's process has ended")
+        raise Unavailable(self._lost or "contact with the machine was lost")
 
     async def send_eof(self) -> None:
         self._input_ended = True

@@ -8,6 +8,7 @@ from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
+from hawker.worker.handlers.app_files import AppFileHandlers
 from hawker.worker.handlers.app_logs import AppLogHandlers
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
@@ -107,6 +108,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.volumes,
         worker.origins,
         worker.soft_deletes,
+        deps.table,
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
 
@@ -118,6 +120,7 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
     handlers.add(OrgHandlers(deps.store, apps), ReleaseHandlers(deps.store, deps.clock, apps))
     handlers.add(AppLogHandlers(worker.node, deps.store, apps, deps.clock, deps.logs))
+    handlers.add(AppFileHandlers(deps.store, apps, worker.quotas, deps.files))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)
     PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
 

@@ -43,14 +43,14 @@ from hawker.api.handlers import SocketChannel, answers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
 from hawker.config.process_rules import signal_number
-from hawker.errors import BadRequest, DeadlineExceeded, Unavailable, one_error
+from hawker.errors import BadRequest, DeadlineExceeded, Unavailable, WrongState, one_error
 from hawker.fair.table import EXECS, FOLLOWERS, FOLLOWERS_OF_MACHINE
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
-from hawker.runtime.driver import CopyDirection, Driver, ExecSession, ExecSpec, OutputChunk, ProcessInfo
+from hawker.runtime.driver import Attachment, CopyDirection, Driver, ExecSession, ExecSpec, OutputChunk, ProcessInfo
 from hawker.store.contract import Store
 from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.leases import check
@@ -118,6 +118,7 @@ def _stat(process: ProcessInfo, now: float) -> ProcessStat:
 _DEFAULT_TIMEOUT_S, _LONGEST_TIMEOUT_S = 60.0, 300.0
 _MOST_OUTPUT = 1024 * 1024  # bytes of each stream that an exec answer carries
 _FOLLOW_FIRST_S, _FOLLOW_LAST_S = 0.1, 0.8
+_LAST_BREATH_S = 5.0  # from a pilot that says no more to the end of its machine
 _JOINED_S, _JOINED_BYTES = 0.001, 16 * 1024
 
 
@@ -218,10 +219,24 @@ class InsideHandlers:
         """What was written before comes first, then the process's output as it comes."""
         record = self._started(call.params)
         with self._execs.hold_now(record.app):
-            session = await self._driver.attach(record.id, 0, rows=call.body.rows, cols=call.body.cols)
+            session, position = await self._attached(record.id, call.body)
             async with _closing(session):
-                await self._send_earlier(record.id, await session.position(), channel)
+                await self._send_earlier(record.id, position, channel)
                 await _converse(channel, session)
+
+    async def _attached(self, machine_id: MachineId, body: AttachRequest) -> tuple[Attachment, int]:
+        """At the machine's process, and the position of its first output that comes there. Raises `WrongState` also
+        when contact was lost because the machine ended."""
+        try:
+            session = await self._driver.attach(machine_id, 0, rows=body.rows, cols=body.cols)
+            async with _closed_on_failure(session):
+                return session, await session.position()
+        except Unavailable:
+            with anyio.move_on_after(_LAST_BREATH_S) as waiting:
+                await self._driver.wait(machine_id)
+            if waiting.cancelled_caught:
+                raise
+        raise WrongState(f"machine {machine_id} has ended")
 
     async def _send_earlier(self, machine_id: MachineId, end: int, channel: SocketChannel[TerminalOutput, Any]) -> None:
         """What was written before position `end`."""
@@ -331,6 +346,15 @@ async def _give(session: ExecSession, stdin: bytes) -> None:
     if stdin:
         await session.send(stdin)
     await session.send_eof()
+
+
+@asynccontextmanager
+async def _closed_on_failure(session: ExecSession) -> AsyncIterator[None]:
+    try:
+        yield
+    except BaseException:
+        await session.close()
+        raise
 
 
 @asynccontextmanager

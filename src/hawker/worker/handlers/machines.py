@@ -51,6 +51,7 @@ from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers.target import MachineFinder, target_of
 from hawker.worker.images import OrgImages, resolve
 from hawker.worker.operations import ConfigChange
+from hawker.worker.order import check_uploads
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
@@ -107,6 +108,7 @@ class MachineHandlers:
         leases.check(current, call.nonce, parts.deps.clock.now())
         check_image_names(call.grant, body.config, parts.deps.settings.listed_registries)
         skip = self._check_secrets(current.app, body)
+        await check_uploads(parts.deps, parts.apps.get(parts.deps.store, current.app), body.config)
         org = org_of(parts.deps.store, current.app)
         images = await resolve(OrgImages(parts.deps.images, parts.deps.logins, org), body.config)
         change = ConfigChange(

@@ -1,6 +1,7 @@
 """Answers about volumes."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -49,11 +50,12 @@ from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
 from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS, org_of
-from hawker.record.machine import MachineRecord
+from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.node import NodeRecord
 from hawker.record.volume import GB, GONE_VOLUMES, SNAPSHOTS, VOLUMES, SnapshotRecord, VolumeRecord
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
+from hawker.volume.attachment import volume_id_of
 from hawker.volume.disks import Disks, Usage, disk_of
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.operations import SoftDeletes, Volumes, check_retention, new_volume
@@ -64,6 +66,7 @@ from hawker.worker import leases
 from hawker.worker.apps import AppTable
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.order import serves_region
+from hawker.worker.table import MachineTable, volume_event
 
 
 def volume(record: VolumeRecord, zone: str, usage: Usage | None) -> Volume:
@@ -128,7 +131,9 @@ class VolumeHandlers:
         volumes: Volumes,
         origins: VolumeClones,
         soft_deletes: SoftDeletes,
+        machines: MachineTable,
     ) -> None:
+        self._machines = machines
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -178,8 +183,15 @@ class VolumeHandlers:
         if origin is None:
             record = await self._volumes.create(self._with_key(record))
         else:
-            record = await self._origins.create(record, body, origin)
+            record = await self._origins.create(record, body, origin, partial(self._note_copy, record.id, origin))
         return await self.settled(app.name, record)
+
+    def _note_copy(self, made: VolumeId, origin: VolumeOrigin, tx: Tx) -> None:
+        """The machine whose volume is copied hears of it."""
+        volume = None if origin.volume is None else tx.get(VOLUMES, origin.volume)
+        machine = None if volume is None or volume.machine is None else tx.get(MACHINES, volume.machine)
+        if machine is not None:
+            self._machines.change(tx, machine, volume_event("copied", f"{origin.volume} to {made}"))
 
     async def settled(self, app: AppName, record: VolumeRecord) -> Volume:
         """A new volume, as soon as it is made. Raises `Fault` when it could not be."""
@@ -217,6 +229,7 @@ class VolumeHandlers:
     async def detach(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:
         def may(tx: Tx, machine: MachineRecord) -> None:
             leases.check(machine, call.nonce, self._clock.now())
+            self._machines.change(tx, machine, volume_event("detached", str(volume_id_of(machine.config))))
 
         app, volume_id = AppName(call.params.app_name), call.params.volume_id
         return await self._show(await self._volumes.detach(app, volume_id, may))

@@ -21,6 +21,7 @@ from hawker.store.contract import Store, Tx
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.table import VolumeTable
+from hawker.worker.app_files import AppFiles
 from hawker.worker.edge_line import EdgeLine
 from hawker.worker.lifecycle.host_adapters import Devices, Networks, Rootfs
 from hawker.worker.table import MachineTable
@@ -31,7 +32,8 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 @dataclass(frozen=True, slots=True)
 class FlowDeps:
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
-    `disks` and `copies` where there are no volumes, `gpus` where the node has none, `logs` where none are kept."""
+    `disks` and `copies` where there are no volumes, `gpus` where the node has none, `logs` where none are kept;
+    `files`, what was uploaded for machines, where no such files are."""
 
     store: Store
     table: MachineTable
@@ -53,6 +55,7 @@ class FlowDeps:
     gpus: Devices | None = None
     edge: EdgeLine = field(default_factory=EdgeLine)
     logs: MachineLogs | None = None
+    files: AppFiles | None = None
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]

@@ -7,7 +7,7 @@ import msgspec
 
 from hawker.config import Container, File, MachineConfig, MachineProcess, file_contents, guest, stop_config
 from hawker.config.dns import host_names, resolver_file
-from hawker.config.effective import container_image
+from hawker.config.effective import FILE_MODE, container_image
 from hawker.errors import BadRequest
 from hawker.ids import InstanceId
 from hawker.image.config import ImageConfig
@@ -38,7 +38,7 @@ _PERFORMANCE_WEIGHT = 100
 class Surroundings:
     """What the host gives an instance: its root filesystem, its network namespace, the settings of its limits, and the
     secrets that its version was given, by name; where its volume is mounted; the first of its ids on the host; the
-    configs of images that files show."""
+    configs of images that files show; the host's files with what was uploaded, by digest."""
 
     rootfs: str | None
     netns: str | None
@@ -49,6 +49,7 @@ class Surroundings:
     volume: str | None = None
     first_id: int | None = None
     image_configs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    uploads: Mapping[str, str] = field(default_factory=dict)
 
 
 def instance_spec(
@@ -205,10 +206,16 @@ def files_of(record: MachineRecord, own: tuple[File, ...] | None, around: Surrou
         FileSpec(path="/etc/hosts", content=hosts.encode()),
         FileSpec(path="/etc/resolv.conf", content=resolver.encode()),
     )
-    return platform + tuple(
+    written = tuple(
         FileSpec(path=path, content=content, mode=mode)
         for path, content, mode in file_contents(own, around.secrets, around.image_configs)
     )
+    return platform + written + tuple(_uploaded(file, around.uploads) for file in own or () if file.digest)
+
+
+def _uploaded(file: File, uploads: Mapping[str, str]) -> FileSpec:
+    mode = FILE_MODE if file.mode is None else file.mode
+    return FileSpec(path=file.guest_path or "", source=uploads[file.digest or ""], mode=mode)
 
 
 # What runs in a machine of several containers: one process for each, held until it is told to start. Pure.

@@ -6,7 +6,7 @@ A launch that the machine no longer awaits, because it was stopped or begun anew
 import anyio
 import msgspec
 
-from hawker.config.effective import rootfs_mib, temp_dirs
+from hawker.config.effective import rootfs_mib, temp_dirs, uploads_of
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.host.uplink import nameservers
 from hawker.ids import InstanceId
@@ -16,12 +16,13 @@ from hawker.image.readers import NODE, ImageReader
 from hawker.image.resolve import Resolved
 from hawker.machine import GONE, State
 from hawker.names import RESOLVER
-from hawker.record.app import org_of
+from hawker.record.app import APPS, org_of
 from hawker.record.machine import MACHINES, Detail, MachineRecord, Running, kept_for, machine_id_of
 from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Tx
 from hawker.volume.attachment import volume_id_of
+from hawker.worker.app_files import FilesOfApp
 from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
@@ -63,6 +64,15 @@ async def have_image(context: Context[Launch]) -> None:
         deps.images.mark_used(image.digest)
 
 
+async def have_files(context: Context[Launch]) -> None:
+    """What was uploaded for the machine. One that rests has it too: the node that it came from may be gone when it
+    starts."""
+    deps, record = context.deps, machine_of(context)
+    wanted, app = uploads_of(record.config), deps.store.get(APPS, record.app)
+    if wanted and deps.files is not None and app is not None:
+        await deps.files.fetch(FilesOfApp(app.id, app.name), wanted)
+
+
 def _has(images: ImageCache, image: Resolved, org: str) -> bool:
     """Whoever may have an image that is from no registry was asked when its name was resolved."""
     return images.is_here_for(image, ImageReader(org) if image.registry else NODE)
@@ -73,6 +83,7 @@ async def rootfs(context: Context[Launch]) -> Outcome:
     deps, record = context.deps, _awaiting(context)
     if record is None:
         return Done()
+    await have_files(context)
     if context.input.launch:
         await have_image(context)
     if deps.rootfs is None:
@@ -248,7 +259,15 @@ def _surroundings(context: Context[Launch], record: MachineRecord, rootfs: str |
         secrets=deps.secrets.pinned(deps.store, record.id, record.version),
         volume=context.result("volume", str) if volume_id_of(record.config) is not None else None,
         image_configs=_shown_configs(deps.images, record),
+        uploads=_uploads(deps, record),
     )
+
+
+def _uploads(deps: FlowDeps, record: MachineRecord) -> dict[str, str]:
+    wanted, app = uploads_of(record.config), deps.store.get(APPS, record.app)
+    if not wanted or deps.files is None or app is None:
+        return {}
+    return {digest: str(deps.files.path(app.id, digest)) for digest in wanted}
 
 
 def _nameservers(deps: FlowDeps) -> tuple[str, ...]:
@@ -348,7 +367,7 @@ LAUNCH = Step(
     launch,
     undo=undo_launch,
     undo_backoff=PATIENT,
-    timeout_s=60,
+    timeout_s=900,
     backoff=Backoff(attempts=3),
     points=("killed", "cleared", "laid_out", "prepared", "creating", "spawned", *_TAKEN_BACK),
 )

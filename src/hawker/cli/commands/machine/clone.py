@@ -55,7 +55,7 @@ def command(
         first = await caller.call(GET_MACHINE, params=found.params)
         config = configured(first.config or MachineConfig(), flags, sources(), command=arguments)
         request = CreateMachineRequest(config=config, name=name, region=region or first.region)
-        order = ClientOrder(app=to_app or found.app, request=request)
+        order = ClientOrder(app=to_app or found.app, request=request, files=flags.file)
         if wait:
             return Owned(order.app_name, await ordering.start(caller, order, SystemClock(), within_s))
         return Owned(order.app_name, await ordering.place(caller, order))

@@ -1,5 +1,7 @@
 """`hawker machine run` and `create`: from flags to an order, and what is said once it is filled."""
 
+from dataclasses import replace
+
 import click
 import msgspec
 
@@ -97,8 +99,8 @@ def command(
         config = one_off(config)
     if stays:
         sitting = Sitting(own_descriptors(stdin=True), terminal=tty) if interactive else None
-        return talk(ctx, lambda caller: _attached(caller, config, placement, sitting))
-    order = order_for(config, placement, skip_launch)
+        return talk(ctx, lambda caller: _attached(caller, order_for(config, placement, flags), sitting))
+    order = order_for(config, placement, flags, skip_launch=skip_launch)
     if count.count is not None:
         waits_s = None if detach or skip_launch else within_s
         return show_placed(talk(ctx, lambda caller: filled(caller, order, count, waits_s, SystemClock())), form)
@@ -142,7 +144,7 @@ def create(
     async def ordered(caller: Caller) -> Machine:
         found = [(await find_machine(caller, each, placement.app)).machine.id for each in watched]
         spare = msgspec.structs.replace(config, standbys=tuple(found)) if found else config
-        return await ordering.place(caller, order_for(spare, placement, True))
+        return await ordering.place(caller, order_for(spare, placement, flags, skip_launch=True))
 
     show(talk(ctx, ordered), form, _id)
 
@@ -165,17 +167,21 @@ def with_streams(config: MachineConfig, *, stdin: bool, tty: bool) -> MachineCon
     return msgspec.structs.replace(config, init=streams)
 
 
-def order_for(config: MachineConfig, placement: PlacementOptions, skip_launch: bool) -> ClientOrder:
+def order_for(
+    config: MachineConfig, placement: PlacementOptions, flags: Flags, *, skip_launch: bool = False
+) -> ClientOrder:
     request = CreateMachineRequest(
         config=placement.within(config), name=placement.name, region=placement.region, skip_launch=skip_launch or None
     )
-    return ClientOrder(app=placement.app, request=request, order_id=placement.order_id)
+    return ClientOrder(app=placement.app, request=request, files=flags.file, order_id=placement.order_id)
 
 
-async def _attached(caller: Caller, config: MachineConfig, placement: PlacementOptions, sitting: Sitting | None) -> int:
+async def _attached(caller: Caller, order: ClientOrder, sitting: Sitting | None) -> int:
     """A machine that shall go when it ends is destroyed from here, once its last words were read: with the machine
     goes its output."""
-    order = order_for(msgspec.structs.replace(config, auto_destroy=None), placement, False)
+    config = order.request.config
+    request = msgspec.structs.replace(order.request, config=msgspec.structs.replace(config, auto_destroy=None))
+    order = replace(order, request=request)
     machine = await ordering.place(caller, order)
     params = MachineParams(app_name=order.app_name, machine_id=machine.id)
     try:

@@ -15,6 +15,7 @@ from hawker.cli.options import app_option, command_argument, machine_argument, w
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.progress import pull_if_missing
 from hawker.cli.summary import started
+from hawker.cli.uploads import upload
 from hawker.clock import SystemClock
 from hawker.config import MachineConfig
 
@@ -78,6 +79,7 @@ async def _update(caller: Caller, found: Owned, change: Change, within_s: float 
     config = change.config(before.config or MachineConfig())
     if config.image and (before.config is None or config.image != before.config.image):
         await pull_if_missing(caller, config.image, found.app)
+    await upload(caller, found.app, config, change.flags.file)
     request = UpdateMachineRequest(
         config=config, current_version=before.version, skip_launch=change.skip_launch or None
     )

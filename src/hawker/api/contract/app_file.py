@@ -1,0 +1,84 @@
+"""Files that clients upload for the machines of an app, because a config has no room for them."""
+
+import msgspec
+
+from hawker.api.contract.body import Answer
+from hawker.api.contract.image import PIECE_BYTES
+from hawker.api.route import Tag, Unary, Upload
+from hawker.errors import NoRoom, NotFound, OverShare, QuotaExceeded, TooLarge, Unprocessable
+
+
+class AppFileParams(msgspec.Struct, frozen=True, kw_only=True):
+    app_name: str
+    digest: str
+
+
+class AppFileQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`size` is how many bytes come, 1 to 268435456."""
+
+    size: int = 0
+
+
+class AppFile(Answer, frozen=True, kw_only=True):
+    """What `config.files` names by its `digest` and `size`, in bytes. It goes when no machine's config has named it for
+    an hour."""
+
+    digest: str
+    size: int
+
+
+GET_APP_FILE = Unary(
+    name="get_app_file",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/files/{digest}",
+    params=AppFileParams,
+    response=AppFile,
+    tag=Tag.APPS,
+    summary="Ask whether a file was uploaded for an app's machines",
+    errors=(NotFound, Unprocessable),
+)
+
+PUT_APP_FILE = Upload(
+    name="put_app_file",
+    method="PUT",
+    path="/hawker/v1/apps/{app_name}/files/{digest}",
+    params=AppFileParams,
+    query=AppFileQuery,
+    response=AppFile,
+    tag=Tag.APPS,
+    summary="Upload a file for an app's machines",
+    errors=(NotFound, NoRoom, OverShare, QuotaExceeded, TooLarge, Unprocessable),
+    timeout_s=3600.0,
+)
+
+APP_FILE_ROUTES = (GET_APP_FILE, PUT_APP_FILE)
+
+
+class HandedFileParams(msgspec.Struct, frozen=True, kw_only=True):
+    """By the app's id: an app of the same name on another node may be another one."""
+
+    app_id: str
+    digest: str
+
+
+class HandedFileQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`count` bytes from `offset` on, or as many as there are; at most 4 MiB."""
+
+    offset: int = 0
+    count: int = PIECE_BYTES
+
+
+HAND_APP_FILE = Unary(
+    name="hand_app_file",
+    method="GET",
+    path="/internal/v1/files/{app_id}/{digest}",
+    params=HandedFileParams,
+    query=HandedFileQuery,
+    response=bytes,
+    tag=Tag.APPS,
+    summary="Hand a piece of an app's file to another node",
+    errors=(NotFound, OverShare, Unprocessable),
+    media="application/octet-stream",
+)
+
+APP_FILE_PEER_ROUTES = (HAND_APP_FILE,)
