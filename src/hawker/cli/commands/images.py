@@ -25,7 +25,7 @@ from hawker.app import DEFAULT_ORG
 from hawker.cli.connect import talk
 from hawker.cli.notation import Written, seconds
 from hawker.cli.options import completed
-from hawker.cli.output import Form, age, output_option, show, size, table
+from hawker.cli.output import Form, age, familiar, output_option, show, size, table
 from hawker.cli.progress import pull, push, upload_display
 from hawker.cli.token_input import password_options, read_password
 from hawker.cli.uploads import chunks
@@ -80,7 +80,7 @@ def images_table(answer: ImageList) -> str:
     now = instant(SystemClock().now())
     rows = (
         (
-            ", ".join(map(_familiar, image.references)),
+            ", ".join(map(familiar, image.references)),
             image.digest[:_SHOWN],
             size(image.size_bytes),
             image.layers,
@@ -90,11 +90,6 @@ def images_table(answer: ImageList) -> str:
         for image in answer.images
     )
     return table(("IMAGE", "DIGEST", "SIZE", "LAYERS", "MACHINES", "AGE"), rows)
-
-
-def _familiar(reference: str) -> str:
-    """As one types it."""
-    return reference.removeprefix("docker.io/").removeprefix("library/")
 
 
 @command.command("pull", help=_PULL_HELP)
