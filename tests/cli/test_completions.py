@@ -22,9 +22,10 @@ PARAM = click.Argument(["x"])
 def test_apps_images_and_nodes_are_offered(node: FakeNode, ctx: click.Context) -> None:
     node.add("shop")
     node.add("jobs")
-    node.images = (image("registry.local/web:3"), image("other:1"))
+    node.images = (image("registry.local/web:3"), image("docker.io/library/other:1"))
     assert offered(completions.apps(ctx, PARAM, "")) == ["jobs", "shop"]
     assert offered(completions.images(ctx, PARAM, "reg")) == ["registry.local/web:3"]
+    assert offered(completions.images(ctx, PARAM, "oth")) == ["other:1"]
     assert "0badcafe" in offered(completions.nodes(ctx, PARAM, "0bad"))
 
 

@@ -1,7 +1,11 @@
+from collections.abc import Iterator
+
+import click
 import pytest
 
 from hawker.cli.exits import ExitStatus
-from hawker.cli.main import main
+from hawker.cli.lazy import LazyGroup
+from hawker.cli.main import ROOT, main
 from hawker.errors import Unavailable
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import TOKEN, FakeNode, machine
@@ -75,3 +79,26 @@ def test_an_address_may_leave_out_the_scheme(node: FakeNode, url: str, capsys: p
     assert main(["--url", url.removeprefix("http://"), "--token", TOKEN, "ps"]) == ExitStatus.OK
     assert main(["--url", "ftp://x", "ps"]) == ExitStatus.USAGE
     assert "not a node's address" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["stop", "restart", "rm", "inspect", "login", "pull"])
+def test_words_of_elsewhere_are_led_to_the_command(hawker: Hawker, word: str) -> None:
+    said = hawker(word, "x")
+    assert said.status == ExitStatus.USAGE and f"No such command '{word}': it is `hawker " in said.err
+    words = said.err.partition("it is `hawker ")[2].partition("`")[0].split()
+    assert hawker(*words, "--help").status == ExitStatus.OK
+
+
+def test_help_fits_80_columns() -> None:
+    wide = [line for command, ctx in _every(ROOT, []) for line in command.get_help(ctx).splitlines() if len(line) > 80]
+    assert wide == []
+
+
+def _every(command: click.Command, path: list[str]) -> Iterator[tuple[click.Command, click.Context]]:
+    ctx = click.Context(command, info_name=" ".join(["hawker", *path]), terminal_width=80)
+    yield command, ctx
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.table[name].load() if isinstance(command, LazyGroup) else command.get_command(ctx, name)
+            assert below is not None
+            yield from _every(below, [*path, name])

@@ -39,7 +39,7 @@ def command() -> None:
 
 
 @command.command("steps")
-@click.option("--flow", type=click.Choice(FLOW_NAMES), help="Only this flow; default all.")
+@click.option("--flow", metavar="FLOW", type=click.Choice(FLOW_NAMES), help="Only this flow; default all.")
 @click.option("--driver", type=_STEP_DRIVERS, help="The driver; default container for root, else process.")
 @click.option("--launcher", type=click.Choice(["auto", "hawker", "crun"]), default="auto",
               help="Who starts containers, as of `hawker up`.")  # fmt: skip

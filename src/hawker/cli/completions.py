@@ -13,6 +13,7 @@ from hawker.api.contract.image import LIST_IMAGES
 from hawker.api.contract.volume import ListVolumesQuery
 from hawker.cli.connect import talk
 from hawker.cli.machines import app_names
+from hawker.cli.output import familiar
 from hawker.cli.volumes import list_volumes
 from hawker.errors import HawkerError
 
@@ -48,7 +49,7 @@ def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
     async def offered(caller: Caller) -> Offer:
         found = (await caller.call(LIST_IMAGES)).images
-        return [(reference, image.digest[:19]) for image in found for reference in image.references]
+        return [(familiar(reference), image.digest[:19]) for image in found for reference in image.references]
 
     return _fitting(ctx, incomplete, offered)
 

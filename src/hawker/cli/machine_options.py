@@ -20,7 +20,7 @@ _OPTIONS = (
     click.option("--unset-env", metavar="NAME", multiple=True, help="Remove a variable of the earlier config."),
     click.option("--cpus", metavar="N", type=int, help="How many cpus."),
     click.option("--cpu-kind", type=click.Choice(["shared", "performance"]), help="Shared cpus may be oversold."),
-    click.option("--memory", metavar="MIB", type=Written(notation.memory_mib, "memory"),
+    click.option("-m", "--memory", metavar="MIB", type=Written(notation.memory_mib, "memory"),
                  help="Such as 512, 512m or 1g."),
     click.option("--vm-size", metavar="PRESET", type=click.Choice(list(PRESETS)),
                  help="A size by name, such as shared-cpu-2x or performance-1x."),

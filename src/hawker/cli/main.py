@@ -57,13 +57,32 @@ TABLE = {
     "completion": CommandModule(f"{_IN}.completion", "Print the code that completes commands in your shell."),
 }
 
+_IN_MACHINE = (
+    *("create", "status", "start", "stop", "suspend", "restart", "kill", "update", "rename", "clone", "destroy"),
+    *("wait", "cordon", "uncordon", "events", "history", "versions", "metadata"),
+)
+_ELSEWHERE = {name: f"machine {name}" for name in _IN_MACHINE} | {
+    "rm": "machine destroy",
+    "inspect": "machine status",
+    "list": "ps",
+    "ls": "ps",
+    "pull": "images pull",
+    "push": "images push",
+    "import": "images import",
+    "load": "images import",
+    "rmi": "images prune",
+    "login": "registry login",
+    "logout": "registry logout",
+}
+"""What people from elsewhere type first."""
+
 _EPILOG = """\b
 Examples:
-  hawker up                                    run a node on this host
-  hawker run hawker/hello                      order a machine, wait until it runs
-  hawker ps                                    what runs where
-  hawker exec 3d8f sh                          a shell inside it
-  hawker run --rm -it alpine:3 sh              a shell in a machine that goes with it
+  hawker up                         run a node on this host
+  hawker run hawker/hello           order a machine, wait until it runs
+  hawker ps                         what runs where
+  hawker exec 3d8f sh               a shell inside it
+  hawker run --rm -it alpine:3 sh   a shell in a machine that goes with it
 
 Without --url the command finds the node that runs on this host.
 """
@@ -84,6 +103,7 @@ def _root(ctx: click.Context, url: str | None, token: str | None, token_file: st
 ROOT = LazyGroup(
     "hawker",
     TABLE,
+    _ELSEWHERE,
     callback=click.pass_context(_root),
     params=[
         click.Option(["--url"], metavar="URL", help="The node's address. [env var: HAWKER_URL]"),

@@ -145,5 +145,10 @@ def moment(milliseconds: int) -> str:
     return local(datetime.fromtimestamp(milliseconds / 1000).astimezone())
 
 
+def familiar(reference: str) -> str:
+    """An image's name as one types it: the hub's is left out."""
+    return reference.removeprefix("docker.io/").removeprefix("library/")
+
+
 def local(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")

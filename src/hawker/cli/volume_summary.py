@@ -3,53 +3,39 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from hawker.api.contract.volume import VolumeSnapshot
+from hawker.api.contract.volume import Volume, VolumeSnapshot
 from hawker.cli.output import age, fields, local, size, table
 from hawker.cli.volumes import OwnedVolume
 
-_HEADINGS = ("ID", "NAME", "APP", "STATE", "SIZE", "USED", "REGION", "ENCRYPTED", "MACHINE", "AGE")
+_HEADINGS = ("ID", "NAME", "APP", "STATE", "SIZE", "MACHINE", "AGE")
+_WIDE = ("USED", "REGION", "ENCRYPTED")
 _SNAPSHOT_HEADINGS = ("ID", "STATUS", "SIZE", "VOLUME SIZE", "KEPT FOR", "CREATED", "AGE")
 
 
-def listing(volumes: Sequence[OwnedVolume], now: datetime) -> str:
+def listing(volumes: Sequence[OwnedVolume], now: datetime, *, wide: bool = False) -> str:
     """The host of one that is away is named in place of what is not known of it."""
-    return table(_HEADINGS, (_row(owned, now) if _there(owned) else _away(owned) for owned in volumes))
-
-
-def _there(owned: OwnedVolume) -> bool:
-    return owned.volume.host_status == "ok"
-
-
-def _away(owned: OwnedVolume) -> tuple[object, ...]:
-    volume = owned.volume
-    return (
-        volume.id,
-        volume.name,
-        owned.app,
-        f"{volume.zone} away",
-        f"{volume.size_gb} GiB",
-        None,
-        volume.region,
-        None,
-        volume.attached_machine_id,
-        None,
-    )
+    rows = ((*_row(owned, now), *(_wide(owned.volume) if wide else ())) for owned in volumes)
+    return table((*_HEADINGS, *(_WIDE if wide else ())), rows)
 
 
 def _row(owned: OwnedVolume, now: datetime) -> tuple[object, ...]:
-    volume = owned.volume
+    volume, there = owned.volume, owned.volume.host_status == "ok"
     return (
         volume.id,
         volume.name,
         owned.app,
-        volume.state,
+        volume.state if there else f"{volume.zone} away",
         f"{volume.size_gb} GiB",
-        None if volume.bytes_used is None else size(volume.bytes_used),
-        volume.region,
-        _yes(volume.encrypted),
         volume.attached_machine_id,
-        age(volume.created_at, now),
+        age(volume.created_at, now) if there else None,
     )
+
+
+def _wide(volume: Volume) -> tuple[object, ...]:
+    if volume.host_status != "ok":
+        return (None, volume.region, None)
+    used = None if volume.bytes_used is None else size(volume.bytes_used)
+    return (used, volume.region, _yes(volume.encrypted))
 
 
 def about(owned: OwnedVolume) -> str:

@@ -16,9 +16,11 @@ from hawker.api.contract.app import (
     DeleteAppQuery,
 )
 from hawker.cli.connect import talk
+from hawker.cli.options import completed
 from hawker.cli.output import Form, fields, moment, output_option, show, table
 
-name_argument = click.argument("name", metavar="NAME")
+new_name_argument = click.argument("name", metavar="NAME")
+name_argument = click.argument("name", metavar="NAME", shell_complete=completed("apps"))
 
 
 @click.group("apps", no_args_is_help=True)
@@ -40,7 +42,7 @@ def apps_table(answer: AppList) -> str:
 
 
 @command.command("create")
-@name_argument
+@new_name_argument
 @click.option("--org", metavar="NAME", help="The organization that owns it.")
 @click.option(
     "--network", metavar="NAME", help="The private network of its machines; apps of one network reach each other."

@@ -8,6 +8,7 @@ import anyio
 import click
 
 from hawker.api.caller import Caller
+from hawker.api.contract.body import instant
 from hawker.api.contract.image import (
     IMPORT_IMAGE,
     LIST_IMAGES,
@@ -24,10 +25,11 @@ from hawker.app import DEFAULT_ORG
 from hawker.cli.connect import talk
 from hawker.cli.notation import Written, seconds
 from hawker.cli.options import completed
-from hawker.cli.output import Form, local, output_option, show, size, table
+from hawker.cli.output import Form, age, familiar, output_option, show, size, table
 from hawker.cli.progress import pull, push, upload_display
 from hawker.cli.token_input import password_options, read_password
 from hawker.cli.uploads import chunks
+from hawker.clock import SystemClock
 
 _STDIN = Path("-")
 _SHOWN = 19  # of a digest: "sha256:" and twelve
@@ -37,7 +39,7 @@ _PULL_HELP = """Pull an image to the node, and print its digest.
 \b
 Examples:
   hawker images pull registry.local:5000/web:3
-  hawker images pull registry.example/team/web:3 --username ada --password-stdin < password
+  hawker images pull reg.example/web:3 --username ada --password-stdin < file
 """
 
 
@@ -75,18 +77,19 @@ def list_images(ctx: click.Context, form: Form) -> None:
 
 
 def images_table(answer: ImageList) -> str:
+    now = instant(SystemClock().now())
     rows = (
         (
-            ", ".join(image.references),
+            ", ".join(map(familiar, image.references)),
             image.digest[:_SHOWN],
             size(image.size_bytes),
             image.layers,
             image.machines,
-            local(image.pulled_at),
+            age(image.pulled_at, now),
         )
         for image in answer.images
     )
-    return table(("IMAGE", "DIGEST", "SIZE", "LAYERS", "MACHINES", "PULLED"), rows)
+    return table(("IMAGE", "DIGEST", "SIZE", "LAYERS", "MACHINES", "AGE"), rows)
 
 
 @command.command("pull", help=_PULL_HELP)

@@ -19,7 +19,7 @@ lost; --dry-run orders nothing.
 \b
 Examples:
   hawker place --dry-run --cpus 2 --memory 1g registry.local:5000/web:3
-  hawker place --explain --region mad,eu --count 3 --spread hard registry.local:5000/web:3
+  hawker place --explain --region mad,eu --count 3 registry.local/web:3
 """
 
 

@@ -27,7 +27,7 @@ def command() -> None:
 
     \b
     Examples:
-      hawker quotas set org/acme --machines 50 --cpus 100 --memory-mb 204800 --disk-mb 1048576
+      hawker quotas set org/acme --machines 50 --cpus 100 --memory-mb 204800
       hawker quotas set 'org/*' --machines 10 --addresses 1
       hawker quotas show
       hawker quotas clear org/acme

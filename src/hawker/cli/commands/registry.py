@@ -31,7 +31,7 @@ def command() -> None:
     \b
     Examples:
       hawker registry login registry.example --username ada
-      hawker registry login registry.example --username ada --password-stdin < token
+      hawker registry login reg.example --username ada --password-stdin < token
       hawker registry list
       hawker registry logout registry.example
     """

@@ -27,8 +27,8 @@ enough.
 \b
 Examples:
   hawker join 10.0.0.1 --token-file invite
-  ssh 10.0.0.1 hawker fleet invite | hawker join 10.0.0.1 --token-file - --region mad --label disk=ssd
-  hawker join 10.0.0.1 --token-file invite --no-start && systemctl start hawker
+  ssh 10.0.0.1 hawker fleet invite | hawker join 10.0.0.1 --token-file -
+  hawker join 10.0.0.1 --token-file invite --no-start --region mad
 """
 
 _MAIN = "import sys; from hawker.cli.main import main; sys.exit(main())"

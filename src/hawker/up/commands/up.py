@@ -123,7 +123,7 @@ options win over variables, variables over the file. Ctrl-C stops the node and l
 \b
 Examples:
   hawker up
-  hawker up --data-dir ./node --listen 127.0.0.1:0 --driver process --ephemeral
+  hawker up --data-dir ./node --listen 127.0.0.1:0 --ephemeral
 """
 
 

@@ -17,11 +17,19 @@ def shelve(node: FakeNode) -> None:
 
 def test_volumes_of_all_apps_are_listed_without_those_that_were_destroyed(node: FakeNode, hawker: Hawker) -> None:
     shelve(node)
-    heading, *rows = (line.split() for line in hawker("volumes", "list").out.splitlines())
-    assert heading == ["ID", "NAME", "APP", "STATE", "SIZE", "USED", "REGION", "ENCRYPTED", "MACHINE", "AGE"]
-    assert rows[0][:9] == [FREE, "data", "shop", "created", "3", "GiB", "5.0", "MiB", "local"]
-    assert rows[1][0] == USED and rows[1][9:11] == ["yes", "3d8f0000000001"]
+    heading, *rows = (line.split() for line in hawker("volumes", "list", "-o", "wide").out.splitlines())
+    assert heading == ["ID", "NAME", "APP", "STATE", "SIZE", "MACHINE", "AGE", "USED", "REGION", "ENCRYPTED"]
+    assert rows[0][:7] == [FREE, "data", "shop", "created", "3", "GiB", "-"]
+    assert rows[0][-4:] == ["5.0", "MiB", "local", "no"]
+    assert rows[1][0] == USED and rows[1][6] == "3d8f0000000001" and rows[1][-1] == "yes"
     assert len(rows) == 2
+
+
+def test_a_list_of_volumes_fits_80_columns(node: FakeNode, hawker: Hawker) -> None:
+    shelve(node)
+    heading, *rows = hawker("volumes", "list").out.splitlines()
+    assert heading.split() == ["ID", "NAME", "APP", "STATE", "SIZE", "MACHINE", "AGE"]
+    assert len(rows) == 2 and max(map(len, rows)) <= 80
 
 
 def test_all_of_them_are_listed_on_request(node: FakeNode, hawker: Hawker) -> None:

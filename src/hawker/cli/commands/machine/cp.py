@@ -39,7 +39,7 @@ MACHINE:PATH, the other a path here.
 
 \b
 Examples:
-  hawker cp site web:/srv               becomes /srv/site where /srv is a directory
+  hawker cp site web:/srv               becomes /srv/site if /srv is there
   hawker cp web:/var/log/app.log .
   hawker cp --archive web:/etc backup   owners too: as root
 

@@ -33,11 +33,11 @@ Examples:
   hawker run hawker/hello
   hawker run --rm -it alpine:3 sh
   echo hello | hawker run --rm -i alpine:3 cat
-  hawker machine run --name web -e PORT=80 --check http:80/ registry.local:5000/web:3
+  hawker run --name web -e PORT=80 --check http:80/ registry.local/web:3
   hawker run -p 8080:80 registry.local:5000/web:3
   hawker machine run --rm --attach alpine:3 sh -c 'echo hello; exit 3'
   hawker machine run --config web.json -o json
-  hawker machine run --region mad,eu --count 5 --label disk=ssd --spread hard registry.local:5000/web:3
+  hawker run --region mad,eu --count 5 --spread hard registry.local/web:3
 
 With --rm, --attach, -i or -t a machine that ends is not restarted unless --restart says so. Otherwise one that fails
 is, ten times in a row, and one that exits with 0 stays stopped: --restart always is for services.

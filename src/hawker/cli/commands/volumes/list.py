@@ -9,7 +9,7 @@ from hawker.api.contract.volume import GET_VOLUME, ListVolumesQuery, Volume
 from hawker.cli.connect import talk
 from hawker.cli.machines import Away
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, as_json, output_option
+from hawker.cli.output import Form, as_json, output_option, wide_output_option
 from hawker.cli.volume_options import volume_argument
 from hawker.cli.volume_summary import about, listing
 from hawker.cli.volumes import LEAVING, OwnedVolume, find_volume, list_volumes
@@ -27,7 +27,7 @@ class ListedVolume(msgspec.Struct, frozen=True, kw_only=True):
 @app_option
 @click.option("--all", "everything", is_flag=True, help="Also destroyed volumes, as long as undelete works.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
-@output_option
+@wide_output_option
 @click.pass_context
 def command(ctx: click.Context, app: str | None, everything: bool, quiet: bool, form: Form) -> None:
     """List volumes: of one app, or of all."""
@@ -44,7 +44,7 @@ def _as_text(volumes: list[OwnedVolume], quiet: bool, form: Form) -> str:
         return "\n".join(owned.volume.id for owned in volumes)
     if form is Form.JSON:
         return as_json([ListedVolume(app=owned.app, volume=owned.volume) for owned in volumes])
-    return listing(volumes, instant(SystemClock().now()))
+    return listing(volumes, instant(SystemClock().now()), wide=form is Form.WIDE)
 
 
 @click.command("show")
