@@ -1,6 +1,7 @@
 """A volume goes into a repository and comes back bit for bit, or somebody is told; only what changed is sent."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save, verify
 from hawker.errors import Unavailable, Unprocessable
 from hawker.host.sparse import allocated_bytes
+from tests.backup import golden
 from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened
 
 pytestmark = pytest.mark.anyio
@@ -186,3 +188,12 @@ async def test_empty_file_is_no_volume(local: BackupRepository, tmp_path: Path) 
     (tmp_path / "empty").touch()
     with pytest.raises(Unprocessable):
         await save(local, tmp_path / "empty", FIRST, ABOUT, None)
+
+
+async def test_a_repository_that_an_older_version_wrote_is_read(tmp_path: Path) -> None:
+    shutil.copytree(golden.PLACE, tmp_path / "place")
+    repository = opened(DirectoryBackend(tmp_path / "place"), tmp_path / "scratch")
+    assert await repository.backups("") == [golden.FIRST, golden.SECOND]
+    for backup, second in ((golden.FIRST, False), (golden.SECOND, True)):
+        await restore(repository, await repository.manifest(backup), tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == golden.content(second)
