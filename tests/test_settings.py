@@ -88,3 +88,10 @@ def test_egress_allow_takes_networks_and_one_word(tmp_path: Path) -> None:
 def test_egress_allow_that_names_no_network_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(CannotStart, match="egress_allow"):
         load_settings({"egress_allow": [text]}, {"HAWKER_DATA_DIR": str(tmp_path)})
+
+
+def test_backups_are_not_sent_without_a_passphrase(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="backup_url needs backup_passphrase_file"):
+        load_settings({"backup_url": str(tmp_path)}, {})
+    flags = {"backup_url": str(tmp_path), "backup_passphrase_file": str(tmp_path / "passphrase")}
+    assert load_settings(flags, {}).backup_passphrase_file == tmp_path / "passphrase"

@@ -42,6 +42,7 @@ class Place:
         self.driver = root / "driver"  # whose machines are here
         self.trials = root / "trials.json"  # what booting a kernel with KVM came to
         self.archive = root / "archive"
+        self.backup = root / "backup"
         self.cluster = root / "cluster.json"  # whom the node is one of; `hawker.cluster` reads and writes it
         self.audit = root / "audit"
         self.joining = root / "joining"  # a join that is under way

@@ -111,6 +111,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     archive: str | None = None
     archive_endpoint: str | None = None
     archive_region: str | None = None
+    backup_url: str | None = None
+    backup_endpoint: str | None = None
+    backup_region: str | None = None
+    backup_passphrase_file: Path | None = None
     reconcile_every_s: float = 60.0
 
     template: bool = False
@@ -136,6 +140,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
         _check_edge(self.edge_addresses)
+        if self.backup_url is not None and self.backup_passphrase_file is None:
+            raise ValueError("backup_url needs backup_passphrase_file: backups are sealed under a passphrase")
 
     @property
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:

@@ -48,6 +48,21 @@ async def test_putting_again_replaces_it(place: ArchiveBackend, file: Path, larg
     assert await place.size(KEY) == len(b"what happened")
 
 
+async def test_a_new_key_never_replaces_what_is_there(place: ArchiveBackend, file: Path, large: Path) -> None:
+    assert await place.put_new(KEY, file)
+    assert not await place.put_new(KEY, large)
+    assert await place.size(KEY) == len(b"what happened")
+
+
+async def test_names_are_those_below_a_folder_in_order(place: ArchiveBackend, file: Path) -> None:
+    assert await place.names("ab/", 2) == []
+    for key in ("ab/d/2", "ab/c/1", "abc/3"):
+        await place.put_new(key, file)
+    assert await place.names("ab/", 2) == ["ab/c/1", "ab/d/2"]
+    with pytest.raises(ArchiveDamaged, match="more than 1 "):
+        await place.names("ab/", 1)
+
+
 async def test_missing_key_is_not_there(place: ArchiveBackend, file: Path, tmp_path: Path) -> None:
     assert await place.size(KEY) is None
     assert not await place.get(KEY, tmp_path / "again", 100)

@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 
 from hawker.api.contract.volume import (
+    BackupState,
     CreateVolumeRequest,
     ExtendVolumeAnswer,
+    KeptBackup,
     SnapshotBackup,
     SnapshotCreated,
     SnapshotOwner,
     Volume,
+    VolumeBackup,
     VolumeSnapshot,
 )
 from hawker.api.route import Call, Page
@@ -21,6 +24,7 @@ from tests.cli.fake_doctor import FakeDoctor
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NEW = "vol_00000000000000ff"
 TAKEN = "vs_00000000000000ff"
+BACKUP = "vol_0000000000000001/20260102T030405Z-00ff"
 
 
 def volume(volume_id: str = "vol_0000000000000001", **fields: Any) -> Volume:
@@ -145,3 +149,19 @@ class FakeVolumes(FakeDoctor):
     async def _create_snapshot(self, call: Call[Any, Any, Any]) -> SnapshotCreated:
         self._disk(call)
         return SnapshotCreated(Msg=SnapshotBackup(backup=snapshot(TAKEN, status="waiting", size=0)))
+
+    async def _create_backup(self, call: Call[Any, Any, Any]) -> VolumeBackup:
+        self._disk(call)
+        return VolumeBackup(backup=BACKUP, snapshot=TAKEN, state=BackupState.WAITING)
+
+    async def _get_backup(self, call: Call[Any, Any, Any]) -> VolumeBackup:
+        state = BackupState(self.stages.pop(0) if self.stages else "created")
+        made = VolumeBackup(backup=BACKUP, snapshot=call.params.snapshot, state=state)
+        if state is BackupState.FAILED:
+            return msgspec.structs.replace(made, error="the place is full")
+        if state is BackupState.CREATED:
+            return msgspec.structs.replace(made, stored_bytes=7 << 20, sent_bytes=1 << 20)
+        return made
+
+    async def _list_backups(self, call: Call[Any, Any, Any]) -> tuple[KeptBackup, ...]:
+        return (KeptBackup(backup=BACKUP, volume="vol_0000000000000001"),)

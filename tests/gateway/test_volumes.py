@@ -100,3 +100,8 @@ async def test_an_origin_is_only_for_who_may_read_it(town: Town) -> None:
             await first(town).api.volume(name="fork", **hostile)
     with pytest.raises(Unprocessable):
         await first(town).api.volume(name="fork", snapshot_id="vs_x", source_volume_id=volume.id)
+
+
+async def test_a_backup_is_only_for_who_may_read_its_app(town: Town) -> None:
+    with pytest.raises(Forbidden):
+        await first(town, grant=Blind(), apart=True).api.volume(backup="vol_a/20261123T161500Z-aaaa")

@@ -18,7 +18,7 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
             # 1: materials, none of which knows another
             "api store gossip catalog image host archive observe audit".split(),
             # 2: engines, and every stored value
-            "fsm runtime record quota".split(),
+            "fsm runtime record quota backup".split(),
             # 3: nouns with state
             "volume secret netpolicy history logs auth".split(),
             # 4: roles, which talk HTTP and read the catalog

@@ -31,6 +31,13 @@ class ArchiveBackend(Protocol):
     async def put(self, key: str, file: Path) -> None:
         """Durable when it returns."""
 
+    async def put_new(self, key: str, file: Path) -> bool:
+        """As `put`, but what is there stays: false then. Of several writers at once, one succeeds."""
+
+    async def names(self, prefix: str, most: int) -> list[str]:
+        """Keys that begin with `prefix`, a folder with its slash, in order. Raises `ArchiveDamaged` for more than
+        `most`."""
+
     async def size(self, key: str) -> int | None:
         """How many bytes are there under this key; None for no such key."""
 

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import mkstemp
 from typing import BinaryIO, TypeVar
 
 from hawker.archive.failure import ArchiveDamaged, of_os
@@ -17,6 +18,7 @@ T = TypeVar("T")
 MARK = "HAWKER-ARCHIVE"
 MARK_TEXT = b"Histories of destroyed machines, written by hawker. They hold the machines' configs with their secrets.\n"
 _CHUNK = 1 << 20
+_DRAFT = ".partial"
 
 
 class DirectoryBackend:
@@ -34,6 +36,12 @@ class DirectoryBackend:
 
     async def put(self, key: str, file: Path) -> None:
         await self._in_thread(partial(self._put, key, file))
+
+    async def put_new(self, key: str, file: Path) -> bool:
+        return await self._in_thread(partial(self._put_new, key, file))
+
+    async def names(self, prefix: str, most: int) -> list[str]:
+        return await self._in_thread(partial(self._names, prefix, most))
 
     async def size(self, key: str) -> int | None:
         return await self._in_thread(partial(self._size, key))
@@ -57,6 +65,34 @@ class DirectoryBackend:
         with file.open("rb") as source:
             _replace(path, lambda draft: _copy(source, draft))
         _sync_directory(path.parent.parent)
+
+    def _put_new(self, key: str, file: Path) -> bool:
+        """Under a draft's name that no other writer has; a link does not replace what is there."""
+        path = self._root / key
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, draft = mkstemp(prefix=f".{path.name}.", suffix=_DRAFT, dir=path.parent)
+        try:
+            with file.open("rb") as source, os.fdopen(descriptor, "wb") as copy:
+                _copy(source, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(draft)
+        for directory in (path.parent, path.parent.parent):
+            _sync_directory(directory)
+        return True
+
+    def _names(self, prefix: str, most: int) -> list[str]:
+        found: list[str] = []
+        for folder, _, files in os.walk(self._root / prefix):
+            here = Path(folder).relative_to(self._root)
+            found += [str(here / name) for name in files if not name.endswith(_DRAFT)]
+            if len(found) > most:
+                raise ArchiveDamaged(f"there are more than {most} files below {prefix}")
+        return sorted(found)
 
     def _size(self, key: str) -> int | None:
         try:
@@ -84,7 +120,7 @@ class DirectoryBackend:
 
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """The new content, on disk, takes the old one's place at once."""
-    draft = path.with_name(f"{path.name}.partial")
+    draft = path.with_name(f"{path.name}{_DRAFT}")
     try:
         with owned(draft) as file:
             write(file)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import obstore
-from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from hawker.archive.bucket import ArchiveBucket
@@ -103,6 +103,23 @@ class S3Backend:
     async def put(self, key: str, file: Path) -> None:
         async with self._talking() as client:
             await obstore.put_async(client, key, file, attributes={"Content-Type": "application/zstd"})
+
+    async def put_new(self, key: str, file: Path) -> bool:
+        async with self._talking() as client:
+            try:
+                await obstore.put_async(client, key, file, mode="create")
+            except AlreadyExistsError:
+                return False
+            return True
+
+    async def names(self, prefix: str, most: int) -> list[str]:
+        found: list[str] = []
+        async with self._talking() as client:
+            async for batch in obstore.list(client, prefix=prefix):
+                found += [each["path"] for each in batch]
+                if len(found) > most:
+                    raise ArchiveDamaged(f"there are more than {most} objects below {prefix}")
+        return sorted(found)
 
     async def size(self, key: str) -> int | None:
         async with self._talking() as client:

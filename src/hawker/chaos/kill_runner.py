@@ -298,9 +298,10 @@ class KillRunner:
     async def _begin(self, scenario: Scenario, failpoint: str | None = None) -> None:
         archive = ("--archive", str(self._samples.archive)) if scenario.archives else ()
         often = ("--reconcile-every-s", "1") if scenario.archives or scenario.sweeps else ()
+        backups = await run_sync(self._samples.backup_flags) if scenario.backs_up else ()
         self._behind = self._behind or not scenario.archives
         self._launched_at = self._clock.now()
-        await run_sync(partial(self._daemon.launch, *archive, *often, failpoint=failpoint))
+        await run_sync(partial(self._daemon.launch, *archive, *backups, *often, failpoint=failpoint))
 
     @asynccontextmanager
     async def _customer(self) -> AsyncIterator[ScenarioClient]:

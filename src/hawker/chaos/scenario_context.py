@@ -246,7 +246,8 @@ def named(key: str) -> str:
 @dataclass(frozen=True, slots=True)
 class SampleMachines:
     """What may be ordered: `commandless` is an image that names no command. The process driver runs the sample program
-    as it is on the host, where it asks for nothing. `archive` is where histories go, in scenarios that have one."""
+    as it is on the host, where it asks for nothing. `archive` is where histories go, in scenarios that have one;
+    backups of volumes go beside it."""
 
     driver: str
     commandless: str
@@ -255,6 +256,16 @@ class SampleMachines:
     @property
     def contained(self) -> bool:
         return self.driver in CONTAINED
+
+    @property
+    def backups(self) -> Path:
+        return self.archive.with_name("backups")
+
+    def backup_flags(self) -> tuple[str, ...]:
+        """For a daemon, with the passphrase in its file."""
+        passphrase = self.archive.with_name("passphrase")
+        passphrase.write_text("only for this trial\n")
+        return ("--backup-url", str(self.backups), "--backup-passphrase-file", str(passphrase))
 
     def sample(self, *, persistent: bool = False) -> MachineConfig:
         init = None if self.contained else Init(exec=(str(hello_path()), "sleep", "3600"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext, exits_of
 from hawker.chaos.volume_scenarios import (
+    back_up,
     broken_with_volume,
     create_broken_with_volume,
     create_with_volume,
@@ -197,8 +198,8 @@ class Scenario:
     """`covers`: the places that it is about, by how they begin; of an `undoing` one, those of undos. `undone` and
     `done`: where the machine is when the call took no effect, and when it did. `exits`: what its history then tells.
     `asks` while the call is an order that may be given again when no answer came; `archives` where the node has an
-    archive; `contained`: only where machines have control groups; `sweeps` where the
-    node looks every second for what is to go."""
+    archive, `backs_up` where it has somewhere to send backups; `contained`: only where machines have control groups;
+    `sweeps` where the node looks every second for what is to go."""
 
     name: str
     flow: str
@@ -211,6 +212,7 @@ class Scenario:
     undoing: bool = False
     asks: bool = True
     archives: bool = False
+    backs_up: bool = False
     contained: bool = False
     sweeps: bool = False
     env: dict[str, str] = field(default_factory=dict)
@@ -261,6 +263,8 @@ SCENARIOS: tuple[Scenario, ...] = (
           _STARTED, _STARTED, contained=True, sweeps=True),
     Scenario("snapshot", "volume_snapshot", ("volume_snapshot.",), running_with_volume, take_snapshot,
           _STARTED, _STARTED, contained=True),
+    Scenario("back a volume up", "volume_backup", ("volume_backup.",), running_with_volume, back_up, _STARTED, _STARTED,
+          contained=True, backs_up=True),
     Scenario("restore", "volume_restore", ("volume_restore.",), with_snapshot, restore_snapshot,
           _STARTED, _STARTED, contained=True),
     Scenario("fork", "volume_fork", ("volume_fork.",), running_with_volume, fork_volume, _STARTED, _STARTED,

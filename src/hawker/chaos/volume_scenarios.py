@@ -8,9 +8,12 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
 from hawker.api.contract.volume import (
+    CREATE_BACKUP,
     CREATE_SNAPSHOT,
     CREATE_VOLUME,
+    LIST_BACKUPS,
     LIST_SNAPSHOTS,
     LIST_VOLUMES,
     CreateVolumeRequest,
@@ -22,6 +25,7 @@ from hawker.config import MachineConfig
 from hawker.errors import Fault
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
+from hawker.volume.flows import VOLUME_BACKUP
 
 LARGER_GB = 2
 
@@ -128,6 +132,22 @@ async def take_snapshot(context: ScenarioContext, machine_id: MachineId | None) 
     assert machine_id is not None
     if all(snapshot.status == "failed" for snapshot in await _snapshots(context)):
         await context.customer.client.call(CREATE_SNAPSHOT, params=await _params(context))
+    return machine_id
+
+
+async def back_up(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """Unless one was begun; and it arrives, however often the daemon dies."""
+    assert machine_id is not None
+    params, app = await _params(context), AppParams(app_name=context.customer.app)
+    begun = (await context.customer.client.call(LIST_RUNS, query=ListRunsQuery(flow=VOLUME_BACKUP.name))).runs
+    if not any(run.resource_id == params.volume_id for run in begun):
+        await context.customer.client.call(CREATE_BACKUP, params=params)
+
+    async def has_arrived() -> bool:
+        kept = await context.customer.client.call(LIST_BACKUPS, params=app)
+        return any(backup.volume == params.volume_id for backup in kept)
+
+    await context.until(has_arrived)
     return machine_id
 
 

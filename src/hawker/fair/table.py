@@ -179,6 +179,17 @@ def copies(parallel: int) -> Share:
     )
 
 
+BACKUPS = Share(
+    name="backups of volumes",
+    total=3,
+    each=2,
+    waiting=100_000,
+    key="organization",
+    over="the backup waits for its turn",
+)
+"""Each has 16 MiB of its volume in memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundElsewhere:
     """A shared resource that is no number of slots, in words."""
@@ -204,6 +215,7 @@ SHARES = (
     BUILDS,
     HANDOVERS,
     copies(USUAL_COPIES),
+    BACKUPS,
     EXECS,
     DNS_FORWARDS,
     DNS_CONNECTIONS,

@@ -42,6 +42,8 @@ class FleetVolumes:
         if origin is not None:
             call.grant.check(Attempt(Action.READ, app=origin.app))
             return await self._at(NodeId(origin.node), app, call)
+        if body.backup:
+            call.grant.check(Attempt(Action.READ, app=app))
         refusals: list[HawkerError] = []
         for node in self._candidates(app, body.region, body.name)[:MOST_TRIED]:
             try:

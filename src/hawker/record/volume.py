@@ -57,7 +57,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One volume. `size_gb` is what is promised and what it holds of the node's disk; the file on the host has
     `made_gb`, which an extension brings up to it; its filesystem is `behind` when it could not grow in use, and grows
     at the next mount. `machine` is the one that it is attached to: from that machine's order until it is gone.
-    `source_volume` or `source_snapshot` is what it is made from. Times are Unix seconds."""
+    `source_volume`, `source_snapshot` or `source_backup` is what it is made from. Times are Unix seconds."""
 
     id: VolumeId
     app: AppName
@@ -74,6 +74,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineId | None = None
     source_volume: VolumeId | None = None
     source_snapshot: SnapshotId | None = None
+    source_backup: str | None = None  # ORG/APP/VOLUME/TIME
     destroy_at: float | None = None
     backed_up_at: float | None = None  # when the schedule last began a snapshot
     key: SealedKey | None = None  # of an encrypted one
@@ -135,6 +136,11 @@ VOLUMES_BY_APP = Bucket("volumes_by_app", VolumeKey)  # app/id; only of those in
 SNAPSHOTS = Bucket("snapshots", SnapshotRecord)  # snapshot id
 GONE_SNAPSHOTS = Bucket("snapshots_gone", SnapshotRecord)  # snapshot id; until what there is of the file is removed
 SNAPSHOTS_BY_VOLUME = Bucket("snapshots_by_volume", SnapshotKey)  # volume id/snapshot id
+
+
+def backup_resource(volume_id: VolumeId) -> Resource:
+    """A volume's backups, one after the other. Of its own kind: the volume can be changed meanwhile."""
+    return Resource(kind="backup", id=volume_id)
 
 
 def volume_resource(volume_id: VolumeId) -> Resource:

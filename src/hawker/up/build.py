@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
+from hawker.backup.repository import BackupRepository, read_passphrase
 from hawker.clock import Clock
 from hawker.cluster import peer_hosts, read_cluster
 from hawker.deferred import deferred
 from hawker.fair.sessions import SessionAtNeed
-from hawker.fair.table import copies, pulls
+from hawker.fair.table import BACKUPS, copies, pulls
 from hawker.fair.threads import Pool, in_thread
 from hawker.fsm.runner import Runner
 from hawker.gpu import parse_gpus
@@ -28,7 +29,7 @@ from hawker.host.nftables import LinkLimits
 from hawker.host.uplink import nameservers, own_address
 from hawker.host.vfio import PciDevices
 from hawker.host.vmm_user import user_of
-from hawker.ids import NodeId
+from hawker.ids import NodeId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
 from hawker.logs.app_log import LogLimits
@@ -52,6 +53,7 @@ from hawker.version import VERSION
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import Ciphers, VolumeKeys
 from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
+from hawker.volume.host_backups import HostBackups
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.table import VolumeTable
@@ -123,7 +125,7 @@ async def deps_of(
     vault = Vault(load_or_create_key(place.key, clock), clock)
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
-    disks, copies = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
+    disks, copies, file_of = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
     limits = LogLimits(most_bytes=settings.app_logs_mib * MIB, kept_s=settings.app_logs_kept_s)
     table, logs = MachineTable(clock, Changes()), MachineLogs(place.logs, store, driver, clock, limits)
     table.changes.listen(logs.changed)
@@ -144,6 +146,7 @@ async def deps_of(
         disks=disks,
         copies=copies,
         volume_keys=keys,
+        backups=_backups(settings, place, clock, keys, file_of),
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
         archive=archive,
         logs=logs,
@@ -182,17 +185,31 @@ def _rootfs(settings: Settings, place: Place, driver: NodeDriver, images: ImageC
 
 def _volumes(
     settings: Settings, place: Place, driver: NodeDriver, store: Store, ciphers: Ciphers
-) -> tuple[Disks | None, Copies | None]:
-    """The same of volumes and their copies."""
+) -> tuple[Disks | None, Copies | None, Callable[[VolumeId], Path] | None]:
+    """The same of volumes and their copies, and where a volume's file is."""
     floor_bytes = settings.free_disk_floor_mib * MIB
     if isinstance(driver, GuestVolumes) and driver.features.disks:
         use = VolumeUse(store, driver)
         guest_disks = GuestDisks(place.volumes, driver, use)
-        return guest_disks, GuestCopies(place.snapshots, guest_disks.file, driver, use, floor_bytes)
+        copies = GuestCopies(place.snapshots, guest_disks.file, driver, use, floor_bytes)
+        return guest_disks, copies, guest_disks.file
     if not driver.features.mounts:
-        return None, None
+        return None, None, None
     disks = HostDisks(place.volumes, ciphers)
-    return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes)
+    return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes), disks.file
+
+
+def _backups(
+    settings: Settings, place: Place, clock: Clock, keys: VolumeKeys, file_of: Callable[[VolumeId], Path] | None
+) -> HostBackups | None:
+    """Where backups go; as with an archive, whether it is there is seen when the first one is sent."""
+    if settings.backup_url is None or file_of is None:
+        return None
+    assert settings.backup_passphrase_file is not None, "settings without one are refused"
+    endpoint, region = settings.backup_endpoint, settings.backup_region
+    to = open_backend(settings.backup_url, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
+    passphrase = partial(read_passphrase, settings.backup_passphrase_file)
+    return HostBackups(BackupRepository(to, place.backup, passphrase, clock), place.snapshots, file_of, keys)
 
 
 def _networks(
@@ -263,7 +280,7 @@ def parts_of(
 ) -> AssembledWorker:
     settings, disk = deps.settings, PromisedDisk(Place(deps.settings.data_dir))
     room = Room(settings, facts, disk)
-    queues = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES)}
+    queues = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES), "backups": BACKUPS}
     runner = Runner(
         deps.store,
         FLOWS,

@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from hawker.errors import NoRoom
 from hawker.ids import SnapshotId, VolumeId
-from hawker.record.volume import GB, Fstype, SealedKey, VolumeRecord
+from hawker.record.volume import GB, Fstype, SealedKey, SnapshotRecord, VolumeRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,42 @@ def check_room(room: CopyRoom, what: str) -> None:
         lacks = -(-room.missing_bytes // _MIB)
         text = f"no room for a copy of {what}: {lacks} MiB of disk are missing on this host"
         raise NoRoom(text, scope="host", shortfall={"disk_mb": lacks})
+
+
+class BackupSize(msgspec.Struct, frozen=True, kw_only=True):
+    """In bytes: what the volume has stored, and what was sent of that because it was not there yet."""
+
+    stored_bytes: int
+    sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupFound:
+    """What a volume has to be that is made from a backup. `key` opens an encrypted one, and is that of the
+    volume that was backed up."""
+
+    size_bytes: int
+    fstype: Fstype
+    encrypted: bool
+    key: SealedKey | None
+    guest_written: bool
+
+
+class Backups(Protocol):
+    """Copies of volumes off this host. `backup` is ORG/APP/VOLUME/TIME. Every call is idempotent; raises `NotFound`
+    when it is not there, `ArchiveRefused`, `ArchiveDamaged`, `Unavailable`, and `OSError` for what the host refuses."""
+
+    async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
+        """Have the backup, of what the snapshot holds; `name` is the volume's. One that is there is left as it is."""
+
+    async def find(self, backup: str) -> BackupFound:
+        """What a volume is that is made from it."""
+
+    async def restore(self, backup: str, volume_id: VolumeId) -> None:
+        """Have a new volume's file with what the backup holds; a file that is there is left as it is."""
+
+    async def list(self, prefix: str) -> list[str]:
+        """Those below `prefix`, which ends in a slash; of each volume the oldest first."""
 
 
 class Copies(Protocol):

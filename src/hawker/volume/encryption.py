@@ -30,8 +30,11 @@ class VolumeKeys:
         self._clock = clock
 
     def new(self, volume_id: VolumeId) -> SealedKey:
-        sealed = self._vault.seal(_owner(volume_id), self._clock.token_bytes(KEY_BYTES))
-        return SealedKey(volume=volume_id, sealed=sealed)
+        return self.seal(volume_id, self._clock.token_bytes(KEY_BYTES))
+
+    def seal(self, volume_id: VolumeId, key: bytes) -> SealedKey:
+        """A key that came from elsewhere, for this volume."""
+        return SealedKey(volume=volume_id, sealed=self._vault.seal(_owner(volume_id), key))
 
     def open(self, key: SealedKey) -> bytes:
         """Raises `Fault` when the node's own key is not the one that it was sealed under."""

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from hawker.clock import Clock
+from hawker.errors import NotServed, Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step, StepContext
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import (
@@ -23,7 +24,7 @@ from hawker.record.volume import (
 from hawker.runtime.driver import Driver
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
-from hawker.volume.disks import Copies, Disks, disk_of
+from hawker.volume.disks import Backups, Copies, Disks, disk_of
 from hawker.volume.retention import kept_until
 from hawker.volume.table import VolumeTable
 
@@ -31,7 +32,8 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
 
 class VolumeDeps(Protocol):
-    """What flows of volumes are given. `disks` and `copies` are None on a node that has no volumes."""
+    """What flows of volumes are given. `disks` and `copies` are None on a node that has no volumes, `backups` on one
+    that sends them nowhere."""
 
     @property
     def store(self) -> Store: ...
@@ -47,6 +49,8 @@ class VolumeDeps(Protocol):
     def disks(self) -> Disks | None: ...
     @property
     def copies(self) -> Copies | None: ...
+    @property
+    def backups(self) -> Backups | None: ...
 
 
 Context: TypeAlias = StepContext[VolumeDeps, I]
@@ -156,7 +160,8 @@ VOLUME_DESTROY = Flow(
 )
 
 
-# Flows that make a volume from what there is: `volume_restore` from a snapshot, `volume_fork` from another volume.
+# Flows that make a volume from what there is: `volume_restore` from a snapshot or a backup, `volume_fork` from another
+# volume.
 # As with an empty one, its file is published whole. The copy shares what it can with where it is from, is made as
 # large as it was ordered, and from then on has nothing to do with it.
 
@@ -173,6 +178,9 @@ async def prepare_fork(context: Context[VolumeInput]) -> Outcome:
 async def fill(context: Context[VolumeInput]) -> Outcome:
     """Have the file. A fork may be had by a machine from here on: it is whole, if not yet as large as it will be."""
     record, copies = volume_in(context), _copies(context)
+    if record.source_backup is not None:
+        await backups_of(context.deps).restore(record.source_backup, record.id)
+        return Done()
     if record.source_snapshot is not None:
         await copies.restore(record.source_snapshot, record.id)
         return Done()
@@ -299,3 +307,57 @@ VOLUME_SNAPSHOT = Flow(
     ),
     on_end=note_failure,
 )  # fmt: skip
+
+
+# Flow `volume_backup`: a snapshot, sent to where backups go. The snapshot is taken for it, by a run of the volume; this
+# run is one of the volume's backups, and the volume can be changed meanwhile. At its end the snapshot may go.
+
+
+class SendBackup(msgspec.Struct, frozen=True, kw_only=True):
+    """`backup` is ORG/APP/VOLUME/TIME, `name` the volume's then."""
+
+    backup: str
+    snapshot: SnapshotId
+    name: str
+
+
+async def await_snapshot(context: Context[SendBackup]) -> Outcome:
+    """Until it is whole: its run waits for whatever else is done to the volume."""
+    record = context.deps.store.get(SNAPSHOTS, context.input.snapshot)
+    if record is None or record.status is SnapshotStatus.FAILED:
+        return Abort(f"snapshot {context.input.snapshot} could not be taken")
+    if record.status is not SnapshotStatus.CREATED:
+        raise Unavailable(f"snapshot {context.input.snapshot} is being taken")
+    return Done()
+
+
+async def send_backup(context: Context[SendBackup]) -> Outcome:
+    """What is there already is not sent again, also after a crash."""
+    record = context.deps.store.get(SNAPSHOTS, context.input.snapshot)
+    if record is None:
+        return Abort(f"snapshot {context.input.snapshot} is gone")
+    return Done(result=await backups_of(context.deps).save(context.input.backup, record, context.input.name))
+
+
+def release_snapshot(tx: Tx, ended: EndedRun[SendBackup]) -> None:
+    record = tx.get(SNAPSHOTS, ended.input.snapshot)
+    if record is not None:
+        tx.put(SNAPSHOTS, record.id, msgspec.structs.replace(record, kept_until=min(record.kept_until, ended.now)))
+
+
+def backups_of(deps: VolumeDeps) -> Backups:
+    """Raises `NotServed` on a node whose setting was taken away."""
+    if deps.backups is None:
+        raise NotServed("this node sends backups nowhere: it has no setting backup_url")
+    return deps.backups
+
+
+VOLUME_BACKUP = Flow(
+    name="volume_backup",
+    input=SendBackup,
+    steps=(
+        Step("await_snapshot", await_snapshot, backoff=Backoff(attempts=1000, cap_s=30.0)),
+        Step("send", send_backup, timeout_s=86_400, queue="backups", backoff=PATIENT, points=("packed", "sent")),
+    ),
+    on_end=release_snapshot,
+)

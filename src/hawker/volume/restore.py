@@ -45,6 +45,7 @@ class VolumeOrigin:
     guest_written: bool
     snapshot: SnapshotId | None = None
     volume: VolumeId | None = None
+    backup: str | None = None
 
 
 def origin_of(order: CreateVolumeRequest, reader: Reader) -> tuple[str, VolumeOrigin] | None:

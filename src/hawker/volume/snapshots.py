@@ -12,6 +12,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import NotFound, NotServed, Unprocessable, WrongState
 from hawker.failpoint import reach
+from hawker.fsm import journal
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, SnapshotId, VolumeId, new_snapshot_id
@@ -32,6 +33,7 @@ from hawker.record.volume import (
     SnapshotRecord,
     SnapshotStatus,
     VolumeRecord,
+    backup_resource,
     volume_resource,
 )
 from hawker.runtime.driver import Driver, Features
@@ -96,11 +98,12 @@ class Snapshots:
         self._owned(self._store, app, volume_id)
         check_room(await self.copies.room(volume_id), f"volume {volume_id}")
         reach("volume_snapshot.accept.before")
-        record = await self._store.write(lambda tx: self._accept(tx, app, volume_id, automatic))
+        record = await self._store.write(lambda tx: self.accept(tx, app, volume_id, automatic=automatic))
         reach("volume_snapshot.accept.after")
         return record
 
-    def _accept(self, tx: Tx, app: AppName, volume_id: VolumeId, automatic: bool) -> SnapshotRecord:
+    def accept(self, tx: Tx, app: AppName, volume_id: VolumeId, *, automatic: bool = False) -> SnapshotRecord:
+        """The record, and the run that takes it. Raises as `take` does, but for the room on the host."""
         volume, there = self._owned(tx, app, volume_id), self.of_volume(tx, volume_id)
         if volume.state not in MADE:
             raise WrongState(f"cannot snapshot volume {volume_id} in state '{volume.state}'")
@@ -156,7 +159,7 @@ class Snapshots:
     def _forget(self, tx: Tx, snapshot_id: SnapshotId, now: float) -> None:
         """Unless it is being taken, or a volume is being filled from it."""
         record = tx.get(SNAPSHOTS, snapshot_id)
-        if record is None or record.kept_until > now or record.status in IN_TAKING or _is_read(tx, snapshot_id):
+        if record is None or record.kept_until > now or record.status in IN_TAKING or _is_read(tx, record):
             return
         tx.delete(SNAPSHOTS, snapshot_id)
         tx.delete(SNAPSHOTS_BY_VOLUME, f"{record.volume}/{snapshot_id}")
@@ -185,9 +188,11 @@ def _removed(tx: Tx, snapshot_id: SnapshotId) -> None:
     tx.delete(GONE_SNAPSHOTS, snapshot_id)
 
 
-def _is_read(reader: Reader, snapshot_id: SnapshotId) -> bool:
+def _is_read(reader: Reader, record: SnapshotRecord) -> bool:
+    if journal.active(reader, backup_resource(record.volume)) is not None:
+        return True  # it may be on its way to where backups go
     volumes: Iterator[VolumeRecord] = (volume for _, volume in reader.scan(VOLUMES))
-    return any(volume.source_snapshot == snapshot_id and volume.state in IN_MAKING for volume in volumes)
+    return any(volume.source_snapshot == record.id and volume.state in IN_MAKING for volume in volumes)
 
 
 def _rfc3339(seconds: float) -> str:

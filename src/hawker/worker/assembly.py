@@ -16,6 +16,7 @@ from hawker.quota.quotas import Quotas
 from hawker.quota.usage import UsageCount, no_files
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
+from hawker.volume.backups import VolumeBackups
 from hawker.volume.maintenance import Growth, Maintenance
 from hawker.volume.operations import SoftDeletes, Volumes
 from hawker.volume.restore import VolumeClones
@@ -62,6 +63,7 @@ class AssembledWorker:
     volumes: Volumes
     snapshots: Snapshots
     origins: VolumeClones
+    backups: VolumeBackups
     soft_deletes: SoftDeletes
     health: HealthChecks
     container_supervisors: ContainerSupervisors
@@ -108,6 +110,7 @@ def assemble(
         volumes=volumes,
         snapshots=snapshots,
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
+        backups=VolumeBackups(store, clock, deps.backups, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
         health=HealthChecks(store, clock, changes, prober),
         container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),

@@ -19,7 +19,11 @@ class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
     app: str
 
 
-_OWNED = {"machine": Bucket(MACHINES.name, _OfApp), "volume": Bucket(VOLUMES.name, _OfApp)}
+_OWNED = {
+    "machine": Bucket(MACHINES.name, _OfApp),
+    "volume": Bucket(VOLUMES.name, _OfApp),
+    "backup": Bucket(VOLUMES.name, _OfApp),
+}
 
 
 class RunOwners:

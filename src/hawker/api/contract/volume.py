@@ -1,6 +1,7 @@
 """Bodies about volumes and their snapshots. Sizes in GB are GiB, others bytes or blocks."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
@@ -59,8 +60,8 @@ class OrgVolumes(Answer, frozen=True, kw_only=True):
 
 
 class CreateVolumeRequest(Request, frozen=True, kw_only=True):
-    """Empty, or restored from `snapshot_id`, or a fork of `source_volume_id`. What says where to place it (zones,
-    `compute`) has one answer on one node."""
+    """Empty, or restored from `snapshot_id` or from a `backup` of this app, or a fork of `source_volume_id`. What says
+    where to place it (zones, `compute`) has one answer on one node."""
 
     name: str
     region: str | None = None
@@ -71,6 +72,7 @@ class CreateVolumeRequest(Request, frozen=True, kw_only=True):
     snapshot_retention: RetentionDays | None = None
     auto_backup_enabled: bool | None = None
     source_volume_id: str | None = None
+    backup: str | None = None
     require_unique_zone: bool | None = None
     unique_zone_app_wide: bool | None = None
     compute: Guest | None = None
@@ -120,6 +122,32 @@ class VolumeSnapshot(Answer, frozen=True, kw_only=True):
     retention_days: int
 
 
+class BackupState(StrEnum):
+    WAITING = "waiting"  # its snapshot is being taken, or its turn has not come
+    RUNNING = "running"
+    CREATED = "created"
+    FAILED = "failed"  # there is no such backup; `error` says why
+
+
+class VolumeBackup(Answer, frozen=True, kw_only=True):
+    """One backup that was begun. `backup` is its name in its app, VOLUME/TIME; `snapshot` is what is sent. Sizes are
+    bytes, once it is created: what the volume has stored, and what was sent of that because it was not there yet."""
+
+    backup: str
+    snapshot: str
+    state: BackupState
+    error: str | None = None
+    stored_bytes: int | None = None
+    sent_bytes: int | None = None
+
+
+class KeptBackup(Answer, frozen=True, kw_only=True):
+    """One that is whole, where backups go. Its volume may be gone."""
+
+    backup: str
+    volume: str
+
+
 class SnapshotBackup(Answer, frozen=True, kw_only=True):
     backup: VolumeSnapshot
 
@@ -134,6 +162,12 @@ class SnapshotCreated(Answer, frozen=True, kw_only=True):
 
 _ALL = "/v1/apps/{app_name}/volumes"
 _ONE = f"{_ALL}/{{volume_id}}"
+
+
+class BackupParams(msgspec.Struct, frozen=True, kw_only=True):
+    app_name: str
+    volume_id: str
+    snapshot: str
 
 
 class VolumeParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,6 +332,41 @@ MOVE_VOLUME = Unary(
     strict=True,
 )
 
+CREATE_BACKUP = Unary(
+    name="create_backup",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/volumes/{volume_id}/backups",
+    params=VolumeParams,
+    response=VolumeBackup,
+    tag=Tag.VOLUMES,
+    summary="Back a volume up to where the node's backups go, also while a machine uses it",
+    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable),
+    action=Action.WRITE,
+)
+
+GET_BACKUP = Unary(
+    name="get_backup",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/volumes/{volume_id}/backups/{snapshot}",
+    params=BackupParams,
+    response=VolumeBackup,
+    tag=Tag.VOLUMES,
+    summary="Show a backup that was begun, by its snapshot",
+    errors=(NotFound,),
+)
+
+LIST_BACKUPS = Unary(
+    name="list_backups",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/backups",
+    params=AppParams,
+    response=tuple[KeptBackup, ...],
+    tag=Tag.VOLUMES,
+    summary="List the backups of an app's volumes, also of those that are gone",
+    errors=(NotFound, Unavailable),
+    timeout_s=90.0,
+)
+
 FIND_SNAPSHOT = Unary(
     name="find_snapshot",
     method="GET",
@@ -334,6 +403,9 @@ VOLUME_ROUTES = (
     UNDELETE_VOLUME,
     DETACH_VOLUME,
     MOVE_VOLUME,
+    CREATE_BACKUP,
+    GET_BACKUP,
+    LIST_BACKUPS,
     FIND_SNAPSHOT,
     LIST_ORG_VOLUMES,
 )

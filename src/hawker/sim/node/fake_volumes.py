@@ -10,10 +10,10 @@ import anyio
 
 from hawker.errors import BadRequest, NotFound
 from hawker.ids import SnapshotId, VolumeId
-from hawker.record.volume import Fstype
+from hawker.record.volume import Fstype, SnapshotRecord
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart
-from hawker.volume.disks import CopyRoom, Disk, Usage
+from hawker.volume.disks import BackupFound, BackupSize, CopyRoom, Disk, Usage
 
 _BLOCK = 4096
 _RESERVED = 100  # one in so many blocks
@@ -196,3 +196,46 @@ class FakeCopies(FakeHostPart):
         if snapshot_id not in self.snapshots:
             raise NotFound(f"the file of snapshot {snapshot_id} is not there")
         return self.snapshots[snapshot_id]
+
+
+class FakeBackups(FakeHostPart):
+    """Keeps `disks.Backups` in memory: what another host would find. `sent` counts how often a backup was written: the
+    second time, it would be of something else."""
+
+    def __init__(self, crash_points: CrashPoints, copies: FakeCopies, volumes: FakeVolumes) -> None:
+        super().__init__(crash_points)
+        self.kept: dict[str, FakeVolume] = {}
+        self.sent: Counter[str] = Counter()
+        self._copies = copies
+        self._volumes = volumes
+
+    async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
+        await self._edge("save")
+        if snapshot.id not in self._copies.snapshots:
+            raise NotFound(f"the file of snapshot {snapshot.id} is not there")
+        if backup not in self.kept:
+            self.kept[backup] = replace(self._copies.snapshots[snapshot.id])
+            self.sent[backup] += 1
+        await self._edge("save", after=True)
+        return BackupSize(stored_bytes=_BLOCK, sent_bytes=_BLOCK)
+
+    async def find(self, backup: str) -> BackupFound:
+        block = self._kept(backup)
+        return BackupFound(
+            size_bytes=block.size_bytes, fstype=block.fstype, encrypted=False, key=None, guest_written=False
+        )
+
+    async def restore(self, backup: str, volume_id: VolumeId) -> None:
+        await self._edge("fetch")
+        if volume_id not in self._volumes.files:
+            self._volumes.files[volume_id] = replace(self._kept(backup))
+            self._volumes.made[volume_id] += 1
+        await self._edge("fetch", after=True)
+
+    async def list(self, prefix: str) -> list[str]:
+        return sorted(backup for backup in self.kept if backup.startswith(prefix))
+
+    def _kept(self, backup: str) -> FakeVolume:
+        if backup not in self.kept:
+            raise NotFound(f"backup {backup} not found")
+        return self.kept[backup]

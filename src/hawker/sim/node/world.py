@@ -44,7 +44,7 @@ from hawker.sim.node.fake_host import (
     SimHost,
     block_file,
 )
-from hawker.sim.node.fake_volumes import FakeCopies, FakeVolumes
+from hawker.sim.node.fake_volumes import FakeBackups, FakeCopies, FakeVolumes
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Store
@@ -178,6 +178,7 @@ class SimWorld(ABC):
             FakeVolumes(self.crash_points),
         )
         self.policies, self.copies = FakePolicies(self.crash_points), FakeCopies(self.crash_points, self.disks)
+        self.backups = FakeBackups(self.crash_points, self.copies, self.disks)
         self.gpus = FakeGpus(self.crash_points, self.host)
         self.prober, self.fetcher = FakeProber(), FakeMetricsFetcher()
         self.store = store
@@ -265,11 +266,17 @@ class SimWorld(ABC):
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
             disks=kit.disks(self.disks),
             copies=kit.copies(self.copies),
+            backups=self.backups,
             gpus=self.gpus,
         )
         flows = [with_crash_points(flow, self.crash_points) for flow in kit.flows()]
         runner = kit.runner(
-            deps.store, flows, deps, self.clock, queues={"pulls": 3, "copies": 2}, epoch=f"boot {self.boots}"
+            deps.store,
+            flows,
+            deps,
+            self.clock,
+            queues={"pulls": 3, "copies": 2, "backups": 2},
+            epoch=f"boot {self.boots}",
         )
         metrics = build_metrics("sim")
         return assemble(

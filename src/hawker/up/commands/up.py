@@ -93,6 +93,10 @@ HELP: dict[str, str] = {
     "archive": "Where histories of destroyed machines go: a directory or s3://BUCKET/PREFIX; default none.",
     "archive_endpoint": "The URL of an S3 service other than AWS.",
     "archive_region": "The region of the S3 bucket.",
+    "backup_url": "Where backups of volumes go: a directory or s3://BUCKET/PREFIX; default none.",
+    "backup_endpoint": "The URL of an S3 service other than AWS, for backups.",
+    "backup_region": "The region of the S3 bucket of backups.",
+    "backup_passphrase_file": "A file whose first line seals backups of volumes, and opens them on another host.",
     "reconcile_every_s": "Seconds between two comparisons of host and store.",
     "template": "Keep a process with everything imported, which forks the next daemon when this one is killed and holds"
     " the address meanwhile: a node is back sooner, and takes more memory.",

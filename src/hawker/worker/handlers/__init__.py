@@ -32,7 +32,7 @@ from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
 from hawker.worker.handlers.target import MachineFinder
-from hawker.worker.handlers.volumes import SnapshotHandlers, VolumeHandlers
+from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
 from hawker.worker.memory import MachineMemory
 from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
 
@@ -107,10 +107,12 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.apps,
         worker.volumes,
         worker.origins,
+        worker.backups,
         worker.soft_deletes,
         deps.table,
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
+    BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)
 
 
 def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:

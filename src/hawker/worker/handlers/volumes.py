@@ -11,22 +11,28 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
 from hawker.api.contract.volume import (
+    CREATE_BACKUP,
     CREATE_SNAPSHOT,
     CREATE_VOLUME,
     DELETE_VOLUME,
     DETACH_VOLUME,
     EXTEND_VOLUME,
     FIND_SNAPSHOT,
+    GET_BACKUP,
     GET_VOLUME,
+    LIST_BACKUPS,
     LIST_ORG_VOLUMES,
     LIST_SNAPSHOTS,
     LIST_VOLUMES,
     MOVE_VOLUME,
     UNDELETE_VOLUME,
     UPDATE_VOLUME,
+    BackupParams,
+    BackupState,
     CreateVolumeRequest,
     ExtendVolumeAnswer,
     ExtendVolumeRequest,
+    KeptBackup,
     ListVolumesQuery,
     MoveVolumeRequest,
     OrgVolume,
@@ -38,6 +44,7 @@ from hawker.api.contract.volume import (
     SnapshotParams,
     UpdateVolumeRequest,
     Volume,
+    VolumeBackup,
     VolumeParams,
     VolumeSnapshot,
 )
@@ -47,16 +54,18 @@ from hawker.api.paging import after_of, page_of
 from hawker.api.route import Call, NoQuery, Page
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
+from hawker.fsm.run import State
 from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.permission import Action, Attempt
-from hawker.record.app import APPS, org_of
+from hawker.record.app import APPS, AppRecord, org_of
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.node import NodeRecord
 from hawker.record.volume import GB, GONE_VOLUMES, SNAPSHOTS, VOLUMES, SnapshotRecord, VolumeRecord
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import volume_id_of
-from hawker.volume.disks import Disks, Usage, disk_of
+from hawker.volume.backups import VolumeBackups
+from hawker.volume.disks import BackupSize, Disks, Usage, disk_of
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.operations import SoftDeletes, Volumes, check_retention, new_volume
 from hawker.volume.restore import VolumeClones, VolumeOrigin, completed, origin_of
@@ -130,6 +139,7 @@ class VolumeHandlers:
         apps: AppTable,
         volumes: Volumes,
         origins: VolumeClones,
+        backups: VolumeBackups,
         soft_deletes: SoftDeletes,
         machines: MachineTable,
     ) -> None:
@@ -143,6 +153,7 @@ class VolumeHandlers:
         self._node = node
         self._apps = apps
         self._origins = origins
+        self._backups = backups
         self._soft_deletes = soft_deletes
         self._volumes = volumes
         self._zone = node.id
@@ -172,7 +183,7 @@ class VolumeHandlers:
         body = call.body
         app = self._apps.get(self._store, call.params.app_name)
         serves_region(self._node.region, body.region)
-        origin = self._origin(body, app.org, call.grant)
+        origin = await self._origin(body, app, call.grant)
         if origin is not None:
             if self._settings.volume_encryption == "wished" and body.encrypted and not origin.encrypted:
                 body = msgspec.structs.replace(body, encrypted=None)
@@ -182,6 +193,8 @@ class VolumeHandlers:
         record = new_volume(self._clock, app.name, self._node.region, body, encrypted=encrypted, max_gb=max_gb)
         if origin is None:
             record = await self._volumes.create(self._with_key(record))
+        elif origin.backup is not None:
+            record = await self._backups.restore(record, origin)
         else:
             record = await self._origins.create(record, body, origin, partial(self._note_copy, record.id, origin))
         return await self.settled(app.name, record)
@@ -268,8 +281,21 @@ class VolumeHandlers:
             error_regions=(),
         )
 
-    def _origin(self, body: CreateVolumeRequest, org: str, grant: Grant) -> VolumeOrigin | None:
+    async def _origin(self, body: CreateVolumeRequest, app: AppRecord, grant: Grant) -> VolumeOrigin | None:
         """What it is to be made from: of the same organization, and nothing that the caller may not read."""
+        if not body.backup:
+            return self._origin_here(body, app.org, grant)
+        if body.snapshot_id or body.source_volume_id:
+            raise Unprocessable("backup, snapshot_id and source_volume_id: a volume is made from one of them")
+        grant.check(Attempt(Action.READ, org=app.org, app=app.name))
+        origin = await self._backups.origin(app.name, body.backup)
+        lacks = await self._volumes.disks.lacks_encryption() if origin.encrypted else None
+        if lacks is not None:
+            raise Unprocessable(f"backup: {origin.what} is encrypted, and this host cannot have such volumes: {lacks}")
+        return origin
+
+    def _origin_here(self, body: CreateVolumeRequest, org: str, grant: Grant) -> VolumeOrigin | None:
+        """On this host."""
         found = origin_of(body, self._store)
         if found is None:
             return None
@@ -321,6 +347,57 @@ def _matches(record: VolumeRecord, query: OrgVolumesQuery) -> bool:
         and (not query.region or record.region == query.region)
         and (since is None or record.updated_at > since)
     )
+
+
+# Answers about backups of volumes.
+
+
+class BackupHandlers:
+    def __init__(self, store: Store, apps: AppTable, backups: VolumeBackups) -> None:
+        self._store = store
+        self._apps = apps
+        self._backups = backups
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(CREATE_BACKUP, self.create)
+        handlers.on(GET_BACKUP, self.get)
+        handlers.on(LIST_BACKUPS, self.list)
+
+    async def create(self, call: Call[VolumeParams, NoQuery, None]) -> VolumeBackup:
+        app, volume_id = AppName(call.params.app_name), VolumeId(call.params.volume_id)
+        return self._show(app, volume_id, await self._backups.begin(app, volume_id))
+
+    async def get(self, call: Call[BackupParams, NoQuery, None]) -> VolumeBackup:
+        params = call.params
+        app = self._apps.get(self._store, params.app_name)
+        return self._show(app.name, VolumeId(params.volume_id), SnapshotId(params.snapshot))
+
+    async def list(self, call: Call[AppParams, NoQuery, None]) -> tuple[KeptBackup, ...]:
+        app = self._apps.get(self._store, call.params.app_name)
+        names = await self._backups.list(app.name)
+        return tuple(KeptBackup(backup=name, volume=name.partition("/")[0]) for name in names)
+
+    def _show(self, app: AppName, volume_id: VolumeId, snapshot_id: SnapshotId) -> VolumeBackup:
+        run = self._backups.run(app, volume_id, snapshot_id)
+        _, _, name = run.input["backup"].split("/", 2)
+        size = msgspec.convert(run.result, BackupSize) if run.state is State.DONE else None
+        return VolumeBackup(
+            backup=name,
+            snapshot=snapshot_id,
+            state=_BACKUP_STATES.get(run.state, BackupState.RUNNING),
+            error=run.error if run.ended else None,
+            stored_bytes=None if size is None else size.stored_bytes,
+            sent_bytes=None if size is None else size.sent_bytes,
+        )
+
+
+_BACKUP_STATES = {
+    State.QUEUED: BackupState.WAITING,
+    State.DELAYED: BackupState.WAITING,
+    State.DONE: BackupState.CREATED,
+    State.FAILED: BackupState.FAILED,
+    State.CANCELLED: BackupState.FAILED,
+}
 
 
 # Answers about snapshots of volumes.

@@ -5,6 +5,7 @@ from typing import Any
 from hawker.fsm.contract import Flow
 from hawker.history.flow import ARCHIVE
 from hawker.volume.flows import (
+    VOLUME_BACKUP,
     VOLUME_CREATE,
     VOLUME_DESTROY,
     VOLUME_EXTEND,
@@ -40,5 +41,6 @@ FLOWS: tuple[Flow[Any], ...] = (
     VOLUME_FORK,
     VOLUME_EXTEND,
     VOLUME_SNAPSHOT,
+    VOLUME_BACKUP,
     VOLUME_DESTROY,
 )

@@ -18,7 +18,7 @@ from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
-from hawker.volume.disks import Copies, Disks
+from hawker.volume.disks import Backups, Copies, Disks
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.table import VolumeTable
 from hawker.worker.app_files import AppFiles
@@ -32,8 +32,8 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 @dataclass(frozen=True, slots=True)
 class FlowDeps:
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
-    `disks` and `copies` where there are no volumes, `gpus` where the node has none, `logs` where none are kept;
-    `files`, what was uploaded for machines, where no such files are."""
+    `disks` and `copies` where there are no volumes, `backups` where they go nowhere, `gpus` where the node has none,
+    `logs` where none are kept; `files`, what was uploaded for machines, where no such files are."""
 
     store: Store
     table: MachineTable
@@ -52,6 +52,7 @@ class FlowDeps:
     disks: Disks | None = None
     copies: Copies | None = None
     volume_keys: VolumeKeys | None = None
+    backups: Backups | None = None
     gpus: Devices | None = None
     edge: EdgeLine = field(default_factory=EdgeLine)
     logs: MachineLogs | None = None

@@ -17,6 +17,11 @@ TABLE = {
     "destroy": CommandModule(f"{_IN}.end", "Destroy volumes; undelete works for a day.", attribute="destroy"),
     "rm": CommandModule(f"{_IN}.end", "The same as destroy.", hidden=True, attribute="destroy"),
     "undelete": CommandModule(f"{_IN}.end", "Undelete destroyed volumes.", attribute="undelete"),
+    "backup": CommandModule(f"{_IN}.backups", "Back a volume up off its host.", attribute="backup_volume"),
+    "backups": CommandModule(f"{_IN}.backups", "List an app's backups.", attribute="list_backups"),
+    "restore": CommandModule(f"{_IN}.backups", "Create a volume from a backup.", attribute="restore_backup"),
+    "verify": CommandModule(f"{_IN}.backups", "Read backups and check every byte.", attribute="verify_backups"),
+    "extract": CommandModule(f"{_IN}.backups", "Write a backup to a file.", attribute="extract_backup"),
     "snapshots": CommandModule(f"{_IN}.snapshots", "List, take and restore snapshots."),
     "snapshot": CommandModule(f"{_IN}.snapshots", "The same as snapshots.", hidden=True),
 }

@@ -1,0 +1,148 @@
+"""How long backups of a volume take, and what they send: a sparse file of 10 GB with 1 GiB that cannot be compressed,
+into a directory. Beside it restic, where it is installed, over the same bytes in the same run.
+
+    python bench/backup.py [DIRECTORY]
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from hawker.archive.directory import DirectoryBackend
+from hawker.backup.format import FORMAT, BackupManifest
+from hawker.backup.repository import BackupRepository
+from hawker.backup.transfer import restore, save, verify
+from hawker.clock import SystemClock
+
+GB, MIB = 1 << 30, 1 << 20
+_ABOUT = BackupManifest(
+    format=FORMAT,
+    volume="vol_a",
+    name="data",
+    app="web",
+    org="acme",
+    size_bytes=0,
+    fstype="ext4",
+    encrypted=False,
+    volume_key=None,
+    guest_written=False,
+    created_at=0.0,
+    segments=b"",
+    stored_bytes=0,
+    sent_bytes=0,
+)
+
+
+def write(file: Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate(10 * GB)
+        for _ in range(GB // MIB):
+            stream.write(os.urandom(MIB))
+        os.fsync(stream.fileno())
+
+
+def change_scattered(file: Path) -> None:
+    """1% of what is stored, in pieces of 4 KiB that lie apart by the same distance."""
+    with file.open("r+b") as stream:
+        for at in range(0, GB, 100 * 4096):
+            stream.seek(at)
+            stream.write(os.urandom(4096))
+        os.fsync(stream.fileno())
+
+
+def change_together(file: Path) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(500 * MIB)
+        stream.write(os.urandom(10 * MIB))
+        os.fsync(stream.fileno())
+
+
+def stored(place: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in place.rglob("*") if path.is_file())
+
+
+def timed(who: str, what: str, place: Path, call: Callable[[], object]) -> None:
+    before, began = stored(place) if place.exists() else 0, time.monotonic()
+    call()
+    took = time.monotonic() - began
+    print(f"{who:8} {what:34} {took:6.1f} s  +{(stored(place) - before) / MIB:7.0f} MiB", flush=True)
+
+
+class Own:
+    """One directory as the place, as a node has it."""
+
+    def __init__(self, below: Path) -> None:
+        self.place = below / "own"
+        self._repository = BackupRepository(
+            DirectoryBackend(self.place), below / "way", lambda: b"correct horse battery", SystemClock()
+        )
+        self._last: BackupManifest | None = None
+        self._count = 0
+
+    def back_up(self, file: Path) -> None:
+        self._count += 1
+        self._last = anyio.run(save, self._repository, file, f"acme/web/vol_a/{self._count}", _ABOUT, self._last)
+
+    def restore(self, target: Path) -> None:
+        anyio.run(restore, self._repository, self._last, target)
+
+    def verify(self) -> None:
+        anyio.run(verify, self._repository, self._last, set())
+
+
+class Restic:
+    def __init__(self, below: Path, program: str) -> None:
+        self.place = below / "restic"
+        self._program = program
+        self._environ = {**os.environ, "RESTIC_PASSWORD": "correct horse battery", "RESTIC_REPOSITORY": str(self.place)}
+        self._environ["RESTIC_CACHE_DIR"] = str(below / "cache")
+        self._run("init")
+
+    def back_up(self, file: Path) -> None:
+        self._run("backup", str(file))
+
+    def restore(self, target: Path) -> None:
+        self._run("restore", "latest", "--target", str(target))
+
+    def verify(self) -> None:
+        self._run("check", "--read-data")
+
+    def _run(self, *arguments: str) -> None:
+        subprocess.run([self._program, "-q", *arguments], check=True, env=self._environ)
+
+
+def main(below: Path) -> None:
+    file = below / "volume"
+    write(file)
+    program = shutil.which("restic")
+    sides: list[Own | Restic] = [Own(below), *([Restic(below, program)] if program else [])]
+    for what, change in (
+        ("first, 10 GB with 1 GiB stored", None),
+        ("nothing changed", None),
+        ("1% changed, scattered", change_scattered),
+        ("10 MiB changed in one place", change_together),
+    ):
+        if change is not None:
+            change(file)
+        for side in sides:
+            timed(type(side).__name__.lower(), what, side.place, lambda side=side: side.back_up(file))  # type: ignore[misc]
+    for side in sides:
+        name, target = type(side).__name__.lower(), below / "again"
+        timed(name, "verify", side.place, side.verify)
+        timed(name, "restore", side.place, lambda side=side, target=target: side.restore(target))  # type: ignore[misc]
+        found = target if target.is_file() else target / str(file).lstrip("/")
+        subprocess.run(["cmp", str(file), str(found)], check=True)
+        print(f"{name:8} restored: identical, {found.stat().st_blocks * 512 / MIB:.0f} MiB on the disk", flush=True)
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as directory:
+        main(Path(directory))

@@ -1,0 +1,198 @@
+"""A repository of backups in a directory or bucket: its key, and its objects sealed and opened. What they mean is in
+`format`, what becomes of volumes in `transfer`.
+
+Every object is written once and never changed, so several nodes may write at a time, and any call may be repeated.
+"""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import anyio
+import msgspec
+
+from hawker.archive.backend import ArchiveBackend
+from hawker.archive.failure import ArchiveDamaged, ArchiveRefused, of_os
+from hawker.archive.pack import owned
+from hawker.backup import format as objects
+from hawker.backup.format import BackupManifest, BackupSegment, RepositoryConfig, RepositoryKeys
+from hawker.clock import Clock
+from hawker.errors import Fault, NotFound
+from hawker.fair.threads import Pool, in_thread
+
+_CONFIG = "config"
+_BACKUPS = "backups/"
+MOST_LISTED = 100_000
+_LEAST_PASSPHRASE = 12
+_MOST_PASSPHRASE = 1024
+
+
+def read_passphrase(path: Path) -> bytes:
+    """The first line of a file. Raises `ArchiveRefused` for none, or one that is too short to protect anything."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(_MOST_PASSPHRASE).split(b"\n")[0].strip()
+    except OSError as error:
+        raise ArchiveRefused(f"the passphrase of backups cannot be read from {path}: {error.strerror}") from error
+    if len(found) < _LEAST_PASSPHRASE:
+        raise ArchiveRefused(f"the passphrase of backups in {path} has less than {_LEAST_PASSPHRASE} bytes")
+    return found
+
+
+class BackupRepository:
+    """`scratch` is where objects are on their way; nobody else uses it. `passphrase` is asked for once, when the first
+    object is sealed or opened. Every call raises `ArchiveRefused` when someone has to see to the place, `Unavailable`
+    when it may pass, and `ArchiveDamaged` for what is not as it was written."""
+
+    def __init__(self, place: ArchiveBackend, scratch: Path, passphrase: Callable[[], bytes], clock: Clock) -> None:
+        self._place = place
+        self._scratch = scratch
+        self._passphrase = passphrase
+        self._clock = clock
+        self._keys: RepositoryKeys | None = None
+        self._opening = anyio.Lock()
+        rmtree(scratch, ignore_errors=True)  # what a process that was killed has left
+
+    @property
+    def name(self) -> str:
+        return self._place.name
+
+    async def keys(self, *, make: bool = False) -> RepositoryKeys:
+        """With `make`, an empty place becomes a repository. Raises `NotFound` for a place that is none."""
+        async with self._opening:
+            if self._keys is None:
+                self._keys = await self._open(make)
+            return self._keys
+
+    async def _open(self, make: bool) -> RepositoryKeys:
+        passphrase = await in_thread(Pool.ARCHIVE, self._passphrase)
+        found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)
+        if found is None and make:
+            if await self._place.names(_BACKUPS, MOST_LISTED):
+                raise ArchiveDamaged(f"{self.name} has backups and no `config`: put that back, it has their key")
+            config = await in_thread(Pool.ARCHIVE, objects.new_config, passphrase, self._clock)
+            await self._put(_CONFIG, msgspec.msgpack.encode(config))
+            found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)  # another node's may have been first
+        if found is None:
+            raise NotFound(f"there are no backups in {self.name}")
+        config = objects.decoded(found, RepositoryConfig)
+        try:
+            key = await in_thread(Pool.ARCHIVE, objects.repository_key, config, passphrase, self._clock)
+        except Fault as error:
+            if isinstance(error, ArchiveDamaged):
+                raise
+            raise ArchiveRefused(f"the passphrase does not open the backups in {self.name}") from error
+        return RepositoryKeys(key, self._clock)
+
+    # Manifests.
+
+    async def backups(self, prefix: str) -> list[str]:
+        """ORG/APP/VOLUME/TIME of every backup below `prefix`, which ends in a slash or is empty; the oldest of a volume
+        first."""
+        found = await self._place.names(f"{_BACKUPS}{prefix}", MOST_LISTED)
+        return [key.removeprefix(_BACKUPS) for key in found]
+
+    async def manifest(self, backup: str) -> BackupManifest:
+        """Raises `NotFound`."""
+        keys, key = await self.keys(), f"{_BACKUPS}{backup}"
+        sealed = await self._get(key, objects.MOST_MANIFEST_BYTES)
+        if sealed is None:
+            raise NotFound(f"backup {backup} not found in {self.name}")
+        try:
+            return objects.checked(objects.decoded(keys.open(key, sealed), BackupManifest))
+        except ArchiveDamaged as error:
+            raise ArchiveDamaged(f"backup {backup} cannot be read: {error}") from error
+
+    async def put_manifest(self, backup: str, manifest: BackupManifest) -> None:
+        """From here on it is a backup. One that is there stays."""
+        keys, key = await self.keys(make=True), f"{_BACKUPS}{backup}"
+        await self._put(key, keys.seal(key, msgspec.msgpack.encode(manifest)))
+
+    # Segments, and the packs that have their chunks.
+
+    async def has_segment(self, name: bytes) -> bool:
+        return await self._place.size(_segment_key(name)) is not None
+
+    async def segment(self, name: bytes) -> BackupSegment:
+        """Its chunks are those that its name says. Raises `ArchiveDamaged` also when it is not there."""
+        keys, key = await self.keys(), _segment_key(name)
+        sealed = await self._get(key, objects.MOST_SEGMENT_BYTES)
+        if sealed is None:
+            raise ArchiveDamaged(f"{key} is not there")
+        segment = objects.decoded(keys.open(key, sealed), BackupSegment)
+        chunks = [objects.HOLE if place is None else place.chunk for place in segment.chunks]
+        if len(chunks) > objects.SEGMENT_CHUNKS or keys.segment_name(chunks) != name:
+            raise ArchiveDamaged(f"{key} is not what its name says")
+        return segment
+
+    async def put_segment(self, name: bytes, segment: BackupSegment) -> int:
+        """Bytes sent. Its packs must be there before."""
+        keys, key = await self.keys(make=True), _segment_key(name)
+        sealed = keys.seal(key, msgspec.msgpack.encode(segment))
+        await self._put(key, sealed)
+        return len(sealed)
+
+    async def put_pack(self, file: Path, name: bytes) -> None:
+        await self._place.put_new(_pack_key(name), file)
+
+    async def pack(self, name: bytes, target: Path) -> None:
+        """As it was sent, byte for byte. Raises `ArchiveDamaged` also when it is not there."""
+        key = _pack_key(name)
+        if not await self._place.get(key, target, objects.MOST_PACK_BYTES):
+            raise ArchiveDamaged(f"{key} is not there")
+        if await in_thread(Pool.ARCHIVE, pack_name, target) != name:
+            raise ArchiveDamaged(f"{key} is not what its name says")
+
+    @asynccontextmanager
+    async def room(self) -> AsyncIterator[Path]:
+        """A directory for one transfer."""
+        try:
+            room = Path(await in_thread(Pool.ARCHIVE, self._make_room))
+        except OSError as error:
+            raise of_os(str(self._scratch), error) from error
+        try:
+            yield room
+        finally:
+            rmtree(room, ignore_errors=True)
+
+    def _make_room(self) -> str:
+        self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return mkdtemp(dir=self._scratch)
+
+    async def _get(self, key: str, most_bytes: int) -> bytes | None:
+        async with self.room() as room:
+            file = room / "object"
+            if not await self._place.get(key, file, most_bytes):
+                return None
+            return await in_thread(Pool.ARCHIVE, file.read_bytes)
+
+    async def _put(self, key: str, data: bytes) -> None:
+        async with self.room() as room:
+            file = room / "object"
+            await in_thread(Pool.ARCHIVE, _write, file, data)
+            await self._place.put_new(key, file)
+
+
+def pack_name(file: Path) -> bytes:
+    """A hash of the sealed bytes: whether a pack is whole can be told without the key."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=objects.NAME_BYTES)).digest()
+
+
+def _write(file: Path, data: bytes) -> None:
+    with owned(file) as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _segment_key(name: bytes) -> str:
+    return f"segments/{name.hex()[:2]}/{name.hex()}"
+
+
+def _pack_key(name: bytes) -> str:
+    return f"packs/{name.hex()[:2]}/{name.hex()}"

@@ -1,0 +1,204 @@
+"""A file of blocks into a repository, out of it, and checked in it. Memory is one segment of 16 MiB, disk one pack,
+whatever the volume's size and whatever a manifest says.
+
+A transfer that was cut short is begun again: what is in the repository is found by its name, and not sent again.
+"""
+
+import errno
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from hawker.archive.failure import ArchiveDamaged
+from hawker.archive.pack import owned
+from hawker.backup.format import (
+    CHUNK_BYTES,
+    HOLE,
+    MOST_VOLUME_BYTES,
+    SEGMENT_BYTES,
+    BackupManifest,
+    BackupSegment,
+    RepositoryKeys,
+    StoredChunk,
+    is_zero,
+    segments_in,
+)
+from hawker.backup.repository import BackupRepository, pack_name
+from hawker.errors import Unprocessable
+from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One segment of the file: its bytes and its chunks' names."""
+
+    data: memoryview
+    chunks: list[bytes]
+
+
+async def save(
+    repository: BackupRepository, file: Path, backup: str, about: BackupManifest, parent: BackupManifest | None
+) -> BackupManifest:
+    """Have the backup; `file` must not change meanwhile. `about` is its manifest but for what is measured here,
+    `parent` an earlier backup of the same volume, if there is one. Returns the manifest as it is written."""
+    keys = await repository.keys(make=True)
+    before = [] if parent is None else parent.names()
+    names: list[bytes] = []
+    stored = sent = 0
+    with file.open("rb") as source:
+        size = os.fstat(source.fileno()).st_size
+        if not 0 < size <= MOST_VOLUME_BYTES:
+            raise Unprocessable(f"a volume of {size} bytes cannot be backed up")
+        for number in range(segments_in(size)):
+            read = await in_thread(Pool.DISKS, _read, source.fileno(), number, size, keys)
+            name = HOLE if read is None else keys.segment_name(read.chunks)
+            old = before[number] if number < len(before) else HOLE
+            if read is not None and name != HOLE:
+                stored += sum(CHUNK_BYTES for chunk in read.chunks if chunk != HOLE)
+                if name != old and not await repository.has_segment(name):
+                    sent += await _send(repository, keys, read, name, old)
+                    inside("sent")
+            names.append(name)
+    made = msgspec.structs.replace(
+        about, size_bytes=size, segments=b"".join(names), stored_bytes=min(stored, size), sent_bytes=sent
+    )
+    await repository.put_manifest(backup, made)
+    return made
+
+
+def _read(source: int, number: int, size: int, keys: RepositoryKeys) -> _Read | None:
+    """None for a segment that is one hole."""
+    start = number * SEGMENT_BYTES
+    end = min(size, start + SEGMENT_BYTES)
+    try:
+        if os.lseek(source, start, os.SEEK_DATA) >= end:
+            return None
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
+    data = memoryview(os.pread(source, end - start, start))
+    if len(data) != end - start:
+        raise OSError(errno.EIO, "the file became shorter while it was read")
+    pieces = _pieces(data)
+    return _Read(data, [HOLE if is_zero(piece) else keys.chunk_name(piece) for piece in pieces])
+
+
+def _pieces(data: memoryview) -> list[memoryview]:
+    return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+
+
+async def _send(repository: BackupRepository, keys: RepositoryKeys, read: _Read, name: bytes, old: bytes) -> int:
+    """The segment, and one pack of what its predecessor at the same place does not have. Bytes sent."""
+    earlier = () if old == HOLE else (await repository.segment(old)).chunks
+    known = {place.chunk: place for place in earlier if place is not None}
+    async with repository.room() as room:
+        pack = room / "pack"
+        fresh = await in_thread(Pool.DISKS, _seal, pack, read, known.keys(), keys)
+        length = 0
+        if fresh:
+            named = await in_thread(Pool.DISKS, pack_name, pack)
+            length = pack.stat().st_size
+            await repository.put_pack(pack, named)
+            known |= {chunk: msgspec.structs.replace(place, pack=named) for chunk, place in fresh.items()}
+            inside("packed")
+    chunks = tuple(None if chunk == HOLE else known[chunk] for chunk in read.chunks)
+    return length + await repository.put_segment(name, BackupSegment(chunks=chunks))
+
+
+def _seal(pack: Path, read: _Read, known: Collection[bytes], keys: RepositoryKeys) -> dict[bytes, StoredChunk]:
+    """Write the chunks that are not `known`, once each; where each lies, in a pack that has no name yet."""
+    fresh: dict[bytes, StoredChunk] = {}
+    with owned(pack) as file:
+        for chunk, data in zip(read.chunks, _pieces(read.data), strict=True):
+            if chunk == HOLE or chunk in fresh or chunk in known:
+                continue
+            sealed = keys.seal_chunk(chunk, data)
+            fresh[chunk] = StoredChunk(chunk=chunk, pack=b"", offset=file.tell(), length=len(sealed))
+            file.write(sealed)
+        file.flush()
+        os.fsync(file.fileno())
+    return fresh
+
+
+async def restore(repository: BackupRepository, manifest: BackupManifest, target: Path) -> None:
+    """Write `target` anew, sparse, on disk when this returns. Raises `ArchiveDamaged` when anything is not as it was
+    saved; then `target` is not to be used."""
+    with owned(target) as file:
+        await in_thread(Pool.DISKS, os.ftruncate, file.fileno(), manifest.size_bytes)
+
+        def put(offset: int, data: bytes) -> None:
+            view = memoryview(data)
+            while view:
+                count = os.pwrite(file.fileno(), view, offset)
+                offset, view = offset + count, view[count:]
+
+        await _visit(repository, manifest, manifest.names(), put)
+        await in_thread(Pool.DISKS, os.fsync, file.fileno())
+
+
+async def verify(repository: BackupRepository, manifest: BackupManifest, seen: set[tuple[bytes, int]]) -> None:
+    """Read and open every byte of a backup, and compare it with its names. What is in `seen` was verified before, and
+    what is verified here is added. Raises `ArchiveDamaged`."""
+    last = segments_in(manifest.size_bytes) - 1
+    tail = manifest.size_bytes - last * SEGMENT_BYTES
+    wanted = [
+        HOLE if (name, tail if number == last else SEGMENT_BYTES) in seen else name
+        for number, name in enumerate(manifest.names())
+    ]
+    await _visit(repository, manifest, wanted, lambda offset, data: None)
+    seen |= {(name, tail if number == last else SEGMENT_BYTES) for number, name in enumerate(wanted) if name != HOLE}
+
+
+async def _visit(
+    repository: BackupRepository, manifest: BackupManifest, names: Sequence[bytes], put: Callable[[int, bytes], None]
+) -> None:
+    keys = await repository.keys()
+    for number, name in enumerate(names):
+        if name == HOLE:
+            continue
+        start = number * SEGMENT_BYTES
+        length = min(SEGMENT_BYTES, manifest.size_bytes - start)
+        segment = await repository.segment(name)
+        if len(segment.chunks) != -(-length // CHUNK_BYTES):
+            raise ArchiveDamaged(f"segment {name.hex()} does not have the chunks of its place")
+        await _open(repository, keys, segment, length, lambda at, data, start=start: put(start + at, data))  # type: ignore[misc]
+
+
+async def _open(
+    repository: BackupRepository,
+    keys: RepositoryKeys,
+    segment: BackupSegment,
+    length: int,
+    put: Callable[[int, bytes], None],
+) -> None:
+    """Pack by pack, so that one is on this host at a time."""
+    by_pack: dict[bytes, list[tuple[int, StoredChunk]]] = defaultdict(list)
+    for number, place in enumerate(segment.chunks):
+        if place is not None:
+            by_pack[place.pack].append((number * CHUNK_BYTES, place))
+    for name, places in by_pack.items():
+        async with repository.room() as room:
+            await repository.pack(name, room / "pack")
+            await in_thread(Pool.DISKS, _unseal, room / "pack", places, keys, length, put)
+
+
+def _unseal(
+    pack: Path,
+    places: list[tuple[int, StoredChunk]],
+    keys: RepositoryKeys,
+    length: int,
+    put: Callable[[int, bytes], None],
+) -> None:
+    with pack.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        for at, place in places:
+            if not 0 <= place.offset <= place.offset + place.length <= size or place.length > 2 * CHUNK_BYTES:
+                raise ArchiveDamaged("a chunk is not within its pack")
+            sealed = os.pread(file.fileno(), place.length, place.offset)
+            put(at, keys.open_chunk(place.chunk, sealed, min(CHUNK_BYTES, length - at)))

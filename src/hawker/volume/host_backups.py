@@ -1,0 +1,98 @@
+"""Backups of a real host's volumes: a snapshot's file goes to the repository, a new volume's file comes from it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.format import FORMAT, BackupManifest
+from hawker.backup.repository import BackupRepository
+from hawker.backup.transfer import restore, save
+from hawker.errors import Fault, NotFound
+from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
+from hawker.host.sparse import publish
+from hawker.ids import VolumeId
+from hawker.record.volume import Fstype, SnapshotRecord
+from hawker.volume.disks import BackupFound, BackupSize
+from hawker.volume.encryption import VolumeKeys
+
+
+class HostBackups:
+    """Keeps `disks.Backups`. `file_of` is where a volume's blocks are; `snapshots` has the files of snapshots."""
+
+    def __init__(
+        self, repository: BackupRepository, snapshots: Path, file_of: Callable[[VolumeId], Path], keys: VolumeKeys
+    ) -> None:
+        self._repository = repository
+        self._snapshots = snapshots
+        self._file_of = file_of
+        self._keys = keys
+
+    async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
+        file = self._snapshots / snapshot.id
+        if not await in_thread(Pool.DISKS, file.exists):
+            raise NotFound(f"the file of snapshot {snapshot.id} is not there")
+        await self._repository.keys(make=True)
+        below, _, _ = backup.rpartition("/")
+        earlier = [each for each in await self._repository.backups(f"{below}/") if each < backup]
+        made = await save(
+            self._repository, file, backup, self._about(backup, snapshot, name), await self._last(earlier)
+        )
+        return BackupSize(stored_bytes=made.stored_bytes, sent_bytes=made.sent_bytes)
+
+    async def _last(self, earlier: list[str]) -> BackupManifest | None:
+        """What is damaged is no reason to make no further backup: what it has is sent anew, where it is not there."""
+        try:
+            return await self._repository.manifest(earlier[-1]) if earlier else None
+        except (ArchiveDamaged, NotFound):
+            return None
+
+    def _about(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupManifest:
+        org, app, volume, _ = backup.split("/")
+        return BackupManifest(
+            format=FORMAT,
+            volume=volume,
+            name=name,
+            app=app,
+            org=org,
+            size_bytes=0,
+            fstype=snapshot.fstype.value,
+            encrypted=snapshot.encrypted,
+            volume_key=None if snapshot.key is None else self._keys.open(snapshot.key),
+            guest_written=snapshot.guest_written,
+            created_at=snapshot.created_at,
+            segments=b"",
+            stored_bytes=0,
+            sent_bytes=0,
+        )
+
+    async def find(self, backup: str) -> BackupFound:
+        manifest = await self._repository.manifest(backup)
+        if manifest.encrypted and manifest.volume_key is None:
+            raise Fault(f"backup {backup} is of an encrypted volume and does not have its key")
+        return BackupFound(
+            size_bytes=manifest.size_bytes,
+            fstype=Fstype(manifest.fstype),
+            encrypted=manifest.encrypted,
+            key=None
+            if manifest.volume_key is None
+            else self._keys.seal(VolumeId(manifest.volume), manifest.volume_key),
+            guest_written=manifest.guest_written,
+        )
+
+    async def restore(self, backup: str, volume_id: VolumeId) -> None:
+        target = self._file_of(volume_id)
+        draft = target.with_name(f"{target.name}.draft")
+        if await in_thread(Pool.DISKS, target.exists):
+            return
+        await in_thread(Pool.DISKS, lambda: target.parent.mkdir(parents=True, exist_ok=True, mode=0o700))
+        try:
+            await restore(self._repository, await self._repository.manifest(backup), draft)
+            inside("drafted")
+            await publish(draft, target)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+    async def list(self, prefix: str) -> list[str]:
+        return await self._repository.backups(prefix)

@@ -1,0 +1,199 @@
+"""A volume goes into a repository and comes back bit for bit, or somebody is told; only what changed is sent."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
+from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, BackupManifest, BackupSegment
+from hawker.backup.repository import BackupRepository
+from hawker.backup.transfer import restore, save, verify
+from hawker.errors import Unavailable, Unprocessable
+from hawker.host.sparse import allocated_bytes
+from tests.backup import golden
+from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened
+
+pytestmark = pytest.mark.anyio
+FIRST, SECOND = "acme/web/vol_a/20261123T161500Z-aaaa", "acme/web/vol_a/20261124T161500Z-bbbb"
+
+
+async def test_volume_comes_back_bit_for_bit_and_sparse(
+    repository: BackupRepository, volume: Path, tmp_path: Path
+) -> None:
+    made = await save(repository, volume, FIRST, ABOUT, None)
+    assert made.size_bytes == SIZE and 8 * CHUNK_BYTES >= made.stored_bytes >= 6 * CHUNK_BYTES
+    await restore(repository, await repository.manifest(FIRST), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume)
+    assert allocated_bytes(tmp_path / "again") <= allocated_bytes(volume)
+    await verify(repository, made, set())
+
+
+async def test_another_host_restores_with_the_passphrase_alone(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    await save(local, volume, FIRST, ABOUT, None)
+    other = opened(DirectoryBackend(kept), tmp_path / "elsewhere")
+    await restore(other, await other.manifest(FIRST), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume)
+
+
+async def test_second_backup_sends_only_changed_chunks(
+    repository: BackupRepository, volume: Path, tmp_path: Path
+) -> None:
+    first = await save(repository, volume, FIRST, ABOUT, None)
+    old = bytes_of(volume)
+    with volume.open("r+b") as file:
+        file.seek(CHUNK_BYTES)
+        file.write(b"!")
+        file.seek(SEGMENT_BYTES + 7)
+        file.write(b"new")
+    second = await save(repository, volume, SECOND, ABOUT, first)
+    assert CHUNK_BYTES < second.sent_bytes < 2 * CHUNK_BYTES  # one that is random, and one of little more than zeros
+    for backup, content in ((FIRST, old), (SECOND, bytes_of(volume))):
+        await restore(repository, await repository.manifest(backup), tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == content
+
+
+async def test_unchanged_volume_sends_nothing_also_without_a_parent(repository: BackupRepository, volume: Path) -> None:
+    await save(repository, volume, FIRST, ABOUT, None)
+    assert (await save(repository, volume, SECOND, ABOUT, None)).sent_bytes == 0
+
+
+async def test_volume_that_grew_is_saved_whole(local: BackupRepository, volume: Path, tmp_path: Path) -> None:
+    first = await save(local, volume, FIRST, ABOUT, None)
+    os.truncate(volume, 5 * SEGMENT_BYTES)
+    with volume.open("r+b") as file:
+        file.seek(5 * SEGMENT_BYTES - 3)
+        file.write(b"end")
+    await restore(local, await save(local, volume, SECOND, ABOUT, first), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume)
+
+
+async def test_hole_and_written_zeros_are_the_same(local: BackupRepository, tmp_path: Path) -> None:
+    file = tmp_path / "zeros"
+    file.write_bytes(bytes(SEGMENT_BYTES))
+    made = await save(local, file, FIRST, ABOUT, None)
+    assert (made.stored_bytes, made.sent_bytes) == (0, 0)
+    await restore(local, made, tmp_path / "again")
+    assert (tmp_path / "again").stat().st_blocks == 0 and (tmp_path / "again").stat().st_size == SEGMENT_BYTES
+
+
+class Failing(DirectoryBackend):
+    """Of its next writes, only so many succeed."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.left: Iterator[int] = iter(range(0))
+
+    async def put_new(self, key: str, file: Path) -> bool:
+        if next(self.left, None) is None:
+            raise Unavailable("the place is gone")
+        return await super().put_new(key, file)
+
+
+async def test_backup_that_was_cut_at_any_object_is_finished_by_the_next_try(volume: Path, tmp_path: Path) -> None:
+    for writes in range(7):
+        place = Failing(tmp_path / f"place{writes}")
+        repository = opened(place, tmp_path / "scratch")
+        place.left = iter(range(writes))
+        made: BackupManifest | None = None
+        try:
+            made = await save(repository, volume, FIRST, ABOUT, None)
+        except Unavailable:
+            assert await repository.backups("") == [], "what was cut short is no backup"
+        place.left = iter(range(100))
+        again = made or await save(opened(place, tmp_path / "scratch"), volume, FIRST, ABOUT, None)
+        await restore(repository, again, tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == bytes_of(volume)
+        assert (made is None) == (writes < 6), "config, two packs, two segments, a manifest"
+
+
+async def test_segments_that_are_there_are_not_sent_again(volume: Path, tmp_path: Path) -> None:
+    place = Failing(tmp_path / "place")
+    repository = opened(place, tmp_path / "scratch")
+    place.left = iter(range(3))  # config, pack, segment
+    with pytest.raises(Unavailable):
+        await save(repository, volume, FIRST, ABOUT, None)
+    place.left = iter(range(100))
+    made = await save(repository, volume, FIRST, ABOUT, None)
+    assert made.sent_bytes < 2 * CHUNK_BYTES < made.stored_bytes
+
+
+async def test_flipped_bit_in_any_object_is_found_and_named(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    await save(local, volume, FIRST, ABOUT, None)
+    for file in files_below(kept):
+        good = file.read_bytes()
+        for at in (0, len(good) // 2, len(good) - 1):
+            file.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+            other = opened(DirectoryBackend(kept), tmp_path / "other")
+            with pytest.raises((ArchiveDamaged, ArchiveRefused)):
+                await verify(other, await other.manifest(FIRST), set())
+        file.write_bytes(good)
+    await verify(local, await local.manifest(FIRST), set())
+
+
+async def test_missing_object_is_found(local: BackupRepository, kept: Path, volume: Path) -> None:
+    made = await save(local, volume, FIRST, ABOUT, None)
+    for folder in ("packs", "segments"):
+        file = files_below(kept / folder)[0]
+        good = file.read_bytes()
+        file.unlink()
+        with pytest.raises(ArchiveDamaged, match="is not there"):
+            await verify(local, made, set())
+        file.write_bytes(good)
+
+
+async def test_what_was_verified_is_not_read_again(local: BackupRepository, kept: Path, volume: Path) -> None:
+    made, seen = await save(local, volume, FIRST, ABOUT, None), set[tuple[bytes, int]]()
+    await verify(local, made, seen)
+    for file in files_below(kept / "packs"):
+        file.unlink()
+    await verify(local, made, seen)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"offset": -1}, {"offset": 1 << 60}, {"length": -5}, {"length": 1 << 40}, {"pack": b""}]
+)
+async def test_segment_that_lies_about_places_is_refused(
+    local: BackupRepository, kept: Path, volume: Path, fields: dict[str, object]
+) -> None:
+    """Whoever has the key may write anything."""
+    made = await save(local, volume, FIRST, ABOUT, None)
+    name = made.names()[0]
+    segment = await local.segment(name)
+    lies = tuple(None if place is None else msgspec.structs.replace(place, **fields) for place in segment.chunks)
+    (kept / "segments" / name.hex()[:2] / name.hex()).unlink()
+    await local.put_segment(name, BackupSegment(chunks=lies))
+    with pytest.raises(ArchiveDamaged):
+        await verify(local, made, set())
+
+
+async def test_manifest_of_a_size_that_its_segments_do_not_have_is_refused(
+    local: BackupRepository, volume: Path, tmp_path: Path
+) -> None:
+    made = await save(local, volume, FIRST, ABOUT, None)
+    lies = msgspec.structs.replace(made, size_bytes=made.size_bytes - CHUNK_BYTES)
+    with pytest.raises(ArchiveDamaged):
+        await restore(local, lies, tmp_path / "again")
+
+
+async def test_empty_file_is_no_volume(local: BackupRepository, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    with pytest.raises(Unprocessable):
+        await save(local, tmp_path / "empty", FIRST, ABOUT, None)
+
+
+async def test_a_repository_that_an_older_version_wrote_is_read(tmp_path: Path) -> None:
+    shutil.copytree(golden.PLACE, tmp_path / "place")
+    repository = opened(DirectoryBackend(tmp_path / "place"), tmp_path / "scratch")
+    assert await repository.backups("") == [golden.FIRST, golden.SECOND]
+    for backup, second in ((golden.FIRST, False), (golden.SECOND, True)):
+        await restore(repository, await repository.manifest(backup), tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == golden.content(second)

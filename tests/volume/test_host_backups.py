@@ -1,0 +1,141 @@
+"""Facts about backups of this host's volumes: real files, a real file system, another host that restores them."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.repository import BackupRepository
+from hawker.clock import SystemClock
+from hawker.errors import NotFound
+from hawker.ids import AppName, SnapshotId, VolumeId
+from hawker.record.volume import Fstype, SealedKey, SnapshotRecord, SnapshotStatus
+from hawker.vault import Vault
+from hawker.volume.encryption import VolumeKeys
+from hawker.volume.host_backups import HostBackups
+
+pytestmark = pytest.mark.anyio
+CLOCK = SystemClock()
+VOLUME, SNAPSHOT = VolumeId("vol_0123456789abcdef"), SnapshotId("vs_0123456789abcdef")
+BACKUP, LATER = f"acme/web/{VOLUME}/20261123T161500Z-aaaa", f"acme/web/{VOLUME}/20261124T161500Z-aaaa"
+
+
+class Host:
+    """With a key of its own; all hosts know one passphrase and one place."""
+
+    def __init__(self, root: Path, place: Path, key: bytes = bytes(32)) -> None:
+        self.root = root
+        self.snapshots = root / "snapshots"
+        self.snapshots.mkdir(parents=True)
+        self.keys = VolumeKeys(Vault(key, CLOCK), CLOCK)
+        repository = BackupRepository(DirectoryBackend(place), root / "way", lambda: b"correct horse", CLOCK)
+        self.backups = HostBackups(repository, self.snapshots, self.file, self.keys)
+
+    def file(self, volume_id: VolumeId) -> Path:
+        return self.root / "volumes" / volume_id / "disk"
+
+    def snapshot(self, content: bytes = b"data" * 1000, key: SealedKey | None = None) -> SnapshotRecord:
+        (self.snapshots / SNAPSHOT).write_bytes(content)
+        return SnapshotRecord(
+            id=SNAPSHOT,
+            volume=VOLUME,
+            app=AppName("web"),
+            status=SnapshotStatus.CREATED,
+            volume_gb=1,
+            encrypted=key is not None,
+            key=key,
+            guest_written=True,
+            retention_days=1,
+            kept_until=0,
+            created_at=1.0,
+        )
+
+    def content(self, volume_id: VolumeId) -> bytes:
+        return self.file(volume_id).read_bytes()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Host:
+    return Host(tmp_path / "here", tmp_path / "place")
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Host:
+    return Host(tmp_path / "there", tmp_path / "place", key=b"1" * 32)
+
+
+def formatted(below: Path) -> Path:
+    """A file system with a text in it."""
+    tree, file = below / "tree", below / "disk"
+    (tree / "a").mkdir(parents=True)
+    (tree / "a" / "text").write_text("written before\n")
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(tree), str(file), "64M"], check=True)
+    return file
+
+
+def text_in(file: Path) -> str:
+    """In a file system that is clean."""
+    subprocess.run(["e2fsck", "-fn", str(file)], check=True, capture_output=True)
+    shown = subprocess.run(["debugfs", "-R", "cat /a/text", str(file)], check=True, capture_output=True, text=True)
+    return shown.stdout
+
+
+async def test_a_file_system_is_restored_on_another_host(here: Host, there: Host, tmp_path: Path) -> None:
+    file = formatted(tmp_path)
+    await here.backups.save(BACKUP, here.snapshot(file.read_bytes()), "data")
+    await there.backups.restore(BACKUP, VOLUME)
+    assert text_in(there.file(VOLUME)) == "written before\n" and there.content(VOLUME) == file.read_bytes()
+
+
+async def test_what_an_encrypted_volume_needs_goes_along(here: Host, there: Host) -> None:
+    key = here.keys.new(VolumeId("vol_of_which_it_is_a_copy"))
+    await here.backups.save(BACKUP, here.snapshot(key=key), "data")
+    found = await there.backups.find(BACKUP)
+    assert found.key is not None and there.keys.open(found.key) == here.keys.open(key)
+    assert found.encrypted and found.guest_written and (found.fstype, found.size_bytes) == (Fstype.EXT4, 4000)
+
+
+async def test_later_backup_sends_what_changed(here: Host) -> None:
+    whole = await here.backups.save(BACKUP, here.snapshot(b"a" * (3 << 20)), "data")
+    again = await here.backups.save(LATER, here.snapshot(b"a" * (3 << 20)), "data")
+    assert (whole.stored_bytes, again.stored_bytes, again.sent_bytes) == (3 << 20, 3 << 20, 0)
+    assert await here.backups.list("acme/web/") == [BACKUP, LATER]
+
+
+async def test_damaged_predecessor_does_not_stop_the_next_backup(here: Host, tmp_path: Path) -> None:
+    await here.backups.save(BACKUP, here.snapshot(), "data")
+    (tmp_path / "place" / "backups" / BACKUP).write_bytes(b"rot")
+    await here.backups.save(LATER, here.snapshot(b"new" * 1000), "data")
+    await here.backups.restore(LATER, VOLUME)
+    assert here.content(VOLUME) == b"new" * 1000
+
+
+async def test_restore_that_fails_leaves_no_file(here: Host, tmp_path: Path) -> None:
+    await here.backups.save(BACKUP, here.snapshot(), "data")
+    [pack] = [path for path in (tmp_path / "place" / "packs").rglob("*") if path.is_file()]
+    pack.write_bytes(b"rot")
+    with pytest.raises(ArchiveDamaged):
+        await here.backups.restore(BACKUP, VOLUME)
+    assert list(here.file(VOLUME).parent.iterdir()) == []
+
+
+async def test_file_that_is_there_is_left_as_it_is(here: Host) -> None:
+    await here.backups.save(BACKUP, here.snapshot(), "data")
+    await here.backups.restore(BACKUP, VOLUME)
+    here.file(VOLUME).write_bytes(b"written since")
+    await here.backups.restore(BACKUP, VOLUME)
+    assert here.content(VOLUME) == b"written since"
+
+
+async def test_snapshot_without_a_file_is_not_found(here: Host) -> None:
+    record = here.snapshot()
+    (here.snapshots / SNAPSHOT).unlink()
+    with pytest.raises(NotFound):
+        await here.backups.save(BACKUP, record, "data")
