@@ -88,3 +88,11 @@ def test_egress_allow_takes_networks_and_one_word(tmp_path: Path) -> None:
 def test_egress_allow_that_names_no_network_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(CannotStart, match="egress_allow"):
         load_settings({"egress_allow": [text]}, {"HAWKER_DATA_DIR": str(tmp_path)})
+
+
+def test_a_data_directory_behind_a_link_is_the_directory_itself(tmp_path: Path) -> None:
+    """The kernel's table of mounts knows no links: what is compared with it must not, either."""
+    (tmp_path / "disk/node").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("disk")
+    assert load_settings({"data_dir": str(tmp_path / "link/node")}, {}).data_dir == tmp_path / "disk/node"
+    assert load_settings({}, {"HAWKER_DATA_DIR": str(tmp_path / "link/new")}).data_dir == tmp_path / "disk/new"
