@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hawker.api.contract.audit import NODE_AUDIT, NodeAuditLine, NodeAuditPart, NodeAuditQuery
+from hawker.api.contract.audit import NODE_AUDIT, AuditSelection, NodeAuditLine, NodeAuditPart, NodeAuditQuery
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams
 from hawker.audit.audit_reader import WantedEntries, read_piece
@@ -20,11 +20,9 @@ class AuditHandlers:
 
     def _read(self, query: NodeAuditQuery) -> NodeAuditPart:
         """Raises `Unavailable`."""
-        selection = WantedEntries(
-            app=query.app, machine=query.machine, who=query.who, what=query.what, since=query.since
-        )
+        wanted = WantedEntries(**{name: getattr(query, name) for name in AuditSelection.__struct_fields__})
         try:
-            piece = read_piece(self._directory, selection, query.after, most_bytes=query.most_bytes)
+            piece = read_piece(self._directory, wanted, query.after, most_bytes=query.most_bytes)
         except OSError as error:
             raise Unavailable(f"the audit log cannot be read: {error.strerror}") from error
         return NodeAuditPart(
