@@ -95,3 +95,11 @@ def test_backups_are_not_sent_without_a_passphrase(tmp_path: Path) -> None:
         load_settings({"backup_url": str(tmp_path)}, {})
     flags = {"backup_url": str(tmp_path), "backup_passphrase_file": str(tmp_path / "passphrase")}
     assert load_settings(flags, {}).backup_passphrase_file == tmp_path / "passphrase"
+
+
+def test_a_data_directory_behind_a_link_is_the_directory_itself(tmp_path: Path) -> None:
+    """The kernel's table of mounts knows no links: what is compared with it must not, either."""
+    (tmp_path / "disk/node").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("disk")
+    assert load_settings({"data_dir": str(tmp_path / "link/node")}, {}).data_dir == tmp_path / "disk/node"
+    assert load_settings({}, {"HAWKER_DATA_DIR": str(tmp_path / "link/new")}).data_dir == tmp_path / "disk/new"

@@ -149,6 +149,19 @@ static void load_filter(const struct field *fields) {
         fail("load", "the filter of system calls");
 }
 
+/* From the pilot's first instruction on. The older name is the one of kernels before 5.8. */
+static void confine(const struct plan *plan) {
+    struct record profile;
+    char order[256];
+    if (!plan_find(plan, APPARMOR, &profile)) return;
+    int length = snprintf(order, sizeof order, "exec %s", profile.fields[0].bytes);
+    if (length < 0 || (size_t)length >= sizeof order) fail_with(EINVAL, "confine by", "a profile of a long name");
+    int fd = open("/proc/self/attr/apparmor/exec", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) fd = open("/proc/self/attr/exec", O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, order, (size_t)length) != length) fail("confine by the profile", profile.fields[0].bytes);
+    close(fd);
+}
+
 /* Without no_new_privs a filter needs a capability that is dropped next; with it, the filter comes last. */
 static void drop_powers(const struct plan *plan) {
     struct record capabilities, filter, none;
@@ -183,6 +196,7 @@ static void live(const struct plan *plan, uint64_t namespaces, int has_userns) {
     umask(022);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    confine(plan);
     drop_powers(plan);
     execute(plan);
 }

@@ -17,7 +17,7 @@ static const char *const shapes[KINDS] = {
     [OOM_SCORE] = "s",    [NAMESPACES] = "n",         [RUN_ON_HOST] = "",    [ROOT] = "snn",      [HOSTNAME] = "s",
     [FILESYSTEM] = "ssssnn", [BIND] = "ssnnnn",       [NODE] = "snnn",      [LINK] = "ssn",      [MASK] = "s",
     [READ_ONLY] = "s",    [RLIMIT] = "nnn",           [CAPABILITIES] = "nnnnn", [NO_NEW_PRIVILEGES] = "",
-    [SECCOMP] = "nb",     [ARG] = "s",                [ENV] = "s",
+    [SECCOMP] = "nb",     [ARG] = "s",                [ENV] = "s",           [APPARMOR] = "s",
 };
 
 static uint32_t number32(const char *at) {

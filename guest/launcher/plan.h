@@ -34,6 +34,7 @@ enum record_kind {
     SECCOMP, /* flags, program */
     ARG,     /* text */
     ENV,     /* text */
+    APPARMOR, /* name of a profile that the kernel has */
     KINDS
 };
 

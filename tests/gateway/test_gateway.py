@@ -32,7 +32,7 @@ anyio_backend = in_virtual_time
 
 MERGED = frozenset(
     {"list_apps", "get_app", "list_machines", "list_volumes", "list_org_machines", "list_org_volumes", "list_runs",
-     "app_log", "app_log_page"}
+     "app_log", "app_log_page", "list_audit"}
 )  # fmt: skip
 ASKED = frozenset({"get_run", "retry_run", "abort_run", "find_snapshot"})
 ANSWERED = frozenset(

@@ -1,5 +1,6 @@
 """Facts about what isolates a container machine."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,9 @@ def test_a_container_s_mounts_are_in_its_root_and_come_after_it() -> None:
 def test_what_is_no_container_changes_nothing() -> None:
     plain = _config(msgspec.structs.replace(SPEC, processes=SPEC.processes * 3))
     assert plain == _config()
+
+
+def test_a_profile_of_apparmor_is_named_where_the_kernel_has_one() -> None:
+    assert "apparmorProfile" not in _config()["process"]
+    confined = _config(placement=replace(PLACEMENT, profile="hawker-ab12"))
+    assert confined["process"]["apparmorProfile"] == "hawker-ab12"

@@ -1,6 +1,7 @@
 """The systemd units in `deploy/`: systemd understands them, they do no machine harm, and a node can live in them."""
 
 import configparser
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -45,6 +46,16 @@ def test_what_strangers_speak_to_has_next_to_no_rights() -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(BROKER)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_the_score_of_the_workers_unit_is_the_one_that_the_page_of_threats_tells() -> None:
+    """It grows with each right that is added without being written down."""
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(SERVICE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    score = re.search(r"exposure level for hawker.service: ([0-9.]+)", done.stdout)
+    assert score is not None, done.stdout
+    assert f"scores {score[1]} in `systemd-analyze security`" in (ROOT / "docs/threat-model.md").read_text()
 
 
 def test_nothing_in_the_unit_would_take_machines_along_or_change_them() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hawker.api.contract.app import APP_ROUTES, CREATE_APP, LIST_APPS
 from hawker.api.contract.app_file import APP_FILE_PEER_ROUTES, APP_FILE_ROUTES
 from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
+from hawker.api.contract.audit import AUDIT_PEER_ROUTES, AUDIT_ROUTES
 from hawker.api.contract.catalog import CATALOG_ROUTES
 from hawker.api.contract.cluster import (
     ADMIT_HOST,
@@ -68,6 +69,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *NODE_ROUTES,
     *CLUSTER_ROUTES,
     *QUOTA_ROUTES,
+    *AUDIT_ROUTES,
     *PLACEMENT_ROUTES,
     *MARKET_ROUTES,
     *RUN_ROUTES,
@@ -82,6 +84,7 @@ PUBLIC_ROUTES: tuple[AnyRoute, ...] = (*ROUTES, *FLYCTL_ROUTES)
 
 PEER_ROUTES: tuple[AnyRoute, ...] = (
     *APP_LOG_PEER_ROUTES,
+    *AUDIT_PEER_ROUTES,
     *MARKET_PEER_ROUTES,
     *OWNER_PEER_ROUTES,
     *CLUSTER_PEER_ROUTES,

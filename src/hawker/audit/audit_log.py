@@ -140,7 +140,7 @@ class AuditLog:
 
 def segments(directory: Path) -> list[Path]:
     """The oldest first."""
-    return sorted(directory.glob("audit-*.jsonl"))
+    return sorted(directory.glob(f"audit-{'[0-9]' * 16}.jsonl"))
 
 
 def lines(directory: Path) -> Iterator[bytes]:
@@ -151,6 +151,11 @@ def lines(directory: Path) -> Iterator[bytes]:
                 yield from (line for line in file if line.endswith(b"\n"))
         except FileNotFoundError:
             continue
+
+
+def number_of(segment: Path) -> int:
+    """Of its first entry."""
+    return int(segment.stem.removeprefix("audit-"))
 
 
 def _name(number: int) -> str:

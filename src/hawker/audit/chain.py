@@ -44,6 +44,10 @@ class Broken:
     number: int | None
     why: str
 
+    def __str__(self) -> str:
+        which = "" if self.number is None else f", entry {self.number}"
+        return f"the chain breaks at line {self.line}{which}: {self.why}"
+
 
 def sealed(entry: AuditEntry) -> AuditEntry:
     """With its hash."""
@@ -61,19 +65,41 @@ def read_line(line: bytes) -> AuditEntry:
     return msgspec.json.decode(line, type=AuditEntry)
 
 
-def broken(lines: Iterable[bytes]) -> Broken | None:
-    """The first place where the chain does not hold. What was rotated away before the first line is not missed."""
-    last: AuditEntry | None = None
-    for place, line in enumerate(lines, 1):
+class Chain:
+    """Checks lines one after the other, from wherever they begin: what was rotated away before is not missed. After a
+    break it goes on from there."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.first: int | None = None
+        self.last: AuditEntry | None = None
+
+    def check(self, line: bytes) -> Broken | None:
+        """Why the line does not hold, if it does not."""
+        self.entries += 1
+        before = self.last
         try:
-            entry = read_line(line)
+            entry = self.last = read_line(line)
         except ValueError:
-            return Broken(place, None, "this is no entry")
-        if last is not None and entry.before != last.hash:
-            return Broken(place, entry.number, f"it does not follow entry {last.number}")
-        if last is not None and entry.number != last.number + 1:
-            return Broken(place, entry.number, f"its number does not follow {last.number}")
-        if sealed(entry).hash != entry.hash or line.rstrip(b"\n") != line_of(entry).rstrip(b"\n"):
-            return Broken(place, entry.number, "it was changed")
-        last = entry
-    return None
+            self.last = None
+            return Broken(self.entries, None, "this is no entry")
+        self.first = entry.number if self.first is None else self.first
+        if why := _fault(entry, line, before):
+            return Broken(self.entries, entry.number, why)
+        return None
+
+
+def _fault(entry: AuditEntry, line: bytes, before: AuditEntry | None) -> str:
+    if before is not None and entry.before != before.hash:
+        return f"it does not follow entry {before.number}"
+    if before is not None and entry.number != before.number + 1:
+        return f"its number does not follow {before.number}"
+    if sealed(entry).hash != entry.hash or line.rstrip(b"\n") != line_of(entry).rstrip(b"\n"):
+        return "it was changed"
+    return ""
+
+
+def broken(lines: Iterable[bytes]) -> Broken | None:
+    """The first place where the chain does not hold."""
+    chain = Chain()
+    return next((found for line in lines if (found := chain.check(line))), None)

@@ -4,6 +4,7 @@ changing their numbers.
 """
 
 import re
+import shutil
 import socket
 import stat
 import subprocess
@@ -32,14 +33,15 @@ class Weakness:
 
 @dataclass(frozen=True, slots=True)
 class HostSecurity:
-    """`root` is where the host's /proc and /sys are; `has_af_alg` tries a socket, `crun` says its version;
-    `lack_of_ids` says why machines cannot have ids of their own, or ""."""
+    """`root` is where the host's /proc and /sys are; `has_af_alg` tries a socket, `crun` says its version, `parser`
+    where AppArmor's is; `lack_of_ids` says why machines cannot have ids of their own, or ""."""
 
     data_dir: Path
     root: Path = Path("/")
     lack_of_ids: Callable[[Path], str] = lambda directory: lack_of_mapping(directory)  # noqa: PLW0108
     has_af_alg: Callable[[], bool] = lambda: _has_af_alg()  # noqa: PLW0108
     crun: Callable[[], str] = lambda: _crun()  # noqa: PLW0108
+    parser: Callable[[], str | None] = lambda: shutil.which("apparmor_parser")
 
     def weaknesses(self) -> list[Weakness]:
         return [*self._kernel(), *self._ids(), *self._tools(), *self._files(), *self._network()]
@@ -54,6 +56,8 @@ class HostSecurity:
             yield Weakness(
                 "SMT", "threads of one core are shared by machines", "boot with nosmt if tenants are hostile"
             )
+        if self._value("sys/module/apparmor/parameters/enabled") == "Y" and not self.parser():
+            yield Weakness("AppArmor", "containers have no profile: there is no apparmor_parser", "install apparmor")
         if self._value("proc/sys/kernel/dmesg_restrict") == "0":
             yield Weakness("dmesg", "every user reads the kernel's log", "sysctl kernel.dmesg_restrict=1")
         if len((self._value("proc/swaps") or "").splitlines()) > 1:

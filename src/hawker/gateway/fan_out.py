@@ -2,7 +2,7 @@
 did not is told by region.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -118,8 +118,12 @@ class FanOut:
     async def every(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
         """`ask` reads only. A node that says "not found" has nothing to say; what else it refuses is raised, once all
         were asked."""
-        asked = tuple(dict.fromkeys(nodes))
-        round_ = _Round(self.reach, behalf, ask, self._patience)
+        return await self.each(dict.fromkeys(nodes, ask), behalf)
+
+    async def each(self, asks: Mapping[NodeId, Callable[[Caller], Awaitable[T]]], behalf: str) -> Asked[T]:
+        """The same, where not all are asked the same."""
+        asked = tuple(asks)
+        round_ = _Round(self.reach, behalf, asks, self._patience)
         with anyio.move_on_after(self._patience.all_s):
             async with anyio.create_task_group() as tasks:
                 for node in asked:
@@ -129,7 +133,7 @@ class FanOut:
     async def first(self, nodes: Iterable[NodeId], behalf: str, ask: Callable[[Caller], Awaitable[T]]) -> Asked[T]:
         """The same until one answers: `answers` has one at most."""
         asked = tuple(dict.fromkeys(nodes))
-        round_ = _Round(self.reach, behalf, ask, self._patience, enough=1)
+        round_ = _Round(self.reach, behalf, dict.fromkeys(asked, ask), self._patience, enough=1)
         with anyio.move_on_after(self._patience.all_s):
             async with anyio.create_task_group() as tasks:
                 round_.scope = tasks.cancel_scope
@@ -143,11 +147,11 @@ class _Round(Generic[T]):
         self,
         reach: Reach,
         behalf: str,
-        ask: Callable[[Caller], Awaitable[T]],
+        asks: Mapping[NodeId, Callable[[Caller], Awaitable[T]]],
         patience: FanOutLimits,
         enough: int | None = None,
     ) -> None:
-        self._reach, self._behalf, self._ask, self._patience = reach, behalf, ask, patience
+        self._reach, self._behalf, self._asks, self._patience = reach, behalf, asks, patience
         self._turns = anyio.CapacityLimiter(patience.at_once)
         self._enough = enough
         self.scope: anyio.CancelScope | None = None
@@ -189,5 +193,5 @@ class _Round(Generic[T]):
         caller = self._reach.caller(node, self._behalf)
         with self._reach.errors(node, harmless=True):
             with anyio.move_on_after(self._patience.each_s):
-                return await self._ask(caller)
+                return await self._asks[node](caller)
             raise Unavailable(f"no answer from {self._reach.named(node)} within {self._patience.each_s:g} s")

@@ -37,6 +37,7 @@ from hawker.fair.threads import PoolProbe
 from hawker.gateway.app_logs import FleetLogs
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.apps import FleetApps
+from hawker.gateway.audit_logs import FleetAudit
 from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
 from hawker.gateway.forwarding import AnyCall, Before, Forwarding
 from hawker.gateway.home_election import HomeElection
@@ -166,6 +167,7 @@ class Gateway:
             FleetVolumes(self._forwarding, self._app_sync),
             FleetRuns(self._forwarding, self._fan_out),
             self._logs,
+            FleetAudit(self._directory, self._fan_out),
         )
         for answers in answered:
             answers.bind(handlers)

@@ -11,6 +11,7 @@ import resource
 import shutil
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +23,7 @@ from hawker.clock import Clock
 from hawker.errors import BadRequest, CannotStart, NotServed, Unavailable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import cgroup_freezer, cgroup_memory, netns
+from hawker.host.apparmor import AppArmor
 from hawker.host.cgroup import CgroupLayout, Cgroups, find_hierarchies
 from hawker.host.facts import lack_of_swap
 from hawker.host.idmap import RANGE, acting_as
@@ -83,6 +85,7 @@ def container_driver(
         needs_ids=userns == "on",
         lack_of_ids=lack,
         launcher=launcher,
+        apparmor=AppArmor(node_id),
     )
     return PilotDriver(technology, machines, clock)
 
@@ -103,8 +106,11 @@ class ContainerTechnology:
         needs_ids: bool = False,
         lack_of_ids: str = "",
         launcher: LauncherChoice = LauncherChoice.CRUN,
+        apparmor: AppArmor | None = None,
     ) -> None:
         self._crun = crun
+        self._apparmor = apparmor
+        self._profile = ""
         self._needs_ids = needs_ids
         self._boxes = BoxLauncher(cgroups)
         self._launcher = launcher
@@ -141,6 +147,8 @@ class ContainerTechnology:
         if self._needs_ids and not self.features.user_namespace:
             lack = self.features.lacks_user_namespace
             raise CannotStart(f"--userns on: machines cannot have ids of their own here: {lack}; or use --userns auto")
+        if self._apparmor is not None:
+            self._profile = await in_thread(Pool.HOST, self._apparmor.load)
         make_stage()
         _raise_open_files()
         if self.features.user_namespace:
@@ -151,7 +159,7 @@ class ContainerTechnology:
         with acting_as(spec.first_id):
             processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
         laid = msgspec.structs.replace(spec, processes=processes)
-        placement = _placement(self._cgroups, spec.machine_id, _own_pilot(run))
+        placement = replace(_placement(self._cgroups, spec.machine_id, _own_pilot(run)), profile=self._profile)
         if self._launcher is LauncherChoice.HAWKER:
             try:
                 return self._boxes.lay_out(oci_config(laid, placement), run.path)

@@ -84,6 +84,7 @@ class ContainerPlacement:
     cgroup_namespace: bool
     open_files: int = OPEN_FILES
     oom_score: int = 0  # -1000 to 1000 (proc(5)): the least that its processes can give themselves
+    profile: str = ""  # of AppArmor, which the kernel has; "": none
     sys: Path | None = None  # a mounted view of the kernel for /sys; None: the runtime mounts one
 
 
@@ -134,6 +135,7 @@ def _process(placement: ContainerPlacement, first_id: int | None) -> dict[str, A
         "capabilities": dict.fromkeys(kinds, capabilities),
         "rlimits": [{"type": "RLIMIT_NOFILE", "soft": placement.open_files, "hard": placement.open_files}],
         "oomScoreAdj": placement.oom_score,
+        **({"apparmorProfile": placement.profile} if placement.profile else {}),
         "noNewPrivileges": False,  # sudo and setuid programs work in a machine as they do on a host
     }
 

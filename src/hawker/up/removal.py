@@ -16,6 +16,7 @@ from hawker.chaos.residue import Residue, host
 from hawker.clock import Clock
 from hawker.errors import CannotStart
 from hawker.fair.threads import Pool, in_thread
+from hawker.host.apparmor import AppArmor
 from hawker.host.block import detach_loop
 from hawker.host.luks import Luks
 from hawker.host.mount import unmount
@@ -114,6 +115,8 @@ class Removal:
                 await network.remove_node()
             await self._clock.sleep(_PAUSE_S)
         left = await in_thread(Pool.HOST, self.left)
+        if not left:
+            await in_thread(Pool.HOST, AppArmor(self.node).remove)
         if left:
             what = ", ".join(map(str, left[:5]))
             raise CannotStart(f"{len(left)} things of node {self.node} stay on the host: {what}; repeat the command")

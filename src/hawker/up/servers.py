@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from hawker.api.audit import Auditor
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.app_log import APP_LOG, APP_LOG_PAGE, AppLogLinesQuery, AppLogPage, AppLogPageQuery, LogLine
+from hawker.api.contract.audit import LIST_AUDIT, AuditPage, AuditQuery
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.handlers import Handlers, answers
 from hawker.api.listener import bind
 from hawker.api.on_behalf import OnBehalf
-from hawker.api.route import Call
+from hawker.api.route import Call, NoParams
 from hawker.api.routes import PUBLIC_ROUTES, ROUTES
 from hawker.api.server import Server
 from hawker.audit.audit_log import AuditLog
@@ -42,9 +43,10 @@ from hawker.worker.order import HomeOfAll
 
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
-    from hawker.gateway import app_logs
+    from hawker.gateway import app_logs, audit_logs
 else:
     app_logs = deferred("hawker.gateway.app_logs")
+    audit_logs = deferred("hawker.gateway.audit_logs")
     catalog_server = deferred("hawker.catalog.http.server")
 
 
@@ -112,7 +114,7 @@ def handlers_alone(parts: AssembledWorker, own: Handlers, preferences: Preferenc
 
 
 class LogsAlone:
-    """The logs of a fleet of one, whose merger is made for the first question."""
+    """The logs of a fleet of one, whose mergers are made for the first question."""
 
     def __init__(self, directory: Directory, peers: Peers, clock: Clock) -> None:
         self._directory, self._peers, self._clock = directory, peers, clock
@@ -131,6 +133,10 @@ class LogsAlone:
     @answers(APP_LOG)
     async def follow(self, call: Call[AppParams, AppLogLinesQuery, None]) -> AsyncIterator[LogLine]:
         return await self._logs.follow(call)
+
+    @answers(LIST_AUDIT)
+    async def audit(self, call: Call[NoParams, AuditQuery, None]) -> AuditPage:
+        return await audit_logs.fleet_audit(self._directory, self._peers).page(call)
 
 
 def this_node(parts: AssembledWorker) -> Node:

@@ -36,13 +36,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_entries_are_listed_by_what_is_asked(
     hawker: Hawker, place: Path, words: tuple[str, ...], numbers: list[str]
 ) -> None:
-    assert [line.split()[0] for line in hawker("audit", "list", *words).out.splitlines()[1:]] == numbers
+    assert [line.split()[0] for line in hawker("audit", "list", "--local", *words).out.splitlines()[1:]] == numbers
 
 
 def test_what_is_exported_can_be_verified_elsewhere(hawker: Hawker, place: Path, tmp_path: Path) -> None:
-    assert "3 entries, 1 to 3: the chain holds" in hawker("audit", "verify").out
+    assert "3 entries, 1 to 3: the chain holds" in hawker("audit", "verify", "--local").out
     copy = tmp_path / "copy.jsonl"
-    copy.write_text(hawker("audit", "export").out)
+    copy.write_text(hawker("audit", "export", "--local").out)
     assert "the chain holds" in hawker("audit", "verify", str(copy)).out
     copy.write_text(copy.read_text().replace("root", "mallory"))
     said = hawker("audit", "verify", str(copy))
@@ -53,4 +53,4 @@ def test_a_log_that_somebody_edited_is_found(hawker: Hawker, place: Path) -> Non
     (segment,) = segments(place / "audit")
     held = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(held[0] + held[2])
-    assert "does not follow entry 1" in hawker("audit", "verify").err
+    assert "does not follow entry 1" in hawker("audit", "verify", "--local").err

@@ -93,3 +93,16 @@ async def test_no_new_privileges_and_a_score_are_set_when_asked(trial: LauncherT
     found = observe(pid, trial.cgroups.hierarchies, group)
     assert "NoNewPrivs:\t1" in found["status"]
     assert found["oom_score_adj"] == ("500",)
+
+
+@pytest.mark.skipif(Path("/sys/module/apparmor").exists(), reason="this kernel has AppArmor")
+async def test_a_profile_that_cannot_be_had_ends_the_launch_before_the_machine_begins(
+    trial: LauncherTrial, directory: Path
+) -> None:
+    launcher, machine_id = BoxLauncher(trial.cgroups), new_machine_id(CLOCK)
+    config = msgspec.json.decode(trial.machine(machine_id, directory).ours)
+    config["process"]["apparmorProfile"] = "hawker-ab12"
+    launcher.lay_out(msgspec.json.encode(config), directory)
+    with pytest.raises(Unavailable, match="confine by the profile hawker-ab12"):
+        await launcher.run(machine_id, directory, ())
+    assert not trial.cgroups.knows(machine_id)

@@ -1,33 +1,56 @@
-"""`hawker audit`: the audit log of the node on this host, read from its files, also while no daemon runs."""
+"""`hawker audit`: the audit logs of all nodes of the fleet; or with `--local` that of the node on this host, read from
+its files, also while no daemon runs.
+"""
 
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+import msgspec
 
+from hawker.api.caller import Caller
+from hawker.api.contract.audit import LIST_AUDIT, AuditQuery
 from hawker.audit.audit_log import lines
-from hawker.audit.chain import AuditEntry, broken, read_line
+from hawker.audit.audit_reader import WantedEntries, entry_of
+from hawker.audit.chain import AuditEntry, Broken, Chain
+from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.output import Form, line_of_json, note, output_option, table
+from hawker.clock import SystemClock
 from hawker.place import default_data_dir
 
-_FOLLOW_S = 0.5
+_FOLLOW_S = 1.0
 _pause = threading.Event()
 _HEADINGS = ("NUMBER", "AT", "WHO", "FROM", "WHAT", "THINGS", "STATUS")
+_OF_FLEET = ("HOST", *_HEADINGS)
+
+Show = Callable[[str, bytes], None]
+"""Takes the host, empty for this one's files, and a line of its log."""
+
+
+class _HostLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of an exported log: `entry` is exactly what `host` wrote."""
+
+    host: str
+    entry: msgspec.Raw
 
 
 @click.group("audit", no_args_is_help=True)
 def command() -> None:
-    """Who did what on this node, from where, to which machine, and with which outcome.
+    """Who did what in the fleet, from where, to which machine, and with which outcome.
 
-    The log is in DATA_DIR/audit (HAWKER_DATA_DIR), which only the node's own user may read. A call of control, secrets
-    or tokens has two entries: STATUS `begins` before it was done, and its outcome.
+    Any node merges what all nodes wrote, and names those that do not answer. It takes a token with control of the whole
+    fleet. With --local the log of this host's node is read from DATA_DIR/audit (HAWKER_DATA_DIR), which only the node's
+    own user may do. A call of control, secrets or tokens has two entries: STATUS `begins` before it was done, and its
+    outcome.
 
     \b
     Examples:
       hawker audit list --app shop --who ci
-      hawker audit list -f
+      hawker audit list --node 3f2a9c01 -f
       hawker audit export > audit.jsonl
       hawker audit verify
       hawker audit verify audit.jsonl
@@ -36,61 +59,173 @@ def command() -> None:
 
 def _filters(function: click.decorators.FC) -> click.decorators.FC:
     for option in (
-        click.option("-a", "--app", metavar="NAME", help="Only of this app."),
-        click.option("-m", "--machine", metavar="ID", help="Only of this machine."),
-        click.option("--who", metavar="NAME", help="Only by this holder, or by a token with this id."),
-        click.option("--what", metavar="ROUTE", help="Only this call, such as exec_machine."),
-        click.option("--since", metavar="TIME", help="Only from this moment, as 2026-11-23T05:00."),
+        click.option("-a", "--app", metavar="NAME", default="", help="Only of this app."),
+        click.option("-m", "--machine", metavar="ID", default="", help="Only of this machine."),
+        click.option("--who", metavar="NAME", default="", help="Only by this holder, or by a token with this id."),
+        click.option("--what", metavar="ROUTE", default="", help="Only this call, such as exec_machine."),
+        click.option("--since", metavar="TIME", default="", help="Only from this moment, as 2026-11-23T05:00."),
     ):
         function = option(function)
     return function
 
 
+def _whose(function: click.decorators.FC) -> click.decorators.FC:
+    function = click.option("--local", is_flag=True, help="Read the files of this host's node.")(function)
+    return click.option("--node", metavar="ID", default="", help="Only what this node wrote.")(function)
+
+
 @command.command("list")
 @_filters
+@_whose
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
 @output_option
-def list_entries(follow: bool, form: Form, **wanted: str | None) -> None:
+@click.pass_context
+def list_entries(ctx: click.Context, /, follow: bool, form: Form, node: str, local: bool, **selected: str) -> None:
     """List the entries, the oldest first."""
-    found = [entry for line in lines(_directory()) if _wanted(entry := _read(line), wanted)]
-    if form is Form.TABLE:
-        click.echo(table(_HEADINGS, map(_row, found)))
-    else:
-        _print(found)
-    last = found[-1].number if found else 0
-    while follow:
-        _pause.wait(_FOLLOW_S)
-        new = [entry for line in lines(_directory()) if (entry := _read(line)).number > last and _wanted(entry, wanted)]
+    rows = list[tuple[str, ...]]()
+    headed = False
+
+    def show(host: str, line: bytes) -> None:
         if form is Form.JSON:
-            _print(new)
-        elif new:
-            click.echo("\n".join("  ".join(_row(entry)) for entry in new))
-        last = new[-1].number if new else last
+            click.echo(line_of_json(_exported(host, line) if host else entry_of(line)))
+            return
+        row = _row(entry_of(line))
+        row = (host, *row) if host else row
+        if headed:
+            click.echo("  ".join(row))
+        else:
+            rows.append(row)
+
+    def caught_up() -> None:
+        nonlocal headed
+        if form is Form.TABLE and not headed:
+            click.echo(table(_HEADINGS if local else _OF_FLEET, rows))
+        headed = True
+
+    _read(ctx, WantedEntries(**selected), node, show, local=local, follow=follow, caught_up=caught_up)
 
 
 @command.command("export")
 @_filters
-def export_entries(**wanted: str | None) -> None:
-    """Print the entries as lines of JSON, exactly as they are in the log. Only the whole log can be verified."""
-    for line in lines(_directory()):
-        if _wanted(_read(line), wanted):
-            click.echo(line.rstrip(b"\n"))
+@_whose
+@click.pass_context
+def export_entries(ctx: click.Context, /, node: str, local: bool, **selected: str) -> None:
+    """Print the entries as lines of JSON, exactly as they are in the logs. Only the whole log can be verified."""
+
+    def show(host: str, line: bytes) -> None:
+        click.echo(line_of_json(_exported(host, line)) if host else line.rstrip(b"\n"))
+
+    _read(ctx, WantedEntries(**selected), node, show, local=local)
 
 
 @command.command("verify")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
-def verify_chain(file: Path | None) -> None:
-    """Check the chain of the log, or of an exported FILE, and say where it breaks. The exit status is 1 then."""
-    held = list(file.read_bytes().splitlines(keepends=True) if file else lines(_directory()))
-    found = broken(held)
-    if found is not None:
-        which = "" if found.number is None else f", entry {found.number}"
-        raise Failure(f"the chain breaks at line {found.line}{which}: {found.why}", ExitStatus.FAILED)
-    if not held:
+@_whose
+@click.pass_context
+def verify_chain(ctx: click.Context, /, file: Path | None, node: str, local: bool) -> None:
+    """Check the chain of every node's log, or of an exported FILE. Exit status 1 where one breaks."""
+    chains, faults = dict[str, Chain](), dict[str, Broken]()
+
+    def show(host: str, line: bytes) -> None:
+        if (found := chains.setdefault(host, Chain()).check(line)) is not None:
+            faults.setdefault(host, found)
+
+    if file is not None:
+        with file.open("rb") as exported:
+            for line in exported:
+                show(*_imported(line))
+    else:
+        _read(ctx, WantedEntries(), node, show, local=local)
+    if not chains:
         note("the log has no entries")
-        return
-    first, last = _read(held[0]), _read(held[-1])
-    click.echo(f"{len(held)} entries, {first.number} to {last.number}: the chain holds; the last hash is {last.hash}")
+    for host, chain in sorted(chains.items()):
+        if host not in faults and chain.last is not None:
+            held = f"{chain.entries} entries, {chain.first} to {chain.last.number}"
+            click.echo(f"{_prefix(host)}{held}: the chain holds; the last hash is {chain.last.hash}")
+    if faults:
+        raise Failure("; ".join(_prefix(host) + str(found) for host, found in faults.items()), ExitStatus.FAILED)
+
+
+def _prefix(host: str) -> str:
+    return f"{host}: " if host else ""
+
+
+def _read(
+    ctx: click.Context,
+    selection: WantedEntries,
+    node: str,
+    show: Show,
+    *,
+    local: bool,
+    follow: bool = False,
+    caught_up: Callable[[], None] = lambda: None,
+) -> None:
+    """Raises `Failure` in the end when a chain is broken, or a host did not answer."""
+    if local:
+        if node:
+            raise click.UsageError("--local is the node of this host: leave out --node")
+        return _read_local(selection, show, caught_up, follow=follow)
+    query = AuditQuery(node=node, **asdict(selection))
+    talk(ctx, lambda caller: _read_fleet(caller, query, show, caught_up, follow=follow))
+
+
+def _read_local(selection: WantedEntries, show: Show, caught_up: Callable[[], None], *, follow: bool) -> None:
+    last = 0
+    while True:
+        for line in lines(_directory()):
+            entry = entry_of(line)
+            if not last or entry.number > last:
+                last = max(last, entry.number)
+                if entry in selection:
+                    show("", line)
+        caught_up()
+        if not follow:
+            return
+        _pause.wait(_FOLLOW_S)
+
+
+async def _read_fleet(
+    caller: Caller, query: AuditQuery, show: Show, caught_up: Callable[[], None], *, follow: bool
+) -> None:
+    clock, faults, away = SystemClock(), list[str](), tuple[str, ...]()
+    while True:
+        page = await caller.call(LIST_AUDIT, query=query)
+        for line in page.lines:
+            show(line.host, line.entry.encode() + b"\n")
+        for fault in page.broken:
+            note(f"the chain breaks at {fault}")
+        for host in page.away:
+            if host not in away:
+                note(f"{host} does not answer: its entries are missing")
+        faults, away = [*faults, *page.broken][:3], page.away
+        if not page.more:
+            caught_up()
+            if not follow:
+                break
+            await clock.sleep(_FOLLOW_S)
+        query = msgspec.structs.replace(query, after=page.next)
+    if faults:
+        raise Failure("the chain breaks at " + "; ".join(faults), ExitStatus.FAILED)
+    if away:
+        raise Failure(f"{', '.join(away)}: no answer, so this is not all", ExitStatus.UNAVAILABLE)
+
+
+def _exported(host: str, line: bytes) -> _HostLine:
+    """A line that is no JSON is exported as a string, and does not hold."""
+    try:
+        msgspec.json.decode(line)
+    except ValueError:
+        line = msgspec.json.encode(line.decode(errors="replace"))
+    return _HostLine(host=host, entry=msgspec.Raw(line.rstrip(b"\n")))
+
+
+def _imported(line: bytes) -> tuple[str, bytes]:
+    """Of an export of the fleet, or of one host."""
+    try:
+        found = msgspec.json.decode(line, type=_HostLine)
+    except ValueError:
+        return "", line
+    return found.host, bytes(found.entry)
 
 
 def _directory() -> Path:
@@ -100,30 +235,6 @@ def _directory() -> Path:
     except OSError as error:
         raise Failure(f"cannot read {directory}: {error.strerror}; set HAWKER_DATA_DIR") from error
     return directory
-
-
-def _read(line: bytes) -> AuditEntry:
-    try:
-        return read_line(line)
-    except ValueError:
-        return AuditEntry(number=0, at="", what="(no entry: see `hawker audit verify`)")
-
-
-def _wanted(entry: AuditEntry, wanted: dict[str, str | None]) -> bool:
-    things = entry.things
-    checks = (
-        (wanted["app"], things.get("app_name") == wanted["app"]),
-        (wanted["machine"], things.get("machine_id") == wanted["machine"]),
-        (wanted["who"], entry.who == wanted["who"] or wanted["who"] in entry.tokens),
-        (wanted["what"], entry.what == wanted["what"]),
-        (wanted["since"], entry.at >= (wanted["since"] or "")),
-    )
-    return all(fits for asked, fits in checks if asked is not None)
-
-
-def _print(entries: list[AuditEntry]) -> None:
-    for entry in entries:
-        click.echo(line_of_json(entry))
 
 
 def _row(entry: AuditEntry) -> tuple[str, ...]:

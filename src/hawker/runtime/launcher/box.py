@@ -295,6 +295,8 @@ def _add_process(plan: PlanWriter, process: OciProcess) -> None:
         plan.add(Record.RLIMIT, int(getattr(resource, limit.type)), limit.soft, limit.hard)
     if process.oom_score_adj is not None:
         plan.add(Record.OOM_SCORE, str(process.oom_score_adj))
+    if process.apparmor_profile:
+        plan.add(Record.APPARMOR, process.apparmor_profile)
     if process.no_new_privileges:
         plan.add(Record.NO_NEW_PRIVILEGES)
     for word in process.args:

@@ -64,6 +64,7 @@ class OciProcess(_Strict, frozen=True, kw_only=True):
     rlimits: tuple[OciRlimit, ...] = ()
     no_new_privileges: bool = False
     oom_score_adj: int | None = None
+    apparmor_profile: str = ""
 
 
 class OciCpu(_Strict, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ class Record(IntEnum):
     SECCOMP = 20
     ARG = 21
     ENV = 22
+    APPARMOR = 23
 
 
 class PlanWriter:

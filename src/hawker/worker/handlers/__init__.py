@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
+from hawker.place import Place
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
 from hawker.worker.handlers.app_files import AppFileHandlers
 from hawker.worker.handlers.app_logs import AppLogHandlers
 from hawker.worker.handlers.apps import AppHandlers
+from hawker.worker.handlers.audit import AuditHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
@@ -157,3 +159,4 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     doctor.bind(handlers)
     CatalogHandlers(side.catalog).bind(handlers)
     QuotaHandlers(deps.store, worker.quotas).bind(handlers)
+    handlers.add(AuditHandlers(Place(deps.settings.data_dir).audit))
