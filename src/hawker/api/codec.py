@@ -126,8 +126,8 @@ def _located(error: msgspec.ValidationError) -> str:
 
 
 def _surplus(given: object, kept: object, path: str) -> str | None:
-    """The path of the first thing in `given` that was not taken over into `kept`; null asks for nothing. A body may be a
-    list of 200,000 words, and the event loop waits meanwhile: only what holds other things is looked into."""
+    """The path of the first thing in `given` that was not taken over into `kept`; null asks for nothing. A body may be
+    a list of 200,000 words, and the event loop waits meanwhile: only what holds other things is looked into."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for key, value in given.items():
             if value is None:

@@ -54,3 +54,12 @@ def test_a_log_that_somebody_edited_is_found(hawker: Hawker, place: Path) -> Non
     held = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(held[0] + held[2])
     assert "does not follow entry 1" in hawker("audit", "verify", "--local").err
+
+
+def test_a_line_that_is_no_entry_is_found_wherever_it_was_put(hawker: Hawker, place: Path) -> None:
+    (segment,) = segments(place / "audit")
+    held = segment.read_bytes().splitlines(keepends=True)
+    for at in range(len(held) + 1):
+        segment.write_bytes(b"".join([*held[:at], b"{}\n", *held[at:]]))
+        assert f"the chain breaks at line {at + 1}: this is no entry" in hawker("audit", "verify", "--local").err
+        assert len(hawker("audit", "list", "--local").out.splitlines()) == len(held) + 2

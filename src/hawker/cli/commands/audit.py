@@ -170,14 +170,15 @@ def _read(
 
 
 def _read_local(selection: WantedEntries, show: Show, caught_up: Callable[[], None], *, follow: bool) -> None:
-    last = 0
+    """All that is there, also lines that are no entries; then those with higher numbers."""
+    last, shown = 0, -1
     while True:
         for line in lines(_directory()):
             entry = entry_of(line)
-            if not last or entry.number > last:
-                last = max(last, entry.number)
-                if entry in selection:
-                    show("", line)
+            if entry.number > shown and entry in selection:
+                show("", line)
+            last = max(last, entry.number)
+        shown = last
         caught_up()
         if not follow:
             return

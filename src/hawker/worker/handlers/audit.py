@@ -1,13 +1,19 @@
 """Answers about what this node's audit log has. It is written where calls are answered, and only read here."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hawker.api.contract.audit import NODE_AUDIT, AuditSelection, NodeAuditLine, NodeAuditPart, NodeAuditQuery
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams
-from hawker.audit.audit_reader import WantedEntries, read_piece
+from hawker.deferred import deferred
 from hawker.errors import Unavailable
 from hawker.fair.threads import Pool, in_thread
+
+if TYPE_CHECKING:
+    from hawker.audit import audit_reader
+else:
+    audit_reader = deferred("hawker.audit.audit_reader")
 
 
 class AuditHandlers:
@@ -20,9 +26,9 @@ class AuditHandlers:
 
     def _read(self, query: NodeAuditQuery) -> NodeAuditPart:
         """Raises `Unavailable`."""
-        wanted = WantedEntries(**{name: getattr(query, name) for name in AuditSelection.__struct_fields__})
+        wanted = audit_reader.WantedEntries(**{name: getattr(query, name) for name in AuditSelection.__struct_fields__})
         try:
-            piece = read_piece(self._directory, wanted, query.after, most_bytes=query.most_bytes)
+            piece = audit_reader.read_piece(self._directory, wanted, query.after, most_bytes=query.most_bytes)
         except OSError as error:
             raise Unavailable(f"the audit log cannot be read: {error.strerror}") from error
         return NodeAuditPart(
