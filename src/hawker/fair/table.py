@@ -203,6 +203,7 @@ SHARES = (
     DOWNLOADS,
     BUILDS,
     HANDOVERS,
+    UPLOADS,
     copies(USUAL_COPIES),
     EXECS,
     DNS_FORWARDS,

@@ -83,7 +83,7 @@ async def test_a_file_comes_after_its_parents_whole_and_as_root(tmp_path: Path) 
 async def test_what_the_machine_says_against_it_is_told(tmp_path: Path) -> None:
     machine = Machine()
     machine.full = True
-    with pytest.raises(FileNotCopied, match="^/a: No space left on device"):
+    with pytest.raises(FileNotCopied, match=r"^/a: No space left on device"):
         await copy_files((source(tmp_path),), 0, machine.begin)
     assert machine.closed == 1
 
