@@ -37,8 +37,8 @@ async def pieces(content: bytes, size: int = 300_000) -> AsyncIterator[bytes]:
         yield content[at : at + size]
 
 
-def files_in(place: Path, floor_bytes: int = 0) -> AppFiles:
-    return AppFiles(place / "files", MemoryStore(), SystemClock(), floor_bytes)
+def files_in(place: Path, room: int = 1 << 40) -> AppFiles:
+    return AppFiles(place / "files", MemoryStore(), SystemClock(), lambda: room)
 
 
 async def keep(files: AppFiles, content: bytes, app_id: str = ID) -> str:
@@ -118,7 +118,7 @@ async def test_an_app_has_so_many_bytes_and_no_more(tmp_path: Path, monkeypatch:
 
 async def test_a_disk_keeps_its_floor(tmp_path: Path) -> None:
     with pytest.raises(NoRoom):
-        await keep(files_in(tmp_path, floor_bytes=1 << 60), BIG)
+        await keep(files_in(tmp_path, room=len(BIG) - 1), BIG)
     assert on_disk(tmp_path) == []
 
 
@@ -155,7 +155,7 @@ def age(files: AppFiles, app_id: str, digest: str) -> None:
 
 
 async def test_what_no_config_names_goes_an_hour_after_it_was_asked_for(worker: SimWorker, tmp_path: Path) -> None:
-    files = AppFiles(tmp_path / "files", worker.store, SystemClock(), 0)
+    files = AppFiles(tmp_path / "files", worker.store, SystemClock(), lambda: 1 << 40)
     files.sweep()  # nothing is there
     app_id = worker.parts.apps.get(worker.store, APP).id
     named, fallback, unnamed, fresh = [await keep(files, each, app_id) for each in (b"1", b"22", b"333", b"4444")]

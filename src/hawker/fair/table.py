@@ -214,6 +214,7 @@ SHARES = (
     DOWNLOADS,
     BUILDS,
     HANDOVERS,
+    UPLOADS,
     copies(USUAL_COPIES),
     BACKUPS,
     EXECS,

@@ -20,7 +20,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.fsm.runner import Runner
 from hawker.gpu import parse_gpus
 from hawker.host.egress import Egress, parse_allowed
-from hawker.host.facts import Facts, cloud_of
+from hawker.host.facts import Facts, cloud_of, disk_of
 from hawker.host.luks import Luks
 from hawker.host.machine_link import TappedLink, WiredLink
 from hawker.host.network import NodeNetwork
@@ -129,6 +129,7 @@ async def deps_of(
     limits = LogLimits(most_bytes=settings.app_logs_mib * MIB, kept_s=settings.app_logs_kept_s)
     table, logs = MachineTable(clock, Changes()), MachineLogs(place.logs, store, driver, clock, limits)
     table.changes.listen(logs.changed)
+    floor_bytes = settings.free_disk_floor_mib * MIB
     return FlowDeps(
         store=store,
         table=table,
@@ -150,7 +151,7 @@ async def deps_of(
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
         archive=archive,
         logs=logs,
-        files=AppFiles(place.files, store, clock, settings.free_disk_floor_mib * MIB),
+        files=AppFiles(place.files, store, clock, lambda: disk_of(place.root).free_bytes - floor_bytes),
     )
 
 

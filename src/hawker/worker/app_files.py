@@ -6,7 +6,7 @@ digest is whole and verified. It stays while a machine's config names it here, a
 
 import os
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,6 @@ from hawker.errors import BadRequest, HawkerError, NotFound, TooLarge, Unavailab
 from hawker.fair.table import UPLOADS
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
-from hawker.host.facts import disk_of
 from hawker.ids import AppName, Digest, NodeId
 from hawker.image.blobs import BlobStore, PartialBlob
 from hawker.image.config import Layer
@@ -59,13 +58,13 @@ class FileNeighbours(Protocol):
 
 
 class AppFiles:
-    """`floor_bytes` of the disk stay free, whatever is uploaded."""
+    """`room` says how many bytes of the disk may be taken now."""
 
-    def __init__(self, root: Path, store: Store, clock: Clock, floor_bytes: int) -> None:
+    def __init__(self, root: Path, store: Store, clock: Clock, room: Callable[[], int]) -> None:
         self._root = root
         self._store = store
         self._clock = clock
-        self._floor_bytes = floor_bytes
+        self._room = room
         self._neighbours: FileNeighbours | None = None
         self._turns = Turns(UPLOADS)
         self._fetching = KeyedLocks[tuple[str, str]]()
@@ -164,7 +163,10 @@ class AppFiles:
                 f"an app may have {MOST_FILES} uploaded files of {MOST_BYTES} bytes in all, and has {len(others)} of"
                 f" {sum(others.values())}; what no machine's config names goes after an hour"
             )
-        missing = size + self._floor_bytes - disk_of(self._root).free_bytes
+        self._check_disk(size)
+
+    def _check_disk(self, size: int) -> None:
+        missing = size - self._room()
         if missing > 0:
             raise no_room("taking in a file", missing)
 
@@ -189,9 +191,7 @@ class AppFiles:
         node = await self._holder(app, blob.digest)
         if node is None:
             raise NotFound(f"file {blob.digest} of app '{app.name}' is on no node that can be asked; upload it again")
-        missing = blob.size + self._floor_bytes - disk_of(self._root).free_bytes
-        if missing > 0:
-            raise no_room("taking in a file", missing)
+        self._check_disk(blob.size)
         try:
             await self._keep(app.id, blob, self._pieces(node, app.id, blob))
         except Unprocessable as error:

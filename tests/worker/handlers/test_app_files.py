@@ -37,7 +37,7 @@ DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 
 class Desk:
     def __init__(self, worker: SimWorker, place: Path) -> None:
-        self.files = AppFiles(place / "files", worker.store, SystemClock(), 0)
+        self.files = AppFiles(place / "files", worker.store, SystemClock(), lambda: 1 << 40)
         self.quotas = Quotas(worker.store, worker.parts.deps.clock, UsageCount(0, 0, self.files.bytes_of))
         self.handlers = AppFileHandlers(worker.store, worker.parts.apps, self.quotas, self.files)
 
