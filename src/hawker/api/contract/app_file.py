@@ -1,11 +1,14 @@
 """Files that clients upload for the machines of an app, because a config has no room for them."""
 
+from typing import Annotated
+
 import msgspec
 
 from hawker.api.contract.body import Answer
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.route import Tag, Unary, Upload
-from hawker.errors import NoRoom, NotFound, OverShare, QuotaExceeded, TooLarge, Unprocessable
+from hawker.config.process_rules import MAX_UPLOAD_BYTES
+from hawker.errors import NoRoom, NotFound, NotServed, OverShare, QuotaExceeded, TooLarge, Unprocessable
 
 
 class AppFileParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,9 +17,9 @@ class AppFileParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AppFileQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`size` is how many bytes come, 1 to 268435456."""
+    """`size` is how many bytes come, and has to be said."""
 
-    size: int = 0
+    size: Annotated[int, msgspec.Meta(ge=1, le=MAX_UPLOAD_BYTES)] | None = None
 
 
 class AppFile(Answer, frozen=True, kw_only=True):
@@ -35,7 +38,7 @@ GET_APP_FILE = Unary(
     response=AppFile,
     tag=Tag.APPS,
     summary="Ask whether a file was uploaded for an app's machines",
-    errors=(NotFound, Unprocessable),
+    errors=(NotFound, NotServed, Unprocessable),
 )
 
 PUT_APP_FILE = Upload(
@@ -47,7 +50,7 @@ PUT_APP_FILE = Upload(
     response=AppFile,
     tag=Tag.APPS,
     summary="Upload a file for an app's machines",
-    errors=(NotFound, NoRoom, OverShare, QuotaExceeded, TooLarge, Unprocessable),
+    errors=(NotFound, NotServed, NoRoom, OverShare, QuotaExceeded, TooLarge, Unprocessable),
     timeout_s=3600.0,
 )
 

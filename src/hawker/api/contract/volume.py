@@ -12,7 +12,7 @@ from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.org import OrgParams
 from hawker.api.route import Page, Tag, Unary
 from hawker.config import Guest
-from hawker.errors import Conflict, LeaseHeld, NoRoom, NotFound, Unavailable, WrongState
+from hawker.errors import Conflict, LeaseHeld, NoRoom, NotFound, NotServed, Unavailable, WrongState
 from hawker.permission import Action
 
 
@@ -220,8 +220,8 @@ CREATE_VOLUME = Unary(
     body=CreateVolumeRequest,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Create a volume: empty, from a snapshot, or as a fork of another volume",
-    errors=(NotFound, NoRoom, WrongState, Conflict, Unavailable),
+    summary="Create a volume: empty, from a snapshot or backup, or as a fork of another volume",
+    errors=(NotFound, NotServed, NoRoom, WrongState, Conflict, Unavailable),
     action=Action.CREATE,
     timeout_s=90.0,
 )
@@ -340,7 +340,7 @@ CREATE_BACKUP = Unary(
     response=VolumeBackup,
     tag=Tag.VOLUMES,
     summary="Back a volume up to where the node's backups go, also while a machine uses it",
-    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable),
+    errors=(NotFound, NotServed, NoRoom, Conflict, WrongState, Unavailable),
     action=Action.WRITE,
 )
 
@@ -363,7 +363,7 @@ LIST_BACKUPS = Unary(
     response=tuple[KeptBackup, ...],
     tag=Tag.VOLUMES,
     summary="List the backups of an app's volumes, also of those that are gone",
-    errors=(NotFound, Unavailable),
+    errors=(NotFound, NotServed, Unavailable),
     timeout_s=90.0,
 )
 

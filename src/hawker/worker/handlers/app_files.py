@@ -16,7 +16,7 @@ from hawker.api.contract.app_file import (
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoQuery
-from hawker.errors import NotFound, NotServed
+from hawker.errors import NotFound, NotServed, Unprocessable
 from hawker.fair.table import HANDOVERS
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
@@ -50,8 +50,10 @@ class AppFileHandlers:
     @answers(PUT_APP_FILE)
     async def put(self, call: Call[AppFileParams, AppFileQuery, None], data: AsyncIterator[bytes]) -> AppFile:
         app, digest, size = self._apps.get(self._store, call.params.app_name), call.params.digest, call.query.size
+        if size is None:
+            raise Unprocessable("size: say how many bytes come")
         if self._files.size_of(app.id, digest) is None:
-            more = Amount(disk_mb=-(-max(0, size) // _MIB))
+            more = Amount(disk_mb=-(-size // _MIB))
             await self._store.write(partial(self._quotas.check, app=app.name, more=more))
         await self._files.receive(app.id, digest, size, data)
         return AppFile(digest=digest, size=size)
