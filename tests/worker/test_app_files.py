@@ -160,7 +160,9 @@ async def test_what_no_config_names_goes_an_hour_after_it_was_asked_for(worker: 
     app_id = worker.parts.apps.get(worker.store, APP).id
     named, fallback, unnamed, fresh = [await keep(files, each, app_id) for each in (b"1", b"22", b"333", b"4444")]
     others = await keep(files, b"1", "0" * 16)
-    record = worker.record(await worker.started())
+    machine_id = await worker.started()
+    await worker.at_rest()
+    record = worker.record(machine_id)
 
     def name_it(tx: Tx) -> None:
         def naming(digest: str, size: int) -> object:
