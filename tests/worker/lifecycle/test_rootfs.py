@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 
@@ -83,6 +84,21 @@ async def test_a_stopped_machine_gives_its_layer_back(rootfs: HostRootfs, digest
     assert not is_mounted(root) and await rootfs.list() == [MACHINE]
     await rootfs.sweep()
     assert not _files(tmp_path, "new")
+
+
+async def test_the_loop_goes_on_while_what_a_machine_wrote_goes_to_the_disk(
+    rootfs: HostRootfs, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rootfs.mount(MACHINE, FIRST, digest)
+    threads = set[int]()
+
+    def noted(target: Path) -> None:
+        threads.add(get_ident())
+        unmount(target)
+
+    monkeypatch.setattr("hawker.worker.lifecycle.rootfs.unmount", noted)
+    await rootfs.unmount(MACHINE)
+    assert threads and get_ident() not in threads
 
 
 async def test_a_kept_layer_outlives_instances_and_unmounting(rootfs: HostRootfs, digest: Digest) -> None:

@@ -227,6 +227,14 @@ class HostRootfs:
         return str(target)
 
     async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
+        """What the machine wrote goes to the disk before a layer is let go, and that may take seconds: in a thread,
+        unless nothing is mounted."""
+        if any(is_mounted(self._layers(machine_id) / name) for name in self._layer_names(machine_id)):
+            await in_thread(Pool.HOST, self._unmount, machine_id, kept)
+        else:
+            self._unmount(machine_id, kept)
+
+    def _unmount(self, machine_id: MachineId, kept: str | None) -> None:
         target = self._machines / machine_id / "rootfs"
         self._containers(machine_id).unmount()
         unmount(target)
@@ -302,7 +310,7 @@ class HostRootfs:
         if path.is_relative_to("/dev"):
             return await in_thread(Pool.HOST, detach_loop, stray)
         assert path.is_relative_to(self._machines) or path.is_relative_to(self._mounts)
-        unmount(path)
+        await in_thread(Pool.HOST, unmount, path)
         if path.parent == self._mounts:
             _remove_empty(path)
 
