@@ -379,6 +379,12 @@ async def test_files_of_the_host_are_written_anew_before_each_run(real: Rig, tmp
     source.write_bytes(b"large\n" * 20_000)
     spec = await containers(real, web="cat /deep/down/file; : > /deep/down/file; exit 0")
     spec = await started(real, but(spec, 0, files=(FileSpec(path="/deep/down/file", source=str(source)),)))
-    assert await final(real, spec) == source.read_bytes()
-    await real.driver.start_process(spec.machine_id, 0, 2)
-    assert await final(real, spec) == 2 * source.read_bytes()
+    for run in (1, 2):
+        if run == 2:
+            await real.driver.start_process(spec.machine_id, 0, 2)
+        await final(real, spec)
+
+        async def has_said_all(wanted: bytes = run * source.read_bytes()) -> bool:  # a pipe may be read past the exit
+            return await said(real.driver, spec, 0) == wanted
+
+        await eventually(has_said_all)
