@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
-from hawker.backup.repository import BackupRepository, read_passphrase
 from hawker.clock import Clock
 from hawker.cluster import peer_hosts, read_cluster
 from hawker.deferred import deferred
@@ -53,7 +52,6 @@ from hawker.version import VERSION
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import Ciphers, VolumeKeys
 from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
-from hawker.volume.host_backups import HostBackups
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.table import VolumeTable
@@ -79,8 +77,12 @@ from hawker.worker.table import MachineTable
 from hawker.worker.telemetry import Telemetry, Traces
 
 if TYPE_CHECKING:
+    from hawker.backup import repository as backups
     from hawker.logs import shipping
+    from hawker.volume import host_backups
 else:
+    backups = deferred("hawker.backup.repository")
+    host_backups = deferred("hawker.volume.host_backups")
     shipping = deferred("hawker.logs.shipping")
 
 _LAST_SPANS_S = 1.0
@@ -202,15 +204,16 @@ def _volumes(
 
 def _backups(
     settings: Settings, place: Place, clock: Clock, keys: VolumeKeys, file_of: Callable[[VolumeId], Path] | None
-) -> HostBackups | None:
+) -> "host_backups.HostBackups | None":
     """Where backups go; as with an archive, whether it is there is seen when the first one is sent."""
     if settings.backup_url is None or file_of is None:
         return None
     assert settings.backup_passphrase_file is not None, "settings without one are refused"
     endpoint, region = settings.backup_endpoint, settings.backup_region
     to = open_backend(settings.backup_url, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
-    passphrase = partial(read_passphrase, settings.backup_passphrase_file)
-    return HostBackups(BackupRepository(to, place.backup, passphrase, clock), place.snapshots, file_of, keys)
+    passphrase = partial(backups.read_passphrase, settings.backup_passphrase_file)
+    repository = backups.BackupRepository(to, place.backup, passphrase, clock)
+    return host_backups.HostBackups(repository, place.snapshots, file_of, keys)
 
 
 def _networks(
