@@ -61,6 +61,13 @@ async def launch(cells: Prison, script: str, *grants: JailGrant, netns: str | No
     return await cells.launch(argv, With(grants=shown, devices=DEVICES, netns=netns))
 
 
+async def launch_waiting(cells: Prison) -> int:
+    """A VMM that has said what it will say: without its keeper, its next word would end it."""
+    pid = await launch(cells, WAIT)
+    await eventually(lambda: b"ready" in cells.jail.console(cells.run()))
+    return pid
+
+
 async def said(cells: Prison, script: str, *grants: JailGrant) -> list[str]:
     await launch(cells, script, *grants)
     return (await cells.end()).console.decode().splitlines()
@@ -166,7 +173,7 @@ async def test_a_machine_s_network_is_joined(cells: Prison) -> None:
 
 async def test_the_lock_is_the_keeper_s_alone(cells: Prison) -> None:
     """The jailer closes what it inherits. So when a keeper is killed its machine looks dead, and runs."""
-    pid = await launch(cells, WAIT)
+    pid = await launch_waiting(cells)
     vmm = vmm_of(cells)
     assert cells.run().alive()
     os.kill(pid, signal.SIGKILL)
@@ -178,7 +185,7 @@ async def test_the_lock_is_the_keeper_s_alone(cells: Prison) -> None:
 
 
 async def test_a_vmm_without_a_keeper_is_ended_before_another_is_launched(cells: Prison) -> None:
-    pid = await launch(cells, WAIT)
+    pid = await launch_waiting(cells)
     first = vmm_of(cells)
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: not cells.run().alive())
