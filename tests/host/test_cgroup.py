@@ -156,6 +156,16 @@ def test_remove_ends_a_family_of_processes_and_every_group(real: Cgroups) -> Non
 
 
 @pytest.mark.root
+def test_the_node_s_group_goes_though_the_machine_s_was_lost(real: Cgroups) -> None:
+    groups = [tree / real.path_of(MACHINE).lstrip("/") for tree in find_hierarchies(mounts()).trees()]
+    for group in groups:
+        group.mkdir(parents=True)
+        group.rmdir()
+    real.remove(MACHINE)
+    assert not any(group.parent.exists() for group in groups)
+
+
+@pytest.mark.root
 def test_many_may_remove_one_group_at_once(real: Cgroups) -> None:
     """Everybody who waits for a machine clears it when it ends."""
     groups = [tree / real.path_of(MACHINE).lstrip("/") for tree in find_hierarchies(mounts()).trees()]

@@ -166,7 +166,7 @@ class Cgroups:
         """`kill`, then remove the group from every tree; the node's own parent group too when it was the last."""
         if self.knows(machine_id):
             self.kill(machine_id)
-            self._remove_groups(machine_id)
+        self._remove_groups(machine_id)
         if self._hidden is not None:
             remove_below(self._hidden, self._parent, machine_id)
             self._below -= {machine_id}

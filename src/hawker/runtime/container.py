@@ -184,7 +184,9 @@ class ContainerTechnology:
             await end(pid, run.alive)
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
-        if self._crun.knows(machine_id) or self._cgroups.knows(machine_id):
+        """Also where its groups were lost: the node's own, above them, goes with the last machine."""
+        known = self._boxes.plan(run.path).exists() or self._crun.knows(machine_id)
+        if known or self._cgroups.knows(machine_id):
             await in_thread(Pool.HOST, self._crun.forget, machine_id)
 
     async def suspend(self, run: RunDir) -> None:
