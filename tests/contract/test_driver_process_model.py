@@ -1,5 +1,6 @@
 """The fake driver and a real one, given the same calls about a machine's processes in any order, say the same."""
 
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ PROCESSES = (
 )
 SPEC = InstanceSpec(
     machine_id=MACHINE,
-    instance_id=InstanceId("I1"),
+    instance_id=InstanceId(f"I{os.getpid()}"),  # its processes bear it, and another run on this host looks for its own
     hostname="unused",
     processes=PROCESSES,
     limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
