@@ -71,6 +71,7 @@ async def _story(renew: Callable[[], Driver], calls: list[Call]) -> list[object]
     with anyio.fail_after(120):
         try:
             await renew().start(SPEC)
+            told.append(await _settled(renew()))
             for call in calls:
                 told.append((call, await _answer(renew(), call), await _settled(renew())))
         finally:
