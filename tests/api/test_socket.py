@@ -135,3 +135,4 @@ async def test_a_refused_handshake_is_the_familys_error_to_our_client() -> None:
             async with stranger.socket(MACHINE_TERMINAL, REQUEST, params=PARAMS):
                 pytest.fail("it opened")
     assert caught.value.status == 401
+    assert "HTTP status" not in str(caught.value), "it has the node's own words"

@@ -16,7 +16,7 @@ from hawker.cli.progress import (
     upload_display,
 )
 from hawker.clock import ManualClock
-from hawker.errors import NotFound, NotServed, Unavailable
+from hawker.errors import Forbidden, NotFound, NotServed, Unavailable
 from tests.cli.fake_node import DIGEST, FakeNode, image
 
 LAYER = "sha256:" + "0123456789abcdef" * 4
@@ -119,6 +119,12 @@ async def test_an_image_that_is_there_is_not_pulled() -> None:
 async def test_a_driver_without_images_is_left_to_the_order() -> None:
     node = FakeNode()
     node.failures["list_images"] = NotServed("no images here")
+    await pull_if_missing(caller(node), "web:3", "shop")
+
+
+async def test_a_token_that_sees_no_images_leaves_them_to_the_order() -> None:
+    node = FakeNode()
+    node.failures["list_images"] = Forbidden("this token does not allow r on the node")
     await pull_if_missing(caller(node), "web:3", "shop")
 
 

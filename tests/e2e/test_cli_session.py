@@ -184,3 +184,14 @@ def test_what_cannot_be_done_is_said_in_a_line(hawker: CommandLine, arguments: t
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1, done.err
     assert "Traceback" not in done.err
+
+
+def test_a_token_of_an_app_runs_a_machine_and_is_told_what_it_may_not(node: RunningNode, hawker: CommandLine) -> None:
+    hawker.say("apps", "create", "tenant")
+    token = hawker.say("tokens", "create", "--app", "tenant", "--actions", "rwcd").strip()
+    tenant = CommandLine(node.environment | {"HAWKER_URL": node.url, "HAWKER_TOKEN": token})
+    tenant.say("machine", "run", HELLO, "--app", "tenant", "--name", "mine")
+    assert "started" in tenant.say("machine", "status", "mine", "--app", "tenant")
+    refused = tenant("machine", "exec", "mine", "--app", "tenant", "--", "true")
+    assert refused.status != 0 and "does not allow C" in refused.err
+    tenant.say("machine", "destroy", "--force", "mine", "--app", "tenant")

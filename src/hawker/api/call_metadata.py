@@ -13,6 +13,8 @@ MISSING_HEADER = "hawker-missing-regions"
 MISSING_NODES_HEADER = "hawker-missing-nodes"
 CALLER_HEADER = "hawker-caller"
 NODE_HEADER = "hawker-node"
+PROBLEM_HEADER = "hawker-problem"
+"""Of a refused handshake: its body in base64. Clients of WebSockets show their caller no body of an answer."""
 DEADLINE_HEADER = "hawker-deadline-ms"
 
 MAX_CALLER = 256

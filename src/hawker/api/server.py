@@ -4,6 +4,7 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 """
 
 import logging
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 import anyio
 
 from hawker.api.audit import AuditedCall, Auditor, Unaudited, is_audited, is_grave
-from hawker.api.call_metadata import CALLER_HEADER, NODE_HEADER, node_of, read_name
+from hawker.api.call_metadata import CALLER_HEADER, NODE_HEADER, PROBLEM_HEADER, node_of, read_name
 from hawker.api.codec import Message, Receive, Scope, Send, encode_json
 from hawker.api.contract.body import Problem
 from hawker.api.endpoints import (
@@ -139,6 +140,7 @@ LINGER_S, LINGER_BYTES = 1.0, 8 * 1024 * 1024
 
 _HTML = b"text/html; charset=utf-8"
 _NOBODY = Everything()
+_HEADER_BYTES = 4096  # what a proxy lets pass in one header
 _STRANGERS = Allowance(per_s=50, burst=500)
 _log = logging.getLogger("hawker.api")
 
@@ -393,9 +395,21 @@ async def _drain(receive: Receive) -> None:
 
 
 def _denial(send: Send) -> Send:
-    """Answers the handshake of a WebSocket with an HTTP response (ASGI's extension `websocket.http.response`)."""
+    """Answers the handshake of a WebSocket with an HTTP response (ASGI's extension `websocket.http.response`), whose
+    body is in a header too if it is short."""
+    begun: Message = {}
 
     async def denied(message: Message) -> None:
-        await send({**message, "type": f"websocket.{message['type']}"})
+        nonlocal begun
+        message = {**message, "type": f"websocket.{message['type']}"}
+        if message["type"] == "websocket.http.response.start":
+            begun = message
+            return
+        if begun and len(body := message.get("body", b"")) <= _HEADER_BYTES:
+            begun["headers"] = [*begun["headers"], (PROBLEM_HEADER.encode(), b64encode(body))]
+        if begun:
+            await send(begun)
+        begun = {}
+        await send(message)
 
     return denied

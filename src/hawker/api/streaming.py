@@ -2,6 +2,7 @@
 that what only asks and is answered does not load it.
 """
 
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic
@@ -11,6 +12,7 @@ import anyio
 import msgspec
 from yarl import URL
 
+from hawker.api.call_metadata import PROBLEM_HEADER
 from hawker.api.codec import encode_json
 from hawker.api.failure import error_in, is_failed, lost, not_understood, overdue, refusal, too_long, unreachable
 from hawker.api.outgoing import Outgoing
@@ -130,13 +132,22 @@ class StreamingClient:
         except TimeoutError as error:
             raise overdue(self._url) from error
         except aiohttp.WSServerHandshakeError as error:
-            raise refusal(error.status, b"the conversation was refused") from error
+            raise refusal(error.status, _problem(error)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise lost(self._url, error) from error
         except AnswerTooLong as error:
             raise too_long(self._url, error) from error
         except msgspec.DecodeError as error:
             raise not_understood(self._url, error) from error
+
+
+def _problem(error: aiohttp.WSServerHandshakeError) -> bytes:
+    """The body of a refused handshake, from the header that repeats it."""
+    shown = error.headers.get(PROBLEM_HEADER, "") if error.headers else ""
+    try:
+        return b64decode(shown, validate=True) or b"the conversation was refused"
+    except ValueError:
+        return b"the conversation was refused"
 
 
 class ClientChannel(Generic[U, R]):

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from hawker.api.caller import Caller
 from hawker.api.contract.image import LIST_IMAGES, PULL_IMAGE, PUSH_IMAGE, PullEvent, PullRequest, PushRequest
 from hawker.cli.output import note
-from hawker.errors import BadRequest, NotServed, Unavailable
+from hawker.errors import BadRequest, Forbidden, NotServed, Unavailable
 
 _SHOWN = 12  # of a digest
 
@@ -135,5 +135,5 @@ async def pull_if_missing(caller: Caller, reference: str, app: str) -> None:
         images = await caller.call(LIST_IMAGES)
         if not any(reference in image.references for image in images.images):
             await pull(caller, PullRequest(reference=reference, app=app))
-    except (NotServed, BadRequest):
-        return  # a driver that runs no images, or nothing to be had from here
+    except (NotServed, BadRequest, Forbidden):
+        return  # a driver that runs no images, nothing to be had from here, or a token that does not see the node's

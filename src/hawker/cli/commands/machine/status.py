@@ -13,6 +13,7 @@ from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, machine_argument
 from hawker.cli.output import Form, as_json, output_option
 from hawker.cli.summary import status, steps
+from hawker.errors import Forbidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,11 @@ async def look(caller: Caller, reference: str, app: str | None) -> SeenMachine:
 
 
 async def last_run(caller: Caller, machine_id: str) -> Run | None:
-    runs = await caller.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id, limit=1))
+    """None also for a token that does not see the node's runs."""
+    try:
+        runs = await caller.call(LIST_RUNS, query=ListRunsQuery(resource_id=machine_id, limit=1))
+    except Forbidden:
+        return None
     if not runs.runs:
         return None
     return await caller.call(GET_RUN, params=RunParams(run_id=runs.runs[0].id))
