@@ -38,6 +38,18 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert text.splitlines() == ["ID    STATE", "a     started", "bcde  -"]
 
 
+def test_a_narrow_terminal_cuts_the_widest_columns_but_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("0123456789abcdef", "started", "a very long text of somebody's")]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = plain(output.table(("ID", "STATE", "ERROR"), rows)).splitlines()
+    assert lines == ["ID                STATE    ERROR", "0123456789abcdef  started  a very long …"]
+    monkeypatch.setenv("COLUMNS", "10")
+    assert plain(output.table(("ID", "STATE", "ERROR"), rows)).splitlines()[1] == "0123456789abcdef  start…  a ver…"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False)
+    assert plain(output.table(("ID", "STATE", "ERROR"), rows)).endswith("of somebody's")
+
+
 def test_a_table_without_rows_is_its_head() -> None:
     assert plain(output.table(("ID", "STATE"), [])) == "ID  STATE"
 

@@ -18,7 +18,7 @@ HELP_COLUMNS = 80
 
 def run() -> int:
     """The exit status of the command."""
-    if sys.argv[1:] in (["--help"], ["-h"]) and _columns() >= HELP_COLUMNS:
+    if sys.argv[1:] in (["--help"], ["-h"]) and columns() >= HELP_COLUMNS:
         with open(HELP_FILE, encoding="utf-8") as file:
             sys.stdout.write(file.read())
         return 0
@@ -28,7 +28,7 @@ def run() -> int:
     return status
 
 
-def _columns() -> int:
+def columns() -> int:
     """Of the terminal, as click asks for them."""
     given = os.environ.get("COLUMNS", "")
     if given.isdigit() and int(given):

@@ -1,6 +1,7 @@
 """What a command answers with: JSON for programs or text for people, on stdout. Everything else goes to stderr."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from hawker.cli.entry import columns
 from hawker.cli.notation import OneOf
 from hawker.machine import State
 
@@ -62,9 +64,10 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-# Rows and fields as aligned text, without frames: read by people, and by `awk` all the same. Pure.
+# Rows and fields as aligned text, without frames: read by people, and by `awk` all the same.
 
 _GAP = "  "
+_LEAST = 6  # of a column that is cut
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COLOURS = {
     State.STARTED: "green",
@@ -82,11 +85,29 @@ _COLOURS = {
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell; the last one as wide as it likes."""
+    """Columns as wide as their widest cell. On a terminal that is narrower than that, the widest are cut, with an
+    ellipsis, but for the first one, which is what commands take, and for all with `-o wide`."""
     cells = [list(headings), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    fit(widths, [max(len(heading), _LEAST) for heading in headings], _room())
     head, *body = (_line(row, widths) for row in cells)
     return "\n".join([click.style(head, bold=True), *body])
+
+
+def fit(widths: list[int], least: Sequence[int], room: int | None) -> None:
+    """Take from the widest columns, but for the first one, until a line has room, or all are as narrow as may be."""
+    while room is not None and sum(widths) + len(_GAP) * (len(widths) - 1) > room:
+        cuttable = [column for column in range(1, len(widths)) if widths[column] > least[column]]
+        if not cuttable:
+            return
+        widths[max(cuttable, key=lambda column: widths[column])] -= 1
+
+
+def _room() -> int | None:
+    """The width of the terminal that reads the answer; None for a file or a pipe, and where all is asked for."""
+    context = click.get_current_context(silent=True)
+    wide = context is not None and context.params.get("form") is Form.WIDE
+    return None if wide or not sys.stdout.isatty() else columns()
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
@@ -97,7 +118,8 @@ def fields(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = (f"{_coloured(cell)}{' ' * (width - len(cell))}" for cell, width in zip(row, widths, strict=True))
+    cut = (cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True))
+    padded = (f"{_coloured(cell)}{' ' * (width - len(cell))}" for cell, width in zip(cut, widths, strict=True))
     return _GAP.join(padded).rstrip()
 
 
