@@ -85,6 +85,12 @@ async def test_a_node_is_removed_with_all_that_it_has(node: RunningNode) -> None
     assert again.returncode == 2 and "there is no node in" in again.stderr
 
 
+async def test_a_node_without_machines_needs_no_word_about_them(node: RunningNode) -> None:
+    done = remove(node, "--yes")
+    assert done.returncode == 0 and "0 machines and 0 volumes" in done.stderr, done
+    assert not node.data_dir.exists()
+
+
 @pytest.mark.parametrize("after_s", [0.6, 1.2, 2.0])
 async def test_a_removal_that_is_killed_is_finished_by_the_next(node: RunningNode, after_s: float) -> None:
     marks = await furnished(node)

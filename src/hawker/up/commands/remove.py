@@ -20,7 +20,7 @@ from hawker.place import Place, default_data_dir
 from hawker.up.removal import Removal
 
 _HELP = """Take the node of this host off it: with --drain move its machines to other nodes first, with --destroy end
-them where they are. Then stop the daemon, and remove what the node has on this host: processes, control groups, mounts,
+them where they are; a node without machines and volumes needs neither. Then stop the daemon, and remove what the node has on this host: processes, control groups, mounts,
 loop devices, encrypted devices, interfaces, packet rules, and its data directory with all volumes, snapshots, images,
 kernels and the token. What is in the data directory cannot be had back.
 
@@ -42,13 +42,18 @@ Examples:
               help="The node's data directory; HAWKER_DATA_DIR, or /var/lib/hawker for root.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, drain: bool, destroy: bool, yes: bool, data_dir: Path | None) -> int:
-    if drain == destroy:
-        raise click.UsageError("say what is to become of its machines: --drain or --destroy")
+    if drain and destroy:
+        raise click.UsageError("say what is to become of its machines: --drain or --destroy, not both")
     place = Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())
     if os.geteuid() != 0 and place.root.is_dir() and place.root.stat().st_uid != os.geteuid():
         raise CannotStart(f"the data directory {place.root} is another user's: be that user, or root")
     removal = Removal(place, SystemClock(), note)
-    _ask(removal, place, yes=yes)
+    machines = len(list(place.machines.iterdir())) if place.machines.is_dir() else 0
+    volumes = len(list(place.volumes.glob("vol_*"))) if place.volumes.is_dir() else 0
+    note(f"node {removal.node} in {place.root}: {machines} machines and {volumes} volumes have files there")
+    if (machines or volumes) and not (drain or destroy):
+        raise click.UsageError("say what is to become of its machines and volumes: --drain or --destroy")
+    _ask(yes=yes)
     if drain:
         os.environ.setdefault("HAWKER_DATA_DIR", str(place.root))
         talk(ctx, lambda caller: _drain(caller, removal.node))
@@ -60,11 +65,8 @@ def command(ctx: click.Context, drain: bool, destroy: bool, yes: bool, data_dir:
     return ExitStatus.OK
 
 
-def _ask(removal: Removal, place: Place, *, yes: bool) -> None:
+def _ask(*, yes: bool) -> None:
     """Raises `UsageError` where nobody can be asked."""
-    machines = len(list(place.machines.iterdir())) if place.machines.is_dir() else 0
-    volumes = len(list(place.volumes.glob("vol_*"))) if place.volumes.is_dir() else 0
-    note(f"node {removal.node} in {place.root}: {machines} machines and {volumes} volumes have files there")
     if yes:
         return
     if not sys.stdin.isatty():
