@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hawker.chaos.hostile.trial import SCENES
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/threat-model.md").read_text()
 FINDINGS = [
@@ -30,9 +32,14 @@ def test_every_finding_has_one_row_in_its_order() -> None:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
 def test_a_finding_is_mended_with_a_test_or_is_a_limit_in_words(row: list[str]) -> None:
-    _, found, now, test = row
+    _, found, now, test, _ = row
     assert found and now
     assert "`tests/" in test or now.startswith("limit:"), "neither a test nor a limit"
+
+
+def test_a_finding_is_played_by_scenes_that_are_there() -> None:
+    played = {scene for row in rows() for scene in row[4].split("; ") if scene}
+    assert played <= {scene.name for scene in SCENES} and len(played) > len(FINDINGS)
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`(tests/[^`]+)`", PAGE))))
