@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hawker.audit.audit_log import AuditLog, segments
@@ -44,6 +45,8 @@ def test_what_is_exported_can_be_verified_elsewhere(hawker: Hawker, place: Path,
     copy = tmp_path / "copy.jsonl"
     copy.write_text(hawker("audit", "export", "--local").out)
     assert "the chain holds" in hawker("audit", "verify", str(copy)).out
+    (judged,) = msgspec.json.decode(hawker("audit", "verify", str(copy), "-o", "json").out)
+    assert (judged["entries"], judged["last"], judged["fault"]) == (3, 3, None)
     copy.write_text(copy.read_text().replace("root", "mallory"))
     said = hawker("audit", "verify", str(copy))
     assert said.status == ExitStatus.FAILED and "the chain breaks at line 3, entry 3: it was changed" in said.err

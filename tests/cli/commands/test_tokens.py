@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hawker.auth.caveat import Actions, Apps, Expires, Holder, Machines, Sources
@@ -35,6 +36,8 @@ def test_a_token_is_shown_with_its_id_and_whether_it_is_good(hawker: Hawker) -> 
     shown = dict(line.split(maxsplit=1) for line in hawker("tokens", "inspect", text).out.splitlines())
     assert (shown["id"], shown["app"], shown["for"]) == (from_text(text).id, "shop", "ci")
     assert shown["signature"] == "good here"
+    whole = msgspec.json.decode(hawker("tokens", "inspect", "-o", "json", text).out)
+    assert (whole["id"], whole["limits"]) == (shown["id"], [{"app": "shop"}, {"for": "ci"}])
     assert "not by the token at hand" in hawker("--token", "hwk_other", "tokens", "inspect", text).out
 
 

@@ -18,7 +18,7 @@ from hawker.audit.audit_reader import WantedEntries, entry_of
 from hawker.audit.chain import AuditEntry, Broken, Chain
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.output import Form, line_of_json, note, output_option, table
+from hawker.cli.output import Form, as_json, line_of_json, note, output_option, table
 from hawker.clock import SystemClock
 from hawker.place import default_data_dir
 
@@ -121,8 +121,9 @@ def export_entries(ctx: click.Context, /, node: str, local: bool, **selected: st
 @command.command("verify")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
 @_whose
+@output_option
 @click.pass_context
-def verify_chain(ctx: click.Context, /, file: Path | None, node: str, local: bool) -> None:
+def verify_chain(ctx: click.Context, /, file: Path | None, node: str, local: bool, form: Form) -> None:
     """Check the chain of every node's log, or of an exported FILE. Exit status 1 where one breaks."""
     chains, faults = dict[str, Chain](), dict[str, Broken]()
 
@@ -138,12 +139,21 @@ def verify_chain(ctx: click.Context, /, file: Path | None, node: str, local: boo
         _read(ctx, WantedEntries(), node, show, local=local)
     if not chains:
         note("the log has no entries")
-    for host, chain in sorted(chains.items()):
+    if form is Form.JSON:
+        click.echo(as_json([_judged(host, chain, faults.get(host)) for host, chain in sorted(chains.items())]))
+    for host, chain in sorted(chains.items()) if form is Form.TABLE else ():
         if host not in faults and chain.last is not None:
             held = f"{chain.entries} entries, {chain.first} to {chain.last.number}"
             click.echo(f"{_prefix(host)}{held}: the chain holds; the last hash is {chain.last.hash}")
     if faults:
         raise Failure("; ".join(_prefix(host) + str(found) for host, found in faults.items()), ExitStatus.FAILED)
+
+
+def _judged(host: str, chain: Chain, fault: Broken | None) -> dict[str, object]:
+    """Of one log, as JSON: `host` is empty for the log of this host, `hash` is the last line's."""
+    last = chain.last
+    held = {"entries": chain.entries, "first": chain.first, "last": last and last.number, "hash": last and last.hash}
+    return {"host": host, **held, "fault": str(fault) if fault else None}
 
 
 def _prefix(host: str) -> str:

@@ -11,7 +11,7 @@ from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines,
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, chain, from_text, is_token_id, key_of, mint, narrow, to_text
 from hawker.cli.access import Access
 from hawker.cli.connect import talk
-from hawker.cli.output import Form, fields, local, note, output_option, show, table
+from hawker.cli.output import Form, as_json, fields, local, note, output_option, show, table
 from hawker.cli.target import token_at_hand
 from hawker.cli.token_input import read_token, refuse_root
 from hawker.clock import SystemClock
@@ -77,11 +77,16 @@ def attenuate_token(token: str | None, token_file: str | None, **limits: object)
 @command.command("inspect")
 @click.argument("token", metavar="[-]", required=False)
 @_file_option
+@output_option
 @click.pass_context
-def inspect_token(ctx: click.Context, token: str | None, token_file: str | None) -> None:
+def inspect_token(ctx: click.Context, token: str | None, token_file: str | None, form: Form) -> None:
     """Show what a token (`-` reads it from stdin) allows, and its id. Where the root token is, check it too."""
     read = _read(_given(token, token_file))
-    pairs = [("id", read.id), ("issued", local(instant(read.header.issued_at))), ("signature", _verdict(ctx, read))]
+    issued, verdict = instant(read.header.issued_at), _verdict(ctx, read)
+    if form is Form.JSON:
+        limits = [{_word(caveat): _text(caveat)} for caveat in read.caveats]
+        return click.echo(as_json({"id": read.id, "issued_at": issued, "signature": verdict, "limits": limits}))
+    pairs = [("id", read.id), ("issued", local(issued)), ("signature", verdict)]
     click.echo(fields([*pairs, *((_word(caveat), _text(caveat)) for caveat in read.caveats)]))
 
 
