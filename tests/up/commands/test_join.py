@@ -34,7 +34,7 @@ def test_joining_takes_every_option_of_a_node() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (("127.0.0.1:1", "--token-file", "{file}"), ExitStatus.UNAVAILABLE, "cannot reach http://127.0.0.1:1"),
+        (("127.0.0.1:1", "--token-file", "{file}"), ExitStatus.UNAVAILABLE, "hawker up --listen ADDRESS:4280"),
         (("127.0.0.1:1", "--token-file", "{file}s"), ExitStatus.USAGE, "cannot read the token in"),
         (("ftp://x", "--token-file", "{file}"), ExitStatus.FAILED, "'ftp://x' is no address of a node"),
         (("127.0.0.1", "--token-file", "{file}", "--peer-port", "0"), ExitStatus.USAGE, "peer_port must be at least"),

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from hawker import up
+from hawker.api.failure import Unreachable
 from hawker.cli.access import Access
-from hawker.cli.exits import Failure
+from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.output import note
 from hawker.cli.target import given_token
 from hawker.cli.token_input import HOW, ask_token, read_token
@@ -55,7 +56,11 @@ def _join(
         given = Secret(asked)
     if given is None:
         raise Failure("give an invitation of `hawker fleet invite` with --token-file FILE, or - for standard input")
-    cluster = up.join(settings, address, given)
+    try:
+        cluster = up.join(settings, address, given)
+    except Unreachable as error:
+        text = f"{error}; it answers other hosts where `hawker up --listen ADDRESS:4280` says, else only its own"
+        raise Failure(text, ExitStatus.UNAVAILABLE) from error
     note(f"in cluster {cluster.id}; others reach this node at {cluster.advertise}, port {cluster.peer_port}")
     if start:
         _become_up(config, flags)
