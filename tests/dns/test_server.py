@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ import pytest
 from anyio.abc import SocketStream
 from dns import asyncquery, message, rcode
 
-from hawker.dns.server import NetworkSockets
+from hawker.dns.server import NetworkSockets, ResolverSockets
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
+from hawker.host import netns
+from hawker.host.address import bridge_prefix
+from hawker.ids import NodeId
 from hawker.names import write_names
 from tests.dns.known import KNOWN, MINE, ONE, addresses
 from tests.dns.test_forward import Hands
@@ -100,6 +104,23 @@ async def test_packets_that_are_no_questions_are_passed_over(tmp_path: Path) -> 
                 client.sendto(data, ("::1", place.udp))
         query = message.make_query("shop.internal", "AAAA")
         assert ONE.ip in addresses(await asyncquery.udp(query, "::1", timeout=30, port=place.udp))
+
+
+@pytest.mark.root
+async def test_bridges_are_those_of_its_own_network_namespace(tmp_path: Path, node_id: NodeId) -> None:
+    """A host of a test is such a namespace alone, and sees the `/sys` of another."""
+    write_names(tmp_path, KNOWN)
+    namespace, bridge = tmp_path / "netns", f"{bridge_prefix(node_id)}test"
+    netns.create(namespace, lambda _: None)
+    try:
+        add = ["ip", "link", "add", bridge, "type", "bridge"]
+        netns.inside(namespace, lambda: subprocess.run(add, check=True))
+        async with anyio.create_task_group() as tasks:
+            sockets = ResolverSockets(resolver(tmp_path, Hands(), 53), node_id, tmp_path, tasks)
+            assert netns.inside(namespace, lambda: sockets.needed)
+            assert not sockets.needed
+    finally:
+        netns.delete(namespace)
 
 
 async def _framed(stream: SocketStream) -> bytes:

@@ -3,7 +3,6 @@ bridge, at the one address that machines know. They follow the bridges as these 
 """
 
 import asyncio
-import os
 import socket
 import struct
 from collections.abc import Callable
@@ -32,7 +31,6 @@ _LENGTH = struct.Struct("!H")
 _LINKS, _ADDRESSES = 0x1, 0x100
 """Groups of rtnetlink(7): news of links, and of IPv6 addresses."""
 _LOOK_AGAIN_S = 1.0
-_SYS_NET = Path("/sys/class/net")
 _log = bind("hawker.dns")
 
 
@@ -121,7 +119,7 @@ class ResolverSockets:
     @property
     def needed(self) -> bool:
         """Whether a private network of the node is on the host."""
-        return any(name.startswith(self._prefix) for name in os.listdir(_SYS_NET))
+        return bool(self._bridges())
 
     async def serve(self) -> None:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
@@ -137,7 +135,7 @@ class ResolverSockets:
 
     async def _follow(self) -> None:
         """A bridge that was removed and made again is another one, by its index."""
-        there = {(name, _index(name)) for name in os.listdir(_SYS_NET) if name.startswith(self._prefix)}
+        there = self._bridges()
         before = set(self._open)
         for gone in before - there:
             self._open.pop(gone).close()
@@ -152,16 +150,14 @@ class ResolverSockets:
         if set(self._open) != before:
             self._say()
 
+    def _bridges(self) -> set[tuple[str, int]]:
+        """Of this process's network namespace, which the `/sys` that it sees need not be of."""
+        return {(name, index) for index, name in socket.if_nameindex() if name.startswith(self._prefix)}
+
     def _say(self) -> None:
         draft = self._folder / f"{BOUND}.new"
         draft.write_text("".join(f"{name}\n" for name, _ in sorted(self._open)))
         draft.rename(self._folder / BOUND)
-
-
-def _index(name: str) -> int:
-    with suppress(OSError):
-        return socket.if_nametoindex(name)
-    return 0
 
 
 def _listening_at(bridge: str, kind: int) -> socket.socket:
