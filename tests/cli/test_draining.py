@@ -34,9 +34,9 @@ class PassingClock(ManualClock):
 class Drain:
     """A node, and what was said while it was drained."""
 
-    def __init__(self, node: FakeNode, *, keep: bool = False) -> None:
+    def __init__(self, node: FakeNode, *, keep: bool = False, said: list[str] | None = None) -> None:
         self.node = node
-        self.said: list[str] = []
+        self.said: list[str] = [] if said is None else said
         caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
         self.mover = Mover(caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep)
 
@@ -98,6 +98,19 @@ async def test_a_started_machine_goes_once_its_copy_runs() -> None:
         f"name-1 ({FIRST}): ordering a copy on another node",
         f"name-1 ({FIRST}): moved, the copy is 3d8f00000000ff",
     ]
+
+
+async def test_a_machine_that_is_just_starting_is_waited_for() -> None:
+    node = node_with(machine(FIRST, state=State.STARTING))
+
+    class Said(list[str]):
+        def append(self, text: str) -> None:
+            super().append(text)
+            if "waiting" in text:
+                node.add("shop", machine(FIRST))
+
+    (moved,) = await Drain(node, said=Said()).of(FIRST)
+    assert moved.copy and not moved.why
 
 
 async def test_a_machine_may_be_kept_where_it_was_stopped() -> None:

@@ -140,9 +140,7 @@ class Mover:
     async def move(self, resident: Resident) -> Moved:
         """What cannot be moved is said, and keeps nobody else from being moved."""
         try:
-            machine = await self._caller.call(
-                GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
-            )
+            machine = await self._at_rest(resident)
             left = stays(machine)
             if left is Left.GONE:
                 return Moved(resident=resident, name=machine.name, why=left.value, gone=True)
@@ -153,6 +151,20 @@ class Mover:
             return Moved(resident=resident, why="it was destroyed meanwhile", gone=True)
         except (HawkerError, Failure) as error:
             return self._stay(resident, "", str(error))
+
+    async def _at_rest(self, resident: Resident) -> Machine:
+        """Once nothing is under way on it, if that is soon enough."""
+        deadline, told = self._clock.monotonic() + self._within_s, False
+        while True:
+            machine = await self._caller.call(
+                GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
+            )
+            if stays(machine) is not Left.BUSY or self._clock.monotonic() >= deadline:
+                return machine
+            if not told:
+                self._say(f"{resident.app}: {machine.name} ({machine.id}): waiting, it is {machine.state}")
+                told = True
+            await self._clock.sleep(LOOK_S)
 
     async def _move(self, resident: Resident, machine: Machine) -> Moved:
         """What fails once the copy is ready leaves both, and the next drain goes on there: it finds the copy by its

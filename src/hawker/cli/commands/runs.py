@@ -57,12 +57,17 @@ def list_runs(
     show(talk(ctx, runs), form, runs_table)
 
 
+def _short(name: str) -> str:
+    """A digest as lists of images show it."""
+    return name[:19] if name.startswith("sha256:") else name
+
+
 def runs_table(answer: RunList) -> str:
     rows = (
         (
             run.id,
             run.flow,
-            f"{run.resource_kind} {run.resource_id}",
+            f"{run.resource_kind} {_short(run.resource_id)}",
             run.state,
             run.step,
             local(run.created_at),

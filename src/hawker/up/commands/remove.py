@@ -82,7 +82,8 @@ async def _drain(caller: Caller, node: NodeId) -> None:
     moved = await mover.move_all([Resident(app=each.app, machine_id=each.id) for each in answer.machines])
     stay = [f"{each.resident.machine_id}: {each.why}" for each in moved if each.why and not each.gone]
     if stay:
-        raise Failure(f"{len(stay)} machines stay, so nothing was removed: {'; '.join(stay)}")
+        text = f"{len(stay)} machines stay, so nothing was removed: {'; '.join(stay)}"
+        raise Failure(f"{text}. The node takes no new ones until `hawker node uncordon {node}`")
 
 
 def _others(ctx: click.Context, place: Place, node: NodeId) -> bool:
