@@ -30,7 +30,7 @@ from hawker.history.flow import ARCHIVE
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.promises import ClientCall
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 _ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
 """Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""
@@ -304,7 +304,7 @@ def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str,
 
 def _alike() -> list[frozenset[str]]:
     """Sets of places of which one must be met."""
-    rows = [(step, f"{flow.name}.{step.name}") for flow in FLOWS for step in flow.steps]
+    rows = [(step, f"{flow.name}.{step.name}") for flow in NODE_FLOWS for step in flow.steps]
     alone = {*ELSEWHERE, *(f"{name}.{edge}" for _, name in rows for edge in _EDGES)}
     shared: dict[tuple[object, ...], set[str]] = {}
     for step, name in rows:
