@@ -6,8 +6,14 @@ import anyio
 import pytest
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.deploy import CREATE_DEPLOY, GET_DEPLOY, CreateDeployRequest, Deploy, DeployParams
-from hawker.api.contract.deploy import GetDeployQuery
+from hawker.api.contract.deploy import (
+    CREATE_DEPLOY,
+    GET_DEPLOY,
+    CreateDeployRequest,
+    Deploy,
+    DeployParams,
+    GetDeployQuery,
+)
 from hawker.api.contract.machine import LIST_MACHINES, Machine
 from hawker.machine import State
 from hawker.sim.node.sim_worker import APP, SimWorker

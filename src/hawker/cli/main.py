@@ -34,6 +34,8 @@ TABLE = {
     "m": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
     "launch": CommandModule(f"{_IN}.launch", "Write a fly.toml for an image."),
     "config": CommandModule(f"{_IN}.config", "Check, show and save an app's fly.toml."),
+    "deploy": CommandModule(f"{_IN}.deploy", "Bring an app's machines to what its fly.toml says."),
+    "rollback": CommandModule(f"{_IN}.rollback", "Deploy an older release of an app once more."),
     "releases": CommandModule(f"{_IN}.releases", "List an app's releases."),
     "place": CommandModule(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
     "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
