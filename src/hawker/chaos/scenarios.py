@@ -5,6 +5,12 @@ dies in between, and how often, is not their concern.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hawker.chaos.deploy_scenarios import (
+    deploy_bluegreen,
+    deploy_in_vain,
+    deploy_with_canary,
+    running_in_group,
+)
 from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext, exits_of
 from hawker.chaos.volume_scenarios import (
     back_up,
@@ -224,6 +230,7 @@ class Scenario:
 _STARTED, _STOPPED, _FAILED, _DESTROYED = State.STARTED, State.STOPPED, State.FAILED, State.DESTROYED
 _SUSPENDED = State.SUSPENDED
 _PULL = ("pull.", "create.image.")
+_DEPLOY = tuple(f"deploy.{step}." for step in ("release_command", "canary", "move", "tidy", "settle"))
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("create", "create", ("create.",), _nothing, _create, None, _STARTED),
@@ -271,6 +278,12 @@ SCENARIOS: tuple[Scenario, ...] = (
           contained=True),
     Scenario("fork in vain", "volume_fork", ("volume_fork.fill.undo",), off_with_damaged_volume,
           fork_in_vain, _STOPPED, _STOPPED, contained=True),
+    Scenario("deploy", "deploy", _DEPLOY, running_in_group, deploy_with_canary, _STARTED, _STARTED, (_ASKED,),
+          contained=True, env=NEW_ENV),
+    Scenario("deploy bluegreen", "deploy", ("deploy.switch.",), running_in_group, deploy_bluegreen, _STARTED,
+          _DESTROYED, (_KILLED,), contained=True),
+    Scenario("deploy in vain", "deploy_back", ("deploy_back.",), running_in_group, deploy_in_vain, _STARTED, _STARTED,
+          (_ASKED,), contained=True),
     Scenario("archive", "archive", ("archive.",), _destroyed, _await_archive, _DESTROYED, _DESTROYED, (_KILLED,),
           asks=False, archives=True),
 )  # fmt: skip

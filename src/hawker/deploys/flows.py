@@ -234,7 +234,7 @@ DEPLOY = Flow(
     name="deploy",
     input=DeployInput,
     steps=(
-        Step("release_command", release_command, timeout_s=_LONG_S, backoff=_AGAIN),
+        Step("release_command", release_command, timeout_s=_LONG_S, backoff=_AGAIN, points=("ordered",)),
         Step("canary", canary, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
         Step("move", move, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
         Step("switch", switch, timeout_s=_LONG_S, backoff=_AGAIN, points=("switched",)),

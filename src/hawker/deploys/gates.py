@@ -45,7 +45,7 @@ def judged(machine: Machine, expected: Expected, up_s: float | None) -> GateVerd
     if machine.state is not State.STARTED:
         return GateVerdict(Gate.WAITING, str(machine.state))
     if up_s is None or up_s < expected.smoke_s:
-        return GateVerdict(Gate.WAITING, f"up for {up_s or 0:.0f} s of {expected.smoke_s:g} s")
+        return GateVerdict(Gate.WAITING, f"watched for {expected.smoke_s:g} s")
     failing = [check for check in machine.checks if check.status != _PASSING]
     if expected.checks and failing:
         first = failing[0]

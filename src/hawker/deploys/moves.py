@@ -158,7 +158,7 @@ class Moves:
             version = await self.again(slot, lambda: self._update(slot))
             return await self.note(slot, state=SlotState.PROVING, version=version)
         made = await self.again(slot, lambda: self._order(slot))
-        return await self.note(slot, state=SlotState.PROVING, machine=made.id, version=made.version)
+        return await self.note(slot, state=SlotState.PROVING, machine=made.id, version=made.version, region=made.region)
 
     async def _update(self, slot: SlotRecord) -> str:
         """The machine's version of this release."""
@@ -241,7 +241,7 @@ class Moves:
                 waits = verdict.text
             if now >= deadline + (expected.smoke_s if expected else 0):
                 raise SlotFailed(slot, f"not ready after {self.record.limits.wait_s:g} s: {waits}")
-            await self._tell(slot, waits.split(" for ")[0] if waits.startswith("up for") else waits)
+            await self._tell(slot, waits)
             await self.clock.sleep(LOOK_S)
 
     # Beside: machines that go, and the routing of new ones.
@@ -298,7 +298,7 @@ class Moves:
         await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched))
 
     async def _return(self, slot: SlotRecord) -> None:
-        why = slot.text
+        why = slot.text if slot.state is SlotState.FAILED else ""
         slot = await self.note(slot, state=SlotState.RETURNING)
         self.reach("returning")
         try:

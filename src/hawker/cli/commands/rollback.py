@@ -52,15 +52,15 @@ def command(ctx: click.Context, version: str | None, app: str | None, strategy: 
 
 
 def chosen(app: str, releases: tuple[Release, ...], version: str | None) -> Release:
-    """Raises `Failure` where there is none. The newest release is at the front; after a failed one, the newest complete
-    one is what to come back to."""
+    """`releases` are the newest first: after one that failed, machines come back to the newest complete one, else to
+    the one before it. Raises `Failure` where there is none."""
     complete = [each for each in releases if each.status == "complete" and isinstance(each.definition, dict)]
     if version is not None:
         found = next((each for each in complete if str(each.version) == version.removeprefix("v")), None)
         if found is None:
             raise Failure(f"app {app} has no complete release {version} with a config", ExitStatus.NOT_FOUND)
         return found
-    older = [each for each in complete if each.version != releases[0].version]
+    older = complete if releases and releases[0].status in ("failed", "interrupted") else complete[1:]
     if not older:
         raise Failure(f"app {app} has no earlier complete release with a config", ExitStatus.NOT_FOUND)
     return older[0]
