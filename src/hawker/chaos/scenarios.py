@@ -4,13 +4,10 @@ dies in between, and how often, is not their concern.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from hawker.chaos.deploy_scenarios import (
-    deploy_bluegreen,
-    deploy_in_vain,
-    deploy_with_canary,
-    running_in_group,
-)
+import msgspec
+
 from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext, exits_of
 from hawker.chaos.volume_scenarios import (
     back_up,
@@ -32,6 +29,7 @@ from hawker.chaos.volume_scenarios import (
     with_snapshot,
 )
 from hawker.failpoint import ELSEWHERE
+from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.history.flow import ARCHIVE
 from hawker.ids import MachineId
 from hawker.machine import State
@@ -45,6 +43,11 @@ _ONLY_GUESTS = ("suspend.freeze.saved", "suspend.freeze.published", "resume.thaw
 
 _LESS_MIB = 200  # than a machine has when nothing is said
 _SIGNAL = "SIGUSR1"  # ends a workload that does not expect it
+
+
+_GROUP = "app"
+_OWN = {"deploy": {"smoke": "0s", "smoke_rest": "0s"}}
+_PORT = 8080
 
 
 Setting = Callable[[ScenarioContext], Awaitable[MachineId | None]]
@@ -180,6 +183,46 @@ async def _await_archive(context: ScenarioContext, machine_id: MachineId | None)
 
     await context.until(is_taken)
     return machine_id
+
+
+# Of a process group: what a deploy finds, and the calls that bring it to a release, replace it, or are taken back.
+
+
+async def running_in_group(context: ScenarioContext) -> MachineId:
+    """A machine that a deploy finds. Its client changes it no more: what it is from here on, no answer promises."""
+    await context.customer.prune()
+    config = msgspec.structs.replace(context.samples.sample(), metadata={**PLATFORM, GROUP: _GROUP})
+    machine_id = await context.created(config, f"{context.key} before", State.STARTED)
+    context.promises.ask(machine_id, ClientCall.UPDATE)
+    return machine_id
+
+
+async def deploy_with_canary(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """After a release command and a canary the machine has another environment."""
+    assert machine_id is not None
+    definition = _definition(env=NEW_ENV, deploy={"release_command": "exit 0"})
+    await context.customer.deploy(definition, SAMPLE, "canary")
+    return machine_id
+
+
+async def deploy_bluegreen(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """Another machine takes its place."""
+    assert machine_id is not None
+    check = {"type": "tcp", "port": _PORT, "interval": "2s", "timeout": "1s"}
+    ordered = context.customer.deploy(_definition(checks={"up": check}), SAMPLE, "bluegreen")
+    await context.ask(ClientCall.DESTROY, machine_id, ordered)
+    return machine_id
+
+
+async def deploy_in_vain(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """Of an image that does not start: the machine gets back what it had."""
+    assert machine_id is not None
+    await context.customer.deploy(_definition(), context.samples.commandless, "rolling")
+    return machine_id
+
+
+def _definition(**sections: Any) -> dict[str, Any]:
+    return {"restart": [{"policy": "never"}], "hawker": _OWN, **sections}
 
 
 @dataclass(frozen=True, slots=True)

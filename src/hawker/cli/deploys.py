@@ -21,7 +21,7 @@ from hawker.api.contract.deploy import (
     CREATE_DEPLOY,
     GET_DEPLOY,
     CreateDeployRequest,
-    Deploy,
+    DeployInfo,
     DeployParams,
     DeploySlot,
     GetDeployQuery,
@@ -67,7 +67,7 @@ def slot_line(slot: DeploySlot) -> str:
     return f"{slot.group}  {where}  {slot.region or '-'}  {word_of(slot)}{text}"
 
 
-def sum_of(deploy: Deploy) -> str:
+def sum_of(deploy: DeployInfo) -> str:
     """`3/12 of release 7, 1 under way, 0 failed`."""
     counts = Counter(slot.state for slot in deploy.slots)
     ended = counts["done"] + counts["skipped"]
@@ -90,7 +90,7 @@ class Progress:
         self._seen: dict[int, tuple[str, str]] = {}
         self._stage = ""
 
-    def show(self, deploy: Deploy) -> None:
+    def show(self, deploy: DeployInfo) -> None:
         for slot in deploy.slots:
             now = slot.state, slot.text
             before = self._seen.get(slot.number, ("waiting", ""))
@@ -103,7 +103,7 @@ class Progress:
             self._say(sum_of(deploy))
         self._stage = deploy.stage
 
-    def _lines(self, deploy: Deploy) -> Iterator[Text]:
+    def _lines(self, deploy: DeployInfo) -> Iterator[Text]:
         active = [slot for slot in deploy.slots if slot.state in ("changing", "proving", "returning")]
         for slot in active[:_MOST_ACTIVE]:
             yield Text(f"  {slot_line(slot)}", overflow="ellipsis", no_wrap=True)
@@ -115,7 +115,7 @@ class Progress:
 class JsonProgress:
     """A line of JSON for each state that was seen."""
 
-    def show(self, deploy: Deploy) -> None:
+    def show(self, deploy: DeployInfo) -> None:
         click.echo(line_of_json(deploy))
 
 
@@ -141,7 +141,7 @@ def progress(form: Form) -> Iterator[Progress | JsonProgress]:
         yield Progress(note)
 
 
-async def followed(caller: Caller, deploy: Deploy, shown: Progress | JsonProgress) -> Deploy:
+async def followed(caller: Caller, deploy: DeployInfo, shown: Progress | JsonProgress) -> DeployInfo:
     """The deploy once it has ended. A node that is away for a while is asked again, since the deploy goes on there."""
     shown.show(deploy)
     params, clock, said = DeployParams(app_name=deploy.app_name, version=str(deploy.version)), SystemClock(), False
@@ -162,7 +162,7 @@ async def followed(caller: Caller, deploy: Deploy, shown: Progress | JsonProgres
     return deploy
 
 
-def follow(ctx: click.Context, deploy: Deploy, form: Form) -> int:
+def follow(ctx: click.Context, deploy: DeployInfo, form: Form) -> int:
     """Until the deploy has ended; the exit status. Ctrl-C leaves it running."""
     try:
         with progress(form) as shown:
@@ -174,7 +174,7 @@ def follow(ctx: click.Context, deploy: Deploy, form: Form) -> int:
     return outcome(ended, form)
 
 
-def outcome(deploy: Deploy, form: Form) -> int:
+def outcome(deploy: DeployInfo, form: Form) -> int:
     if form is not Form.JSON:
         said = f": {deploy.error}" if deploy.error else ""
         colour = "green" if deploy.status == "complete" else "red"
@@ -198,7 +198,7 @@ def begin(ctx: click.Context, app: str, body: CreateDeployRequest, form: Form, *
     return follow(ctx, made, form)
 
 
-def described(deploy: Deploy) -> str:
+def described(deploy: DeployInfo) -> str:
     """A deploy with its machines."""
     head = fields(
         (
@@ -221,7 +221,7 @@ def described(deploy: Deploy) -> str:
     return f"{head}\n\n{table(('GROUP', 'MACHINE', 'REGION', 'KIND', 'STATE', 'TEXT'), rows)}" if rows else head
 
 
-def deploys_table(deploys: Iterable[Deploy]) -> str:
+def deploys_table(deploys: Iterable[DeployInfo]) -> str:
     rows: list[tuple[Any, ...]] = [
         (f"v{each.version}", each.status, each.strategy, each.image, each.user, local(each.began_at), each.error)
         for each in deploys

@@ -18,10 +18,10 @@ from hawker.api.grant import Grant
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
+from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
-from hawker.deploys.plan import Plan, Wanted, command_of, limits_of, planned, warnings_of
+from hawker.deploys.plan import DeployPlan, WantedRelease, command_of, limits_of, planned, warnings_of
 from hawker.deploys.releases import ReleaseStatus, added, check_size, next_version
-from hawker.deploys.table import DeployTable
 from hawker.errors import BadRequest, Conflict, Unprocessable
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
@@ -44,7 +44,7 @@ class Accepted:
 
     release: ReleaseRecord
     deploy: DeployRecord
-    plan: Plan
+    plan: DeployPlan
     warnings: tuple[str, ...] = ()
 
 
@@ -64,24 +64,25 @@ class Intake:
         saying what has to change."""
         self._check_free(app)
         definition = msgspec.json.encode(body.definition)
-        config = _read(definition, lax=body.lax)
+        config = _read(definition, lax=bool(body.lax))
         caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
         if not asked:
             raise Unprocessable("there is no image: give one, or name it in [build] image; nothing is built here")
         strategy = body.strategy or (config.deploy.strategy if config.deploy else None) or "rolling"
-        check_size(asked, strategy, body.label, definition)
+        label = body.label or ""
+        check_size(asked, strategy, label, definition)
         image = await self._pinned(app, asked, caller, grant)
         configs = machine_configs(config, image)
         for each in configs.values():
             check_image_names(grant, each, self.registries)
             self.secrets.check_names(app, each, skip=False)
-        wanted = Wanted(
+        wanted = WantedRelease(
             app=app,
             version=next_version(self.table.store, app),
             config=config,
             configs=configs,
             strategy=strategy,
-            ha=body.ha,
+            ha=body.ha is not False,
             now=self.clock.now(),
         )
         plan = planned(wanted, await _machines(app, caller))
@@ -89,7 +90,7 @@ class Intake:
         if len(plan.slots) > MOST_SLOTS:
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
         command = None if body.skip_release_command or not plan.slots else command_of(wanted, image)
-        accepted = self._accepted(wanted, plan, command, asked, definition, body.label, grant.name)
+        accepted = self._accepted(wanted, plan, command, asked, definition, label, grant.name)
         made = replace(accepted, warnings=(*warnings_of(config), *_away(plan)))
         if not body.dry_run:
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
@@ -112,7 +113,9 @@ class Intake:
             return f"{reference}@{found.digest}"
         return image
 
-    async def _check_volumes(self, app: str, configs: dict[str, MachineConfig], plan: Plan, caller: Caller) -> None:
+    async def _check_volumes(
+        self, app: str, configs: dict[str, MachineConfig], plan: DeployPlan, caller: Caller
+    ) -> None:
         """Each machine that is to be made with a volume has a free one."""
         names = [
             (mount.name, slot.region)
@@ -136,8 +139,8 @@ class Intake:
 
     def _accepted(
         self,
-        wanted: Wanted,
-        plan: Plan,
+        wanted: WantedRelease,
+        plan: DeployPlan,
         command: ReleaseCommand | None,
         image: str,
         definition: bytes,
@@ -180,7 +183,7 @@ class Intake:
         self.table.insert(tx, app, made.deploy, made.plan.slots)
 
 
-def _away(plan: Plan) -> list[str]:
+def _away(plan: DeployPlan) -> list[str]:
     return [
         f"machine {each}: its host is away, so it stays as it is: deploy again when it is back" for each in plan.away
     ]

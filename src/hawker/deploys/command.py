@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from hawker.api.contract.machine import Machine
-from hawker.deploys.gates import exit_of
+from hawker.deploys.health_gates import exit_of
 from hawker.deploys.moves import LOOK_S, Moves, SlotFailed, SlotSkipped
 from hawker.deploys.plan import COMMAND_GROUP
 from hawker.machine import GONE, State

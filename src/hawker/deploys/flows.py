@@ -13,9 +13,9 @@ import msgspec
 from hawker.api.caller import LateCaller
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.deploys.table import DeployTable
+from hawker.deploys.deploy_table import DeployTable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
-from hawker.record.deploy import DEPLOYS, Asked, SlotKind, SlotState, deploy_key
+from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deploy_key
 from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ async def _guarded(context: StepContext[DeployDeps, DeployInput], do: "command.W
             await deploy.note(failed.slot, state=SlotState.FAILED, text=failed.text)
         return _turned(context, why, back=deploy.record.limits.rollback)
     except _Stopped:
-        return _turned(context, "a person ended it", back=deploy.record.asked is Asked.ABORT)
+        return _turned(context, "a person ended it", back=deploy.record.asked is DeployWish.ABORT)
     return Done()
 
 
@@ -184,7 +184,7 @@ async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
             tasks.cancel_scope.cancel()
 
         async def listen() -> None:
-            while deploy.record.asked not in (Asked.ABORT, Asked.STOP):
+            while deploy.record.asked not in (DeployWish.ABORT, DeployWish.STOP):
                 await deploy.clock.sleep(moves.LOOK_S)
             failures.append(_Stopped())
             tasks.cancel_scope.cancel()
@@ -203,7 +203,7 @@ def _turned(context: StepContext[DeployDeps, DeployInput], why: str, *, back: bo
 
     def commit(tx: Tx) -> None:
         releases.moved(tx, given.app, given.version, releases.ReleaseStatus.ROLLING_BACK, deps.clock.now())
-        table_of(deps).change(tx, given.app, given.version, asked=Asked.NOTHING, error=why[:2000])
+        table_of(deps).change(tx, given.app, given.version, asked=DeployWish.NOTHING, error=why[:2000])
 
     return HandOff(DEPLOY_BACK.name, DeployInput(app=given.app, version=given.version, why=why), commit=commit)
 
@@ -214,7 +214,9 @@ def _end(tx: Tx, deps: DeployDeps, given: DeployInput, status: str, error: str) 
     if record is None or record.ended_at is not None:
         return
     releases.moved(tx, given.app, given.version, status, now)
-    table_of(deps).change(tx, given.app, given.version, stage="", error=error[:2000], asked=Asked.NOTHING, ended_at=now)
+    table_of(deps).change(
+        tx, given.app, given.version, stage="", error=error[:2000], asked=DeployWish.NOTHING, ended_at=now
+    )
 
 
 def fail(tx: Tx, ended: EndedRun[DeployInput]) -> None:
@@ -223,7 +225,7 @@ def fail(tx: Tx, ended: EndedRun[DeployInput]) -> None:
     record = tx.get(DEPLOYS, deploy_key(given.app, given.version))
     if ended.ending is Ending.DONE or record is None:
         return
-    asked = record.asked is Asked.STOP
+    asked = record.asked is DeployWish.STOP
     status = releases.ReleaseStatus.INTERRUPTED if asked else releases.ReleaseStatus.FAILED
     _end(tx, ended.deps, given, status, f"{ended.error or 'cancelled'}: machines stay as they are")
 

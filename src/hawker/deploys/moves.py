@@ -6,6 +6,7 @@ by the release in the machine's config, a new machine by its order's key.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -32,12 +33,12 @@ from hawker.api.contract.machine_operation import (
 )
 from hawker.clock import Clock
 from hawker.config import MachineConfig
-from hawker.deploys.gates import Expected, Gate, judged, start_of
+from hawker.deploys.deploy_table import DeployTable
+from hawker.deploys.health_gates import Expected, GateState, judged, start_of
 from hawker.deploys.plan import budget, is_of
-from hawker.deploys.table import DeployTable
 from hawker.errors import HawkerError, LeaseHeld, NotFound, Unavailable
 from hawker.machine import GONE, OFF, State
-from hawker.record.deploy import Asked, DeployRecord, SlotBefore, SlotKind, SlotRecord, SlotState
+from hawker.record.deploy import DeployRecord, DeployWish, SlotBefore, SlotKind, SlotRecord, SlotState
 
 T = TypeVar("T")
 
@@ -104,14 +105,11 @@ class Moves:
         failed = next((slot for slot in left if slot.state is SlotState.FAILED), None)
         if failed is not None:
             raise SlotFailed(failed, failed.text)
-        turns = anyio.CapacityLimiter(GROUPS_AT_ONCE)
 
         async def of_group(group: str) -> None:
-            async with turns:
-                mine = [slot for slot in slots if slot.group == group]
-                await self._roll(mine, gated=gated)
+            await self._roll([slot for slot in slots if slot.group == group], gated=gated)
 
-        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in left))
+        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in left), GROUPS_AT_ONCE)
 
     async def _roll(self, slots: Sequence[SlotRecord], *, gated: bool) -> None:
         """The first machine that has to prove itself goes alone; those after it are of the same image and config."""
@@ -124,13 +122,11 @@ class Moves:
             first = next((slot for slot in left if slot.launch), left[0])
             await self.go(first, limits.smoke_s, gated=gated)
             left.remove(first)
-        turns = anyio.CapacityLimiter(at_once)
 
         async def one(slot: SlotRecord) -> None:
-            async with turns:
-                await self.go(slot, limits.smoke_rest_s, gated=gated)
+            await self.go(slot, limits.smoke_rest_s, gated=gated)
 
-        await _side_by_side(one, left)
+        await _side_by_side(one, left, at_once)
 
     async def go(self, slot: SlotRecord, smoke_s: float, *, gated: bool) -> None:
         """Change the slot's machine and wait until it has proven itself. Raises `SlotFailed`."""
@@ -146,7 +142,7 @@ class Moves:
         await self.note(slot, state=SlotState.DONE, text="")
 
     async def until_resumed(self) -> None:
-        while self.record.asked is Asked.PAUSE:
+        while self.record.asked is DeployWish.PAUSE:
             await self.clock.sleep(LOOK_S)
 
     async def _changed(self, slot: SlotRecord) -> SlotRecord:
@@ -234,9 +230,9 @@ class Moves:
                 waits = str(machine.state)
             else:
                 verdict = judged(machine, expected, None if start is None else now - seen[1])
-                if verdict.gate is Gate.OPEN:
+                if verdict.gate is GateState.OPEN:
                     return
-                if verdict.gate is Gate.SHUT:
+                if verdict.gate is GateState.SHUT:
                     raise SlotFailed(slot, verdict.text)
                 waits = verdict.text
             if now >= deadline + (expected.smoke_s if expected else 0):
@@ -265,18 +261,13 @@ class Moves:
     async def route(self, slots: Iterable[SlotRecord], *, into: bool) -> None:
         """Into routing, or out of it, all of them. Raises `SlotFailed`."""
         route = UNCORDON_MACHINE if into else CORDON_MACHINE
-        turns = anyio.CapacityLimiter(AT_ONCE)
 
         async def one(slot: SlotRecord) -> None:
-            async with turns:
-                try:
-                    await self.again(
-                        replace(slot, kind=SlotKind.UPDATE), lambda: self.caller.call(route, params=self.at(slot))
-                    )
-                except SlotSkipped:
-                    return
+            there = replace(slot, kind=SlotKind.UPDATE)
+            with suppress(SlotSkipped):
+                await self.again(there, lambda: self.caller.call(route, params=self.at(slot)))
 
-        await _side_by_side(one, slots)
+        await _side_by_side(one, slots, AT_ONCE)
 
     # Back.
 
@@ -287,15 +278,9 @@ class Moves:
 
         async def of_group(group: str) -> None:
             mine = [slot for slot in touched if slot.group == group][::-1]
-            turns = anyio.CapacityLimiter(budget(self.record.limits.max_unavailable, len(mine)))
+            await _side_by_side(self._return, mine, budget(self.record.limits.max_unavailable, len(mine)))
 
-            async def one(slot: SlotRecord) -> None:
-                async with turns:
-                    await self._return(slot)
-
-            await _side_by_side(one, mine)
-
-        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched))
+        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched), GROUPS_AT_ONCE)
 
     async def _return(self, slot: SlotRecord) -> None:
         why = slot.text if slot.state is SlotState.FAILED else ""
@@ -359,19 +344,20 @@ class Moves:
         )
 
 
-async def _side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T]) -> None:
-    """All at once. Raises the first `SlotFailed`, once all others have been cut short."""
-    failures: list[SlotFailed] = []
+async def _side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:
+    """So many at a time, in order. Raises the first `SlotFailed`, once all others have been cut short."""
+    left, failures = iter(list(things)), list[SlotFailed]()
     async with anyio.create_task_group() as tasks:
 
-        async def one(thing: T) -> None:
+        async def one_after_another() -> None:
             try:
-                await do(thing)
+                for thing in left:
+                    await do(thing)
             except SlotFailed as failed:
                 failures.append(failed)
                 tasks.cancel_scope.cancel()
 
-        for thing in things:
-            tasks.start_soon(one, thing)
+        for _ in range(at_once):
+            tasks.start_soon(one_after_another)
     if failures:
         raise failures[0]

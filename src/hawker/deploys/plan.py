@@ -28,7 +28,7 @@ _COMMAND_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedRelease:
     """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds."""
 
     app: str
@@ -41,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeployPlan:
     """`alone` counts machines that are of no process group, `away` names those of which nothing more is known than that
     their host is away."""
 
@@ -50,7 +50,7 @@ class Plan:
     away: tuple[str, ...]
 
 
-def planned(wanted: Wanted, machines: Sequence[Machine]) -> Plan:
+def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
     """`machines` are all of the app. Raises `Unprocessable` with every reason at once."""
     away = tuple(each.id for each in machines if each.host_status != "ok")
     there = [each for each in machines if each.state not in GONE and each.id not in away]
@@ -63,7 +63,7 @@ def planned(wanted: Wanted, machines: Sequence[Machine]) -> Plan:
     if refused:
         raise Unprocessable("; ".join(refused))
     slots = _slots(wanted, rows)
-    return Plan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away)
+    return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _group_of(machine: Machine) -> str | None:
     return metadata.get(GROUP) or metadata.get("process_group") or "app"
 
 
-def _refusals(wanted: Wanted, rows: Sequence[_Row]) -> list[str]:
+def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
     said = []
     for group, config in wanted.configs.items():
         mounted = bool(config.mounts)
@@ -127,7 +127,7 @@ def _volume_names(config: MachineConfig) -> list[str | None]:
     return [mount.name for mount in config.mounts or ()]
 
 
-def _slots(wanted: Wanted, rows: Sequence[_Row]) -> list[SlotRecord]:
+def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
     slots: list[SlotRecord] = []
     for group, config in wanted.configs.items():
         mine = [row for row in rows if row.group == group]
@@ -143,7 +143,7 @@ def _slots(wanted: Wanted, rows: Sequence[_Row]) -> list[SlotRecord]:
     return slots
 
 
-def _first(wanted: Wanted, config: MachineConfig) -> range:
+def _first(wanted: WantedRelease, config: MachineConfig) -> range:
     """As many machines as a new group gets."""
     return range(2 if wanted.ha and config.services and not config.mounts else 1)
 
@@ -152,7 +152,7 @@ def _warm_first(rows: Sequence[_Row]) -> list[_Row]:
     return sorted(rows, key=lambda row: (not row.is_warm, row.region, row.id))
 
 
-def _green(wanted: Wanted, blue: Sequence[_Row], config: MachineConfig) -> list[SlotRecord]:
+def _green(wanted: WantedRelease, blue: Sequence[_Row], config: MachineConfig) -> list[SlotRecord]:
     """One for each blue machine. Where none runs, the first of them runs all the same, to be proven."""
     cold = not any(row.is_warm for row in blue)
     made = [
@@ -165,7 +165,7 @@ def _green(wanted: Wanted, blue: Sequence[_Row], config: MachineConfig) -> list[
 
 
 def _created(
-    wanted: Wanted,
+    wanted: WantedRelease,
     group: str,
     config: MachineConfig,
     region: str | None,
@@ -187,12 +187,12 @@ def _created(
     )
 
 
-def _canary(wanted: Wanted, row: _Row, config: MachineConfig) -> SlotRecord:
+def _canary(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
     made = _created(wanted, row.group, replace(config, guest=config.guest or row.config.guest), row.region)
     return replace(made, kind=SlotKind.CANARY, cordoned=True)
 
 
-def _updated(wanted: Wanted, row: _Row, config: MachineConfig) -> SlotRecord:
+def _updated(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
     kept = _stamped(wanted, _kept_of(row, config))
     mounts = [
         replace(new, volume=old.volume) for new, old in zip(kept.mounts or (), row.config.mounts or (), strict=False)
@@ -210,7 +210,7 @@ def _updated(wanted: Wanted, row: _Row, config: MachineConfig) -> SlotRecord:
     )
 
 
-def _destroyed(wanted: Wanted, row: _Row) -> SlotRecord:
+def _destroyed(wanted: WantedRelease, row: _Row) -> SlotRecord:
     return SlotRecord(
         number=0,
         kind=SlotKind.DESTROY,
@@ -237,7 +237,7 @@ def _kept_of(row: _Row, config: MachineConfig) -> MachineConfig:
     )
 
 
-def _stamped(wanted: Wanted, config: MachineConfig) -> MachineConfig:
+def _stamped(wanted: WantedRelease, config: MachineConfig) -> MachineConfig:
     """With the release that it is of."""
     release = {RELEASE: str(wanted.version), RELEASE_ID: f"{wanted.app}.{wanted.version}"}
     return replace(config, metadata={**(config.metadata or {}), **release})
@@ -304,7 +304,7 @@ def warnings_of(config: AppConfig) -> tuple[str, ...]:
 # The release command.
 
 
-def command_of(wanted: Wanted, image: str) -> ReleaseCommand | None:
+def command_of(wanted: WantedRelease, image: str) -> ReleaseCommand | None:
     """A machine with the new image and env, without volumes, services, checks or a name."""
     given = wanted.config.deploy
     if given is None or not given.release_command:
@@ -327,7 +327,7 @@ def command_of(wanted: Wanted, image: str) -> ReleaseCommand | None:
     return ReleaseCommand(config=_stamped(wanted, made), region=wanted.config.primary_region, timeout_s=timeout_s)
 
 
-def _command_guest(wanted: Wanted) -> Guest:
+def _command_guest(wanted: WantedRelease) -> Guest:
     vm = wanted.config.deploy.release_command_vm if wanted.config.deploy else None
     own = wanted.configs[wanted.config.default_group].guest
     if vm is None:

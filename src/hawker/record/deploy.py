@@ -32,7 +32,7 @@ class SlotState(StrEnum):
     LEFT = "left"
 
 
-class Asked(StrEnum):
+class DeployWish(StrEnum):
     """What a person asked of a deploy that is under way. `abort` takes it back, `stop` leaves machines as they are."""
 
     NOTHING = ""
@@ -74,7 +74,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str
     limits: DeployLimits
     command: ReleaseCommand | None = None
-    asked: Asked = Asked.NOTHING
+    asked: DeployWish = DeployWish.NOTHING
     stage: str = ""
     error: str = ""
     alone: int = 0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.deferred import deferred
+from hawker.deploys.deploy_handlers import DeployHandlers
 from hawker.deploys.flows import DEPLOY_FLOWS, table_of
-from hawker.deploys.handlers import DeployHandlers
 from hawker.deploys.release_handlers import ReleaseHandlers
 from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.handlers import ClusterHandlers

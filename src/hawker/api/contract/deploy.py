@@ -17,19 +17,19 @@ MOST_WAIT_S = 30.0
 
 class CreateDeployRequest(Request, frozen=True, kw_only=True):
     """`definition` is the app's fly.toml as a JSON object, at most 256 KiB; its files have their content in
-    `raw_value`, since the node has no local paths. `image` and `strategy` win over the file's. With `ha` a new group
-    that has services and no volumes gets two machines, else one. `skip_release_command`: it is not run. With `dry_run`
-    nothing is done, and the answer is what would be. `lax` takes keys that nobody knows. `label` is a word for whoever
-    reads the list, at most 2,000 characters."""
+    `raw_value`, since the node has no local paths. `image` and `strategy` win over the file's. With `ha`, as
+    unless told, a new group that has services and no volumes gets two machines, else one.
+    `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would be. `lax`
+    takes keys that nobody knows. `label` is a word for whoever reads the list, at most 2,000 characters."""
 
-    definition: dict[str, Any] = msgspec.field(default_factory=dict)
+    definition: dict[str, Any]
     image: str | None = None
     strategy: Strategy | None = None
-    ha: bool = True
-    skip_release_command: bool = False
-    dry_run: bool = False
-    lax: bool = False
-    label: str = ""
+    ha: bool | None = None
+    skip_release_command: bool | None = None
+    dry_run: bool | None = None
+    lax: bool | None = None
+    label: str | None = None
 
 
 class DeploySlot(Answer, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class DeploySlot(Answer, frozen=True, kw_only=True):
     at: datetime
 
 
-class Deploy(Answer, frozen=True, kw_only=True):
+class DeployInfo(Answer, frozen=True, kw_only=True):
     """`status` is that of the release: running, paused, rolling_back, complete, failed, rolled_back or interrupted;
     `planned` for a dry run. `serial` rises with each change. `stage` is what is done now, `error` what went wrong.
     `alone` counts the app's machines that are of no process group, which no deploy touches. `slots` are those of one
@@ -73,7 +73,7 @@ class Deploy(Answer, frozen=True, kw_only=True):
 class DeployList(Answer, frozen=True, kw_only=True):
     """Newest first."""
 
-    deploys: tuple[Deploy, ...]
+    deploys: tuple[DeployInfo, ...]
 
 
 # Calls about deploys.
@@ -107,7 +107,7 @@ CREATE_DEPLOY = Unary(
     path=_ALL,
     params=AppParams,
     body=CreateDeployRequest,
-    response=Deploy,
+    response=DeployInfo,
     tag=Tag.APPS,
     summary="Bring an app's machines to what its fly.toml says",
     status=201,
@@ -134,7 +134,7 @@ GET_DEPLOY = Unary(
     path=f"{_ALL}/{{version}}",
     params=DeployParams,
     query=GetDeployQuery,
-    response=Deploy,
+    response=DeployInfo,
     tag=Tag.APPS,
     summary="Show a deploy with its machines, or wait until it changes",
     errors=(NotFound,),
@@ -146,7 +146,7 @@ PAUSE_DEPLOY = Unary(
     method="POST",
     path=f"{_ALL}/{{version}}/pause",
     params=DeployParams,
-    response=Deploy,
+    response=DeployInfo,
     tag=Tag.APPS,
     summary="Begin with no further machine of a deploy until it is resumed",
     errors=(NotFound, WrongState),
@@ -157,7 +157,7 @@ RESUME_DEPLOY = Unary(
     method="POST",
     path=f"{_ALL}/{{version}}/resume",
     params=DeployParams,
-    response=Deploy,
+    response=DeployInfo,
     tag=Tag.APPS,
     summary="Go on with a paused deploy",
     errors=(NotFound, WrongState),
@@ -169,7 +169,7 @@ ABORT_DEPLOY = Unary(
     path=f"{_ALL}/{{version}}/abort",
     params=DeployParams,
     body=AbortDeployRequest,
-    response=Deploy,
+    response=DeployInfo,
     tag=Tag.APPS,
     summary="End a deploy and take back what it changed",
     errors=(NotFound, WrongState),

@@ -17,7 +17,7 @@ from hawker.api.contract.deploy import (
     RESUME_DEPLOY,
     AbortDeployRequest,
     CreateDeployRequest,
-    Deploy,
+    DeployInfo,
     DeployParams,
 )
 from hawker.api.route import Unary
@@ -129,7 +129,7 @@ def _params(app: str | None, version: str) -> DeployParams:
     return DeployParams(app_name=app, version=version.removeprefix("v"))
 
 
-def _get(ctx: click.Context, params: DeployParams) -> Deploy:
+def _get(ctx: click.Context, params: DeployParams) -> DeployInfo:
     return talk(ctx, lambda caller: caller.call(GET_DEPLOY, params=params))
 
 
@@ -164,7 +164,7 @@ def watch(ctx: click.Context, version: str, app: str | None, form: Form) -> int:
     return follow(ctx, _get(ctx, _params(app, version)), form)
 
 
-def _word(route: Unary[DeployParams, Any, None, Deploy]) -> Callable[[click.Context, str | None, str, Form], None]:
+def _word(route: Unary[DeployParams, Any, None, DeployInfo]) -> Callable[[click.Context, str | None, str, Form], None]:
     def say(ctx: click.Context, app: str | None, version: str, form: Form) -> None:
         params = _params(app, version)
         show(talk(ctx, lambda caller: caller.call(route, params=params)), form, described)
@@ -172,7 +172,7 @@ def _word(route: Unary[DeployParams, Any, None, Deploy]) -> Callable[[click.Cont
     return say
 
 
-def _worded(name: str, route: Unary[DeployParams, Any, None, Deploy], text: str) -> Command:
+def _worded(name: str, route: Unary[DeployParams, Any, None, DeployInfo], text: str) -> Command:
     made: Command = command.command(name, help=text)(
         _version(app_option(output_option(click.pass_context(_word(route)))))
     )

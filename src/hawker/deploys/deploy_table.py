@@ -8,7 +8,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import NotFound
 from hawker.record.app import RELEASES, ReleaseRecord
-from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, Asked, DeployRecord, SlotRecord, deploy_key, slot_key
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployRecord, DeployWish, SlotRecord, deploy_key, slot_key
 from hawker.store.contract import Reader, Store, Tx
 
 KEPT = 20
@@ -79,7 +79,9 @@ class DeployTable:
         while self.find(self.store, app, version).serial <= after and self._clock.monotonic() < deadline:
             await self._clock.sleep(_LOOK_S)
 
-    async def ask(self, app: str, version: int, asked: Asked, allowed: Callable[[DeployRecord], None]) -> DeployRecord:
+    async def ask(
+        self, app: str, version: int, asked: DeployWish, allowed: Callable[[DeployRecord], None]
+    ) -> DeployRecord:
         """`allowed` sees the record that is there, and may refuse."""
 
         def apply(tx: Tx) -> DeployRecord:

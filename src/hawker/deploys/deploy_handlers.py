@@ -16,7 +16,7 @@ from hawker.api.contract.deploy import (
     RESUME_DEPLOY,
     AbortDeployRequest,
     CreateDeployRequest,
-    Deploy,
+    DeployInfo,
     DeployList,
     DeployParams,
     DeploySlot,
@@ -25,10 +25,10 @@ from hawker.api.contract.deploy import (
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoQuery
 from hawker.deferred import deferred
-from hawker.deploys.table import DeployTable
+from hawker.deploys.deploy_table import DeployTable
 from hawker.errors import NotFound, WrongState
 from hawker.record.app import APPS, RELEASES, ReleaseRecord
-from hawker.record.deploy import Asked, DeployRecord, SlotRecord, deploy_key
+from hawker.record.deploy import DeployRecord, DeployWish, SlotRecord, deploy_key
 
 if TYPE_CHECKING:
     from hawker.deploys import accept
@@ -47,7 +47,7 @@ class DeployHandlers:
         self._intake = intake
 
     @answers(CREATE_DEPLOY)
-    async def create(self, call: Call[AppParams, NoQuery, CreateDeployRequest]) -> Deploy:
+    async def create(self, call: Call[AppParams, NoQuery, CreateDeployRequest]) -> DeployInfo:
         app = self._app(call.params.app_name)
         made = await self._intake().accept(app, call.body, call.grant)
         shown = view(app, made.release, made.deploy, made.plan.slots, warnings=made.warnings)
@@ -60,25 +60,25 @@ class DeployHandlers:
         return DeployList(deploys=tuple(view(app, release, deploy) for deploy, release in found))
 
     @answers(GET_DEPLOY)
-    async def get(self, call: Call[DeployParams, GetDeployQuery, None]) -> Deploy:
+    async def get(self, call: Call[DeployParams, GetDeployQuery, None]) -> DeployInfo:
         app, version = self._named(call.params)
         if call.query.after is not None:
             await self._table.until(app, version, call.query.after, call.query.wait)
         return self._shown(app, version)
 
     @answers(PAUSE_DEPLOY)
-    async def pause(self, call: Call[DeployParams, NoQuery, None]) -> Deploy:
-        return await self._ask(call.params, Asked.PAUSE)
+    async def pause(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
+        return await self._ask(call.params, DeployWish.PAUSE)
 
     @answers(RESUME_DEPLOY)
-    async def resume(self, call: Call[DeployParams, NoQuery, None]) -> Deploy:
-        return await self._ask(call.params, Asked.NOTHING)
+    async def resume(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
+        return await self._ask(call.params, DeployWish.NOTHING)
 
     @answers(ABORT_DEPLOY)
-    async def abort(self, call: Call[DeployParams, NoQuery, AbortDeployRequest]) -> Deploy:
-        return await self._ask(call.params, Asked.STOP if call.body.keep else Asked.ABORT)
+    async def abort(self, call: Call[DeployParams, NoQuery, AbortDeployRequest]) -> DeployInfo:
+        return await self._ask(call.params, DeployWish.STOP if call.body.keep else DeployWish.ABORT)
 
-    async def _ask(self, params: DeployParams, asked: Asked) -> Deploy:
+    async def _ask(self, params: DeployParams, asked: DeployWish) -> DeployInfo:
         app, version = self._named(params)
 
         def allowed(record: DeployRecord) -> None:
@@ -87,9 +87,9 @@ class DeployHandlers:
                 raise WrongState(f"deploy {version} of app '{app}' has ended: {release.status}")
             if release.status == "rolling_back":
                 raise WrongState(f"deploy {version} of app '{app}' is going back already")
-            if asked is Asked.NOTHING and record.asked is not Asked.PAUSE:
+            if asked is DeployWish.NOTHING and record.asked is not DeployWish.PAUSE:
                 raise WrongState(f"deploy {version} of app '{app}' is not paused")
-            if record.asked in (Asked.ABORT, Asked.STOP):
+            if record.asked in (DeployWish.ABORT, DeployWish.STOP):
                 raise WrongState(f"deploy {version} of app '{app}' is being aborted")
 
         await self._table.ask(app, version, asked, allowed)
@@ -118,7 +118,7 @@ class DeployHandlers:
             raise NotFound(f"app '{app}' has no deploy {version}")
         return record
 
-    def _shown(self, app: str, version: int) -> Deploy:
+    def _shown(self, app: str, version: int) -> DeployInfo:
         with self._table.store.snapshot() as reader:
             deploy, slots = self._table.find(reader, app, version), self._table.slots(reader, app, version)
         return view(app, self._release(app, version), deploy, slots)
@@ -130,9 +130,9 @@ def view(
     deploy: DeployRecord,
     slots: Sequence[SlotRecord] = (),
     warnings: tuple[str, ...] = (),
-) -> Deploy:
-    paused = deploy.asked is Asked.PAUSE and deploy.ended_at is None
-    return Deploy(
+) -> DeployInfo:
+    paused = deploy.asked is DeployWish.PAUSE and deploy.ended_at is None
+    return DeployInfo(
         app_name=app,
         version=deploy.version,
         status="paused" if paused else release.status,

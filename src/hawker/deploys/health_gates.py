@@ -12,7 +12,7 @@ _CRASHES = 2
 """So many exits in a row that nobody asked for are a crash loop."""
 
 
-class Gate(Enum):
+class GateState(Enum):
     OPEN = "open"
     WAITING = "waiting"
     SHUT = "shut"
@@ -22,7 +22,7 @@ class Gate(Enum):
 class GateVerdict:
     """`text` says what is waited for, or why it never comes."""
 
-    gate: Gate
+    gate: GateState
     text: str = ""
 
 
@@ -39,19 +39,19 @@ def judged(machine: Machine, expected: Expected, up_s: float | None) -> GateVerd
     """`up_s` is for how long the machine has been seen with the same start, None when it is not up."""
     shut = _shut(machine, expected.version)
     if shut is not None:
-        return GateVerdict(Gate.SHUT, shut)
+        return GateVerdict(GateState.SHUT, shut)
     if machine.state is State.STOPPED and _was_asked(machine):
-        return GateVerdict(Gate.OPEN)
+        return GateVerdict(GateState.OPEN)
     if machine.state is not State.STARTED:
-        return GateVerdict(Gate.WAITING, str(machine.state))
+        return GateVerdict(GateState.WAITING, str(machine.state))
     if up_s is None or up_s < expected.smoke_s:
-        return GateVerdict(Gate.WAITING, f"watched for {expected.smoke_s:g} s")
+        return GateVerdict(GateState.WAITING, f"watched for {expected.smoke_s:g} s")
     failing = [check for check in machine.checks if check.status != _PASSING]
     if expected.checks and failing:
         first = failing[0]
         said = f": {first.output.strip()[:200]}" if first.output.strip() else ""
-        return GateVerdict(Gate.WAITING, f"check {first.name} is {first.status}{said}")
-    return GateVerdict(Gate.OPEN)
+        return GateVerdict(GateState.WAITING, f"check {first.name} is {first.status}{said}")
+    return GateVerdict(GateState.OPEN)
 
 
 def start_of(machine: Machine) -> str | None:
