@@ -63,7 +63,7 @@ class Intake:
         """Raises `Conflict` when another deploy of the app is under way, `Unprocessable`, `BadRequest` and `NotFound`
         saying what has to change."""
         self._check_free(app)
-        definition = msgspec.json.encode(body.definition)
+        definition = msgspec.json.encode(body.definition or {})
         config = _read(definition, lax=bool(body.lax))
         caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
         if not asked:

@@ -22,7 +22,7 @@ class CreateDeployRequest(Request, frozen=True, kw_only=True):
     `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would be. `lax`
     takes keys that nobody knows. `label` is a word for whoever reads the list, at most 2,000 characters."""
 
-    definition: dict[str, Any]
+    definition: dict[str, Any] | None = None
     image: str | None = None
     strategy: Strategy | None = None
     ha: bool | None = None
