@@ -43,12 +43,17 @@ def command(ctx: click.Context, version: str | None, app: str | None, strategy: 
     body = CreateDeployRequest(
         definition=msgspec.convert(wanted.definition, dict[str, Any]),
         image=wanted.image or None,
-        strategy=strategy or (wanted.strategy if wanted.strategy in _STRATEGIES else None),
+        strategy=strategy or _strategy_of(wanted),
         skip_release_command=True,
         lax=True,
         label=f"rollback to release {wanted.version}",
     )
     return begin(ctx, app, body, form, detach=detach)
+
+
+def _strategy_of(release: Release) -> Any:
+    """None for a word that another client wrote."""
+    return release.strategy if release.strategy in _STRATEGIES else None
 
 
 def chosen(app: str, releases: tuple[Release, ...], version: str | None) -> Release:
