@@ -3,6 +3,7 @@
 import pytest
 
 from hawker.api.contract.app import DELETE_APP, AppParams
+from hawker.errors import Unprocessable
 from hawker.machine import State
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -126,3 +127,27 @@ async def test_what_goes_with_the_app_goes_with_it(worker: SimWorker) -> None:
         await worker.reaches(machine.id, State.DESTROYED)
     await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
     assert worker.store.count(DEPLOYS) == worker.store.count(DEPLOY_SLOTS) == 0
+
+
+async def test_counts_make_and_destroy_machines_and_touch_no_other(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    before = {each.id: each.version for each in await machines(worker)}
+    await deploy(worker, WEB, counts={"web": 3})
+    assert (await ended(worker)).status == "complete"
+    found = {each.id: each.version for each in await machines(worker)}
+    assert len(found) == 4 and before.items() <= found.items()
+    await deploy(worker, WEB, counts={"web": 1, "jobs": 0})
+    assert (await ended(worker)).status == "complete"
+    assert [group for group, _, _ in groups(await machines(worker))] == ["web"]
+    for wrong in ({"nobody": 1}, {"web": -1}):
+        with pytest.raises(Unprocessable, match="is no number of machines"):
+            await deploy(worker, WEB, counts=wrong)
+
+
+async def test_machines_that_are_too_many_and_fail_go_again(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    await deploy(worker, BAD, counts={"app": 3})
+    assert (await ended(worker)).status == "rolled_back"
+    assert groups(await machines(worker)) == [("app", "1", State.STARTED)]

@@ -36,6 +36,7 @@ TABLE = {
     "config": CommandModule(f"{_IN}.config", "Check, show and save an app's fly.toml."),
     "deploy": CommandModule(f"{_IN}.deploy", "Bring an app's machines to what its fly.toml says."),
     "rollback": CommandModule(f"{_IN}.rollback", "Deploy an older release of an app once more."),
+    "scale": CommandModule(f"{_IN}.scale", "Give an app more machines, or fewer."),
     "releases": CommandModule(f"{_IN}.releases", "List an app's releases."),
     "place": CommandModule(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
     "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),

@@ -20,7 +20,7 @@ from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
-from hawker.deploys.plan import DeployPlan, WantedRelease, command_of, limits_of, planned, warnings_of
+from hawker.deploys.plan import MOST_SLOTS, DeployPlan, WantedRelease, command_of, limits_of, planned, warnings_of
 from hawker.deploys.releases import ReleaseStatus, added, check_size, next_version
 from hawker.errors import BadRequest, Conflict, Unprocessable
 from hawker.flytoml.app_config import AppConfig
@@ -34,8 +34,6 @@ from hawker.record.app import ReleaseRecord
 from hawker.record.deploy import DeployRecord, ReleaseCommand, SlotKind, deploy_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
-
-MOST_SLOTS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +82,7 @@ class Intake:
             strategy=strategy,
             ha=body.ha is not False,
             now=self.clock.now(),
+            counts=body.counts or {},
         )
         plan = planned(wanted, await _machines(app, caller))
         await self._check_volumes(app, configs, plan, caller)

@@ -3,7 +3,7 @@ before anything is touched.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from msgspec.structs import replace
@@ -25,11 +25,14 @@ _OF_CLIENTS = {COMMAND_GROUP, "fly_app_test_machine_command", "fly_app_console"}
 """Groups of machines that a client or a deploy makes for one task."""
 _USUAL_COMMAND_GUEST = Guest(cpu_kind="shared", cpus=2, memory_mb=512)
 _COMMAND_S = 300.0
+MOST_SLOTS = 2000
+"""Machines that one deploy moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRelease:
-    """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds."""
+    """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds.
+    `counts`, if there are any, are all that is to change."""
 
     app: str
     version: int
@@ -38,6 +41,7 @@ class WantedRelease:
     strategy: str
     ha: bool
     now: float
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,11 @@ def _group_of(machine: Machine) -> str | None:
 
 
 def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
-    said = []
+    said = [
+        f"counts: {group!r:.80}: {count} is no number of machines for one of the groups {', '.join(wanted.configs)}"
+        for group, count in wanted.counts.items()
+        if group not in wanted.configs or not 0 <= count <= MOST_SLOTS
+    ]
     for group, config in wanted.configs.items():
         mounted = bool(config.mounts)
         if mounted and wanted.strategy in ("canary", "bluegreen"):
@@ -129,6 +137,12 @@ def _volume_names(config: MachineConfig) -> list[str | None]:
 
 def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
     slots: list[SlotRecord] = []
+    for group, count in wanted.counts.items():
+        mine = _warm_first([row for row in rows if row.group == group])
+        slots += [_another(wanted, group, mine) for _ in range(count - len(mine))]
+        slots += [_destroyed(wanted, row) for row in mine[count:]]
+    if wanted.counts:
+        return slots
     for group, config in wanted.configs.items():
         mine = [row for row in rows if row.group == group]
         if not mine:
@@ -141,6 +155,12 @@ def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
             slots += [_updated(wanted, row, config) for row in _warm_first(mine)]
     slots += [_destroyed(wanted, row) for row in rows if row.group not in wanted.configs]
     return slots
+
+
+def _another(wanted: WantedRelease, group: str, like: Sequence[_Row]) -> SlotRecord:
+    """Of the group, in the region of the first one that is there."""
+    region = like[0].region if like else wanted.config.primary_region
+    return _created(wanted, group, wanted.configs[group], region, like=like[0] if like else None)
 
 
 def _first(wanted: WantedRelease, config: MachineConfig) -> range:

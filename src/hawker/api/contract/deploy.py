@@ -18,7 +18,8 @@ MOST_WAIT_S = 30.0
 class CreateDeployRequest(Request, frozen=True, kw_only=True):
     """`definition` is the app's fly.toml as a JSON object, at most 256 KiB; its files have their content in
     `raw_value`, since the node has no local paths. `image` and `strategy` win over the file's. With `ha`, as
-    unless told, a new group that has services and no volumes gets two machines, else one.
+    unless told, a new group that has services and no volumes gets two machines, else one. `counts` is how many
+    machines groups are to have: then machines are made or destroyed for that, and no other machine is touched.
     `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would be. `lax`
     takes keys that nobody knows. `label` is a word for whoever reads the list, at most 2,000 characters."""
 
@@ -26,6 +27,7 @@ class CreateDeployRequest(Request, frozen=True, kw_only=True):
     image: str | None = None
     strategy: Strategy | None = None
     ha: bool | None = None
+    counts: dict[str, int] | None = None
     skip_release_command: bool | None = None
     dry_run: bool | None = None
     lax: bool | None = None
