@@ -47,6 +47,13 @@ def test_our_own_word_on_rollback_wins_over_the_experimental_one() -> None:
     assert limits(experimental + "[hawker.deploy]\nrollback = true\n").rollback
 
 
+def test_an_immediate_deploy_is_taken_back_only_where_the_file_says_so() -> None:
+    config = read_app_config("", ".toml").config
+    asked = read_app_config("[hawker.deploy]\nrollback = true\n", ".toml").config
+    assert config is not None and asked is not None
+    assert not limits_of(config, "immediate").rollback and limits_of(asked, "immediate").rollback
+
+
 def test_what_has_no_effect_is_said() -> None:
     config = read_app_config('[hawker.deploy]\nwaves = [["ord"]]\nbake = "30s"\n', ".toml").config
     assert config is not None

@@ -19,7 +19,7 @@ from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.errors import Forbidden
 from hawker.flytoml.machines import GROUP, PLATFORM
-from hawker.permission import Attempt
+from hawker.permission import Action, Attempt
 from hawker.record.machine import MACHINES
 from hawker.sim.node.sim_worker import config_of
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Client, Host, Town, of_machine, town_of
@@ -87,6 +87,21 @@ async def test_a_machine_whose_host_is_away_does_not_stop_a_deploy(town: Town) -
     found = await deployed(Broker(town, home(town)).api, deploy={"wait_timeout": "10s"})
     assert found.status == "complete" and releases(far) == [""]
     assert all(releases(host) == ["1"] for host in town.hosts.values() if host is not far)
+
+
+async def test_a_token_that_may_not_destroy_machines_deploys_nothing(town: Town) -> None:
+    class NoDeletes:
+        name, root = "bob", False
+
+        def check(self, attempt: Attempt) -> None:
+            if attempt.action is Action.DELETE:
+                raise Forbidden("not for you")
+
+        def permits(self, attempt: Attempt) -> bool:
+            return attempt.action is not Action.DELETE
+
+    with pytest.raises(Forbidden):
+        await deployed(Broker(town, home(town), grant=NoDeletes()).api)
 
 
 async def test_an_image_that_only_operators_name_is_refused_where_the_token_is(town: Town) -> None:

@@ -20,7 +20,16 @@ from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
-from hawker.deploys.plan import MOST_SLOTS, DeployPlan, WantedRelease, command_of, limits_of, planned, warnings_of
+from hawker.deploys.plan import (
+    MOST_SLOTS,
+    MOST_TEXT,
+    DeployPlan,
+    WantedRelease,
+    command_of,
+    limits_of,
+    planned,
+    warnings_of,
+)
 from hawker.deploys.releases import ReleaseStatus, added, check_size, next_version
 from hawker.errors import BadRequest, Conflict, Unprocessable
 from hawker.flytoml.app_config import AppConfig
@@ -30,6 +39,7 @@ from hawker.fsm import journal
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
+from hawker.permission import DEPLOYING, Attempt
 from hawker.record.app import ReleaseRecord
 from hawker.record.deploy import DeployRecord, ReleaseCommand, SlotKind, deploy_resource
 from hawker.secret.secrets import Secrets
@@ -60,6 +70,8 @@ class Intake:
     async def accept(self, app: str, body: CreateDeployRequest, grant: Grant) -> Accepted:
         """Raises `Conflict` when another deploy of the app is under way, `Unprocessable`, `BadRequest` and `NotFound`
         saying what has to change."""
+        for action in DEPLOYING:
+            grant.check(Attempt(action, app=app))
         self._check_free(app)
         definition = msgspec.json.encode(body.definition or {})
         config = _read(definition, lax=bool(body.lax))
@@ -161,7 +173,7 @@ class Intake:
         deploy = DeployRecord(
             version=wanted.version,
             strategy=wanted.strategy,
-            limits=limits_of(wanted.config),
+            limits=limits_of(wanted.config, wanted.strategy),
             command=command,
             stage="begins",
             alone=plan.alone,
@@ -193,7 +205,7 @@ def _read(definition: bytes, *, lax: bool) -> AppConfig:
     reading = read_app_config(definition.decode(), ".json", lax=lax)
     texts = [(f"{each.path}: " if each.path else "") + each.text for each in reading.problems if not each.warning]
     if reading.config is None:
-        raise Unprocessable("; ".join(texts)[:4000])
+        raise Unprocessable("; ".join(texts)[:MOST_TEXT])
     if any(file.local_path for file in reading.config.files or ()):
         raise BadRequest("files: a node has no local_path: send the content as raw_value")
     return reading.config

@@ -25,6 +25,7 @@ _OF_CLIENTS = {COMMAND_GROUP, "fly_app_test_machine_command", "fly_app_console"}
 """Groups of machines that a client or a deploy makes for one task."""
 _USUAL_COMMAND_GUEST = Guest(cpu_kind="shared", cpus=2, memory_mb=512)
 _COMMAND_S = 300.0
+MOST_TEXT = 4000
 MOST_SLOTS = 2000
 """Machines that one deploy moves."""
 
@@ -65,7 +66,7 @@ def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
     if away and not limits_of(wanted.config).skip_unreachable:
         refused.append(f'the hosts of machines {", ".join(away)} are away, and `unreachable` is "fail"')
     if refused:
-        raise Unprocessable("; ".join(refused))
+        raise Unprocessable("; ".join(refused)[:MOST_TEXT])
     slots = _slots(wanted, rows)
     return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away)
 
@@ -116,6 +117,8 @@ def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
         for group, count in wanted.counts.items()
         if group not in wanted.configs or not 0 <= count <= MOST_SLOTS
     ]
+    if sum(wanted.counts.values()) > MOST_SLOTS:
+        said.append(f"counts: one deploy moves at most {MOST_SLOTS} machines")
     for group, config in wanted.configs.items():
         mounted = bool(config.mounts)
         if mounted and wanted.strategy in ("canary", "bluegreen"):
@@ -271,7 +274,8 @@ def is_of(config: MachineConfig | None, version: int) -> bool:
 # How a deploy is paced, as the file says.
 
 
-def limits_of(config: AppConfig) -> DeployLimits:
+def limits_of(config: AppConfig, strategy: str = "rolling") -> DeployLimits:
+    """An immediate deploy is not taken back unless the file says so."""
     usual, given, own = DeployLimits(), config.deploy, _own(config)
     auto_rollback = config.experimental.auto_rollback if config.experimental else None
     asked = own.rollback if own.rollback is not None else auto_rollback
@@ -280,7 +284,7 @@ def limits_of(config: AppConfig) -> DeployLimits:
         wait_s=_seconds(given.wait_timeout if given else None, usual.wait_s),
         smoke_s=_seconds(own.smoke, usual.smoke_s),
         smoke_rest_s=_seconds(own.smoke_rest, usual.smoke_rest_s),
-        rollback=usual.rollback if asked is None else asked,
+        rollback=strategy != "immediate" if asked is None else asked,
         skip_unreachable=own.unreachable != "fail",
     )
 

@@ -49,7 +49,7 @@ from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.silent_hosts import SilentRows
 from hawker.gateway.volumes import FleetVolumes
 from hawker.ids import AppName, NodeId, new_ulid
-from hawker.permission import Action, Attempt
+from hawker.permission import DEPLOYING, Action, Attempt
 from hawker.version import VERSION
 
 if TYPE_CHECKING:
@@ -282,6 +282,8 @@ class Gateway:
 
     async def _may_deploy(self, call: AnyCall, node: NodeId) -> None:
         """A file that cannot be read passes: the home says what is wrong with it."""
+        for action in DEPLOYING:
+            call.grant.check(Attempt(action, app=call.params.app_name))
         for config in reader.configs_of(call.body.definition or {}, call.body.image):
             check_image_names(call.grant, config, self._registries)
 
