@@ -17,7 +17,7 @@ from hawker.fair.table import ELSEWHERE, SHARES
 from hawker.fsm.diagram import page
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 GENERATED = Path(__file__).parents[1] / "docs" / "generated"
 _JUDGED = "conformance.md"  # written by `make conformance`, and held to the code by tests/conformance/test_page.py
@@ -26,7 +26,7 @@ _NOTE = "Written by `make docs` from the code; do not edit."
 
 def pages() -> dict[str, str]:
     """File names below `docs/generated/` and what is in them."""
-    flows = {f"flows/{flow.name}.md": page(flow) for flow in FLOWS}
+    flows = {f"flows/{flow.name}.md": page(flow) for flow in NODE_FLOWS}
     tables = {
         "errors.md": errors(),
         "metrics.md": metrics(),

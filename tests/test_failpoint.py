@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hawker import failpoint
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 PROGRAM = """
 from concurrent.futures import ThreadPoolExecutor
@@ -75,7 +75,7 @@ def source() -> list[ast.Module]:
 
 
 def test_points_in_code_and_points_in_the_tables_are_the_same() -> None:
-    declared = {point.removeprefix("undo.") for flow in FLOWS for step in flow.steps for point in step.points}
+    declared = {point.removeprefix("undo.") for flow in NODE_FLOWS for step in flow.steps for point in step.points}
     inside = {point for point in named("inside", "reach_inside", "reach") if "." not in point}
     assert inside == declared
 

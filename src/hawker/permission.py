@@ -17,6 +17,9 @@ class Action(Flag):
     METRICS = 32  # our own, and no more than a part of READ: scrape the metrics of the node and its machines
 
 
+DEPLOYING = (Action.WRITE, Action.CREATE, Action.DELETE)
+"""What a deploy does to an app's machines."""
+
 _LETTERS = {
     "r": Action.READ,
     "w": Action.WRITE,

@@ -9,7 +9,7 @@ from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.proof.promises import Promises
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 from tests.worker.hourglass import in_virtual_time
 
 
@@ -37,7 +37,7 @@ PLAYED = tuple(
 
 
 def test_every_flow_has_a_scene_and_every_scene_a_flow() -> None:
-    assert {scenario.flow for scenario in SCENARIOS} == {flow.name for flow in FLOWS}
+    assert {scenario.flow for scenario in SCENARIOS} == {flow.name for flow in NODE_FLOWS}
 
 
 def test_every_declared_place_is_some_scenes() -> None:
@@ -54,7 +54,7 @@ def test_a_place_that_nobody_met_is_told() -> None:
 
 def test_a_point_inside_of_a_shared_step_is_met_in_any_flow() -> None:
     places = declared()
-    halts = {f"{flow.name}.halt.asked" for flow in FLOWS if flow.find("halt")}
+    halts = {f"{flow.name}.halt.asked" for flow in NODE_FLOWS if flow.find("halt")}
     assert unmet(places - halts) == sorted(halts)
     assert unmet((places - halts) | {"stop.halt.asked"}) == []
 

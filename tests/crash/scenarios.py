@@ -8,7 +8,7 @@ from typing import Any
 from hawker.fsm.contract import Flow
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 Setting = Callable[[SimWorker], Awaitable[str]]
 
@@ -142,4 +142,4 @@ def places() -> list[tuple[Scenario, str]]:
 
 def _flows_of(scenario: Scenario) -> list[Flow[Any]]:
     wanted = {scenario.flow, "pull"} if scenario.flow == "create" else {scenario.flow}
-    return [flow for flow in FLOWS if flow.name in wanted]
+    return [flow for flow in NODE_FLOWS if flow.name in wanted]

@@ -5,6 +5,7 @@ import pytest
 
 from hawker.api.contract.market import OrderedApp
 from hawker.clock import ManualClock
+from hawker.deploys.releases import ReleaseTable
 from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.fleet.app_bundle import CARRIED_RELEASES, CROSSING_S, AppBundler
 from hawker.ids import AppName, MachineId, NodeId
@@ -17,7 +18,6 @@ from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
 from hawker.volume.table import VolumeTable
 from hawker.worker.apps import AppTable
-from hawker.worker.releases import ReleaseTable
 
 pytestmark = pytest.mark.anyio
 

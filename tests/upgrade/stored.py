@@ -16,7 +16,7 @@ from hawker.logs.line import Cursor, KeptLine
 from hawker.runtime.driver import Exit
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Bucket
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _width(bucket: Bucket[Any] | None) -> int:
 def everything() -> Iterator[Stored]:
     for name, bucket in sorted(buckets().items()):
         yield Stored(f"bucket-{name}", bucket.type)
-    for flow in FLOWS:
+    for flow in NODE_FLOWS:
         yield Stored(f"input-{flow.name}", flow.input)
     yield from FILES
     yield from LOGS

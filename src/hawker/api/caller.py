@@ -7,6 +7,7 @@ from typing import Generic, Protocol, TypedDict, Unpack
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.handlers import SocketChannel
 from hawker.api.route import B, P, Q, R, Socket, Stream, U, Unary, Upload
+from hawker.errors import Unavailable
 
 
 class CallOptions(TypedDict, Generic[P, Q, B], total=False):
@@ -48,3 +49,20 @@ class Caller(Protocol):
         self, route: Socket[P, Q, B, R, U], body: B, *, params: P | None = None, query: Q | None = None
     ) -> AbstractAsyncContextManager[SocketChannel[U, R]]:
         """Opens the conversation with `body`. Leaving the context closes it."""
+
+
+class LateCaller:
+    """A caller that is there once the process answers, for what is built before that."""
+
+    def __init__(self) -> None:
+        self._caller: Caller | None = None
+
+    def meet(self, caller: Caller) -> None:
+        self._caller = caller
+
+    @property
+    def caller(self) -> Caller:
+        """Raises `Unavailable` before."""
+        if self._caller is None:
+            raise Unavailable("this node does not answer yet")
+        return self._caller

@@ -20,6 +20,7 @@ from hawker.api.contract.cluster import (
     REVOKE_INVITE,
     UNCORDON_NODE,
 )
+from hawker.api.contract.deploy import DEPLOY_ROUTES
 from hawker.api.contract.exec import INSIDE_ROUTES
 from hawker.api.contract.flyctl import FLYCTL_ROUTES
 from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES
@@ -48,6 +49,7 @@ from hawker.api.route import AnyRoute
 ROUTES: tuple[AnyRoute, ...] = (
     *APP_ROUTES,
     *RELEASE_ROUTES,
+    *DEPLOY_ROUTES,
     *APP_FILE_ROUTES,
     *APP_LOG_ROUTES,
     *MACHINE_ROUTES,

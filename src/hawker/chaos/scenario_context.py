@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -16,6 +17,7 @@ from anyio.to_thread import run_sync
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.deploy import CREATE_DEPLOY, CreateDeployRequest, Strategy
 from hawker.api.contract.exec import EXEC_MACHINE, ExecRequest
 from hawker.api.contract.image import PRUNE_IMAGES, PULL_IMAGE, PruneRequest, PullRequest
 from hawker.api.contract.machine import (
@@ -59,7 +61,7 @@ from hawker.chaos.guests import CONTAINED
 from hawker.clock import Clock
 from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.config.machine import Mount
-from hawker.errors import DeadlineExceeded, NameTaken, NotFound
+from hawker.errors import Conflict, DeadlineExceeded, NameTaken, NotFound
 from hawker.guest import hello_path
 from hawker.history.flow import ARCHIVE
 from hawker.ids import MachineId, VolumeId
@@ -141,6 +143,12 @@ class ScenarioClient:
     async def extend(self, volume_id: VolumeId, size_gb: int) -> None:
         params = VolumeParams(app_name=self.app, volume_id=volume_id)
         await self.client.call(EXTEND_VOLUME, params=params, body=ExtendVolumeRequest(size_gb=size_gb))
+
+    async def deploy(self, definition: dict[str, Any], image: str, strategy: Strategy) -> None:
+        """Unless the newest deploy is one under way, which a repeated call would be refused for."""
+        body = CreateDeployRequest(definition=definition, image=image, strategy=strategy)
+        with suppress(Conflict):
+            await self.client.call(CREATE_DEPLOY, params=AppParams(app_name=self.app), body=body)
 
     # Around them.
 

@@ -4,6 +4,9 @@ dies in between, and how often, is not their concern.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from hawker.chaos.scenario_context import NEW_ENV, SAMPLE, ScenarioContext, exits_of
 from hawker.chaos.volume_scenarios import (
@@ -26,11 +29,12 @@ from hawker.chaos.volume_scenarios import (
     with_snapshot,
 )
 from hawker.failpoint import ELSEWHERE
+from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.history.flow import ARCHIVE
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.promises import ClientCall
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 _ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
 """Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""
@@ -39,6 +43,11 @@ _ONLY_GUESTS = ("suspend.freeze.saved", "suspend.freeze.published", "resume.thaw
 
 _LESS_MIB = 200  # than a machine has when nothing is said
 _SIGNAL = "SIGUSR1"  # ends a workload that does not expect it
+
+
+_GROUP = "app"
+_OWN = {"deploy": {"smoke": "0s", "smoke_rest": "0s"}}
+_PORT = 8080
 
 
 Setting = Callable[[ScenarioContext], Awaitable[MachineId | None]]
@@ -176,6 +185,46 @@ async def _await_archive(context: ScenarioContext, machine_id: MachineId | None)
     return machine_id
 
 
+# Of a process group: what a deploy finds, and the calls that bring it to a release, replace it, or are taken back.
+
+
+async def running_in_group(context: ScenarioContext) -> MachineId:
+    """A machine that a deploy finds. Its client changes it no more: what it is from here on, no answer promises."""
+    await context.customer.prune()
+    config = msgspec.structs.replace(context.samples.sample(), metadata={**PLATFORM, GROUP: _GROUP})
+    machine_id = await context.created(config, f"{context.key} before", State.STARTED)
+    context.promises.ask(machine_id, ClientCall.UPDATE)
+    return machine_id
+
+
+async def deploy_with_canary(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """After a release command and a canary the machine has another environment."""
+    assert machine_id is not None
+    definition = _definition(env=NEW_ENV, deploy={"release_command": "exit 0"})
+    await context.customer.deploy(definition, SAMPLE, "canary")
+    return machine_id
+
+
+async def deploy_bluegreen(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """Another machine takes its place."""
+    assert machine_id is not None
+    check = {"type": "tcp", "port": _PORT, "interval": "2s", "timeout": "1s"}
+    ordered = context.customer.deploy(_definition(checks={"up": check}), SAMPLE, "bluegreen")
+    await context.ask(ClientCall.DESTROY, machine_id, ordered)
+    return machine_id
+
+
+async def deploy_in_vain(context: ScenarioContext, machine_id: MachineId | None) -> MachineId:
+    """Of an image that does not start: the machine gets back what it had."""
+    assert machine_id is not None
+    await context.customer.deploy(_definition(), context.samples.commandless, "rolling")
+    return machine_id
+
+
+def _definition(**sections: Any) -> dict[str, Any]:
+    return {"restart": [{"policy": "never"}], "hawker": _OWN, **sections}
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedExit:
     """An exit that the machine's history must tell: one of these codes, and whether it was asked for."""
@@ -224,6 +273,7 @@ class Scenario:
 _STARTED, _STOPPED, _FAILED, _DESTROYED = State.STARTED, State.STOPPED, State.FAILED, State.DESTROYED
 _SUSPENDED = State.SUSPENDED
 _PULL = ("pull.", "create.image.")
+_DEPLOY = tuple(f"deploy.{step}." for step in ("release_command", "canary", "move", "tidy", "settle"))
 
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario("create", "create", ("create.",), _nothing, _create, None, _STARTED),
@@ -271,6 +321,12 @@ SCENARIOS: tuple[Scenario, ...] = (
           contained=True),
     Scenario("fork in vain", "volume_fork", ("volume_fork.fill.undo",), off_with_damaged_volume,
           fork_in_vain, _STOPPED, _STOPPED, contained=True),
+    Scenario("deploy", "deploy", _DEPLOY, running_in_group, deploy_with_canary, _STARTED, _STARTED, (_ASKED,),
+          contained=True, env=NEW_ENV),
+    Scenario("deploy bluegreen", "deploy", ("deploy.switch.",), running_in_group, deploy_bluegreen, _STARTED,
+          _DESTROYED, (_KILLED,), contained=True),
+    Scenario("deploy in vain", "deploy_back", ("deploy_back.",), running_in_group, deploy_in_vain, _STARTED, _STARTED,
+          (_ASKED,), contained=True),
     Scenario("archive", "archive", ("archive.",), _destroyed, _await_archive, _DESTROYED, _DESTROYED, (_KILLED,),
           asks=False, archives=True),
 )  # fmt: skip
@@ -304,7 +360,7 @@ def without_repetition(met: Mapping[str, Sequence[str]]) -> dict[str, tuple[str,
 
 def _alike() -> list[frozenset[str]]:
     """Sets of places of which one must be met."""
-    rows = [(step, f"{flow.name}.{step.name}") for flow in FLOWS for step in flow.steps]
+    rows = [(step, f"{flow.name}.{step.name}") for flow in NODE_FLOWS for step in flow.steps]
     alone = {*ELSEWHERE, *(f"{name}.{edge}" for _, name in rows for edge in _EDGES)}
     shared: dict[tuple[object, ...], set[str]] = {}
     for step, name in rows:

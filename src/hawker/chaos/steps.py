@@ -20,7 +20,7 @@ from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet
 from hawker.chaos.scrub import scrub
 from hawker.clock import Clock
 from hawker.errors import HawkerError
-from hawker.worker.lifecycle import FLOWS
+from hawker.up.wiring import NODE_FLOWS
 
 _FLAGS = (
     "--shared-cpu-ratio",
@@ -81,7 +81,7 @@ class StepsPlan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(scenario for scenario in SCENARIOS if self.flow in (None, scenario.flow))
 
 
-FLOW_NAMES = tuple(flow.name for flow in FLOWS)
+FLOW_NAMES = tuple(flow.name for flow in NODE_FLOWS)
 
 
 async def run_steps(plan: StepsPlan, clock: Clock, tell: Callable[[DeathRow], None]) -> StepsReport:

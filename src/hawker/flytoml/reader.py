@@ -1,6 +1,7 @@
 """A fly.toml, fly.json or fly.yaml from text to a checked app config, with every problem at its place. What is known
 and not served is refused by name; nothing is passed over in silence."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hawker.app import app_name
-from hawker.config import complaints
+from hawker.config import MachineConfig, complaints
 from hawker.config.duration import parse_duration
 from hawker.config.effective import PRESETS
 from hawker.errors import Unprocessable
@@ -90,6 +91,12 @@ def read_app_config(text: str, suffix: str, *, lax: bool = False) -> Reading:
     if fits and not problems.errors:
         _check_machines(config, problems)
     return Reading(None if problems.errors else config, problems.sorted(), plain(root))
+
+
+def configs_of(definition: Mapping[str, object], image: str | None) -> list[MachineConfig]:
+    """Of a document as JSON values, one for each process group; none where it cannot be read."""
+    config = read_app_config(json.dumps(definition), ".json", lax=True).config
+    return [] if config is None else list(machine_configs(config, image).values())
 
 
 def _rename(root: Located, older: Path, current: Path) -> None:

@@ -4,10 +4,11 @@ one node that can answer it, or is the business of the node that the broker stan
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import ROOT_CLUSTER_ROUTES
+from hawker.api.contract.deploy import CREATE_DEPLOY
 from hawker.api.contract.image import RESOLVE_IMAGE
 from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
@@ -32,6 +33,7 @@ from hawker.api.routes import ROUTES
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
+from hawker.deferred import deferred
 from hawker.errors import Forbidden, NotFound, Unavailable
 from hawker.fair.threads import PoolProbe
 from hawker.gateway.app_logs import FleetLogs
@@ -47,8 +49,13 @@ from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.silent_hosts import SilentRows
 from hawker.gateway.volumes import FleetVolumes
 from hawker.ids import AppName, NodeId, new_ulid
-from hawker.permission import Action, Attempt
+from hawker.permission import DEPLOYING, Action, Attempt
 from hawker.version import VERSION
+
+if TYPE_CHECKING:
+    from hawker.flytoml import reader
+else:
+    reader = deferred("hawker.flytoml.reader")
 
 
 class FleetRuns:
@@ -247,6 +254,8 @@ class Gateway:
             return self._carry
         if route is RESOLVE_IMAGE:
             return self._may_name
+        if route is CREATE_DEPLOY:
+            return self._may_deploy
         if route in (LIST_SECRETS, GET_SECRET):
             return _may_show_secrets
         if route is ASSIGN_IP:
@@ -270,6 +279,13 @@ class Gateway:
 
     async def _may_name(self, call: AnyCall, node: NodeId) -> None:
         check_image_names(call.grant, MachineConfig(image=call.body.reference), self._registries)
+
+    async def _may_deploy(self, call: AnyCall, node: NodeId) -> None:
+        """A file that cannot be read passes: the home says what is wrong with it."""
+        for action in DEPLOYING:
+            call.grant.check(Attempt(action, app=call.params.app_name))
+        for config in reader.configs_of(call.body.definition or {}, call.body.image):
+            check_image_names(call.grant, config, self._registries)
 
     async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
         known = self._directory.app(AppName(call.params.app_name))

@@ -83,7 +83,7 @@ IPS_TAKEN = Bucket("ips_taken", IpOwner)  # address; without those that are shar
 
 
 class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What an app was to run. `version` counts from 1; `status` is a `worker.releases.ReleaseStatus`; `definition` the
+    """What an app was to run. `version` counts from 1; `status` is a `deploys.releases.ReleaseStatus`; `definition` the
     JSON that the client sent, empty for none. Times are Unix seconds."""
 
     version: int

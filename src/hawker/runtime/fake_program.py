@@ -1,8 +1,9 @@
 """The guest programs of the fake driver: what a command would write, how long it runs, how it ends. Nothing is
 executed.
 
-Understood: echo, printf, sleep, exit, true, false, cat, env, and `sh -c` with these joined by `;` or `&&`, `>&2` and
-`$NAME`. A command in `MISSING` does not exist. Whatever else is taken for a server: it runs until it is stopped.
+Understood: echo, printf, sleep, exit, true, false, cat, env, the same as words of the sample program, and `sh -c`
+with these joined by `;` or `&&`, `>&2` and `$NAME`. A command in `MISSING` does not exist. Whatever else is taken for
+a server: it runs until it is stopped.
 """
 
 import math
@@ -99,6 +100,8 @@ def _simple(name: str, arguments: Sequence[str], place: _Place) -> Script:
             return Script(runs_s=math.inf, echoes=True)
         case "cat":
             return Script(output=tuple((1, place.files[path]) for path in arguments if path in place.files))
+        case "hello" if arguments and not arguments[0].isdecimal():
+            return _simple(arguments[0], arguments[1:], place)
         case _:
             return Script(runs_s=math.inf)
 

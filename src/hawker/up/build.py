@@ -47,6 +47,7 @@ from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store
+from hawker.up.wiring import NODE_FLOWS
 from hawker.vault import Vault, load_or_create_key
 from hawker.version import VERSION
 from hawker.volume.disks import Copies, Disks
@@ -61,7 +62,6 @@ from hawker.worker.capacity import Room
 from hawker.worker.changes import Changes
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge
 from hawker.worker.health import NetworkProber
-from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.machine_networks import HostNetworks
@@ -287,7 +287,7 @@ def parts_of(
     queues = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES), "backups": BACKUPS}
     runner = Runner(
         deps.store,
-        FLOWS,
+        NODE_FLOWS,
         deps,
         deps.clock,
         queues=queues,

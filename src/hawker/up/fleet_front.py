@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from hawker.api.audit import Auditor
 from hawker.api.handlers import Handlers
+from hawker.api.in_process import InProcessCaller
 from hawker.api.route import AnyRoute
 from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
@@ -29,7 +30,7 @@ from hawker.place import Place
 from hawker.record.node import REVOKED
 from hawker.store.contract import Reader
 from hawker.up.fleet import InFleet
-from hawker.up.servers import Front, server_for_clients
+from hawker.up.servers import OWN_CALLS, Front, server_for_clients
 
 _PEER_BODIES = 4
 """An order between nodes holds what a client sent and what its app brings along; bids for several go together."""
@@ -59,7 +60,9 @@ def front_of_fleet(
     market = MarketHandlers(directory, peers, preferences, clock, limited=limited, registries=registries)
     beside = Beside(node=me, handlers=own)
     broker = Gateway(directory, peers, beside, clock, market=market, tokens=about_tokens, registries=registries)
-    public = server_for_clients(parts, broker.handlers(), tokens, auditor)
+    answers = broker.handlers()
+    parts.deps.fleet.meet(InProcessCaller(answers, clock, OWN_CALLS))
+    public = server_for_clients(parts, answers, tokens, auditor)
     return Front(public=public, peers=_for_peers(fleet, own, auditor))
 
 

@@ -12,6 +12,7 @@ from hawker.api.contract.app_log import APP_LOG, APP_LOG_PAGE, AppLogLinesQuery,
 from hawker.api.contract.audit import LIST_AUDIT, AuditPage, AuditQuery
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.handlers import Handlers, answers
+from hawker.api.in_process import InProcessCaller
 from hawker.api.listener import bind
 from hawker.api.on_behalf import OnBehalf
 from hawker.api.route import Call, NoParams
@@ -166,6 +167,10 @@ def audit_trail(stack: AsyncExitStack, place: Place, settings: Settings, clock: 
     return AuditTrail(log)
 
 
+OWN_CALLS = "deploy"
+"""In whose name a node makes the calls of its deploys."""
+
+
 # A fleet of one: what a node that knows no others answers. Its orders go through the market.
 
 
@@ -190,6 +195,7 @@ def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences, 
     own = node_handlers(parts, bundles=HomeOfAll())
     TokenHandlers(tokens, revocations, clock, lambda app: org_of(app) is not None).bind(own)
     handlers = handlers_alone(parts, own, preferences)
+    parts.deps.fleet.meet(InProcessCaller(handlers, clock, OWN_CALLS))
     return Front(public=server_for_clients(parts, handlers, tokens, auditor))
 
 

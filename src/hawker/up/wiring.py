@@ -4,28 +4,38 @@ join them here.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.deferred import deferred
+from hawker.deploys.deploy_handlers import DeployHandlers
+from hawker.deploys.flows import DEPLOY_FLOWS, table_of
+from hawker.deploys.release_handlers import ReleaseHandlers
 from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.handlers import ClusterHandlers
+from hawker.fsm.contract import Flow
 from hawker.gossip.contract import Member
 from hawker.ids import NodeId
 from hawker.node import labels_of
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.handlers import FleetSide, node_info_of, worker_handlers
 from hawker.worker.handlers.node import AgentFindings
+from hawker.worker.lifecycle import FLOWS
 from hawker.worker.order import AppBundles
 
 if TYPE_CHECKING:
+    from hawker.deploys import accept
     from hawker.fleet import members
     from hawker.fleet.app_bundle import AppBundler
     from hawker.fleet.invites import Invites
     from hawker.fleet.membership import Fleet
 else:
+    accept = deferred("hawker.deploys.accept")
     members = deferred("hawker.fleet.members")
+
+NODE_FLOWS: tuple[Flow[Any], ...] = (*FLOWS, *DEPLOY_FLOWS)
+"""All that a node runs: its worker's, and the deploys of the apps whose home it is."""
 
 
 def node_handlers(
@@ -62,7 +72,14 @@ def node_handlers(
         bundler=bundler,
         members=partial(_members, fleet),
     ).bind(handlers)
+    handlers.add(ReleaseHandlers(deps.store, deps.clock), DeployHandlers(table_of(deps), partial(_intake_of, worker)))
     return handlers
+
+
+def _intake_of(worker: AssembledWorker) -> "accept.Intake":
+    deps = worker.deps
+    registries = deps.settings.listed_registries
+    return accept.Intake(table_of(deps), deps.clock, deps.fleet, deps.secrets, worker.runner, registries)
 
 
 def _members(fleet: "Fleet | None") -> Sequence[Member]:

@@ -7,6 +7,7 @@ from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.ids import AppName
 from hawker.record.app import APPS, CARRIED_APPS, POLICIES, RELEASES, SECRET_KEYS, SECRETS, AppRecord
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS
 from hawker.record.machine import BY_APP
 from hawker.record.volume import GOING
 from hawker.store.contract import Bucket, Reader, Store, Tx
@@ -80,6 +81,8 @@ class AppTable:
             release_all(tx, name)
             _forget(tx, POLICIES, name)
             _forget(tx, RELEASES, name)
+            _forget(tx, DEPLOYS, name)
+            _forget(tx, DEPLOY_SLOTS, name)
             _forget(tx, SECRETS, name)
             _forget(tx, SECRET_KEYS, name)
             tx.delete(CARRIED_APPS, name)

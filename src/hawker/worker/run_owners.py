@@ -6,6 +6,7 @@ from hawker.fair.turns import NODE
 from hawker.fsm import journal
 from hawker.fsm.run import Run
 from hawker.record.app import org_of
+from hawker.record.deploy import DEPLOY_KIND
 from hawker.record.machine import MACHINES
 from hawker.record.volume import VOLUMES
 from hawker.store.contract import Bucket, Reader
@@ -38,6 +39,8 @@ class RunOwners:
         for _ in range(_ANCESTORS):
             if found is None:
                 break
+            if found.resource.kind == DEPLOY_KIND:
+                return org_of(self._store, found.resource.id)
             bucket = _OWNED.get(found.resource.kind)
             if bucket is not None:
                 owned = self._store.get(bucket, found.resource.id)

@@ -12,10 +12,10 @@ from hawker.runtime.driver import Features, NodeDriver, Suspension
 from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
+from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.disks import Copies, Disks
 from hawker.worker.changes import Changes
 from hawker.worker.exit_handling import ExitHandler
-from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.supervisor import Supervisor
@@ -39,7 +39,7 @@ GUEST_FEATURES = Features(
 
 
 def _flows() -> Sequence[Flow[Any]]:
-    return FLOWS
+    return NODE_FLOWS
 
 
 def _driver(host: FakeHost, features: Features) -> NodeDriver:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 
+from hawker.api.in_process import InProcessCaller
 from hawker.archive.archive import Archive
 from hawker.ids import Digest, MachineId, NodeId, VolumeId
 from hawker.image.cache import ImageCache
@@ -46,7 +47,7 @@ from hawker.sim.node.fake_host import (
 )
 from hawker.sim.node.fake_volumes import FakeBackups, FakeCopies, FakeVolumes
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.sim_worker import SimWorker, handlers_of_one
 from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.vault import KEY_BYTES, Vault
@@ -233,6 +234,7 @@ class SimWorld(ABC):
                 parts = self._parts(images)
                 reconciler = reconciler_of(parts)
                 supervisor = supervisor_of(parts, self._kit.supervisor, self._kit.exits)
+                parts.deps.fleet.meet(InProcessCaller(handlers_of_one(parts), self.clock, "deploy"))
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
                 yield SimWorker(parts, reconciler, self.host, tasks)
                 tasks.cancel_scope.cancel()

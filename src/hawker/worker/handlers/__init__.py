@@ -29,7 +29,6 @@ from hawker.worker.handlers.orgs import OrgHandlers
 from hawker.worker.handlers.published_ports import PublishedPortHandlers
 from hawker.worker.handlers.quotas import QuotaHandlers
 from hawker.worker.handlers.registries import RegistryHandlers
-from hawker.worker.handlers.releases import ReleaseHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
@@ -122,7 +121,7 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     AppHandlers(deps.store, deps.table, worker.runner, worker.operations, apps).bind(handlers)
     SecretKeyHandlers(deps.store, deps.clock, deps.secrets, deps.secret_keys, apps).bind(handlers)
     SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
-    handlers.add(OrgHandlers(deps.store, apps), ReleaseHandlers(deps.store, deps.clock, apps))
+    handlers.add(OrgHandlers(deps.store, apps))
     handlers.add(AppLogHandlers(worker.node, deps.store, apps, deps.clock, deps.logs))
     handlers.add(AppFileHandlers(deps.store, apps, worker.quotas, deps.files))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)

@@ -5,6 +5,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from hawker.api.caller import LateCaller
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.fsm.contract import StepContext
@@ -33,7 +34,8 @@ I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 class FlowDeps:
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
     `disks` and `copies` where there are no volumes, `backups` where they go nowhere, `gpus` where the node has none,
-    `logs` where none are kept; `files`, what was uploaded for machines, where no such files are."""
+    `logs` where none are kept; `files`, what was uploaded for machines, where no such files are. `fleet` answers every
+    call that a client may make, once the node answers."""
 
     store: Store
     table: MachineTable
@@ -57,6 +59,7 @@ class FlowDeps:
     edge: EdgeLine = field(default_factory=EdgeLine)
     logs: MachineLogs | None = None
     files: AppFiles | None = None
+    fleet: LateCaller = field(default_factory=LateCaller)
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]

@@ -18,6 +18,7 @@ from hawker.fsm.runner import Runner
 from hawker.history.flow import history_resource
 from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
+from hawker.record.deploy import DEPLOY_KIND
 from hawker.record.machine import ARCHIVED, DESTROYED, machine_resource
 from hawker.record.volume import GONE_VOLUMES, volume_resource
 from hawker.settings import Settings
@@ -122,6 +123,7 @@ class Reconciler:
             await self._store.write(partial(self._forget, machine_id=machine_id))
         await self._forget_volumes()
         await self._runner.prune(IMAGE, self._settings.destroyed_kept_s)
+        await self._runner.prune(DEPLOY_KIND, self._settings.destroyed_kept_s)
 
     async def _forget_volumes(self) -> None:
         """Those whose file was removed long ago."""

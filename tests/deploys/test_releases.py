@@ -5,10 +5,10 @@ import pytest
 from hawker.api.bounds import RELEASES_IN_PAGE
 from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
+from hawker.deploys.releases import MAX_DEFINITION_BYTES, ReleaseTable
 from hawker.errors import Conflict, NotFound, Unprocessable
 from hawker.record.app import RELEASES, ReleaseRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.worker.releases import MAX_DEFINITION_BYTES, ReleaseTable
 
 pytestmark = pytest.mark.anyio
 

@@ -18,22 +18,23 @@ from hawker.api.contract.release import (
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
+from hawker.deploys.releases import ReleaseTable
 from hawker.errors import NotFound
-from hawker.record.app import ReleaseRecord
+from hawker.record.app import APPS, ReleaseRecord
 from hawker.store.contract import Store
-from hawker.worker.apps import AppTable
-from hawker.worker.releases import ReleaseTable
 
 
 class ReleaseHandlers:
-    def __init__(self, store: Store, clock: Clock, apps: AppTable) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
-        self._apps = apps
         self._releases = ReleaseTable(store, clock)
 
     @answers(LIST_RELEASES)
     async def list_(self, call: Call[AppParams, ListReleasesQuery, None]) -> ReleaseList:
-        app = self._apps.get(self._store, call.params.app_name).name
+        record = self._store.get(APPS, call.params.app_name)
+        if record is None:
+            raise NotFound("app not found")
+        app = record.name
         wanted = call.query.status
         found = [record for record in self._releases.list(app) if wanted in (None, record.status)]
         return ReleaseList(releases=tuple(_view(app, record) for record in found[: call.query.limit]))

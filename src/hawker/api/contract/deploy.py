@@ -1,0 +1,181 @@
+"""Bodies about deploys: bringing an app's machines to what its fly.toml says, as a run of the app's home."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Request
+from hawker.api.route import Tag, Unary
+from hawker.errors import Conflict, NoRoom, NotFound, Unavailable, Unprocessable, WrongState
+from hawker.permission import Action
+
+Strategy: TypeAlias = Literal["rolling", "canary", "bluegreen", "immediate"]
+MOST_WAIT_S = 30.0
+
+
+class CreateDeployRequest(Request, frozen=True, kw_only=True):
+    """`definition` is the app's fly.toml as a JSON object, at most 256 KiB; its files have their content in
+    `raw_value`, since the node has no local paths. `image` and `strategy` win over the file's. With `ha`, as
+    unless told, a new group that has services and no volumes gets two machines, else one. `counts` is how many
+    machines groups are to have: then machines are made or destroyed for that, and no other machine is touched.
+    `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would be. `lax`
+    takes keys that nobody knows. `label` is a word for whoever reads the list, at most 2,000 characters."""
+
+    definition: dict[str, Any] | None = None
+    image: str | None = None
+    strategy: Strategy | None = None
+    ha: bool | None = None
+    counts: dict[str, int] | None = None
+    skip_release_command: bool | None = None
+    dry_run: bool | None = None
+    lax: bool | None = None
+    label: str | None = None
+
+
+class DeploySlot(Answer, frozen=True, kw_only=True):
+    """One machine's place in a deploy. `kind` is update, create, destroy or canary; `state` waiting, changing, proving,
+    done, skipped, failed, returning, returned or left; `text` is for people. `machine_id` is empty until there is
+    one."""
+
+    number: int
+    kind: str
+    group: str
+    region: str | None
+    machine_id: str
+    state: str
+    text: str
+    at: datetime
+
+
+class DeployInfo(Answer, frozen=True, kw_only=True):
+    """`status` is that of the release: running, paused, rolling_back, complete, failed, rolled_back or interrupted;
+    `planned` for a dry run. `serial` rises with each change. `stage` is what is done now, `error` what went wrong.
+    `alone` counts the app's machines that are of no process group, which no deploy touches. `slots` are those of one
+    deploy, which a list leaves out."""
+
+    app_name: str
+    version: int
+    status: str
+    strategy: str
+    image: str
+    user: str
+    label: str
+    stage: str
+    error: str
+    serial: int
+    alone: int
+    began_at: datetime
+    ended_at: datetime | None = None
+    slots: tuple[DeploySlot, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class DeployList(Answer, frozen=True, kw_only=True):
+    """Newest first."""
+
+    deploys: tuple[DeployInfo, ...]
+
+
+# Calls about deploys.
+
+
+class DeployParams(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` is the release's number, or `latest`."""
+
+    app_name: str
+    version: str
+
+
+class GetDeployQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """With `after`, the answer waits for a serial above it, `wait` seconds at most."""
+
+    after: int | None = None
+    wait: Annotated[float, msgspec.Meta(ge=0, le=MOST_WAIT_S)] = 0.0
+
+
+class AbortDeployRequest(Request, frozen=True, kw_only=True):
+    """`keep` leaves every machine as it is; else what was changed is taken back."""
+
+    keep: bool = False
+
+
+_ALL = "/hawker/v1/apps/{app_name}/deploys"
+
+CREATE_DEPLOY = Unary(
+    name="create_deploy",
+    method="POST",
+    path=_ALL,
+    params=AppParams,
+    body=CreateDeployRequest,
+    response=DeployInfo,
+    tag=Tag.APPS,
+    summary="Bring an app's machines to what its fly.toml says",
+    status=201,
+    errors=(NotFound, Conflict, NoRoom, Unavailable, Unprocessable),
+    action=Action.WRITE,
+    strict=True,
+    timeout_s=90.0,
+)
+
+LIST_DEPLOYS = Unary(
+    name="list_deploys",
+    method="GET",
+    path=_ALL,
+    params=AppParams,
+    response=DeployList,
+    tag=Tag.APPS,
+    summary="List an app's deploys, newest first",
+    errors=(NotFound,),
+)
+
+GET_DEPLOY = Unary(
+    name="get_deploy",
+    method="GET",
+    path=f"{_ALL}/{{version}}",
+    params=DeployParams,
+    query=GetDeployQuery,
+    response=DeployInfo,
+    tag=Tag.APPS,
+    summary="Show a deploy with its machines, or wait until it changes",
+    errors=(NotFound,),
+    timeout_s=MOST_WAIT_S + 30.0,
+)
+
+PAUSE_DEPLOY = Unary(
+    name="pause_deploy",
+    method="POST",
+    path=f"{_ALL}/{{version}}/pause",
+    params=DeployParams,
+    response=DeployInfo,
+    tag=Tag.APPS,
+    summary="Begin with no further machine of a deploy until it is resumed",
+    errors=(NotFound, WrongState),
+)
+
+RESUME_DEPLOY = Unary(
+    name="resume_deploy",
+    method="POST",
+    path=f"{_ALL}/{{version}}/resume",
+    params=DeployParams,
+    response=DeployInfo,
+    tag=Tag.APPS,
+    summary="Go on with a paused deploy",
+    errors=(NotFound, WrongState),
+)
+
+ABORT_DEPLOY = Unary(
+    name="abort_deploy",
+    method="POST",
+    path=f"{_ALL}/{{version}}/abort",
+    params=DeployParams,
+    body=AbortDeployRequest,
+    response=DeployInfo,
+    tag=Tag.APPS,
+    summary="End a deploy and take back what it changed",
+    errors=(NotFound, WrongState),
+    body_optional=True,
+)
+
+DEPLOY_ROUTES = (CREATE_DEPLOY, LIST_DEPLOYS, GET_DEPLOY, PAUSE_DEPLOY, RESUME_DEPLOY, ABORT_DEPLOY)

@@ -1,0 +1,195 @@
+"""`hawker deploy`: an app's machines come to what its file says; how far that is, and a word to it."""
+
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from hawker.api.caller import Caller
+from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppRequest
+from hawker.api.contract.deploy import (
+    ABORT_DEPLOY,
+    GET_DEPLOY,
+    LIST_DEPLOYS,
+    PAUSE_DEPLOY,
+    RESUME_DEPLOY,
+    AbortDeployRequest,
+    CreateDeployRequest,
+    DeployInfo,
+    DeployParams,
+)
+from hawker.api.route import Unary
+from hawker.cli.connect import talk
+from hawker.cli.deploys import begin, deploys_table, described, follow
+from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.fly_file import FlyFile, config_option, lax_option, read_fly_file
+from hawker.cli.options import Command, app_option
+from hawker.cli.output import Form, note, output_option, show
+from hawker.errors import NotFound
+
+_HELP = """Bring an app's machines to what its fly.toml says, one after the other, each proven before the next.
+
+The app's home does it and goes on whatever becomes of this command: Ctrl-C only stops watching. A machine that does
+not start, or whose checks do not pass, takes the whole deploy back.
+
+\b
+Examples:
+  hawker deploy --image registry.local:5000/shop:2
+  hawker deploy -c fly.production.toml --strategy bluegreen
+  hawker deploy --dry-run
+  hawker deploy watch -a shop
+"""
+STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
+
+
+@click.group("deploy", help=_HELP, invoke_without_command=True)
+@config_option
+@lax_option
+@click.option("-a", "--app", metavar="NAME", envvar="HAWKER_APP", help="The app; wins over the file's.")
+@click.option("-i", "--image", metavar="IMAGE", help="What machines run; wins over the file's.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="How machines are replaced; wins over the file's.")
+@click.option("--ha/--no-ha", default=True, help="Two machines for a new group with services, or one.")
+@click.option("--skip-release-command", is_flag=True, help="Do not run it.")
+@click.option("--label", metavar="TEXT", default="", help="A word for the list of deploys, such as a commit.")
+@click.option("--detach", is_flag=True, help="Do not follow it.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@output_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    file: str | None,
+    lax: bool,
+    app: str | None,
+    image: str | None,
+    strategy: Any,
+    ha: bool,
+    skip_release_command: bool,
+    label: str,
+    detach: bool,
+    dry_run: bool,
+    form: Form,
+) -> int | None:
+    if ctx.invoked_subcommand is not None:
+        return None
+    found = read_fly_file(file, lax=lax)
+    name = app or found.config.app
+    if not name:
+        raise Failure(f"{found.path} names no app: give one with -a NAME", ExitStatus.USAGE)
+    if not image and not (found.config.build and found.config.build.image):
+        raise Failure(f"{found.path} names no image in [build]: give one with --image IMAGE", ExitStatus.USAGE)
+    body = CreateDeployRequest(
+        definition=definition_of(found),
+        image=image,
+        strategy=strategy,
+        ha=ha,
+        skip_release_command=skip_release_command,
+        dry_run=dry_run,
+        lax=lax,
+        label=label,
+    )
+    talk(ctx, lambda caller: _there(caller, name))
+    return begin(ctx, name, body, form, detach=detach)
+
+
+def definition_of(found: FlyFile) -> dict[str, Any]:
+    """The file as JSON, with the content of local files in it. Raises `Failure`."""
+    document = msgspec.convert(found.document, dict[str, Any])
+    content = found.local_files()
+    if content:
+        document["files"] = [_with_content(file, content) for file in document["files"]]
+    return document
+
+
+def _with_content(file: dict[str, Any], content: dict[str, bytes]) -> dict[str, Any]:
+    path = file.get("local_path")
+    if not path:
+        return file
+    rest = {key: value for key, value in file.items() if key != "local_path"}
+    return rest | {"raw_value": b64encode(content[path]).decode()}
+
+
+async def _there(caller: Caller, app: str) -> None:
+    """A first deploy makes the app."""
+    try:
+        await caller.call(GET_APP, params=AppParams(app_name=app))
+    except NotFound:
+        await caller.call(CREATE_APP, body=CreateAppRequest(name=app))
+        note(f"created app {app}")
+
+
+_version = click.argument("version", metavar="[VERSION]", default="latest")
+"""A release's number, with or without a v; the newest deploy unless told."""
+
+
+def _params(app: str | None, version: str) -> DeployParams:
+    if not app:
+        raise Failure("name the app with -a NAME", ExitStatus.USAGE)
+    return DeployParams(app_name=app, version=version.removeprefix("v"))
+
+
+def _get(ctx: click.Context, params: DeployParams) -> DeployInfo:
+    return talk(ctx, lambda caller: caller.call(GET_DEPLOY, params=params))
+
+
+@command.command("status")
+@_version
+@app_option
+@output_option
+@click.pass_context
+def status(ctx: click.Context, version: str, app: str | None, form: Form) -> None:
+    """Show a deploy and how far each machine is; the newest unless told."""
+    show(_get(ctx, _params(app, version)), form, described)
+
+
+@command.command("list")
+@app_option
+@output_option
+@click.pass_context
+def list_(ctx: click.Context, app: str | None, form: Form) -> None:
+    """List an app's deploys, newest first."""
+    name = _params(app, "latest").app_name
+    found = talk(ctx, lambda caller: caller.call(LIST_DEPLOYS, params=AppParams(app_name=name)))
+    show(found, form, lambda found: deploys_table(found.deploys))
+
+
+@command.command("watch")
+@_version
+@app_option
+@output_option
+@click.pass_context
+def watch(ctx: click.Context, version: str, app: str | None, form: Form) -> int:
+    """Follow a deploy until it has ended. Ctrl-C stops watching, not the deploy."""
+    return follow(ctx, _get(ctx, _params(app, version)), form)
+
+
+def _word(route: Unary[DeployParams, Any, None, DeployInfo]) -> Callable[[click.Context, str | None, str, Form], None]:
+    def say(ctx: click.Context, app: str | None, version: str, form: Form) -> None:
+        params = _params(app, version)
+        show(talk(ctx, lambda caller: caller.call(route, params=params)), form, described)
+
+    return say
+
+
+def _worded(name: str, route: Unary[DeployParams, Any, None, DeployInfo], text: str) -> Command:
+    made: Command = command.command(name, help=text)(
+        _version(app_option(output_option(click.pass_context(_word(route)))))
+    )
+    return made
+
+
+pause = _worded("pause", PAUSE_DEPLOY, "Begin with no further machine until `resume`; those under way come to an end.")
+resume = _worded("resume", RESUME_DEPLOY, "Go on with a paused deploy.")
+
+
+@command.command("abort")
+@_version
+@app_option
+@click.option("--keep", is_flag=True, help="Leave every machine as it is.")
+@output_option
+@click.pass_context
+def abort(ctx: click.Context, version: str, app: str | None, keep: bool, form: Form) -> None:
+    """End a deploy and take back what it changed."""
+    params, body = _params(app, version), AbortDeployRequest(keep=keep)
+    show(talk(ctx, lambda caller: caller.call(ABORT_DEPLOY, params=params, body=body)), form, described)

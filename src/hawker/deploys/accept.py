@@ -1,0 +1,216 @@
+"""Accepting a deploy: everything that can be refused is refused here. Then one transaction writes the release, the plan
+and the run; until that nothing is touched, and no number is used up.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from hawker.api.caller import Caller, LateCaller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.deploy import CreateDeployRequest
+from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
+from hawker.api.contract.machine import LIST_MACHINES, Machine
+from hawker.api.contract.volume import LIST_VOLUMES
+from hawker.api.grant import Grant
+from hawker.auth.image_names import check_image_names
+from hawker.clock import Clock
+from hawker.config import MachineConfig
+from hawker.deploys.deploy_table import DeployTable
+from hawker.deploys.flows import DEPLOY, DeployInput
+from hawker.deploys.plan import (
+    MOST_SLOTS,
+    MOST_TEXT,
+    DeployPlan,
+    WantedRelease,
+    command_of,
+    limits_of,
+    planned,
+    warnings_of,
+)
+from hawker.deploys.releases import ReleaseStatus, added, check_size, next_version
+from hawker.errors import BadRequest, Conflict, Unprocessable
+from hawker.flytoml.app_config import AppConfig
+from hawker.flytoml.machines import machine_configs
+from hawker.flytoml.reader import read_app_config
+from hawker.fsm import journal
+from hawker.fsm.contract import WhenBusy
+from hawker.fsm.runner import Runner
+from hawker.image.reference import RegistryReference, parse
+from hawker.permission import DEPLOYING, Attempt
+from hawker.record.app import ReleaseRecord
+from hawker.record.deploy import DeployRecord, ReleaseCommand, SlotKind, deploy_resource
+from hawker.secret.secrets import Secrets
+from hawker.store.contract import Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """A deploy as it was accepted, or as it would be. `warnings` are what the file asks for and does not get."""
+
+    release: ReleaseRecord
+    deploy: DeployRecord
+    plan: DeployPlan
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Where a node's deploys begin. `registries`, those of the settings, may be anywhere."""
+
+    table: DeployTable
+    clock: Clock
+    fleet: LateCaller
+    secrets: Secrets
+    runner: Runner[Any]
+    registries: Container[str] = field(default=())
+
+    async def accept(self, app: str, body: CreateDeployRequest, grant: Grant) -> Accepted:
+        """Raises `Conflict` when another deploy of the app is under way, `Unprocessable`, `BadRequest` and `NotFound`
+        saying what has to change."""
+        for action in DEPLOYING:
+            grant.check(Attempt(action, app=app))
+        self._check_free(app)
+        definition = msgspec.json.encode(body.definition or {})
+        config = _read(definition, lax=bool(body.lax))
+        caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
+        if not asked:
+            raise Unprocessable("there is no image: give one, or name it in [build] image; nothing is built here")
+        strategy = body.strategy or (config.deploy.strategy if config.deploy else None) or "rolling"
+        label = body.label or ""
+        check_size(asked, strategy, label, definition)
+        image = await self._pinned(app, asked, caller, grant)
+        configs = machine_configs(config, image)
+        for each in configs.values():
+            check_image_names(grant, each, self.registries)
+            self.secrets.check_names(app, each, skip=False)
+        wanted = WantedRelease(
+            app=app,
+            version=next_version(self.table.store, app),
+            config=config,
+            configs=configs,
+            strategy=strategy,
+            ha=body.ha is not False,
+            now=self.clock.now(),
+            counts=body.counts or {},
+        )
+        plan = planned(wanted, await _machines(app, caller))
+        await self._check_volumes(app, configs, plan, caller)
+        if len(plan.slots) > MOST_SLOTS:
+            raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
+        command = None if body.skip_release_command or not plan.slots else command_of(wanted, image)
+        accepted = self._accepted(wanted, plan, command, asked, definition, label, grant.name)
+        made = replace(accepted, warnings=(*warnings_of(config), *_away(plan)))
+        if not body.dry_run:
+            await self.table.store.write(lambda tx: self._begin(tx, app, made))
+        return made
+
+    def _check_free(self, app: str) -> None:
+        busy = journal.active(self.table.store, deploy_resource(app))
+        if busy is not None:
+            raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
+
+    async def _pinned(self, app: str, image: str, caller: Caller, grant: Grant) -> str:
+        """With the digest that the name means now, where the image is a registry's: a tag may move while machines
+        change, and before they are taken back."""
+        check_image_names(grant, MachineConfig(image=image), self.registries)
+        found = await caller.call(
+            RESOLVE_IMAGE, params=AppParams(app_name=app), body=ResolveImageRequest(reference=image)
+        )
+        reference = parse(image)
+        if isinstance(reference, RegistryReference) and reference.digest is None and found.registry:
+            return f"{reference}@{found.digest}"
+        return image
+
+    async def _check_volumes(
+        self, app: str, configs: dict[str, MachineConfig], plan: DeployPlan, caller: Caller
+    ) -> None:
+        """Each machine that is to be made with a volume has a free one."""
+        names = [
+            (mount.name, slot.region)
+            for slot in plan.slots
+            if slot.kind is SlotKind.CREATE and slot.config is not None
+            for mount in slot.config.mounts or ()
+        ]
+        if not names:
+            return
+        page = await caller.call(LIST_VOLUMES, params=AppParams(app_name=app))
+        free = [volume for volume in page.items if volume.attached_machine_id is None]
+        for name, region in names:
+            found = next((each for each in free if each.name == name and region in (None, each.region)), None)
+            if found is None:
+                where = f" -r {region}" if region else ""
+                raise Unprocessable(
+                    f"mounts: app '{app}' has no free volume {name!r}: make one with"
+                    f" `hawker volumes create {name} -a {app}{where}`"
+                )
+            free.remove(found)
+
+    def _accepted(
+        self,
+        wanted: WantedRelease,
+        plan: DeployPlan,
+        command: ReleaseCommand | None,
+        image: str,
+        definition: bytes,
+        label: str,
+        user: str,
+    ) -> Accepted:
+        now = wanted.now
+        release = ReleaseRecord(
+            version=wanted.version,
+            status=ReleaseStatus.RUNNING,
+            strategy=wanted.strategy,
+            image=image,
+            description=label,
+            definition=definition,
+            user=user,
+            created_at=now,
+            updated_at=now,
+        )
+        deploy = DeployRecord(
+            version=wanted.version,
+            strategy=wanted.strategy,
+            limits=limits_of(wanted.config, wanted.strategy),
+            command=command,
+            stage="begins",
+            alone=plan.alone,
+            began_at=now,
+        )
+        return Accepted(release=release, deploy=deploy, plan=plan)
+
+    def _begin(self, tx: Tx, app: str, made: Accepted) -> None:
+        self.runner.accept(
+            tx,
+            DEPLOY,
+            deploy_resource(app),
+            DeployInput(app=app, version=made.release.version),
+            when_busy=WhenBusy.REFUSE,
+        )
+        if added(tx, app, made.release).version != made.release.version:
+            raise Conflict(f"another release of app '{app}' was made at the same moment: try again")
+        self.table.insert(tx, app, made.deploy, made.plan.slots)
+
+
+def _away(plan: DeployPlan) -> list[str]:
+    return [
+        f"machine {each}: its host is away, so it stays as it is: deploy again when it is back" for each in plan.away
+    ]
+
+
+def _read(definition: bytes, *, lax: bool) -> AppConfig:
+    """Raises `Unprocessable` with every error at once."""
+    reading = read_app_config(definition.decode(), ".json", lax=lax)
+    texts = [(f"{each.path}: " if each.path else "") + each.text for each in reading.problems if not each.warning]
+    if reading.config is None:
+        raise Unprocessable("; ".join(texts)[:MOST_TEXT])
+    if any(file.local_path for file in reading.config.files or ()):
+        raise BadRequest("files: a node has no local_path: send the content as raw_value")
+    return reading.config
+
+
+async def _machines(app: str, caller: Caller) -> list[Machine]:
+    page = await caller.call(LIST_MACHINES, params=AppParams(app_name=app))
+    return list(page.items)

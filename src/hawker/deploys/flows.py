@@ -1,0 +1,259 @@
+"""Flow `deploy`: an app's machines come to a release, one gate after the other. A gate that fails, or a person's word,
+hands over to `deploy_back`, which takes back what was changed. Both run at the app's home, outlive it being killed,
+and call the machines' nodes like any client.
+
+A step may be called again at any time, also from the first one after a reboot: what has been done is in the slots.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import msgspec
+
+from hawker.api.caller import LateCaller
+from hawker.clock import Clock
+from hawker.deferred import deferred
+from hawker.deploys.deploy_table import DeployTable
+from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
+from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deploy_key
+from hawker.store.contract import Store, Tx
+
+if TYPE_CHECKING:
+    from hawker.deploys import command, moves, releases
+else:
+    command = deferred("hawker.deploys.command")
+    moves = deferred("hawker.deploys.moves")
+    releases = deferred("hawker.deploys.releases")
+
+_LONG_S = 30 * 86_400.0
+"""A deploy may be paused for weeks; each wait inside it has a limit of its own."""
+_AGAIN = Backoff(attempts=1000, first_s=0.5, cap_s=30.0)
+_HEARD_S = 10.0
+"""How long edges of other hosts may take to hear of a machine that was put into routing or taken out, at most."""
+
+
+class DeployInput(msgspec.Struct, frozen=True, kw_only=True):
+    """`why` is what a deploy that goes back was stopped by, for people."""
+
+    app: str
+    version: int
+    why: str = ""
+
+
+class DeployDeps(Protocol):
+    """What of its node a deploy uses."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def fleet(self) -> LateCaller: ...
+
+
+def table_of(deps: DeployDeps) -> DeployTable:
+    return DeployTable(deps.store, deps.clock)
+
+
+class _Stopped(Exception):
+    """A person wants the deploy to end."""
+
+
+async def release_command(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """Runs once for each deploy, whatever is killed meanwhile."""
+    return await _guarded(context, command.run_release_command)
+
+
+async def canary(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """One machine of each group, which proves itself outside of routing and goes again."""
+
+    async def do(deploy: "moves.Moves") -> None:
+        made = deploy.slots(SlotKind.CANARY)
+        if made:
+            await deploy.say("the canary proves itself")
+            await deploy.forward(made)
+            for slot in deploy.slots(SlotKind.CANARY):
+                if slot.machine:
+                    await deploy.destroy(msgspec.structs.replace(slot, state=SlotState.PROVING))
+
+    return await _guarded(context, do)
+
+
+async def move(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """Every machine that stays is of the release, or every green one is there."""
+
+    async def do(deploy: "moves.Moves") -> None:
+        await deploy.say("machines come to the release")
+        slots = deploy.slots(SlotKind.UPDATE, SlotKind.CREATE)
+        await deploy.forward(slots, gated=deploy.record.strategy != "immediate")
+
+    return await _guarded(context, do)
+
+
+async def switch(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """Bluegreen: all green machines are in routing, then no blue one is."""
+
+    async def do(deploy: "moves.Moves") -> None:
+        green = [slot for slot in deploy.slots(SlotKind.CREATE) if slot.cordoned]
+        if not green:
+            return
+        await deploy.say("the new machines come into routing")
+        await deploy.route(green, into=True)
+        context.reach("switched")
+        await context.clock.sleep(_HEARD_S)
+        await deploy.say("the old machines leave routing")
+        await deploy.route(deploy.slots(SlotKind.DESTROY), into=False)
+        await context.clock.sleep(_HEARD_S)
+
+    return await _guarded(context, do)
+
+
+async def tidy(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """What is of no group any more goes, and blue machines. Nothing goes back from here."""
+    deploy = _moves(context)
+    await deploy.say("old machines go")
+    for slot in deploy.slots(SlotKind.DESTROY):
+        try:
+            await deploy.destroy(slot)
+        except moves.SlotFailed as failed:
+            await deploy.note(slot, state=SlotState.LEFT, text=failed.text)
+    return Done()
+
+
+async def settle(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """The release counts."""
+    return Done(commit=lambda tx: _end(tx, context.deps, context.input, releases.ReleaseStatus.COMPLETE, ""))
+
+
+async def take_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """Every machine is what it was before the deploy, or it is written down that it could not be."""
+    deploy = _moves(context)
+    await deploy.say("changes are taken back")
+    blue = deploy.slots(SlotKind.DESTROY)
+    if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
+        try:
+            await deploy.route(blue, into=True)
+        except moves.SlotFailed as failed:
+            await deploy.note(failed.slot, text=failed.text)
+    await deploy.back(deploy.slots(SlotKind.UPDATE, SlotKind.CREATE, SlotKind.CANARY))
+    return Done()
+
+
+async def settle_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+    """The release is taken back; it failed where something could not be."""
+    left = [slot for slot in _moves(context).slots(*SlotKind) if slot.state is SlotState.LEFT]
+    status = releases.ReleaseStatus.FAILED if left else releases.ReleaseStatus.ROLLED_BACK
+    why = context.input.why
+    if left:
+        why += f"; not taken back: {', '.join(slot.machine or str(slot.number) for slot in left)}"
+    return Done(commit=lambda tx: _end(tx, context.deps, context.input, status, why))
+
+
+def _moves(context: StepContext[DeployDeps, DeployInput]) -> "moves.Moves":
+    """Raises `Unavailable` while the node does not answer yet."""
+    deps, given = context.deps, context.input
+    return moves.Moves(given.app, given.version, table_of(deps), deps.fleet.caller, context.clock, context.reach)
+
+
+async def _guarded(context: StepContext[DeployDeps, DeployInput], do: "command.Work") -> Outcome:
+    """`do` until it is done, a slot fails, or a person wants it stopped."""
+    deploy = _moves(context)
+    try:
+        await _unless_stopped(deploy, do)
+    except moves.SlotFailed as failed:
+        why = f"{failed.slot.machine or failed.slot.group}: {failed.text}"
+        if failed.slot.number >= 0:
+            await deploy.note(failed.slot, state=SlotState.FAILED, text=failed.text)
+        return _turned(context, why, back=deploy.record.limits.rollback)
+    except _Stopped:
+        return _turned(context, "a person ended it", back=deploy.record.asked is DeployWish.ABORT)
+    return Done()
+
+
+async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
+    failures: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def work() -> None:
+            try:
+                await do(deploy)
+            except moves.SlotFailed as failed:
+                failures.append(failed)
+            tasks.cancel_scope.cancel()
+
+        async def listen() -> None:
+            while deploy.record.asked not in (DeployWish.ABORT, DeployWish.STOP):
+                await deploy.clock.sleep(moves.LOOK_S)
+            failures.append(_Stopped())
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(listen)
+        tasks.start_soon(work)
+    if failures:
+        raise failures[0]
+
+
+def _turned(context: StepContext[DeployDeps, DeployInput], why: str, *, back: bool) -> HandOff | Abort:
+    """Back, or an end where it is."""
+    if not back:
+        return Abort(why)
+    given, deps = context.input, context.deps
+
+    def commit(tx: Tx) -> None:
+        releases.moved(tx, given.app, given.version, releases.ReleaseStatus.ROLLING_BACK, deps.clock.now())
+        table_of(deps).change(tx, given.app, given.version, asked=DeployWish.NOTHING, error=why[:2000])
+
+    return HandOff(DEPLOY_BACK.name, DeployInput(app=given.app, version=given.version, why=why), commit=commit)
+
+
+def _end(tx: Tx, deps: DeployDeps, given: DeployInput, status: str, error: str) -> None:
+    """Once: what has ended stays so."""
+    now, record = deps.clock.now(), tx.get(DEPLOYS, deploy_key(given.app, given.version))
+    if record is None or record.ended_at is not None:
+        return
+    releases.moved(tx, given.app, given.version, status, now)
+    table_of(deps).change(
+        tx, given.app, given.version, stage="", error=error[:2000], asked=DeployWish.NOTHING, ended_at=now
+    )
+
+
+def fail(tx: Tx, ended: EndedRun[DeployInput]) -> None:
+    """A run that did not come to its own end: machines stay as they are."""
+    given = ended.input
+    record = tx.get(DEPLOYS, deploy_key(given.app, given.version))
+    if ended.ending is Ending.DONE or record is None:
+        return
+    asked = record.asked is DeployWish.STOP
+    status = releases.ReleaseStatus.INTERRUPTED if asked else releases.ReleaseStatus.FAILED
+    _end(tx, ended.deps, given, status, f"{ended.error or 'cancelled'}: machines stay as they are")
+
+
+_POINTS = ("begun", "changed")
+
+DEPLOY = Flow(
+    name="deploy",
+    input=DeployInput,
+    steps=(
+        Step("release_command", release_command, timeout_s=_LONG_S, backoff=_AGAIN, points=("ordered",)),
+        Step("canary", canary, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
+        Step("move", move, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
+        Step("switch", switch, timeout_s=_LONG_S, backoff=_AGAIN, points=("switched",)),
+        Step("tidy", tidy, timeout_s=_LONG_S, backoff=_AGAIN),
+        Step("settle", settle, durable=True),
+    ),
+    on_end=fail,
+)
+
+DEPLOY_BACK = Flow(
+    name="deploy_back",
+    input=DeployInput,
+    steps=(
+        Step("take_back", take_back, timeout_s=_LONG_S, backoff=_AGAIN, points=("returning", "returned")),
+        Step("settle_back", settle_back, durable=True),
+    ),
+    on_end=fail,
+)
+
+DEPLOY_FLOWS: tuple[Flow[DeployInput], ...] = (DEPLOY, DEPLOY_BACK)

@@ -1,0 +1,363 @@
+"""One machine of a deploy after another: each is changed, proves itself, or is taken back. All of it by the calls that
+any client makes, so that a machine may be on any node.
+
+How far a slot is, is written down before a call is made, and looked up at the machine after a crash: an update is known
+by the release in the machine's config, a new machine by its order's key.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+from msgspec.structs import replace
+
+from hawker.api.caller import Caller
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import (
+    CREATE_MACHINE,
+    DELETE_MACHINE,
+    GET_MACHINE,
+    UPDATE_MACHINE,
+    CreateMachineRequest,
+    DeleteMachineQuery,
+    Machine,
+    MachineParams,
+    UpdateMachineRequest,
+)
+from hawker.api.contract.machine_operation import (
+    CORDON_MACHINE,
+    START_MACHINE,
+    UNCORDON_MACHINE,
+)
+from hawker.clock import Clock
+from hawker.config import MachineConfig
+from hawker.deploys.deploy_table import DeployTable
+from hawker.deploys.health_gates import Expected, GateState, judged, start_of
+from hawker.deploys.plan import budget, is_of
+from hawker.errors import HawkerError, LeaseHeld, NotFound, Unavailable
+from hawker.machine import GONE, OFF, State
+from hawker.record.deploy import DeployRecord, DeployWish, SlotBefore, SlotKind, SlotRecord, SlotState
+
+T = TypeVar("T")
+
+LOOK_S = 0.25
+"""Between two looks at a machine that proves itself, and at what was asked of the deploy."""
+AT_ONCE = 32
+"""Calls of one deploy at a time."""
+GROUPS_AT_ONCE = 16
+_RETRY_S = 1.0
+
+
+class SlotFailed(Exception):
+    """A slot of a deploy that cannot become what it is to be."""
+
+    def __init__(self, slot: SlotRecord, text: str) -> None:
+        super().__init__(text)
+        self.slot = slot
+        self.text = text
+
+
+class SlotSkipped(Exception):
+    """Its machine is not to be had, and the deploy goes on without."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The moves of one deploy. `reach` is a point where a test may kill the process."""
+
+    app: str
+    version: int
+    table: DeployTable
+    caller: Caller
+    clock: Clock
+    reach: Callable[[str], None]
+
+    # What is written down.
+
+    @property
+    def record(self) -> DeployRecord:
+        return self.table.find(self.table.store, self.app, self.version)
+
+    def slots(self, *kinds: SlotKind) -> list[SlotRecord]:
+        return [slot for slot in self.table.slots(self.table.store, self.app, self.version) if slot.kind in kinds]
+
+    async def note(self, slot: SlotRecord, /, **fields: Any) -> SlotRecord:
+        """Durable when it returns."""
+        return await self.table.store.write(
+            lambda tx: self.table.change_slot(tx, self.app, self.version, slot.number, **fields)
+        )
+
+    async def say(self, stage: str) -> None:
+        if self.record.stage != stage:
+            await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, stage=stage))
+
+    # Forward.
+
+    async def forward(self, slots: Sequence[SlotRecord], *, gated: bool = True) -> None:
+        """Each group within its budget, groups side by side. Raises `SlotFailed` for the first that fails."""
+        left = [slot for slot in slots if slot.state not in (SlotState.DONE, SlotState.SKIPPED)]
+        failed = next((slot for slot in left if slot.state is SlotState.FAILED), None)
+        if failed is not None:
+            raise SlotFailed(failed, failed.text)
+
+        async def of_group(group: str) -> None:
+            await self._roll([slot for slot in slots if slot.group == group], gated=gated)
+
+        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in left), GROUPS_AT_ONCE)
+
+    async def _roll(self, slots: Sequence[SlotRecord], *, gated: bool) -> None:
+        """The first machine that has to prove itself goes alone; those after it are of the same image and config."""
+        limits = self.record.limits
+        warm = [slot for slot in slots if slot.launch and slot.kind is SlotKind.UPDATE]
+        at_once = budget(limits.max_unavailable, len(warm)) if gated and warm else AT_ONCE
+        left = [slot for slot in slots if slot.state not in (SlotState.DONE, SlotState.SKIPPED)]
+        proven = any(slot.launch and slot.state is SlotState.DONE for slot in slots)
+        if gated and not proven and left:
+            first = next((slot for slot in left if slot.launch), left[0])
+            await self.go(first, limits.smoke_s, gated=gated)
+            left.remove(first)
+
+        async def one(slot: SlotRecord) -> None:
+            await self.go(slot, limits.smoke_rest_s, gated=gated)
+
+        await _side_by_side(one, left, at_once)
+
+    async def go(self, slot: SlotRecord, smoke_s: float, *, gated: bool) -> None:
+        """Change the slot's machine and wait until it has proven itself. Raises `SlotFailed`."""
+        await self.until_resumed()
+        try:
+            slot = await self._changed(slot)
+            self.reach("changed")
+            if gated:
+                await self.prove(slot, Expected(slot.version, smoke_s) if slot.launch else None)
+        except SlotSkipped as skipped:
+            await self.note(slot, state=SlotState.SKIPPED, text=skipped.text)
+            return
+        await self.note(slot, state=SlotState.DONE, text="")
+
+    async def until_resumed(self) -> None:
+        while self.record.asked is DeployWish.PAUSE:
+            await self.clock.sleep(LOOK_S)
+
+    async def _changed(self, slot: SlotRecord) -> SlotRecord:
+        if slot.state is SlotState.PROVING:
+            return slot
+        slot = await self.note(slot, state=SlotState.CHANGING, text="")
+        self.reach("begun")
+        if slot.kind is SlotKind.UPDATE:
+            version = await self.again(slot, lambda: self._update(slot))
+            return await self.note(slot, state=SlotState.PROVING, version=version)
+        made = await self.again(slot, lambda: self._order(slot))
+        return await self.note(slot, state=SlotState.PROVING, machine=made.id, version=made.version, region=made.region)
+
+    async def _update(self, slot: SlotRecord) -> str:
+        """The machine's version of this release."""
+        assert slot.before is not None and slot.config is not None
+        machine = await self.get(slot)
+        if machine.state in GONE:
+            raise SlotSkipped("it was destroyed meanwhile")
+        if machine.version != slot.before.version:
+            if is_of(machine.config, self.version):
+                return machine.version
+            raise SlotFailed(slot, "somebody else changed it since the deploy began")
+        body = UpdateMachineRequest(
+            config=slot.config, current_version=slot.before.version, skip_launch=None if slot.launch else True
+        )
+        updated = await self.caller.call(UPDATE_MACHINE, params=self.at(slot), body=body)
+        return updated.version
+
+    async def _order(self, slot: SlotRecord) -> Machine:
+        """The slot's own machine, which is ordered once."""
+        assert slot.config is not None
+        body = CreateMachineRequest(
+            config=slot.config,
+            region=slot.region,
+            skip_launch=None if slot.launch else True,
+            skip_service_registration=slot.cordoned or None,
+        )
+        key = f"deploy-{self.version}-{slot.number}-{self.record.began_at:.3f}"
+        return await self.caller.call(
+            CREATE_MACHINE, params=AppParams(app_name=self.app), body=body, idempotency_key=key
+        )
+
+    async def again(self, slot: SlotRecord, call: Callable[[], Awaitable[T]]) -> T:
+        """Until it succeeds, or can no longer within the deploy's patience. Raises `SlotFailed`, `SlotSkipped`."""
+        limits, began = self.record.limits, self.clock.monotonic()
+        while True:
+            try:
+                return await call()
+            except NotFound as error:
+                if slot.kind is SlotKind.UPDATE:
+                    raise SlotSkipped("it was destroyed meanwhile") from error
+                raise SlotFailed(slot, str(error)) from error
+            except HawkerError as error:
+                late = self.clock.monotonic() - began >= limits.wait_s
+                if late and isinstance(error, Unavailable) and limits.skip_unreachable and slot.before is not None:
+                    raise SlotSkipped(f"its host is away: {error}") from error
+                if late or not error.retry:
+                    raise SlotFailed(slot, str(error)) from error
+                waits = "for the lease that a client holds" if isinstance(error, LeaseHeld) else str(error)
+                await self._tell(slot, f"waits: {waits}")
+            await self.clock.sleep(_RETRY_S)
+
+    async def _tell(self, slot: SlotRecord, text: str) -> None:
+        if slot.number < 0:
+            await self.say(f"{slot.group}: {text[:500]}")
+            return
+        current = self.table.slot(self.table.store, self.app, self.version, slot.number)
+        if current.text != text[:500]:
+            await self.note(slot, text=text[:500])
+
+    async def prove(self, slot: SlotRecord, expected: Expected | None) -> None:
+        """Wait at the machine's gates; one that is not to run only comes to rest. Raises `SlotFailed`."""
+        deadline = self.clock.monotonic() + self.record.limits.wait_s
+        seen: tuple[str | None, float] = (None, 0.0)
+        while True:
+            machine = await self.again(slot, lambda: self.get(slot))
+            now = self.clock.monotonic()
+            start = start_of(machine)
+            if start != seen[0]:
+                seen = start, now
+            if expected is None:
+                if machine.state in OFF or machine.state is State.SUSPENDED:
+                    return
+                waits = str(machine.state)
+            else:
+                verdict = judged(machine, expected, None if start is None else now - seen[1])
+                if verdict.gate is GateState.OPEN:
+                    return
+                if verdict.gate is GateState.SHUT:
+                    raise SlotFailed(slot, verdict.text)
+                waits = verdict.text
+            if now >= deadline + (expected.smoke_s if expected else 0):
+                raise SlotFailed(slot, f"not ready after {self.record.limits.wait_s:g} s: {waits}")
+            await self._tell(slot, waits)
+            await self.clock.sleep(LOOK_S)
+
+    # Beside: machines that go, and the routing of new ones.
+
+    async def destroy(self, slot: SlotRecord) -> None:
+        """Raises `SlotFailed`."""
+        if slot.state is SlotState.DONE or not slot.machine:
+            return
+        await self.note(slot, state=SlotState.CHANGING, text="")
+        try:
+            await self.again(replace(slot, kind=SlotKind.UPDATE), lambda: self.delete(slot))
+        except SlotSkipped as skipped:
+            away = "destroyed" not in skipped.text
+            await self.note(slot, state=SlotState.SKIPPED if away else SlotState.DONE, text=skipped.text)
+            return
+        await self.note(slot, state=SlotState.DONE, text="")
+
+    async def delete(self, slot: SlotRecord) -> None:
+        await self.caller.call(DELETE_MACHINE, params=self.at(slot), query=DeleteMachineQuery(force=True))
+
+    async def route(self, slots: Iterable[SlotRecord], *, into: bool) -> None:
+        """Into routing, or out of it, all of them. Raises `SlotFailed`."""
+        route = UNCORDON_MACHINE if into else CORDON_MACHINE
+
+        async def one(slot: SlotRecord) -> None:
+            there = replace(slot, kind=SlotKind.UPDATE)
+            with suppress(SlotSkipped):
+                await self.again(there, lambda: self.caller.call(route, params=self.at(slot)))
+
+        await _side_by_side(one, slots, AT_ONCE)
+
+    # Back.
+
+    async def back(self, slots: Sequence[SlotRecord]) -> None:
+        """What was changed gets the config that it had, what was made goes: the last first, each group within its
+        budget. What cannot be taken back is written down, and keeps nothing else from it."""
+        touched = [slot for slot in slots if slot.state not in (SlotState.WAITING, SlotState.RETURNED, SlotState.LEFT)]
+
+        async def of_group(group: str) -> None:
+            mine = [slot for slot in touched if slot.group == group][::-1]
+            await _side_by_side(self._return, mine, budget(self.record.limits.max_unavailable, len(mine)))
+
+        await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched), GROUPS_AT_ONCE)
+
+    async def _return(self, slot: SlotRecord) -> None:
+        why = slot.text if slot.state is SlotState.FAILED else ""
+        slot = await self.note(slot, state=SlotState.RETURNING)
+        self.reach("returning")
+        try:
+            if slot.kind is SlotKind.UPDATE:
+                await self._restore(slot)
+            elif slot.kind is not SlotKind.DESTROY:
+                made = await self.again(slot, lambda: self._order(slot)) if not slot.machine else None
+                slot = replace(slot, machine=made.id) if made is not None else slot
+                await self.again(replace(slot, kind=SlotKind.UPDATE), lambda: self.delete(slot))
+        except SlotSkipped as skipped:
+            gone = "destroyed" in skipped.text
+            await self.note(slot, state=SlotState.RETURNED if gone else SlotState.LEFT, text=skipped.text)
+            return
+        except SlotFailed as failed:
+            if slot.kind is not SlotKind.UPDATE and not slot.machine:
+                await self.note(slot, state=SlotState.RETURNED, text=why)  # it was never made, and never will be
+                return
+            await self.note(slot, state=SlotState.LEFT, text=failed.text)
+            return
+        self.reach("returned")
+        await self.note(slot, state=SlotState.RETURNED, machine=slot.machine, text=why)
+
+    async def _restore(self, slot: SlotRecord) -> None:
+        before = slot.before
+        assert before is not None
+        version = await self.again(slot, lambda: self._update_back(slot, before))
+        slot = replace(slot, version=version)
+        await self.prove(slot, Expected(version, 0.0, checks=False) if before.started else None)
+
+    async def _update_back(self, slot: SlotRecord, before: SlotBefore) -> str:
+        """The machine's version once it has its old config again."""
+        machine = await self.get(slot)
+        if machine.state in GONE:
+            raise SlotSkipped("it was destroyed meanwhile")
+        if is_of(machine.config, self.version):
+            body = UpdateMachineRequest(
+                config=before.config, current_version=machine.version, skip_launch=None if before.started else True
+            )
+            return (await self.caller.call(UPDATE_MACHINE, params=self.at(slot), body=body)).version
+        if before.started and machine.state in OFF:
+            await self.caller.call(START_MACHINE, params=self.at(slot))
+        return machine.version
+
+    # The API.
+
+    def at(self, slot: SlotRecord) -> MachineParams:
+        return MachineParams(app_name=self.app, machine_id=slot.machine)
+
+    async def get(self, slot: SlotRecord) -> Machine:
+        return await self.caller.call(GET_MACHINE, params=self.at(slot))
+
+    async def order_beside(self, config: MachineConfig, region: str | None, name: str) -> Machine:
+        """A machine beside the slots, which is ordered once."""
+        key = f"deploy-{self.version}-{name}-{self.record.began_at:.3f}"
+        body = CreateMachineRequest(config=config, region=region)
+        return await self.caller.call(
+            CREATE_MACHINE, params=AppParams(app_name=self.app), body=body, idempotency_key=key
+        )
+
+
+async def _side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:
+    """So many at a time, in order. Raises the first `SlotFailed`, once all others have been cut short."""
+    left, failures = iter(list(things)), list[SlotFailed]()
+    async with anyio.create_task_group() as tasks:
+
+        async def one_after_another() -> None:
+            try:
+                for thing in left:
+                    await do(thing)
+            except SlotFailed as failed:
+                failures.append(failed)
+                tasks.cancel_scope.cancel()
+
+        for _ in range(at_once):
+            tasks.start_soon(one_after_another)
+    if failures:
+        raise failures[0]

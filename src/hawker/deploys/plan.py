@@ -1,0 +1,364 @@
+"""What a deploy is going to do: an app's file and its machines become slots. Pure; what cannot be is refused here,
+before anything is touched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+from msgspec.structs import replace
+
+from hawker.api.contract.machine import Machine
+from hawker.config.duration import parse_duration
+from hawker.config.effective import checks
+from hawker.config.machine import Guest, Init, MachineConfig, MachineRestart
+from hawker.errors import Unprocessable
+from hawker.flytoml.app_config import AppConfig, HawkerDeploy
+from hawker.flytoml.machines import GROUP, PLATFORM
+from hawker.machine import GONE, State
+from hawker.record.deploy import DeployLimits, ReleaseCommand, SlotBefore, SlotKind, SlotRecord
+
+COMMAND_GROUP = "fly_app_release_command"
+RELEASE = "fly_release_version"
+RELEASE_ID = "fly_release_id"
+_OF_CLIENTS = {COMMAND_GROUP, "fly_app_test_machine_command", "fly_app_console"}
+"""Groups of machines that a client or a deploy makes for one task."""
+_USUAL_COMMAND_GUEST = Guest(cpu_kind="shared", cpus=2, memory_mb=512)
+_COMMAND_S = 300.0
+MOST_TEXT = 4000
+MOST_SLOTS = 2000
+"""Machines that one deploy moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedRelease:
+    """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds.
+    `counts`, if there are any, are all that is to change."""
+
+    app: str
+    version: int
+    config: AppConfig
+    configs: Mapping[str, MachineConfig]
+    strategy: str
+    ha: bool
+    now: float
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeployPlan:
+    """`alone` counts machines that are of no process group, `away` names those of which nothing more is known than that
+    their host is away."""
+
+    slots: tuple[SlotRecord, ...]
+    alone: int
+    away: tuple[str, ...]
+
+
+def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
+    """`machines` are all of the app. Raises `Unprocessable` with every reason at once."""
+    away = tuple(each.id for each in machines if each.host_status != "ok")
+    there = [each for each in machines if each.state not in GONE and each.id not in away]
+    mine = {each.id: group for each in there if (group := _group_of(each)) is not None}
+    alone = sum(each.id not in mine and not _passing(each) for each in there)
+    rows = [_Row.of(each, mine[each.id]) for each in sorted(there, key=lambda each: each.id) if each.id in mine]
+    refused = _refusals(wanted, rows)
+    if away and not limits_of(wanted.config).skip_unreachable:
+        refused.append(f'the hosts of machines {", ".join(away)} are away, and `unreachable` is "fail"')
+    if refused:
+        raise Unprocessable("; ".join(refused)[:MOST_TEXT])
+    slots = _slots(wanted, rows)
+    return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A machine of a group, as far as a deploy looks at it."""
+
+    id: str
+    group: str
+    region: str
+    version: str
+    config: MachineConfig
+    state: State
+
+    @staticmethod
+    def of(machine: Machine, group: str) -> "_Row":
+        config = machine.config or MachineConfig()
+        return _Row(machine.id, group, machine.region, machine.version, config, machine.state)
+
+    @property
+    def is_warm(self) -> bool:
+        """Anything that runs or is about to."""
+        return self.state not in (State.STOPPED, State.SUSPENDED, State.STOPPING, State.SUSPENDING)
+
+    @property
+    def before(self) -> SlotBefore:
+        return SlotBefore(version=self.version, config=self.config, started=self.is_warm)
+
+
+def _passing(machine: Machine) -> bool:
+    """Made for one task, and gone after it."""
+    metadata = (machine.config.metadata if machine.config else None) or {}
+    return metadata.get(GROUP) in _OF_CLIENTS or metadata.get("process_group") in _OF_CLIENTS
+
+
+def _group_of(machine: Machine) -> str | None:
+    """None for a machine that no client that deploys has made."""
+    metadata = (machine.config.metadata if machine.config else None) or {}
+    if any(metadata.get(key) != value for key, value in PLATFORM.items()) or _passing(machine):
+        return None
+    return metadata.get(GROUP) or metadata.get("process_group") or "app"
+
+
+def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
+    said = [
+        f"counts: {group!r:.80}: {count} is no number of machines for one of the groups {', '.join(wanted.configs)}"
+        for group, count in wanted.counts.items()
+        if group not in wanted.configs or not 0 <= count <= MOST_SLOTS
+    ]
+    if sum(wanted.counts.values()) > MOST_SLOTS:
+        said.append(f"counts: one deploy moves at most {MOST_SLOTS} machines")
+    for group, config in wanted.configs.items():
+        mounted = bool(config.mounts)
+        if mounted and wanted.strategy in ("canary", "bluegreen"):
+            said.append(f"group {group!r} has volumes, which the new machines of {wanted.strategy} cannot have")
+        if wanted.strategy == "bluegreen" and not checks(config):
+            said.append(f"bluegreen needs a check to know when the new machines of group {group!r} are ready")
+        for row in rows:
+            if row.group == group and _volume_names(row.config) != _volume_names(config):
+                said.append(
+                    f"machine {row.id} of group {group!r} has other volumes than the file says: a volume cannot be put"
+                    " into a machine or taken out of it; destroy the machine first"
+                )
+    return said
+
+
+def _volume_names(config: MachineConfig) -> list[str | None]:
+    return [mount.name for mount in config.mounts or ()]
+
+
+def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
+    slots: list[SlotRecord] = []
+    for group, count in wanted.counts.items():
+        mine = _warm_first([row for row in rows if row.group == group])
+        slots += [_another(wanted, group, mine) for _ in range(count - len(mine))]
+        slots += [_destroyed(wanted, row) for row in mine[count:]]
+    if wanted.counts:
+        return slots
+    for group, config in wanted.configs.items():
+        mine = [row for row in rows if row.group == group]
+        if not mine:
+            slots += [_created(wanted, group, config, wanted.config.primary_region) for _ in _first(wanted, config)]
+        elif wanted.strategy == "bluegreen":
+            slots += _green(wanted, mine, config)
+        else:
+            if wanted.strategy == "canary":
+                slots.append(_canary(wanted, mine[0], config))
+            slots += [_updated(wanted, row, config) for row in _warm_first(mine)]
+    slots += [_destroyed(wanted, row) for row in rows if row.group not in wanted.configs]
+    return slots
+
+
+def _another(wanted: WantedRelease, group: str, like: Sequence[_Row]) -> SlotRecord:
+    """Of the group, in the region of the first one that is there."""
+    region = like[0].region if like else wanted.config.primary_region
+    return _created(wanted, group, wanted.configs[group], region, like=like[0] if like else None)
+
+
+def _first(wanted: WantedRelease, config: MachineConfig) -> range:
+    """As many machines as a new group gets."""
+    return range(2 if wanted.ha and config.services and not config.mounts else 1)
+
+
+def _warm_first(rows: Sequence[_Row]) -> list[_Row]:
+    return sorted(rows, key=lambda row: (not row.is_warm, row.region, row.id))
+
+
+def _green(wanted: WantedRelease, blue: Sequence[_Row], config: MachineConfig) -> list[SlotRecord]:
+    """One for each blue machine. Where none runs, the first of them runs all the same, to be proven."""
+    cold = not any(row.is_warm for row in blue)
+    made = [
+        _created(
+            wanted, row.group, config, row.region, launch=row.is_warm or (cold and not index), like=row, cordoned=True
+        )
+        for index, row in enumerate(blue)
+    ]
+    return [*made, *(_destroyed(wanted, row) for row in blue)]
+
+
+def _created(
+    wanted: WantedRelease,
+    group: str,
+    config: MachineConfig,
+    region: str | None,
+    *,
+    launch: bool = True,
+    like: _Row | None = None,
+    cordoned: bool = False,
+) -> SlotRecord:
+    full = _stamped(wanted, _kept_of(like, config) if like else config)
+    return SlotRecord(
+        number=0,
+        kind=SlotKind.CREATE,
+        group=group,
+        region=region,
+        config=full,
+        launch=launch,
+        cordoned=cordoned,
+        at=wanted.now,
+    )
+
+
+def _canary(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
+    made = _created(wanted, row.group, replace(config, guest=config.guest or row.config.guest), row.region)
+    return replace(made, kind=SlotKind.CANARY, cordoned=True)
+
+
+def _updated(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
+    kept = _stamped(wanted, _kept_of(row, config))
+    mounts = [
+        replace(new, volume=old.volume) for new, old in zip(kept.mounts or (), row.config.mounts or (), strict=False)
+    ]
+    return SlotRecord(
+        number=0,
+        kind=SlotKind.UPDATE,
+        group=row.group,
+        region=row.region,
+        machine=row.id,
+        config=replace(kept, mounts=tuple(mounts) or None),
+        launch=row.is_warm,
+        before=row.before,
+        at=wanted.now,
+    )
+
+
+def _destroyed(wanted: WantedRelease, row: _Row) -> SlotRecord:
+    return SlotRecord(
+        number=0,
+        kind=SlotKind.DESTROY,
+        group=row.group,
+        region=row.region,
+        machine=row.id,
+        before=row.before,
+        at=wanted.now,
+    )
+
+
+def _kept_of(row: _Row, config: MachineConfig) -> MachineConfig:
+    """What no file says, a machine keeps."""
+    old = row.config
+    metadata = {key: value for key, value in (old.metadata or {}).items() if not key.startswith("fly_")}
+    return replace(
+        config,
+        guest=config.guest or old.guest,
+        metadata={**metadata, **(config.metadata or {})},
+        schedule=old.schedule,
+        standbys=old.standbys,
+        auto_destroy=old.auto_destroy,
+        dns=config.dns or old.dns,
+    )
+
+
+def _stamped(wanted: WantedRelease, config: MachineConfig) -> MachineConfig:
+    """With the release that it is of."""
+    release = {RELEASE: str(wanted.version), RELEASE_ID: f"{wanted.app}.{wanted.version}"}
+    return replace(config, metadata={**(config.metadata or {}), **release})
+
+
+def is_of(config: MachineConfig | None, version: int) -> bool:
+    """Whether a machine's config is that of this release."""
+    return ((config.metadata if config else None) or {}).get(RELEASE) == str(version)
+
+
+# How a deploy is paced, as the file says.
+
+
+def limits_of(config: AppConfig, strategy: str = "rolling") -> DeployLimits:
+    """An immediate deploy is not taken back unless the file says so."""
+    usual, given, own = DeployLimits(), config.deploy, _own(config)
+    auto_rollback = config.experimental.auto_rollback if config.experimental else None
+    asked = own.rollback if own.rollback is not None else auto_rollback
+    return DeployLimits(
+        max_unavailable=(given.max_unavailable if given else None) or usual.max_unavailable,
+        wait_s=_seconds(given.wait_timeout if given else None, usual.wait_s),
+        smoke_s=_seconds(own.smoke, usual.smoke_s),
+        smoke_rest_s=_seconds(own.smoke_rest, usual.smoke_rest_s),
+        rollback=strategy != "immediate" if asked is None else asked,
+        skip_unreachable=own.unreachable != "fail",
+    )
+
+
+def _own(config: AppConfig) -> HawkerDeploy:
+    return (config.hawker.deploy if config.hawker else None) or HawkerDeploy()
+
+
+def _seconds(text: str | None, usual: float) -> float:
+    return usual if text is None else parse_duration(text)
+
+
+def budget(limit: float, warm: int) -> int:
+    """How many of a group's machines may be away at once: at least one."""
+    share = limit if limit >= 1 else ceil(warm * limit)
+    return max(1, min(int(share), max(warm, 1)))
+
+
+UNKNOWN = (
+    ("waves", "regions are not deployed in waves yet"),
+    ("bake", "there are no waves to wait between yet"),
+    ("surge", "a group of one machine gets no second one for the time of a deploy yet"),
+    ("keep_blue", "blue machines go at the end of the deploy, and are not kept"),
+)
+"""Settings that are read and have no effect, with what is so instead."""
+
+
+def warnings_of(config: AppConfig) -> tuple[str, ...]:
+    """What the file asks for and does not get."""
+    own = _own(config)
+    said = [f"hawker.deploy.{name}: {text}" for name, text in UNKNOWN if getattr(own, name) is not None]
+    if config.deploy is not None and config.deploy.seed_command is not None:
+        said.append("deploy.seed_command: it is not run; use the release command")
+    if config.machine_checks or (config.http_service and config.http_service.machine_checks):
+        said.append("machine_checks: they are not run; checks and [checks] are")
+    if any(section.machine_checks for section in config.services or ()):
+        said.append("services.machine_checks: they are not run; checks and [checks] are")
+    return tuple(said)
+
+
+# The release command.
+
+
+def command_of(wanted: WantedRelease, image: str) -> ReleaseCommand | None:
+    """A machine with the new image and env, without volumes, services, checks or a name."""
+    given = wanted.config.deploy
+    if given is None or not given.release_command:
+        return None
+    group = wanted.config.default_group
+    config = wanted.configs[group]
+    env = {**(config.env or {}), "RELEASE_COMMAND": "1", "FLY_PROCESS_GROUP": COMMAND_GROUP}
+    init = replace(config.init or Init(), cmd=given.release_command, exec=None)
+    made = MachineConfig(
+        image=image,
+        env=env,
+        init=init,
+        guest=_command_guest(wanted),
+        metadata={**PLATFORM, GROUP: COMMAND_GROUP},
+        files=config.files,
+        restart=MachineRestart(policy="no"),
+        stop_config=config.stop_config,
+    )
+    timeout_s = _seconds(given.release_command_timeout, _COMMAND_S)
+    return ReleaseCommand(config=_stamped(wanted, made), region=wanted.config.primary_region, timeout_s=timeout_s)
+
+
+def _command_guest(wanted: WantedRelease) -> Guest:
+    vm = wanted.config.deploy.release_command_vm if wanted.config.deploy else None
+    own = wanted.configs[wanted.config.default_group].guest
+    if vm is None:
+        return own or _USUAL_COMMAND_GUEST
+    usual = own or _USUAL_COMMAND_GUEST
+    return Guest(
+        cpu_kind=vm.cpu_kind or usual.cpu_kind,
+        cpus=vm.cpus or usual.cpus,
+        memory_mb=vm.memory or usual.memory_mb,
+    )

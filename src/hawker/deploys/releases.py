@@ -1,0 +1,127 @@
+"""Releases of apps: what each was to run, kept at the app's home. Records alone; who deploys reads and moves them."""
+
+from enum import StrEnum
+
+import msgspec
+
+from hawker.api.bounds import RELEASES_IN_PAGE
+from hawker.clock import Clock
+from hawker.errors import Conflict, NotFound, Unprocessable
+from hawker.fsm import journal
+from hawker.record.app import APPS, RELEASES, ReleaseRecord
+from hawker.record.deploy import DEPLOYS, deploy_key, deploy_resource
+from hawker.store.contract import Reader, Store, Tx
+
+MAX_DEFINITION_BYTES = 256 * 1024
+MAX_TEXT = 2000
+
+
+class ReleaseStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    ROLLING_BACK = "rolling_back"
+    ROLLED_BACK = "rolled_back"
+
+
+ENDED = frozenset({ReleaseStatus.COMPLETE, ReleaseStatus.FAILED, ReleaseStatus.INTERRUPTED, ReleaseStatus.ROLLED_BACK})
+
+
+class ReleaseTable:
+    """The last hundred of each app."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def list(self, app: str) -> list[ReleaseRecord]:
+        """Newest first."""
+        return [record for _, record in self._store.scan(RELEASES, f"{app}/")][::-1]
+
+    async def add(
+        self, app: str, *, image: str, strategy: str, description: str, definition: bytes, user: str
+    ) -> ReleaseRecord:
+        """Durable when it returns. The oldest goes when there are too many. Raises `NotFound`, `Unprocessable`, and
+        `Conflict` while a deploy of this node is under way."""
+        check_size(image, strategy, description, definition)
+        now = self._clock.now()
+
+        def apply(tx: Tx) -> ReleaseRecord:
+            busy = journal.active(tx, deploy_resource(app))
+            if busy is not None:
+                raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`")
+            return added(
+                tx,
+                app,
+                ReleaseRecord(
+                    version=0,
+                    status=ReleaseStatus.PENDING,
+                    strategy=strategy,
+                    image=image,
+                    description=description,
+                    definition=definition,
+                    user=user,
+                    created_at=now,
+                    updated_at=now,
+                ),
+            )
+
+        return await self._store.write(apply)
+
+    async def move(self, app: str, version: int, status: str) -> ReleaseRecord:
+        """To the same status again is no change. Raises `NotFound`, and `Conflict` for one that ended otherwise, or
+        that a deploy of this node moves."""
+        now = self._clock.now()
+
+        def apply(tx: Tx) -> ReleaseRecord:
+            if tx.get(DEPLOYS, deploy_key(app, version)) is not None and found(tx, app, version).status not in ENDED:
+                raise Conflict(f"release {version} of app '{app}' is a deploy under way: abort that")
+            return moved(tx, app, version, status, now)
+
+        return await self._store.write(apply)
+
+
+def check_size(image: str, strategy: str, description: str, definition: bytes) -> None:
+    """Raises `Unprocessable`."""
+    if len(definition) > MAX_DEFINITION_BYTES:
+        raise Unprocessable(f"definition: it is longer than {MAX_DEFINITION_BYTES >> 10} KiB")
+    for name, text in (("image", image), ("strategy", strategy), ("description", description)):
+        if len(text) > MAX_TEXT:
+            raise Unprocessable(f"{name}: it is longer than {MAX_TEXT} characters")
+
+
+def next_version(reader: Reader, app: str) -> int:
+    return max((each.version for _, each in reader.scan(RELEASES, f"{app}/")), default=0) + 1
+
+
+def added(tx: Tx, app: str, record: ReleaseRecord) -> ReleaseRecord:
+    """With the next version. The oldest goes when there are too many. Raises `NotFound`."""
+    if tx.get(APPS, app) is None:
+        raise NotFound("app not found")
+    there = [each.version for _, each in tx.scan(RELEASES, f"{app}/")]
+    record = msgspec.structs.replace(record, version=next_version(tx, app))
+    tx.put(RELEASES, deploy_key(app, record.version), record)
+    for old in there[: max(0, len(there) + 1 - RELEASES_IN_PAGE)]:
+        tx.delete(RELEASES, deploy_key(app, old))
+    return record
+
+
+def moved(tx: Tx, app: str, version: int, status: str, now: float) -> ReleaseRecord:
+    """To the same status again is no change. Raises `NotFound`, and `Conflict` for one that ended otherwise."""
+    record = found(tx, app, version)
+    if record.status == status:
+        return record
+    if record.status in ENDED:
+        raise Conflict(f"release {version} of app '{app}' has ended: {record.status}")
+    after = msgspec.structs.replace(record, status=status, updated_at=now)
+    tx.put(RELEASES, deploy_key(app, version), after)
+    return after
+
+
+def found(reader: Reader, app: str, version: int) -> ReleaseRecord:
+    record = reader.get(RELEASES, deploy_key(app, version))
+    if record is None:
+        raise NotFound(f"app '{app}' has no release {version}")
+    return record

@@ -1,0 +1,130 @@
+"""Deploys as they are stored at the app's home: what was decided when one was accepted, and how far each machine is."""
+
+from enum import StrEnum
+
+import msgspec
+
+from hawker.config import MachineConfig
+from hawker.fsm.contract import Resource
+from hawker.store.contract import Bucket
+
+
+class SlotKind(StrEnum):
+    """What becomes of a slot's machine. A canary is made, proven and destroyed before all else."""
+
+    UPDATE = "update"
+    CREATE = "create"
+    DESTROY = "destroy"
+    CANARY = "canary"
+
+
+class SlotState(StrEnum):
+    """How far a slot is. `skipped`: its machine's host is away; `left`: it could not be taken back."""
+
+    WAITING = "waiting"
+    CHANGING = "changing"
+    PROVING = "proving"
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    RETURNING = "returning"
+    RETURNED = "returned"
+    LEFT = "left"
+
+
+class DeployWish(StrEnum):
+    """What a person asked of a deploy that is under way. `abort` takes it back, `stop` leaves machines as they are."""
+
+    NOTHING = ""
+    PAUSE = "pause"
+    ABORT = "abort"
+    STOP = "stop"
+
+
+class DeployLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """`max_unavailable` is a count from 1 on, a share below it. `wait_s` is for each gate that can take long, `smoke_s`
+    how long the first machine of a group must stay up, `smoke_rest_s` each other one; all in seconds. `rollback`: a
+    gate that fails takes the deploy back. `skip_unreachable`: a machine whose host is away does not stop it."""
+
+    max_unavailable: float = 0.33
+    wait_s: float = 300.0
+    smoke_s: float = 10.0
+    smoke_rest_s: float = 3.0
+    rollback: bool = True
+    skip_unreachable: bool = True
+
+
+class ReleaseCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that runs once in a machine of its own before anything is changed, and must exit with 0. `machine` is
+    its id once it is ordered; `exit_code` is known once it has ended."""
+
+    config: MachineConfig
+    region: str | None
+    timeout_s: float
+    machine: str = ""
+    exit_code: int | None = None
+
+
+class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One deploy, of the release of its version, whose status tells how it ended. `serial` rises with each change of
+    the deploy or of one of its slots. `stage` is what it does now and `error` what went wrong, both for people. `alone`
+    counts machines of the app that are of no process group, which no deploy touches. Times are Unix seconds."""
+
+    version: int
+    strategy: str
+    limits: DeployLimits
+    command: ReleaseCommand | None = None
+    asked: DeployWish = DeployWish.NOTHING
+    stage: str = ""
+    error: str = ""
+    alone: int = 0
+    serial: int = 1
+    began_at: float
+    ended_at: float | None = None
+
+
+class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine was when the deploy was accepted, which going back restores."""
+
+    version: str
+    config: MachineConfig
+    started: bool
+
+
+class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine's place in a deploy. `machine` is its id, empty until it is made; `config` what it is to have, None
+    for one that goes; `launch`: it is to run and has to prove itself. `cordoned`: it is made outside of routing.
+    `version` is the machine's version that this deploy made, `at` Unix seconds of the last change."""
+
+    number: int
+    kind: SlotKind
+    group: str
+    region: str | None
+    machine: str = ""
+    config: MachineConfig | None = None
+    launch: bool = True
+    cordoned: bool = False
+    before: SlotBefore | None = None
+    state: SlotState = SlotState.WAITING
+    version: str = ""
+    text: str = ""
+    at: float
+
+
+DEPLOY_KIND = "deploy"
+"""Of the resource of a deploy's run, whose id is the app's name."""
+
+DEPLOYS = Bucket("deploys", DeployRecord)  # app/version, in ten digits
+DEPLOY_SLOTS = Bucket("deploy_slots", SlotRecord)  # app/version, in ten digits/number, in five
+
+
+def deploy_key(app: str, version: int) -> str:
+    return f"{app}/{version:010d}"
+
+
+def slot_key(app: str, version: int, number: int) -> str:
+    return f"{deploy_key(app, version)}/{number:05d}"
+
+
+def deploy_resource(app: str) -> Resource:
+    return Resource(kind=DEPLOY_KIND, id=app)

@@ -1,0 +1,124 @@
+"""`hawker deploy` and the words to a deploy under way."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hawker.errors import Conflict, NotFound
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode
+from tests.cli.fake_releases import deploy_info, slot
+
+FILE = 'app = "shop"\n[build]\nimage = "registry.local/shop:4"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "fly.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_deploy_is_handed_over_and_followed_to_its_end(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    said = hawker("deploy")
+    assert said.status == 0
+    assert said.err.splitlines()[1:] == [
+        "release 4 of shop: rolling, 2 machines, registry.local/shop:4",
+        "0/2 of release 4, 0 under way: begins",
+        "web  m0  ord  updating",
+        "0/2 of release 4, 1 under way: machines come to the release",
+        "web  m0  ord  updated",
+        "web  m1  ord  proving itself: check up is critical",
+        "web  m1  ord  updated",
+        "release 4 of shop: complete",
+    ]
+    body = node.call("create_deploy").body
+    assert body.definition == {"app": "shop", "build": {"image": "registry.local/shop:4"}}
+
+
+def test_a_deploy_that_was_taken_back_exits_with_1_and_says_why(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    node.deploys = [deploy_info(1, "rolled_back", slot(0, "returned", "it crashed"), error="m0: it crashed")]
+    said = hawker("deploy")
+    assert said.status == 1
+    assert said.err.splitlines()[-2:] == [
+        "web  m0  ord  taken back: it crashed",
+        "release 4 of shop: rolled_back: m0: it crashed",
+    ]
+
+
+def test_what_is_given_wins_over_the_file(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    words = ("-a", "other", "-i", "one:1", "--strategy", "canary", "--no-ha", "--label", "abc", "--detach")
+    assert hawker("deploy", *words).status == 0
+    call = node.call("create_deploy")
+    assert call.params.app_name == "other"
+    assert (call.body.image, call.body.strategy, call.body.ha, call.body.label) == ("one:1", "canary", False, "abc")
+    assert "get_deploy" not in node.calls
+
+
+def test_the_content_of_local_files_goes_along(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    (file.parent / "motd").write_text("hello")
+    file.write_text(FILE + '[[files]]\nguest_path = "/etc/motd"\nlocal_path = "motd"\n')
+    hawker("deploy", "--detach")
+    body = node.call("create_deploy").body
+    assert (body.definition or {})["files"] == [{"guest_path": "/etc/motd", "raw_value": "aGVsbG8="}]
+
+
+def test_a_first_deploy_makes_the_app(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    node.failures["get_app"] = NotFound("app not found")
+    assert "created app shop" in hawker("deploy", "--detach").err
+    assert node.call("create_app").body.name == "shop"
+
+
+def test_a_dry_run_is_shown_and_not_followed(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    said = hawker("deploy", "--dry-run")
+    assert said.out.splitlines()[-1].split() == ["web", "m1", "ord", "update", "waiting", "-"]
+    assert "get_deploy" not in node.calls
+
+
+def test_each_state_is_a_line_of_json(hawker: Hawker, file: Path) -> None:
+    said = hawker("deploy", "-o", "json")
+    found = [msgspec.json.decode(line) for line in said.out.splitlines()]
+    assert [each["serial"] for each in found] == [1, 2, 3, 4] and said.status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[build]\nimage = 'a'\n", "names no app"),
+        ("app = 'shop'\n", "names no image"),
+        ("app = 'shop'\nsurprise = 1\n", "fly.toml:2:1"),
+    ],
+)
+def test_a_file_that_cannot_be_deployed_is_a_wrong_command_line(
+    hawker: Hawker, node: FakeNode, file: Path, text: str, said: str
+) -> None:
+    file.write_text(text)
+    found = hawker("deploy")
+    assert found.status == 2 and said in found.err and "create_deploy" not in node.calls
+
+
+def test_a_deploy_that_is_refused_says_why(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    node.failures["create_deploy"] = Conflict("a deploy of app 'shop' is under way")
+    found = hawker("deploy")
+    assert found.status == 1 and "is under way" in found.err
+
+
+def test_a_deploy_is_shown_listed_and_watched(hawker: Hawker) -> None:
+    assert hawker("deploy", "status", "-a", "shop").out.splitlines()[0].split() == ["release", "v4"]
+    assert hawker("deploy", "list", "-a", "shop").out.splitlines()[1].split()[:3] == ["v4", "complete", "rolling"]
+    assert hawker("deploy", "watch", "-a", "shop").err.splitlines()[-1] == "release 4 of shop: complete"
+    assert hawker("deploy", "status").status == 2
+
+
+@pytest.mark.parametrize(("word", "status"), [("pause", "paused"), ("resume", "running"), ("abort", "rolling_back")])
+def test_a_word_to_a_deploy(hawker: Hawker, node: FakeNode, word: str, status: str) -> None:
+    said = hawker("deploy", word, "v4", "-a", "shop")
+    assert said.out.splitlines()[1].split() == ["status", status]
+    assert node.call(f"{word}_deploy").params.version == "4"
+
+
+def test_an_abort_may_keep_what_there_is(hawker: Hawker, node: FakeNode) -> None:
+    hawker("deploy", "abort", "--keep", "-a", "shop")
+    assert node.call("abort_deploy").body.keep

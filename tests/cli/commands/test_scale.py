@@ -1,0 +1,17 @@
+"""`hawker scale`."""
+
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode
+
+
+def test_a_count_is_a_deploy_of_the_newest_complete_release(hawker: Hawker, node: FakeNode) -> None:
+    assert hawker("scale", "count", "3", "-a", "shop", "--group", "web").status == 0
+    body = node.call("create_deploy").body
+    assert (body.image, body.counts, body.skip_release_command) == ("registry.local/shop:2", {"web": 3}, True)
+
+
+def test_an_app_that_was_never_deployed_cannot_be_scaled(hawker: Hawker, node: FakeNode) -> None:
+    node.releases = ()
+    said = hawker("scale", "count", "3", "-a", "shop")
+    assert said.status == 3 and "deploy it first" in said.err
+    assert hawker("scale", "count", "3").status == 2

@@ -1,0 +1,33 @@
+"""What a person reads of a deploy. Pure."""
+
+import pytest
+
+from hawker.cli.deploys import described, slot_line, sum_of, word_of
+from tests.cli.fake_releases import deploy_info, slot
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        ("waiting", "waiting"),
+        ("changing", "updating"),
+        ("proving", "proving itself"),
+        ("done", "updated"),
+        ("returning", "being taken back"),
+        ("returned", "taken back"),
+        ("left", "not taken back"),
+        ("failed", "failed"),
+    ],
+)
+def test_each_state_of_a_slot_has_its_word(state: str, word: str) -> None:
+    assert word_of(slot(1, state)) == word
+    assert slot_line(slot(1, state, "why")) == f"web  m1  ord  {word}: why"
+
+
+def test_the_sum_counts_what_is_of_the_release_and_what_is_not() -> None:
+    slots = [slot(number, state) for number, state in enumerate(("done", "skipped", "proving", "failed", "waiting"))]
+    assert sum_of(deploy_info(1, "paused", *slots)) == "2/5 of release 4, 1 under way, 1 away, 1 failed, paused"
+
+
+def test_a_deploy_without_machines_is_its_head() -> None:
+    assert "GROUP" not in described(deploy_info(1, "complete"))

@@ -1,0 +1,43 @@
+"""What is refused before a deploy begins."""
+
+from typing import Any
+
+import pytest
+
+from hawker.errors import HawkerError
+from hawker.record.app import RELEASES
+from hawker.record.deploy import DEPLOYS
+from hawker.sim.node.sim_worker import SimWorker
+from tests.deploys.deploying import WEB, deploy, machines
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("definition", "body", "text"),
+    [
+        ({"http_service": {"internal_port": "abc"}}, {}, "http_service.internal_port"),
+        ({"surprise": 1}, {}, "surprise"),
+        ({}, {"image": None}, "there is no image"),
+        ({}, {"strategy": "bluegreen"}, "bluegreen needs a check"),
+        ({"files": [{"guest_path": "/a", "secret_name": "NOPE"}]}, {}, "has no such secret"),
+        ({"files": [{"guest_path": "/a", "local_path": "a"}]}, {}, "no local_path"),
+        ({"mounts": [{"source": "data", "destination": "/data"}]}, {}, "hawker volumes create data -a stall"),
+        ({"mounts": [{"source": "data", "destination": "/data"}]}, {"strategy": "canary"}, "cannot have"),
+        ({}, {"label": "x" * 2001}, "description"),
+        ({}, {"image": "oci:/nowhere"}, "nowhere"),
+    ],
+)
+async def test_what_cannot_be_is_refused_before_anything_is_touched(
+    worker: SimWorker, definition: dict[str, Any], body: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(HawkerError, match=text):
+        await deploy(worker, definition, **body)
+    assert worker.store.count(RELEASES) == worker.store.count(DEPLOYS) == 0
+    assert await machines(worker) == []
+
+
+async def test_a_dry_run_says_what_would_be_and_does_nothing(worker: SimWorker) -> None:
+    shown = await deploy(worker, WEB, dry_run=True)
+    assert (shown.status, [slot.kind for slot in shown.slots]) == ("planned", ["create", "create"])
+    assert worker.store.count(DEPLOYS) == 0 and await machines(worker) == []

@@ -1,0 +1,153 @@
+"""Deploys on a whole worker, whose time is simulated: what becomes of an app's machines."""
+
+import pytest
+
+from hawker.api.contract.app import DELETE_APP, AppParams
+from hawker.errors import Unprocessable
+from hawker.machine import State
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS
+from hawker.sim.node.sim_worker import APP, SimWorker
+from tests.deploys.deploying import BAD, CHECKED, WEB, deploy, ended, groups, machines
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_first_deploy_makes_a_machine_for_each_group(worker: SimWorker) -> None:
+    begun = await deploy(worker, WEB)
+    assert (begun.version, begun.status, [slot.kind for slot in begun.slots]) == (1, "running", ["create", "create"])
+    assert (await ended(worker)).status == "complete"
+    assert groups(await machines(worker)) == [("jobs", "1", State.STARTED), ("web", "1", State.STARTED)]
+
+
+async def test_the_next_deploy_updates_the_machines_that_are_there(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    before = {each.id for each in await machines(worker)}
+    await deploy(worker, WEB | {"env": {"A": "2"}})
+    found = await ended(worker)
+    assert (found.version, found.status) == (2, "complete")
+    after = await machines(worker)
+    assert {each.id for each in after} == before
+    assert groups(after) == [("jobs", "2", State.STARTED), ("web", "2", State.STARTED)]
+    assert all(each.config and each.config.env and each.config.env["A"] == "2" for each in after)
+
+
+async def test_a_release_that_crashes_is_taken_back_and_one_machine_was_ever_on_it(worker: SimWorker) -> None:
+    services = {"services": [{"internal_port": 8080, "ports": [{"port": 80}]}]}
+    await deploy(worker, services)
+    await ended(worker)
+    before = {each.id: each.config for each in await machines(worker)}
+    await deploy(worker, services | BAD)
+    found = await ended(worker)
+    assert found.status == "rolled_back" and "it crashes again and again with status 3" in found.error
+    assert sorted(slot.state for slot in found.slots) == ["returned", "waiting"]
+    assert {each.id: each.config for each in await machines(worker)} == before
+
+
+async def test_without_rollback_a_failed_deploy_stays_where_it_is(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    await deploy(worker, BAD | {"hawker": {"deploy": {"rollback": False}}})
+    found = await ended(worker)
+    assert found.status == "failed" and found.error.endswith("machines stay as they are")
+    assert [release for _, release, _ in groups(await machines(worker))] == ["2"]
+
+
+async def test_a_group_that_is_gone_loses_its_machines_at_the_end(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    await deploy(worker, {"processes": {"web": "serve"}})
+    assert (await ended(worker)).status == "complete"
+    assert groups(await machines(worker)) == [("web", "2", State.STARTED)]
+
+
+async def test_machines_of_no_process_group_are_left_alone(worker: SimWorker) -> None:
+    other = await worker.started()
+    begun = await deploy(worker)
+    assert (begun.alone, len(begun.slots)) == (1, 1)
+    await ended(worker)
+    assert (await worker.get(other)).config.metadata is None  # type: ignore[union-attr]
+
+
+async def test_a_machine_at_rest_gets_the_release_and_stays_at_rest(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    (machine,) = await machines(worker)
+    await worker.stop(machine.id)
+    await worker.reaches(machine.id, State.STOPPED)
+    await deploy(worker)
+    assert (await ended(worker)).status == "complete"
+    assert groups(await machines(worker)) == [("app", "2", State.STOPPED)]
+
+
+async def test_bluegreen_replaces_all_machines_and_leaves_as_many(worker: SimWorker) -> None:
+    await deploy(worker, CHECKED)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    begun = await deploy(worker, CHECKED, strategy="bluegreen")
+    assert [slot.kind for slot in begun.slots] == ["create", "destroy"]
+    assert (await ended(worker)).status == "complete"
+    (green,) = await machines(worker)
+    assert green.id != blue.id and not green.cordoned and green.state is State.STARTED
+
+
+async def test_bluegreen_that_fails_leaves_the_blue_machines_as_they_were(worker: SimWorker) -> None:
+    await deploy(worker, CHECKED)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    await deploy(worker, CHECKED | BAD, strategy="bluegreen")
+    assert (await ended(worker)).status == "rolled_back"
+    (left,) = await machines(worker)
+    assert (left.id, left.version, left.cordoned) == (blue.id, blue.version, False)
+
+
+async def test_a_canary_that_fails_is_the_only_machine_that_was_touched(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    (before,) = await machines(worker)
+    await deploy(worker, BAD, strategy="canary")
+    found = await ended(worker)
+    assert [(slot.kind, slot.state) for slot in found.slots] == [("canary", "returned"), ("update", "waiting")]
+    (after,) = await machines(worker)
+    assert after.version == before.version
+
+
+async def test_immediate_waits_for_no_gate_and_takes_nothing_back(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    await deploy(worker, BAD, strategy="immediate")
+    assert (await ended(worker)).status == "complete"
+
+
+async def test_what_goes_with_the_app_goes_with_it(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    for machine in await machines(worker):
+        await worker.destroy(machine.id, force=True)
+        await worker.reaches(machine.id, State.DESTROYED)
+    await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
+    assert worker.store.count(DEPLOYS) == worker.store.count(DEPLOY_SLOTS) == 0
+
+
+async def test_counts_make_and_destroy_machines_and_touch_no_other(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    before = {each.id: each.version for each in await machines(worker)}
+    await deploy(worker, WEB, counts={"web": 3})
+    assert (await ended(worker)).status == "complete"
+    found = {each.id: each.version for each in await machines(worker)}
+    assert len(found) == 4 and before.items() <= found.items()
+    await deploy(worker, WEB, counts={"web": 1, "jobs": 0})
+    assert (await ended(worker)).status == "complete"
+    assert [group for group, _, _ in groups(await machines(worker))] == ["web"]
+    for wrong in ({"nobody": 1}, {"web": -1}):
+        with pytest.raises(Unprocessable, match="is no number of machines"):
+            await deploy(worker, WEB, counts=wrong)
+
+
+async def test_machines_that_are_too_many_and_fail_go_again(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    await deploy(worker, BAD, counts={"app": 3})
+    assert (await ended(worker)).status == "rolled_back"
+    assert groups(await machines(worker)) == [("app", "1", State.STARTED)]

@@ -1,0 +1,65 @@
+"""One machine of a deploy after another, among others who change machines, and deaths of the daemon."""
+
+from contextlib import suppress
+
+import pytest
+
+from hawker.api.contract.deploy import (
+    PAUSE_DEPLOY,
+    RESUME_DEPLOY,
+    DeployParams,
+)
+from hawker.machine import State
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import MemoryWorld
+from tests.deploys.deploying import WEB, deploy, ended, groups, machines
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_lease_that_a_client_holds_is_waited_for(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    (machine,) = await machines(worker)
+    await worker.lease(machine.id, 40)
+    await deploy(worker, {"env": {"A": "2"}})
+    assert (await ended(worker)).status == "complete"
+    assert groups(await machines(worker)) == [("app", "2", State.STARTED)]
+
+
+async def test_a_machine_that_somebody_else_changes_fails_the_deploy(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    (machine,) = await machines(worker)
+    begun = await deploy(worker)
+    await worker.api.call(PAUSE_DEPLOY, params=DeployParams(app_name=APP, version=str(begun.version)))
+    await worker.update(machine.id, env={"A": "theirs"})
+    await worker.reaches(machine.id, State.STARTED)
+    await worker.api.call(RESUME_DEPLOY, params=DeployParams(app_name=APP, version=str(begun.version)))
+    found = await ended(worker)
+    assert found.status == "rolled_back" and "somebody else changed it" in found.error
+    (after,) = await machines(worker)
+    assert after.config is not None and after.config.env == {"A": "theirs"}
+
+
+@pytest.mark.parametrize("edges", [1, 2, 5, 9, 14, 20])
+async def test_a_deploy_whose_daemon_is_killed_again_and_again_ends_complete(stall: MemoryWorld, edges: int) -> None:
+    """At another effect on the host each time; the next daemon goes on, and nothing is there twice."""
+    async with stall.open() as worker:
+        await worker.app()
+        await deploy(worker, WEB)
+        await ended(worker)
+        await deploy(worker, WEB | {"env": {"A": "2"}})
+    for _ in range(4):
+        stall.crash()
+        stall.crash_points.burns_at = stall.crash_points.edges + edges
+        with suppress(Death):
+            async with stall.open() as worker:
+                await worker.parts.deps.clock.sleep(30)
+    stall.crash()
+    stall.crash_points.burns_at = None
+    async with stall.open() as worker:
+        assert (await ended(worker)).status == "complete"
+        await worker.at_rest()
+        assert groups(await machines(worker)) == [("jobs", "2", State.STARTED), ("web", "2", State.STARTED)]
