@@ -22,9 +22,13 @@ for all addresses that the edge has."""
 EVERYWHERE = "*"
 NOT_YET = "the edge does not listen there yet"
 """Of a published port: that may change by itself."""
-UNSERVED = frozenset({"tls", "pg_tls"})
+TLS = "tls"
+"""The handler that has the edge end TLS."""
+UNSERVED = frozenset({"pg_tls"})
 """Handlers that no edge has yet. A port that asks for one is not listened at: nobody shall speak plainly where TLS was
 ordered."""
+CERTIFICATE_KEY = "certificates.key"
+"""In the edge's folder, readable by the node's user only: 32 bytes that open the certificates of the feed."""
 MAX_FRAME_BYTES = 64 << 20
 _LENGTH = struct.Struct(">I")
 
@@ -56,13 +60,23 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
 
 
+class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate for a host name of an app, with its key, as it is stored: sealed. Who has the file that
+    `CERTIFICATE_KEY` names can open it."""
+
+    hostname: str
+    app: AppName
+    sealed: bytes
+
+
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
-    """All machines with services; what is not among them is gone. `addresses` are those of the host that ports may be
-    published at; `region` and `via` go into headers."""
+    """All machines with services, and all certificates; what is not among them is gone. `addresses` are those of the
+    host that ports may be published at; `region` and `via` go into headers."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
     region: str = "local"
+    certificates: tuple[SealedCertificate, ...] = ()
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):
@@ -120,12 +134,14 @@ class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
 
 class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     """One address and port of the host; `refused` says why nothing listens there, empty when it does. `app` has it
-    where nothing in a connection names one; with `http` others that speak HTTP may share it."""
+    where nothing in a connection names one. With `tls` others that have the edge end TLS may share it, else with `http`
+    others that speak HTTP."""
 
     address: str
     port: int
     app: AppName
     http: bool = False
+    tls: bool = False
     refused: str = ""
 
 

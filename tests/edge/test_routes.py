@@ -54,7 +54,7 @@ def test_the_newest_version_decides_how_an_app_is_spoken_to() -> None:
 
 
 def test_a_port_with_a_handler_that_is_not_served_is_not_listened_at() -> None:
-    assert not routes_of(route(443, 1, handlers=("tls", "http"))).doors
+    assert not routes_of(route(443, 1, handlers=("pg_tls",))).doors
 
 
 def test_an_app_has_so_many_ports_and_another_one_still_has_its_own() -> None:

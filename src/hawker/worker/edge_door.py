@@ -15,6 +15,7 @@ from anyio.abc import ByteStream, SocketListener, TaskGroup
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
 from hawker.feed import (
+    CERTIFICATE_KEY,
     EVERYWHERE,
     PUBLISH,
     AllMachines,
@@ -27,6 +28,7 @@ from hawker.feed import (
     MachineRoute,
     RestMachine,
     RouteHealth,
+    SealedCertificate,
     ToWorker,
     WakeMachine,
     WorkerInbox,
@@ -35,6 +37,7 @@ from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import GONE, State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
+from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
@@ -71,16 +74,20 @@ class EdgeDoor:
         health_of: Callable[[MachineRecord], Sequence[CheckResult]],
         operations: Operations,
         line: EdgeLine,
+        certificates: Certificates,
         host: EdgeHost,
     ) -> None:
         self._store = store
         self._health_of = health_of
         self._operations = operations
         self._line = line
+        self._certificates = certificates
         self._host = host
+        self._other_certificates = False
         self._noted: dict[MachineId, None] = {}
         self._wake = anyio.Event()
         changes.listen(self._note)
+        certificates.listen(self._note_certificates)
 
     async def needed(self) -> None:
         """Returns once a machine has something that the edge serves."""
@@ -135,8 +142,12 @@ class EdgeDoor:
                 _log.warning("not served", extra={"app": message.app, "code": message.code, "text": message.text})
 
     async def _feed(self) -> None:
+        """Certificates change rarely, so everything is told again."""
         while True:
-            await self._line.send(*self._news())
+            if self._other_certificates:
+                await self._line.send(self.whole())
+            else:
+                await self._line.send(*self._news())
             await self._wake.wait()
 
     def _news(self) -> Iterator[MachineChanged | MachineGone]:
@@ -150,9 +161,33 @@ class EdgeDoor:
     def whole(self) -> AllMachines:
         """What a connection begins with."""
         self._taken()
+        self._other_certificates = False
         there = (record for _, record in self._store.scan(MACHINES) if record.config.services)
         machines = tuple(self._route(record) for record in there if record.state not in GONE)
-        return AllMachines(machines=machines, addresses=self._host.addresses, region=self._host.region)
+        return AllMachines(
+            machines=machines,
+            addresses=self._host.addresses,
+            region=self._host.region,
+            certificates=tuple(
+                SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed)
+                for each in self._certificates.all()
+            ),
+        )
+
+    def give_key(self) -> None:
+        """To the edge, which has the same user: what opens certificates, and no other secret. A disk that is full
+        costs the certificates of a node that never had any."""
+        place, key = self._host.folder / CERTIFICATE_KEY, self._certificates.key
+        if place.is_file() and place.read_bytes() == key:
+            return
+        draft = place.with_suffix(".new")
+        try:
+            draft.unlink(missing_ok=True)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(key)
+            draft.rename(place)
+        except OSError as error:
+            _log.warning("the edge has no key for certificates", extra={"reason": error.strerror})
 
     async def _start(self, message: WakeMachine) -> None:
         record = self._store.get(MACHINES, message.id)
@@ -202,6 +237,10 @@ class EdgeDoor:
 
     def _note(self, machine_id: MachineId) -> None:
         self._noted[machine_id] = None
+        self._wake.set()
+
+    def _note_certificates(self) -> None:
+        self._other_certificates = True
         self._wake.set()
 
     def _taken(self) -> tuple[MachineId, ...]:
@@ -280,6 +319,7 @@ class HostEdge:
         if not self._guard.is_there:
             await self._door.needed()
         self._guard.prepare()
+        self._door.give_key()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._guard.serve)
             tasks.start_soon(self._door.serve)

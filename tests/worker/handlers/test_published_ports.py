@@ -13,8 +13,8 @@ HOSTS = ("0.0.0.0",)
 WEB = {"internal_port": 8080, "ports": [{"port": 80}]}
 
 
-def state(app: str = APP, refused: str = "", *, http: bool = False) -> tuple[ListenState, ...]:
-    return (ListenState(address="0.0.0.0", port=80, app=AppName(app), http=http, refused=refused),)
+def state(app: str = APP, refused: str = "", *, http: bool = False, tls: bool = False) -> tuple[ListenState, ...]:
+    return (ListenState(address="0.0.0.0", port=80, app=AppName(app), http=http, tls=tls, refused=refused),)
 
 
 async def test_a_port_is_listening_once_the_edge_says_so(worker: SimWorker) -> None:
@@ -31,3 +31,22 @@ async def test_a_port_is_listening_once_the_edge_says_so(worker: SimWorker) -> N
 async def test_a_machine_that_publishes_nothing_has_no_ports(worker: SimWorker) -> None:
     machine_id = await worker.started(services=[WEB])
     assert await worker.api.call(LIST_PUBLISHED_PORTS, params=params(machine_id)) == ()
+
+
+@pytest.mark.parametrize(
+    ("handlers", "other", "shared"),
+    [
+        (("http",), state("other", http=True), True),
+        (("tls",), state("other", tls=True), True),
+        (("tls", "http"), state("other", tls=True), True),
+        (("tls", "http"), state("other", http=True), False),
+        (("http",), state("other", http=True, tls=True), False),
+        ((), state("other", tls=True), False),
+    ],
+)
+async def test_apps_share_a_port_where_a_client_says_whom_it_means(
+    worker: SimWorker, handlers: tuple[str, ...], other: tuple[ListenState, ...], shared: bool
+) -> None:
+    web = {"internal_port": 8080, "ports": [{"port": 80, "handlers": list(handlers)}]}
+    record = worker.record(await worker.started(services=[web], metadata={PUBLISH: "*"}))
+    assert next(published_ports(record, HOSTS, other)).listening is shared

@@ -28,6 +28,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Instance
 from hawker.runtime.spec import Ends, InstanceSpec
+from hawker.secret.certificates import Certificates
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
@@ -260,6 +261,7 @@ class SimWorld(ABC):
             clock=self.clock,
             secrets=secrets,
             secret_keys=SecretKeyStore(self.store, vault, secrets, self.clock),
+            certificates=Certificates(self.store, vault, self.clock),
             logins=RegistryLogins(self.store, vault, self.clock),
             fences=kit.fences(self.store, self.policies),
             archive=self.archive,
@@ -286,9 +288,15 @@ class SimWorld(ABC):
             room=lambda: self.room,
             prober=self.prober,
             outward=HOST_ADDRESSES.get,
+            lookup=_nowhere,
             fetch=self.fetcher,
             metrics=metrics,
         )
+
+
+async def _nowhere(name: str) -> tuple[str, ...]:
+    """A world without name servers."""
+    return ()
 
 
 class HeldImages(ImageCache):

@@ -8,7 +8,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.config import Service
 from hawker.config.machine import Port
-from hawker.feed import EVERYWHERE, NOT_YET, PUBLISH, UNSERVED, ListenState
+from hawker.feed import EVERYWHERE, NOT_YET, PUBLISH, TLS, UNSERVED, ListenState
 from hawker.record.machine import MachineRecord
 from hawker.worker.edge_door import published_at
 from hawker.worker.edge_line import EdgeLine
@@ -58,7 +58,7 @@ def _shown(
     refused = (state.refused if state else NOT_YET) if allowed else _NOWHERE
     if not UNSERVED.isdisjoint(port.handlers or ()):
         refused = f"the handler {', '.join(sorted(UNSERVED & set(port.handlers or ())))} is not served yet"
-    elif state and state.app != record.app and not (state.http and _HTTP & set(port.handlers or ())):
+    elif state and state.app != record.app and not _may_share(state, set(port.handlers or ())):
         refused = _TAKEN
     return PublishedPortState(
         address=address,
@@ -68,3 +68,10 @@ def _shown(
         listening=not refused,
         refused=refused,
     )
+
+
+def _may_share(state: ListenState, handlers: set[str]) -> bool:
+    """TLS names the app before a byte is served, HTTP with each request."""
+    if state.tls or TLS in handlers:
+        return state.tls and TLS in handlers
+    return state.http and bool(_HTTP & handlers)
