@@ -109,6 +109,16 @@ class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     call: int
 
 
+class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
+    """Where a request of `app` for this host and port would go; to be answered by a `RouteExplained`."""
+
+    call: int
+    app: AppName
+    host: str
+    port: int
+    tls: bool
+
+
 class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
     """Start this machine: somebody waits for it."""
 
@@ -156,6 +166,39 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     in_flight: dict[str, int] = {}
 
 
+class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that a request could go to. `stands` says in words how it is for those who want in; `hard_limit` is 0
+    where there is none. `chosen`: it is the one, equal ones by lot."""
+
+    machine: MachineId
+    state: str
+    stands: str
+    internal_port: int
+    in_flight: int
+    soft_limit: int
+    hard_limit: int = 0
+    chosen: bool = False
+
+
+class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """One address where the port is published. `speaks` is https, tls, http or tcp; `certificate` the name of the one
+    that is shown, or "self-signed"; `outcome` what becomes of the request, in words."""
+
+    address: str
+    port: int
+    speaks: str
+    outcome: str
+    certificate: str = ""
+    candidates: tuple[RouteCandidate, ...] = ()
+
+
+class RouteExplained(msgspec.Struct, frozen=True, kw_only=True, tag="explained"):
+    """To an `AskRoute`; no doors where nothing is published at the port."""
+
+    call: int
+    doors: tuple[ExplainedDoor, ...] = ()
+
+
 class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     """Something for an app's log: what the edge could not do for it."""
 
@@ -165,8 +208,8 @@ class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     text: str
 
 
-ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport
-ToWorker: TypeAlias = WakeMachine | RestMachine | MachineClosed | EdgeReport | EdgeLogLine
+ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport | AskRoute
+ToWorker: TypeAlias = WakeMachine | RestMachine | MachineClosed | EdgeReport | RouteExplained | EdgeLogLine
 
 
 def frame(message: ToEdge | ToWorker) -> bytes:

@@ -1,4 +1,4 @@
-"""The part of the fake node that answers about certificates of apps."""
+"""The part of the fake node that answers about certificates of apps, and where requests go."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from hawker.api.contract.certificate import (
     Ownership,
     ValidationError,
 )
+from hawker.api.contract.published_port import RouteExplanation
 from hawker.api.route import Call
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -79,3 +80,6 @@ class FakeCertificates:
 
     async def _delete_certificate(self, call: Call[Any, Any, Any]) -> None:
         return None
+
+    async def _explain_route(self, call: Call[Any, Any, Any]) -> RouteExplanation:
+        return RouteExplanation(url=call.query.url, app=call.params.app_name, listeners=())

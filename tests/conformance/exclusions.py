@@ -89,14 +89,6 @@ EXCLUSIONS = (
     Exclusion(
         "contract 1.1: an address has one of the types", _VALID, (400,), "ip_assignments", "invalid ip address type"
     ),
-    Exclusion(
-        "contract 1.1: a certificate comes with its host name, chain and key",
-        _VALID,
-        (400,),
-        "POST .*/certificates/(acme|custom)",
-        "hostname|fullchain|private_key",
-        found_by=Reach.BOUNDARIES,
-    ),
     Exclusion("contract 1.1: exec needs a command", _VALID, (400,), "/exec", "command|cmd"),
     Exclusion(
         "contract 1.1: a stop has a real signal and duration, a restart a real duration",

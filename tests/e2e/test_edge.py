@@ -158,3 +158,20 @@ def test_https_with_an_imported_certificate_is_served_also_without_the_daemon(
         assert b"PRIVATE KEY" not in file.read_bytes() if file.is_file() else True
     hawker.say("certs", "remove", "-a", "secure", "*.example.com")
     wait_for(lambda: curl("www.example.com").returncode != 0)
+
+
+def test_what_the_edge_could_not_do_is_in_the_apps_log_and_explained(node: RunningNode, hawker: CommandLine) -> None:
+    port = free_port()
+    hawker.say("apps", "create", "silent")
+    hawker.say("machine", "run", "-a", "silent", "--name", "mute", "-p", f"{port}:9/http", HELLO)
+    assert get(port).status == 503, "nobody listens at port 9 in the machine"
+    wait_for(lambda: "proxy * PR03 no machine took the request" in hawker("logs", "-a", "silent").err)
+    explained = json.loads(
+        hawker.say("route", "explain", "-a", "silent", f"http://silent.localhost:{port}", "-o", "json")
+    )
+    (listener,) = explained["listeners"]
+    assert (listener["speaks"], listener["address"]) == ("http", "127.0.0.1")
+    assert listener["candidates"][0]["internal_port"] == 9
+    assert "mute" in hawker.say("ps", "-a", "silent")
+    other = hawker.say("route", "explain", "-a", "silent", "http://localhost:1")
+    assert "no app of this host publishes the port" in other

@@ -22,7 +22,17 @@ WEB = {"internal_port": 8080, "ports": [{"port": 80}]}
 def door_of(worker: SimWorker, host: EdgeHost = HOST) -> EdgeDoor:
     parts = worker.parts
     deps = parts.deps
-    return EdgeDoor(deps.store, parts.changes, parts.health.of, parts.operations, deps.edge, deps.certificates, host)
+    return EdgeDoor(
+        deps.store,
+        parts.changes,
+        parts.health.of,
+        parts.operations,
+        deps.edge,
+        deps.certificates,
+        deps.logs,
+        deps.clock,
+        host,
+    )
 
 
 def told(worker: SimWorker) -> list[MachineRoute]:

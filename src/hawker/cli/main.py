@@ -43,6 +43,7 @@ TABLE = {
     "runs": CommandModule(f"{_IN}.runs", "List, show, retry and abort runs: what the node did."),
     "secrets": CommandModule(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
     "ips": CommandModule(f"{_IN}.ips", "List, allocate and release an app's addresses."),
+    "route": CommandModule(f"{_IN}.route", "Say where a request for an app would go, and why."),
     "certs": CommandModule(f"{_IN}.certs", "Import and check certificates of host names."),
     "policies": CommandModule(f"{_IN}.policies", "List, set and remove an app's network policies."),
     "quotas": CommandModule(f"{_IN}.quotas", "Show, set and clear what organizations and apps may have."),

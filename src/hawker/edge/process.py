@@ -17,6 +17,7 @@ from hawker import log
 from hawker.clock import Clock, SystemClock
 from hawker.edge.certificates import CertificateBook
 from hawker.edge.dialing import Dialer
+from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.http_connection import HttpConnections, HttpServices
 from hawker.edge.listeners import Listeners
@@ -33,12 +34,14 @@ from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES
 from hawker.feed import (
     AllMachines,
     AskReport,
+    AskRoute,
     CloseMachine,
     EdgeLogLine,
     EdgeReport,
     ListenState,
     MachineClosed,
     MachineRoute,
+    RouteExplained,
 )
 from hawker.ids import AppName, MachineId
 from hawker.place import Place, default_data_dir
@@ -210,6 +213,10 @@ class Edge:
                 in_flight=flying,
             )
         )
+
+    def explain(self, message: AskRoute) -> None:
+        doors = explain(message, self._routes, self.gates, self.certificates, self._now())
+        self._link.send(RouteExplained(call=message.call, doors=doors))
 
     def bound(self) -> Iterator[ListenState]:
         """Where it listens, and where it cannot."""

@@ -260,7 +260,17 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         own=deps.driver.features.network,
         idle_s=deps.settings.idle_s,
     )
-    door = EdgeDoor(deps.store, parts.changes, parts.health.of, parts.operations, deps.edge, deps.certificates, host)
+    door = EdgeDoor(
+        deps.store,
+        parts.changes,
+        parts.health.of,
+        parts.operations,
+        deps.edge,
+        deps.certificates,
+        deps.logs,
+        deps.clock,
+        host,
+    )
     return HostEdge(door, ProcessGuard(place.root, place.edge, deps.clock, "edge"))
 
 

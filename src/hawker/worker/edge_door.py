@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import ByteStream, SocketListener, TaskGroup
 
+from hawker.clock import Clock
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
 from hawker.feed import (
@@ -27,6 +28,7 @@ from hawker.feed import (
     MachineGone,
     MachineRoute,
     RestMachine,
+    RouteExplained,
     RouteHealth,
     SealedCertificate,
     ToWorker,
@@ -35,6 +37,8 @@ from hawker.feed import (
 )
 from hawker.ids import MachineId
 from hawker.log import bind
+from hawker.logs.line import PROXY, KeptLine
+from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
 from hawker.secret.certificates import Certificates
@@ -48,6 +52,7 @@ from hawker.worker.process_guard import ProcessGuard
 IDLE = "hawker_idle_s"
 _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
 _SOURCE = "edge"
+_LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
 _log = bind("hawker.edge")
 
@@ -75,6 +80,8 @@ class EdgeDoor:
         operations: Operations,
         line: EdgeLine,
         certificates: Certificates,
+        logs: MachineLogs | None,
+        clock: Clock,
         host: EdgeHost,
     ) -> None:
         self._store = store
@@ -82,6 +89,8 @@ class EdgeDoor:
         self._operations = operations
         self._line = line
         self._certificates = certificates
+        self._logs = logs
+        self._clock = clock
         self._host = host
         self._other_certificates = False
         self._noted: dict[MachineId, None] = {}
@@ -136,10 +145,11 @@ class EdgeDoor:
                 tasks.start_soon(self._start, message)
             case RestMachine():
                 tasks.start_soon(self._rest, message)
-            case MachineClosed() | EdgeReport():
+            case MachineClosed() | EdgeReport() | RouteExplained():
                 self._line.hear(message)
             case EdgeLogLine():
                 _log.warning("not served", extra={"app": message.app, "code": message.code, "text": message.text})
+                self._say(message)
 
     async def _feed(self) -> None:
         """Certificates change rarely, so everything is told again."""
@@ -173,6 +183,13 @@ class EdgeDoor:
                 for each in self._certificates.all()
             ),
         )
+
+    def _say(self, told: EdgeLogLine) -> None:
+        """In the app's own log, too, as a word of its proxy."""
+        text, at = f"{told.code} {told.text}"[:_LINE_CHARS], int(self._clock.now() * 1e9)
+        line = KeptLine(at=at, machine=told.machine or "", stream=0, text=text, level="error", provider=PROXY)
+        if self._logs is not None:
+            self._logs.say(told.app, line)
 
     def give_key(self) -> None:
         """To the edge, which has the same user: what opens certificates, and no other secret. A disk that is full
