@@ -28,6 +28,7 @@ TABLE = {
     "edge": CommandModule("hawker.edge.commands", "Serve published ports; `up` starts it.", hidden=True),
     "edge-process": CommandModule("hawker.edge.process", "What `edge` starts.", hidden=True),
     "dns": CommandModule("hawker.dns.commands", "Answer names for machines; `up` starts it.", hidden=True),
+    "presence": CommandModule("hawker.fleet.presence", "Answer for this host; `up` starts it.", hidden=True),
     "apps": CommandModule(f"{_IN}.apps", "List, create, show and destroy apps."),
     "machine": CommandModule(f"{_IN}.machine", "Order machines and work with them."),
     "machines": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
