@@ -262,6 +262,23 @@ async def test_idle_handshakes_never_keep_a_newcomer_out(monkeypatch: pytest.Mon
         await eventually(lambda: not host.edge.handshakes.count)
 
 
+async def test_a_client_that_negotiates_again_is_refused_and_others_are_served(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=HTTPS))
+        await certify(host, sealed("shop.example.com"))
+        done = await asyncio.create_subprocess_exec(
+            *("openssl", "s_client", "-connect", f"{HOST}:{port}", "-servername", "shop.example.com", "-tls1_2"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await done.communicate(b"R\n")
+        assert b"no renegotiation" in said
+        assert b"200 OK" in await ask_tls(port, "shop.example.com", get(host="shop.example.com"))
+        assert host.counted("mistakes") == 0
+
+
 def test_handshakes_are_counted_by_network() -> None:
     assert network_of("192.0.2.1") == network_of("192.0.2.200") != network_of("192.0.3.1")
     assert network_of("2001:db8:1::1") == network_of("2001:db8:1:2::9") != network_of("2001:db8:2::1")

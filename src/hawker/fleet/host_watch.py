@@ -14,9 +14,10 @@ AWAY = "away"
 """The state of a node whose host is up and whose daemon is not there."""
 LOOK_S = 1.0
 _TRIES, _WAIT_S = 3, 0.3
-_FRESH_S = 4.0
+_SHOWN_S, _TRUSTED_S = 15.0, 2.0
+"""How old a host's word may be for who only shows it, and for who starts a spare by it."""
 _AT_ONCE = 32
-_ERRORS = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+_ERRORS = (OSError, ValueError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 AskHost = Callable[[Member], Awaitable[HostWord | None]]
 """A member's host; None when it is silent."""
@@ -85,14 +86,14 @@ class HostWatch:
             await self._clock.sleep(LOOK_S)
 
     def is_away(self, node: NodeId) -> bool:
-        """Whether its host was up when it was asked last, a moment ago."""
+        """Whether its host was up when it was asked last."""
         at, word = self._words.get(node, (0.0, None))
-        return word is not None and self._clock.monotonic() - at < _FRESH_S and not self._counts_as_lost(word)
+        return word is not None and self._clock.monotonic() - at < _SHOWN_S and not self._counts_as_lost(word)
 
     async def look(self, node: NodeId) -> bool:
         """As `is_away`, asking now where nobody was asked a moment ago."""
         at, _ = self._words.get(node, (float("-inf"), None))
-        if self._clock.monotonic() - at >= _FRESH_S:
+        if self._clock.monotonic() - at >= _TRUSTED_S:
             for member in self._members():
                 if member.node == node and member.fate is Fate.DOWN:
                     await self._look(member)

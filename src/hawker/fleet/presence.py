@@ -180,14 +180,20 @@ def serve(presence: HostPresence, place: Callable[[], tuple[str, int] | None], w
     """Answer until `waking` is readable. `place` is the host and port of the node's gossip now; None in no cluster."""
     bound: socket.socket | None = None
     at: tuple[str, int] | None = None
-    ticks = 0
+    ticks, refused = 0, ""
     while True:
         wanted = place()
         if bound is not None and at != wanted:
             bound.close()
             bound = None
         if bound is None and wanted is not None and ticks % _BIND_AGAIN_TICKS == 0:
-            bound, at = _bound_at(wanted[0], wanted[1] + PORT_OFFSET), wanted
+            at = wanted
+            try:
+                bound, refused = _bound_at(wanted[0], wanted[1] + PORT_OFFSET), ""
+            except (OSError, OverflowError, UnicodeError) as error:
+                if str(error) != refused:
+                    refused = str(error)
+                    _log.warning("cannot answer for the host", extra={"host": wanted[0], "reason": refused})
         ticks += 1
         poll = select.poll()
         for each in (waking, bound):
@@ -211,18 +217,16 @@ def _answer_one(bound: socket.socket, presence: HostPresence) -> None:
             bound.sendto(reply, asker)
 
 
-def _bound_at(host: str, port: int) -> socket.socket | None:
-    """Where gossip is, so that an answer comes from the address that was asked; None while that is not possible."""
-    made: socket.socket | None = None
+def _bound_at(host: str, port: int) -> socket.socket:
+    """Where gossip is, so that an answer comes from the address that was asked. Raises `OSError`, `OverflowError`,
+    `UnicodeError`."""
+    family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    made = socket.socket(family, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
-        family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        made = socket.socket(family, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         made.bind(where)
-    except (OSError, OverflowError, UnicodeError) as error:
-        if made is not None:
-            made.close()
-        _log.warning("cannot answer for the host", extra={"host": host, "port": port, "reason": str(error)})
-        return None
+    except BaseException:
+        made.close()
+        raise
     return made
 
 
