@@ -70,3 +70,18 @@ def test_whoever_is_not_among_all_machines_is_gone() -> None:
     routes = routes_of(first, second)
     assert routes.replace([second], HOSTS) == [first.id]
     assert set(routes.machines) == {second.id}
+
+
+def test_a_claimed_name_counts_after_an_apps_own_name_and_with_tls_before_it() -> None:
+    one, two = AppName("one"), AppName("two")
+    plain = routes_of(route(80, 1, app="one", handlers=("http",)), route(80, 1, app="two", handlers=("http",)))
+    assert plain.app_named(DOOR, "one.example.com", two, tls=False) == one
+    assert plain.app_named(DOOR, "x.example.com", two, tls=False) == two
+    assert plain.app_named(DOOR, "x.example.com", AppName("ghost"), tls=False) == one
+    assert plain.app_named(DOOR, "", None, tls=False) == one
+    web = ("tls", "http")
+    secure = routes_of(route(80, 1, app="one", handlers=web), route(80, 1, app="two", handlers=web))
+    assert secure.app_named(DOOR, "one.example.com", two, tls=True) == two
+    assert secure.app_named(DOOR, "two.example.com", None, tls=True) == two
+    assert secure.app_named(DOOR, "one.example.com", AppName("ghost"), tls=True) is None
+    assert secure.app_named(DOOR, "x.example.com", None, tls=True) == one

@@ -119,18 +119,20 @@ class Routes:
         return max(targets, key=lambda target: (target.machine.version, target.machine.id), default=None)
 
     def app_named(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
-        """Whom a client means that names this host: the app that has claimed the name, else the one whose name is its
-        first label, else the one that has been there longest. Of those that are spoken to in this way. With TLS a name
-        of an app that is not there is nobody's: its certificate is not for this door."""
+        """Whom a client means that names this host, of those that are spoken to in this way: the app whose name is its
+        first label, else the one that has claimed it, else the one that has been there longest. So nobody takes
+        another app's requests by importing a certificate that he made himself. With TLS the claimer comes first, since
+        it has the certificate; and a name whose claimer is not there is nobody's."""
 
         def serves(app: AppName) -> bool:
             target = self.newest(door, app)
             return target is not None and target.ends_tls is tls and (tls or target.serves_http)
 
-        if claimer is not None and (tls or serves(claimer)):
+        if tls and claimer is not None:
             return claimer if serves(claimer) else None
         named = AppName(host.partition(".")[0])
-        return named if serves(named) else self.first_app(door)
+        candidates = (named, claimer) if claimer is not None else (named,)
+        return next((app for app in candidates if serves(app)), None) or self.first_app(door)
 
     def https_port(self, address: str, app: AppName) -> int:
         """Where the app speaks HTTPS at this address: 443 if it is there, or if none is."""
