@@ -22,9 +22,13 @@ for all addresses that the edge has."""
 EVERYWHERE = "*"
 NOT_YET = "the edge does not listen there yet"
 """Of a published port: that may change by itself."""
-UNSERVED = frozenset({"tls", "pg_tls"})
+TLS = "tls"
+"""The handler that has the edge end TLS."""
+UNSERVED = frozenset({"pg_tls"})
 """Handlers that no edge has yet. A port that asks for one is not listened at: nobody shall speak plainly where TLS was
 ordered."""
+CERTIFICATE_KEY = "certificates.key"
+"""In the edge's folder, readable by the node's user only: 32 bytes that open the certificates of the feed."""
 MAX_FRAME_BYTES = 64 << 20
 _LENGTH = struct.Struct(">I")
 
@@ -56,13 +60,23 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
 
 
+class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate for a host name of an app, with its key, as it is stored: sealed. Who has the file that
+    `CERTIFICATE_KEY` names can open it."""
+
+    hostname: str
+    app: AppName
+    sealed: bytes
+
+
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
-    """All machines with services; what is not among them is gone. `addresses` are those of the host that ports may be
-    published at; `region` and `via` go into headers."""
+    """All machines with services, and all certificates; what is not among them is gone. `addresses` are those of the
+    host that ports may be published at; `region` and `via` go into headers."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
     region: str = "local"
+    certificates: tuple[SealedCertificate, ...] = ()
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):
@@ -95,6 +109,16 @@ class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     call: int
 
 
+class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
+    """Where a request of `app` for this host and port would go; to be answered by a `RouteExplained`."""
+
+    call: int
+    app: AppName
+    host: str
+    port: int
+    tls: bool
+
+
 class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
     """Start this machine: somebody waits for it."""
 
@@ -120,12 +144,14 @@ class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
 
 class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     """One address and port of the host; `refused` says why nothing listens there, empty when it does. `app` has it
-    where nothing in a connection names one; with `http` others that speak HTTP may share it."""
+    where nothing in a connection names one. With `tls` others that have the edge end TLS may share it, else with `http`
+    others that speak HTTP."""
 
     address: str
     port: int
     app: AppName
     http: bool = False
+    tls: bool = False
     refused: str = ""
 
 
@@ -140,6 +166,39 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     in_flight: dict[str, int] = {}
 
 
+class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that a request could go to. `stands` says in words how it is for those who want in; `hard_limit` is 0
+    where there is none. `chosen`: it is the one, equal ones by lot."""
+
+    machine: MachineId
+    state: str
+    stands: str
+    internal_port: int
+    in_flight: int
+    soft_limit: int
+    hard_limit: int = 0
+    chosen: bool = False
+
+
+class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
+    """One address where the port is published. `speaks` is https, tls, http or tcp; `certificate` the name of the one
+    that is shown, or "self-signed"; `outcome` what becomes of the request, in words."""
+
+    address: str
+    port: int
+    speaks: str
+    outcome: str
+    certificate: str = ""
+    candidates: tuple[RouteCandidate, ...] = ()
+
+
+class RouteExplained(msgspec.Struct, frozen=True, kw_only=True, tag="explained"):
+    """To an `AskRoute`; no doors where nothing is published at the port."""
+
+    call: int
+    doors: tuple[ExplainedDoor, ...] = ()
+
+
 class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     """Something for an app's log: what the edge could not do for it."""
 
@@ -149,8 +208,8 @@ class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     text: str
 
 
-ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport
-ToWorker: TypeAlias = WakeMachine | RestMachine | MachineClosed | EdgeReport | EdgeLogLine
+ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport | AskRoute
+ToWorker: TypeAlias = WakeMachine | RestMachine | MachineClosed | EdgeReport | RouteExplained | EdgeLogLine
 
 
 def frame(message: ToEdge | ToWorker) -> bytes:

@@ -51,6 +51,7 @@ class Place:
         self.logs = root / "logs"  # of apps: what their machines wrote
         self.logs_sent = root / "logs-sent.json"  # how far they were sent elsewhere
         self.files = root / "files"  # what was uploaded for the machines of apps
+        self.presence = root / "presence"  # the lock of what answers for this host, and the mark of its daemon
         self.edge = root / "edge"  # the lock, socket and routes of the processes that serve published ports
 
     def make(self) -> None:

@@ -94,6 +94,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     edge_addresses: tuple[str, ...] = ()
     idle_s: float = 300.0
 
+    # how the fleet judges nodes
+    daemon_away_lost_s: float | None = None
+
     # machines
     nameservers: tuple[str, ...] = ()
     resolver: bool = True
@@ -234,6 +237,7 @@ _LEAST: Mapping[str, float] = {
     "vm_disk_operations_per_s": 0,
     "max_volume_gb": 1,
     "idle_s": 1,
+    "daemon_away_lost_s": 10,
     "max_layer_mib": 1,
     "max_image_mib": 1,
     "max_import_mib": 1,

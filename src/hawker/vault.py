@@ -51,6 +51,10 @@ class Vault:
                 f"secret {owner} cannot be read: the node's key was replaced since it was set; set it again"
             ) from error
 
+    def key_for(self, purpose: str) -> bytes:
+        """A key of 32 bytes for one purpose. Who has it cannot tell this one."""
+        return hashlib.blake2b(purpose.encode(), digest_size=KEY_BYTES, key=self._key, person=b"hawker subkey").digest()
+
     def digest(self, owner: str, value: bytes) -> str:
         """Tells whether two values of one owner are the same, and nothing to who has not the key."""
         hashed = hashlib.blake2b(value, digest_size=_DIGEST_BYTES, key=self._key, person=b"hawker secret")

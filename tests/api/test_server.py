@@ -69,9 +69,9 @@ def test_another_method_is_told_from_another_path() -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/v1/apps/a/certificates/custom"),
-        ("GET", "/v1/apps/a/certificates"),
-        ("DELETE", "/v1/apps/a/certificates/a.example/acme"),
+        ("POST", "/v1/tokens/kms"),
+        ("GET", "/v1/tokens/oidc"),
+        ("DELETE", "/v1/tokens/oidc"),
         ("POST", "/v1/tokens/oidc"),
     ],
 )
@@ -240,7 +240,7 @@ async def test_no_room_says_where_and_how_much(node: Served, fake: Fake) -> None
         ("PUT", "/v1/apps", 405, "this path takes GET, POST"),
         ("HEAD", "/v1/apps", 405, ""),
         ("GET", f"{MACHINES}/m/suspend", 405, "this path takes POST"),
-        ("POST", "/v1/apps/a/certificates/acme", 501, "serving certificates is not served by this node yet"),
+        ("POST", "/v1/tokens/oidc", 501, "making OIDC tokens is not served by this node yet"),
         ("GET", "/hawker/v1/apps/a/machines/m/terminal", 400, "a conversation over a WebSocket"),
         ("GET", "/v1/apps?limit=many", 400, "limit"),
         ("GET", f"{MACHINES}?state=nope", 400, "nope"),

@@ -37,6 +37,7 @@ from hawker.errors import DeadlineExceeded, HawkerError, NameTaken, NotFound, No
 from hawker.machine import State
 from tests.cli.fake_addresses import FakeAddresses
 from tests.cli.fake_catalog import FakeCatalog
+from tests.cli.fake_certificates import FakeCertificates
 from tests.cli.fake_command import FakeCommand
 from tests.cli.fake_fleet import FakeFleet
 from tests.cli.fake_memory import FakeMemory
@@ -115,7 +116,7 @@ RUN = Run(
 )
 
 
-class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeMemory):
+class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeCertificates, FakeMemory):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
     `patience_s`, or until a machine is stopped."""

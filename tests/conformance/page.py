@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hawker.api.contract.certificate import ORDER_CERTIFICATE
 from hawker.api.openapi import PREFIX, Schemas, reached
 from hawker.api.routes import ROUTES, UNSERVED
 from hawker.api.server import ANY_METHOD, Dispatch, Found
@@ -37,6 +38,10 @@ def last_run(date: str, version: str, passed: Mapping[str, int], answers: Mappin
     return "\n".join(lines) + "\n"
 
 
+REFUSED = {ORDER_CERTIFICATE.name: "501: ordering certificates"}
+"""Calls that a node knows, and answers 501."""
+
+
 def official() -> dict[str, Any]:
     document: dict[str, Any] = msgspec.json.decode(OFFICIAL.read_bytes())
     return document
@@ -58,7 +63,7 @@ def _endpoints() -> Iterator[str]:
 def _served() -> Dispatch[str]:
     dispatch: Dispatch[str] = Dispatch()
     for route in ROUTES:
-        dispatch.add(route.method, route.path, "yes")
+        dispatch.add(route.method, route.path, REFUSED.get(route.name, "yes"))
         for alias in route.aliases:
             dispatch.add(alias.method, alias.path, "yes")
     for unserved in UNSERVED:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from tests.certificates import issued
 from tests.e2e.running_node import RunningNode
 
 HELLO = "hawker/hello"
@@ -119,7 +120,7 @@ class Stock:
     def _made(self, parameter: str, maker: "Maker") -> Mapping[str, str]:
         where, value = f"/v1/apps/{APP}/{maker.collection}", self.found.get(parameter)
         if value is None or self.ask("GET", f"{where}/{quote(value)}").status != 200:
-            made = self.ask("POST", where, maker.body)
+            made = self.ask("POST", f"{where}{maker.below}", maker.body)
             if made.status not in (200, 201):
                 return {}
             value = self.found[parameter] = str(made.body[maker.name])
@@ -143,16 +144,24 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """How one of a collection below an app is made, and the field of the answer that names it."""
+    """How one of a collection below an app is made, at a path `below` the collection's, and the field of the answer
+    that names it."""
 
     collection: str
     body: Mapping[str, object]
     name: str = "id"
+    below: str = ""
+
+
+def _certificate() -> Mapping[str, object]:
+    chain, key = issued("judged.example.com")
+    return {"hostname": "judged.example.com", "fullchain": chain, "private_key": key}
 
 
 _MAKERS = {
     "volume_id": Maker("volumes", {"name": "data", "size_gb": 1, "encrypted": False}),
     "ip": Maker("ip_assignments", {"type": "private_v6"}, name="ip"),
+    "hostname": Maker("certificates", _certificate(), name="hostname", below="/custom"),
     "policy_id": Maker(
         "network_policies",
         {

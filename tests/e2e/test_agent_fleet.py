@@ -128,7 +128,7 @@ async def test_a_lost_hosts_machine_is_taken_over_and_the_host_gives_way(fleet: 
         spare = await order_at(shop, 1, standbys=[watched.id], skip_launch=True)
         await fleet.lists("lost", {watched.id: "started", spare.id: "stopped"})
 
-        last.node.kill()
+        last.node.lose()
         await fleet.without(last)
         await fleet.lists("lost", {spare.id: "started"})
         assert await shop.away() == {watched.id}
@@ -256,7 +256,7 @@ async def test_fleets_of_other_sizes_fill_orders_and_lose_a_host(tmp_path: Path,
             spare = await order_at(shop, count - 2, standbys=[watched.id], skip_launch=True)
             await fleet.lists("shop", expected | {watched.id: "started", spare.id: "stopped"})
 
-            last.node.kill()
+            last.node.lose()
             await fleet.without(last)
             if count == 2:
                 await eventually(lambda: logged(first, "spare is not started", because="minority"), WITHIN_S)

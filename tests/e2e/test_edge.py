@@ -5,12 +5,14 @@ import json
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.web import Page, ask
@@ -113,3 +115,63 @@ def answers(port: int) -> bool:
     with suppress(OSError):
         return get(port).status == 200
     return False
+
+
+def test_https_with_an_imported_certificate_is_served_also_without_the_daemon(
+    node: RunningNode, hawker: CommandLine, tmp_path: Path
+) -> None:
+    port, plain = free_port(), free_port()
+    service = {
+        "internal_port": 8080,
+        "ports": [
+            {"port": port, "handlers": ["tls", "http"]},
+            {"port": plain, "handlers": ["http"], "force_https": True},
+        ],
+    }
+    config = {"image": HELLO, "services": [service], "metadata": {"hawker_publish": "*"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    hawker.say("apps", "create", "secure")
+    hawker.say("machine", "run", "-a", "secure", "--config", str(tmp_path / "config.json"))
+
+    def curl(name: str, number: int = port, scheme: str = "https") -> "subprocess.CompletedProcess[str]":
+        where = ("--resolve", f"{name}:{number}:127.0.0.1", "--cacert", str(tmp_path / "root.pem"))
+        told = ("-sS", "-o", "/dev/null", "-w", "%{http_code} %{redirect_url}", "--max-time", "60")
+        return subprocess.run(
+            ["curl", *told, *where, f"{scheme}://{name}:{number}/"], capture_output=True, text=True, check=False
+        )
+
+    (tmp_path / "root.pem").write_text(root_pem())
+    assert curl("www.example.com").returncode != 0, "there is no certificate yet"
+    chain, key = issued("*.example.com")
+    (tmp_path / "chain.pem").write_text(chain)
+    (tmp_path / "key.pem").write_text(key)
+    files = ("--chain", str(tmp_path / "chain.pem"), "--key", str(tmp_path / "key.pem"))
+    hawker.say("certs", "import", "-a", "secure", "*.example.com", *files)
+    wait_for(lambda: curl("www.example.com").stdout.startswith("200"))
+    assert curl("www.example.com", plain, "http").stdout == f"301 https://www.example.com:{port}/"
+    assert curl("other.example.net").returncode != 0
+    node.kill()
+    os.kill(edge_process_of(node), signal.SIGKILL)
+    assert curl("www.example.com").stdout.startswith("200"), "a new edge process, and no daemon"
+    node.start()
+    for file in node.place.edge.iterdir():
+        assert b"PRIVATE KEY" not in file.read_bytes() if file.is_file() else True
+    hawker.say("certs", "remove", "-a", "secure", "*.example.com")
+    wait_for(lambda: curl("www.example.com").returncode != 0)
+
+
+def test_what_the_edge_could_not_do_is_in_the_apps_log_and_explained(node: RunningNode, hawker: CommandLine) -> None:
+    port = free_port()
+    hawker.say("apps", "create", "silent")
+    hawker.say("machine", "run", "-a", "silent", "--name", "mute", "-p", f"{port}:9/http", HELLO)
+    assert get(port).status == 503, "nobody listens at port 9 in the machine"
+    wait_for(lambda: "proxy * PR03 no machine took the request" in hawker("logs", "-a", "silent").err)
+    explained = json.loads(
+        hawker.say("route", "explain", "-a", "silent", f"http://silent.localhost:{port}", "-o", "json")
+    )
+    (listener,) = explained["listeners"]
+    assert (listener["speaks"], listener["address"]) == ("http", "127.0.0.1")
+    assert listener["candidates"][0]["internal_port"] == 9
+    assert "mute" in hawker.say("ps", "-a", "silent")
+    other = hawker.say("route", "explain", "-a", "silent", "http://localhost:1")
+    assert "no app of this host publishes the port" in other

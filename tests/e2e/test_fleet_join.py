@@ -150,7 +150,7 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             assert not (await one.call(UNCORDON_NODE, params=params)).cordoned
 
             # The third is lost: its machine cannot be asked for, the others answer.
-            third.node.kill()
+            third.node.lose()
             await eventually(lambda: _is(one, third.node.node_id, "down"), WITHIN_S)
             assert [machine.id for machine in await shop.machines()] == [near.id]
             assert await shop.away() == {far.id}
@@ -167,7 +167,7 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
 
             # With other keys: the second is lost, forgotten, and comes back without its catalog.
             await _rotate(one)
-            second.node.kill()
+            second.node.lose()
             await eventually(lambda: _is(one, second.node.node_id, "down"), WITHIN_S)
             forgotten = await one.call(FORGET_NODE, params=NodeParams(node_id=second.node.node_id))
             assert forgotten.epoch > 0

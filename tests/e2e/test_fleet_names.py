@@ -40,7 +40,7 @@ async def test_names_have_machines_of_other_living_nodes(
         return set((await states(shop.client)).values()) == {"alive"}
 
     await eventually(both, WITHIN_S)
-    hosts[1].node.kill()
+    hosts[1].node.lose()
     try:
         await eventually(one, WITHIN_S)
     finally:

@@ -56,7 +56,7 @@ async def test_after_an_hour_it_has_what_is_its_own_and_nothing_that_was_ended(f
         pid = int(await shop.logs(kept.id))
         await fleet.together()
 
-        third.node.kill()
+        third.node.lose()
         await fleet.without_third()
         await eventually(lambda: _is(Shop(two, shop.app), spare.id, "started"), WITHIN_S)
         for each in fleet.hosts:

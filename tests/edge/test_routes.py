@@ -54,7 +54,7 @@ def test_the_newest_version_decides_how_an_app_is_spoken_to() -> None:
 
 
 def test_a_port_with_a_handler_that_is_not_served_is_not_listened_at() -> None:
-    assert not routes_of(route(443, 1, handlers=("tls", "http"))).doors
+    assert not routes_of(route(443, 1, handlers=("pg_tls",))).doors
 
 
 def test_an_app_has_so_many_ports_and_another_one_still_has_its_own() -> None:
@@ -70,3 +70,18 @@ def test_whoever_is_not_among_all_machines_is_gone() -> None:
     routes = routes_of(first, second)
     assert routes.replace([second], HOSTS) == [first.id]
     assert set(routes.machines) == {second.id}
+
+
+def test_a_claimed_name_counts_after_an_apps_own_name_and_with_tls_before_it() -> None:
+    one, two = AppName("one"), AppName("two")
+    plain = routes_of(route(80, 1, app="one", handlers=("http",)), route(80, 1, app="two", handlers=("http",)))
+    assert plain.app_named(DOOR, "one.example.com", two, tls=False) == one
+    assert plain.app_named(DOOR, "x.example.com", two, tls=False) == two
+    assert plain.app_named(DOOR, "x.example.com", AppName("ghost"), tls=False) == one
+    assert plain.app_named(DOOR, "", None, tls=False) == one
+    web = ("tls", "http")
+    secure = routes_of(route(80, 1, app="one", handlers=web), route(80, 1, app="two", handlers=web))
+    assert secure.app_named(DOOR, "one.example.com", two, tls=True) == two
+    assert secure.app_named(DOOR, "two.example.com", None, tls=True) == two
+    assert secure.app_named(DOOR, "one.example.com", AppName("ghost"), tls=True) is None
+    assert secure.app_named(DOOR, "x.example.com", None, tls=True) == one

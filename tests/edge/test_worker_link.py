@@ -4,7 +4,7 @@ import anyio
 
 from hawker.clock import SystemClock
 from hawker.edge.worker_link import AWAY, WorkerLink
-from hawker.feed import AllMachines, AskReport, CloseMachine, MachineRoute
+from hawker.feed import AllMachines, AskReport, AskRoute, CloseMachine, MachineRoute
 from hawker.ids import MachineId
 from tests.edge.edge_kit import PlayedHost, free_port, route
 from tests.waiting import eventually
@@ -28,6 +28,8 @@ class Heard:
     def close(self, message: CloseMachine) -> None: ...
 
     def ask(self, message: AskReport) -> None: ...
+
+    def explain(self, message: AskRoute) -> None: ...
 
 
 async def test_an_edge_process_that_begins_without_a_worker_knows_what_was_told_last(host: PlayedHost) -> None:

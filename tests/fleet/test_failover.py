@@ -29,6 +29,7 @@ class Seen:
         self.taken: list[Takeover] = []
         self.mine: list[Takeover] = []
         self.agree = 1
+        self.away = False
         self.asked = 0
 
     async def fates(self) -> Mapping[NodeId, str]:
@@ -45,6 +46,9 @@ class Seen:
 
     async def taken_from(self, owner: NodeId) -> Sequence[Takeover]:
         return self.mine
+
+    async def is_away(self, owner: NodeId) -> bool:
+        return self.away
 
     async def witnesses(self, owner: NodeId) -> int:
         self.asked += 1

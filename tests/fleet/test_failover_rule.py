@@ -54,6 +54,11 @@ def test_verdicts(
     assert judge(spare, watched, fates, [FIRST, SECOND], takeovers, witnesses) is verdict
 
 
+def test_a_host_whose_daemon_is_away_is_not_lost() -> None:
+    assert judge(FIRST, LOST, FATES, [FIRST], [], 1, away=True) is FailoverVerdict.AWAY
+    assert judge(FIRST, LOST, FATES, [FIRST], [TAKEN], 1, away=True) is FailoverVerdict.DONE
+
+
 @given(st.integers(2, 9), st.data())
 def test_of_the_two_sides_of_a_partition_one_at_most_starts_a_spare(size: int, data: st.DataObject) -> None:
     nodes = [NodeId(f"{number:08x}") for number in range(size + 1)]

@@ -66,10 +66,13 @@ def sight(rows: Rows, answers: Mapping[NodeId, str | None] | None = None) -> Cat
             raise Unavailable("no answer")
         return answer
 
+    async def away(node: NodeId) -> bool:
+        return node == OTHER
+
     fates = {LOST: DOWN, **dict.fromkeys(said, ALIVE)}
     for node in (ME, *fates):
         rows.put("INSERT OR IGNORE INTO nodes (node, region) VALUES (?, 'mad')", node)
-    return CatalogView(me=ME, region="mad", catalog=rows, believed=lambda: fates, ask=ask)
+    return CatalogView(me=ME, region="mad", catalog=rows, believed=lambda: fates, ask=ask, away=away)
 
 
 async def test_the_row_that_counts_is_that_of_the_greatest_generation(rows: Rows) -> None:

@@ -14,6 +14,7 @@ from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.ids import AppName, EventId, InstanceId, MachineId
 from hawker.logs.app_log import LogLimits
+from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, Detail, EventRecord, MachineKey, Running
@@ -109,6 +110,24 @@ async def test_output_is_taken_as_it_comes_and_each_piece_once_over_daemons(desk
     desk.ring.write("three\n")
     async with desk.daemon() as logs:
         await until(logs, "one", "tw", "o", "three")
+
+
+async def test_words_of_the_proxy_are_kept_beside_the_output_also_when_nothing_runs(desk: Desk) -> None:
+    def word(text: str) -> KeptLine:
+        return KeptLine(at=int(NOW * 1e9), machine="", stream=0, text=text, level="error", provider=PROXY)
+
+    async with desk.daemon() as logs:
+        desk.ring.write("one\n")
+        await until(logs, "one")
+        logs.say(APP, word("PR01 nobody"))
+        await eventually(lambda: logs.counts["kept"] == 2, 20)
+        await desk.drop(MACHINES, ID)
+        for number in range(150):
+            logs.say(APP, word(f"HQ01 {number}"))
+        await eventually(lambda: logs.counts["kept"] >= 102, 20)
+        logs.say(AppName("ghost"), word("nobody"))
+        texts = await told(logs)
+    assert set(texts[:2]) == {"one", "PR01 nobody"} and texts[2:] == [f"HQ01 {number}" for number in range(100)]
 
 
 async def test_a_reader_waits_for_the_next_line_of_a_machine_at_rest(desk: Desk) -> None:

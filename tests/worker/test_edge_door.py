@@ -1,25 +1,38 @@
 """What the worker tells the edge of its machines, and what it does for it: starts, rests."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hawker.errors import Conflict, LeaseHeld
-from hawker.feed import EVERYWHERE, PUBLISH, MachineRoute, RouteHealth
+from hawker.feed import CERTIFICATE_KEY, EVERYWHERE, PUBLISH, MachineRoute, RouteHealth
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, autostarts, idle_s, published_at, worst
+from tests.certificates import issued
 
 pytestmark = pytest.mark.anyio
 HOST = EdgeHost(folder=Path("/nowhere"), addresses=("127.0.0.1",), region="ams", own=True, idle_s=300.0)
 WEB = {"internal_port": 8080, "ports": [{"port": 80}]}
 
 
-def door_of(worker: SimWorker) -> EdgeDoor:
+def door_of(worker: SimWorker, host: EdgeHost = HOST) -> EdgeDoor:
     parts = worker.parts
-    return EdgeDoor(parts.deps.store, parts.changes, parts.health.of, parts.operations, parts.deps.edge, HOST)
+    deps = parts.deps
+    return EdgeDoor(
+        deps.store,
+        parts.changes,
+        parts.health.of,
+        parts.operations,
+        deps.edge,
+        deps.certificates,
+        deps.logs,
+        deps.clock,
+        host,
+    )
 
 
 def told(worker: SimWorker) -> list[MachineRoute]:
@@ -99,3 +112,22 @@ async def test_words_of_the_config_about_waking_and_rest(worker: SimWorker) -> N
     assert autostarts(await made()) and not autostarts(await made(disable_machine_autostart=True))
     for text, expected in (("30", 30.0), ("5", 300.0), ("x", 300.0), ("inf", 300.0)):
         assert idle_s(await made(metadata={"hawker_idle_s": text}), 300.0) == expected
+
+
+async def test_certificates_are_told_sealed_and_their_key_is_in_a_file_of_the_nodes_user(
+    worker: SimWorker, tmp_path: Path
+) -> None:
+    door = door_of(worker, replace(HOST, folder=tmp_path))
+    certificates = worker.parts.deps.certificates
+    record = await certificates.put(APP, "shop.example.com", *issued("shop.example.com"))
+    (told,) = door.whole().certificates
+    assert (told.hostname, told.app, told.sealed) == ("shop.example.com", APP, record.sealed)
+    for _ in range(2):
+        door.give_key()
+    file = tmp_path / CERTIFICATE_KEY
+    assert file.read_bytes() == certificates.key and file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_folder_that_is_gone_costs_the_key_and_not_the_daemon(worker: SimWorker, tmp_path: Path) -> None:
+    door_of(worker, replace(HOST, folder=tmp_path / "gone")).give_key()
+    assert not (tmp_path / "gone").exists()

@@ -11,6 +11,7 @@ from hawker.api.contract.app_file import APP_FILE_PEER_ROUTES, APP_FILE_ROUTES
 from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
 from hawker.api.contract.audit import AUDIT_PEER_ROUTES, AUDIT_ROUTES
 from hawker.api.contract.catalog import CATALOG_ROUTES
+from hawker.api.contract.certificate import CERTIFICATE_ROUTES
 from hawker.api.contract.cluster import (
     ADMIT_HOST,
     CLUSTER_PEER_ROUTES,
@@ -67,6 +68,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *SECRET_KEY_ROUTES,
     *TOKEN_ROUTES,
     *IP_ROUTES,
+    *CERTIFICATE_ROUTES,
     *POLICY_ROUTES,
     *NODE_ROUTES,
     *CLUSTER_ROUTES,
@@ -135,11 +137,7 @@ class Unserved:
     what: str
 
 
-_APP = "/v1/apps/{app_name}"
-
 UNSERVED = (
-    Unserved(f"{_APP}/certificates", "serving certificates"),
-    Unserved(f"{_APP}/certificates/*", "serving certificates"),
     Unserved("/v1/tokens/oidc", "making OIDC tokens"),
     Unserved("/v1/tokens/kms", "making KMS tokens"),
 )

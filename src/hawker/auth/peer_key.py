@@ -18,6 +18,11 @@ def luggage_key(key: bytes) -> bytes:
     return _derived(key, b"hawker luggage")
 
 
+def presence_key(key: bytes) -> bytes:
+    """32 bytes: what hosts authenticate with when they are asked whether they are there."""
+    return _derived(key, b"hawker presence")
+
+
 def _derived(key: bytes, purpose: bytes) -> bytes:
     """HKDF (RFC 5869) with SHA-256."""
     return HKDF(algorithm=SHA256(), length=_BYTES, salt=None, info=purpose).derive(key)

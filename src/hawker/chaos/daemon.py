@@ -96,6 +96,12 @@ class Daemon:
         self.process.kill()
         self.process.wait(ENDS_WITHIN_S)
 
+    def lose(self) -> None:
+        """Ends the daemon, and what answers for its host, with SIGKILL: to others the host is gone."""
+        self.kill()
+        with suppress(OSError, ValueError):
+            os.kill(int((self.place.presence / "lock").read_text()), signal.SIGKILL)
+
     def ended(self, within_s: float = ENDS_WITHIN_S) -> int:
         """The exit status of a life that ends by itself; minus its signal. Raises `Unavailable` when it goes on."""
         try:

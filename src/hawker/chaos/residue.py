@@ -246,8 +246,8 @@ def _is_mounted(loop: Residue, traces: Iterable[Residue]) -> bool:
 def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:
     match trace.kind:
         case "process":
-            resolves = bool(claims.recorded) and f" dns --data-dir {claims.data_dir}" in trace.name
-            return resolves or any(machine_id in trace.bears for machine_id in claims.running)
+            beside = any(f" {name} --data-dir {claims.data_dir}" in trace.name for name in ("dns", "presence"))
+            return (beside and bool(claims.recorded)) or any(machine_id in trace.bears for machine_id in claims.running)
         case "mount":
             return _is_claimed_mount(Path(trace.name), claims)
         case "interface":

@@ -45,7 +45,7 @@ class LinePrinter:
         self._width = max(map(len, names.values()), default=0)
 
     def __call__(self, line: LogLine) -> None:
-        name = self._names.get(line.machine, line.machine)
+        name = self._names.get(line.machine, line.machine) or line.provider
         if line.container:
             name += f"/{line.container}"
         mark, stream = (

@@ -56,6 +56,9 @@ def unserved(config: MachineConfig) -> Iterator[str]:
 
 def _unserved_of_port(port: Port) -> Iterator[str]:
     number, options = port.port or port.start_port, port.http_options
+    offered = (port.tls_options.alpn if port.tls_options else None) or ()
+    if "http" in (port.handlers or ()) and set(offered) - {"http/1.1"}:
+        yield f"port {number}: of tls_options.alpn only http/1.1 is offered to clients of the http handler"
     handlers = [each for each in port.handlers or () if each in UNSERVED]
     if handlers:
         yield f"port {number}: the handler {', '.join(handlers)} is not served yet, so nothing listens there"

@@ -30,13 +30,13 @@ from hawker.ids import AppName, new_ulid
 HEAD_S, IDLE_S, BODY_S, LINGER_S = 10.0, 75.0, 60.0, 1.0
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
-_MAX_INTERIM, _HTTPS = 8, 443
+_MAX_INTERIM = 8
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServices:
-    """What connections share. `say` tells the app's log what could not be done."""
+    """What connections share. `say` tells the app's log what could not be done; `claimer` is whose host name it is."""
 
     routes: Routes
     visits: Visits
@@ -47,13 +47,16 @@ class HttpServices:
     counters: Counters
     spawn: Spawn
     say: Callable[[EdgeLogLine], None]
+    claimer: Callable[[str], AppName | None]
     region: Callable[[], str]
 
 
 class HttpConnection(asyncio.Protocol):
-    """One client. Keeps `AnswerSink` and `Closable`."""
+    """One client; `tls` is the app that its TLS is for. Keeps `AnswerSink` and `Closable`."""
 
-    def __init__(self, services: HttpServices, door: Door, live: "set[HttpConnection]", *, tls: bool = False) -> None:
+    def __init__(
+        self, services: HttpServices, door: Door, live: "set[HttpConnection]", *, tls: AppName | None = None
+    ) -> None:
         self._services = services
         self._live = live
         self._door = door
@@ -160,7 +163,7 @@ class HttpConnection(asyncio.Protocol):
             client=address_of(transport, "peername"),
             address=str(sock[0]).removeprefix("::ffff:"),
             port=self._door.port,
-            tls=self._tls,
+            tls=self._tls is not None,
             region=self._services.region(),
         )
         with anyio.CancelScope() as self._scope:
@@ -240,8 +243,9 @@ class HttpConnection(asyncio.Protocol):
         try:
             app = self._find(head)
             target = self._services.routes.newest(self._door, app)
-            if target is not None and target.port.force_https and not self._tls:
-                self.write(redirect_to_https(head, _HTTPS, request_id))
+            if target is not None and target.port.force_https and self._tls is None:
+                port = self._services.routes.https_port(self._door.address, app)
+                self.write(redirect_to_https(head, port, request_id))
                 return False
             return await self._serve(head, app, origin, lines, request_id, began)
         except ProxyError as error:
@@ -252,14 +256,11 @@ class HttpConnection(asyncio.Protocol):
             self._idle_s, self.deadline = 0.0, inf
 
     def _find(self, head: RequestHead) -> AppName:
-        """The app that is asked for: of those that speak HTTP at this door the one whose name is the first label of the
-        host's, else the one that has been there longest. Raises `ProxyError`."""
-        routes = self._services.routes
-        named = AppName(head.host.partition(".")[0])
-        target = routes.newest(self._door, named)
-        if target is not None and target.serves_http:
-            return named
-        app = routes.first_app(self._door)
+        """The app that is asked for. Raises `ProxyError`, also where TLS was for another one."""
+        host, tls = head.host.lower().rstrip("."), self._tls
+        app = self._services.routes.app_named(self._door, host, self._services.claimer(host), tls=tls is not None)
+        if tls is not None and app != tls:
+            raise ProxyError(Code.HB05)
         if app is None:
             raise ProxyError(Code.HB06)
         return app
@@ -467,7 +468,7 @@ class HttpConnections:
         self._services = services
         self._live: set[HttpConnection] = set()
 
-    def accept(self, door: Door, *, tls: bool = False) -> HttpConnection:
+    def accept(self, door: Door, *, tls: AppName | None = None) -> HttpConnection:
         return HttpConnection(self._services, door, self._live, tls=tls)
 
     def check_time(self) -> None:

@@ -15,28 +15,33 @@ from anyio.abc import TaskGroup
 
 from hawker import log
 from hawker.clock import Clock, SystemClock
+from hawker.edge.certificates import CertificateBook
 from hawker.edge.dialing import Dialer
+from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.http_connection import HttpConnections, HttpServices
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.rest import RestWish, may_rest
-from hawker.edge.routes import Door, Routes
+from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
+from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Visits
 from hawker.edge.warden import CHANNEL_FD
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
-from hawker.fair.table import EDGE_CONNECTIONS
+from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES
 from hawker.feed import (
     AllMachines,
     AskReport,
+    AskRoute,
     CloseMachine,
     EdgeLogLine,
     EdgeReport,
     ListenState,
     MachineClosed,
     MachineRoute,
+    RouteExplained,
 )
 from hawker.ids import AppName, MachineId
 from hawker.place import Place, default_data_dir
@@ -62,7 +67,9 @@ class Edge:
         self._visits = Visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
         dialer = Dialer(self._visits, clock)
         self._pool = MachinePool(self._now)
-        table = ConnectionTable(EDGE_CONNECTIONS, DescriptorCount(self._now).scarce, is_own)
+        self.certificates = CertificateBook(folder, clock)
+        scarce = DescriptorCount(self._now).scarce
+        table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, table, self.say
         )
@@ -77,7 +84,21 @@ class Edge:
                 counters=self.counters,
                 spawn=self.spawn,
                 say=self.say,
+                claimer=self.certificates.app_of,
                 region=lambda: self._region,
+            )
+        )
+        self.handshakes = TlsConnections(
+            TlsServices(
+                routes=self._routes,
+                book=self.certificates,
+                table=ConnectionTable(EDGE_HANDSHAKES, scarce, is_own),
+                spared=is_own,
+                clock=clock,
+                counters=self.counters,
+                say=self.say,
+                region=lambda: self._region,
+                accept=self._accept_in_tls,
             )
         )
         self._region = "local"
@@ -116,6 +137,7 @@ class Edge:
 
     def whole(self, message: AllMachines) -> None:
         self._region = message.region
+        self.certificates.replace(message.certificates)
         for machine_id in self._routes.replace(message.machines, message.addresses):
             self.gates.forget(machine_id)
         for machine in message.machines:
@@ -192,29 +214,43 @@ class Edge:
             )
         )
 
+    def explain(self, message: AskRoute) -> None:
+        doors = explain(message, self._routes, self.gates, self.certificates, self._now())
+        self._link.send(RouteExplained(call=message.call, doors=doors))
+
     def bound(self) -> Iterator[ListenState]:
         """Where it listens, and where it cannot."""
         for door, refused in sorted(self._listeners.states.items()):
             app = self._routes.first_app(door)
             if app is not None:
+                target = self._routes.newest(door, app)
                 yield ListenState(
-                    address=door.address, port=door.port, app=app, http=self._speaks_http(door), refused=refused
+                    address=door.address,
+                    port=door.port,
+                    app=app,
+                    http=target is not None and target.serves_http,
+                    tls=target is not None and target.ends_tls,
+                    refused=refused,
                 )
 
     def _accept(self, door: Door) -> asyncio.Protocol:
         """As the app is spoken to that has been there longest: another one can join it, and not take its place."""
-        return self._http.accept(door) if self._speaks_http(door) else self._raw.accept(door)
-
-    def _speaks_http(self, door: Door) -> bool:
         app = self._routes.first_app(door)
         target = None if app is None else self._routes.newest(door, app)
-        return target is not None and target.serves_http
+        if target is not None and target.ends_tls:
+            return self.handshakes.accept(door)
+        return self._http.accept(door) if target is not None and target.serves_http else self._raw.accept(door)
+
+    def _accept_in_tls(self, door: Door, target: ServiceTarget) -> asyncio.Protocol:
+        app = target.machine.app
+        return self._http.accept(door, tls=app) if target.serves_http else self._raw.accept(door, app)
 
     async def _tick(self) -> None:
         while True:
             await self._clock.sleep(_LOOK_AGAIN_S)
             self._visits.look_again()
             self._http.check_time()
+            self.handshakes.check_time()
             self._pool.sweep()
 
 

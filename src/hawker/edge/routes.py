@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hawker.config import Service
 from hawker.config.machine import Port
-from hawker.feed import EVERYWHERE, UNSERVED, MachineRoute
+from hawker.feed import EVERYWHERE, TLS, UNSERVED, MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 
@@ -17,6 +17,7 @@ MAX_PORTS_OF_APP = 128
 """Addresses with ports that one app may have on a host."""
 MAX_PORTS = 2048
 _HTTP = frozenset({"http", "edge_http"})
+_HTTPS = 443
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +40,10 @@ class ServiceTarget:
     @property
     def serves_http(self) -> bool:
         return not _HTTP.isdisjoint(self.port.handlers or ())
+
+    @property
+    def ends_tls(self) -> bool:
+        return TLS in (self.port.handlers or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,34 @@ class Routes:
         """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
         targets = self.apps(door).get(app, {}).values()
         return max(targets, key=lambda target: (target.machine.version, target.machine.id), default=None)
+
+    def app_named(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
+        """Whom a client means that names this host, of those that are spoken to in this way: the app whose name is its
+        first label, else the one that has claimed it, else the one that has been there longest. So nobody takes
+        another app's requests by importing a certificate that he made himself. With TLS the claimer comes first, since
+        it has the certificate; and a name whose claimer is not there is nobody's."""
+
+        def serves(app: AppName) -> bool:
+            target = self.newest(door, app)
+            return target is not None and target.ends_tls is tls and (tls or target.serves_http)
+
+        if tls and claimer is not None:
+            return claimer if serves(claimer) else None
+        named = AppName(host.partition(".")[0])
+        candidates = (named, claimer) if claimer is not None else (named,)
+        return next((app for app in candidates if serves(app)), None) or self.first_app(door)
+
+    def https_port(self, address: str, app: AppName) -> int:
+        """Where the app speaks HTTPS at this address: 443 if it is there, or if none is."""
+        served = {
+            door.port
+            for door in self._of_app.get(app, ())
+            if door.address == address
+            and (target := self.newest(door, app)) is not None
+            and target.ends_tls
+            and target.serves_http
+        }
+        return min(served) if served and _HTTPS not in served else _HTTPS
 
     def _add(self, door: Door, target: ServiceTarget) -> None:
         machine, mine = target.machine, self._of_app.setdefault(target.machine.app, {})

@@ -18,7 +18,7 @@ from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import TcpEnds, proxy_head
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
-from hawker.ids import new_ulid
+from hawker.ids import AppName, new_ulid
 
 UNSENT_MAX = 256 << 10
 """Bytes that may wait for one side before the other side is not read any more."""
@@ -164,30 +164,31 @@ class RawConnections:
         self._clock = clock
         self._counters = counters
 
-    def accept(self, door: Door) -> asyncio.Protocol:
-        return _Client(self, door)
+    def accept(self, door: Door, app: AppName | None = None) -> asyncio.Protocol:
+        """For the app that TLS has named; without one, for the first there."""
+        return _Client(self, door, app)
 
-    def begin(self, client: "_Client", door: Door) -> None:
+    def begin(self, client: "_Client", door: Door, app: AppName | None) -> None:
         """There is room for it, or it is reset."""
         if client.transport is not None and self._table.admit(client, address_of(client.transport, "peername")):
-            self._spawn(self._serve, client, door)
+            self._spawn(self._serve, client, door, app)
         else:
             client.give_up()
 
     def end(self, client: "_Client") -> None:
         self._table.release(client)
 
-    async def _serve(self, client: "_Client", door: Door) -> None:
+    async def _serve(self, client: "_Client", door: Door, named: AppName | None) -> None:
         try:
-            await self._carry(client, door)
+            await self._carry(client, door, named)
         except Exception:
             client.give_up()  # a mistake of ours, and nobody else would end it
             raise
 
-    async def _carry(self, client: "_Client", door: Door) -> None:
+    async def _carry(self, client: "_Client", door: Door, named: AppName | None) -> None:
         """Counted in the machine until both ends are done."""
         self._table.work(client)
-        app, began = self._routes.first_app(door), self._clock.monotonic()
+        app, began = named or self._routes.first_app(door), self._clock.monotonic()
         self._counters.add("tcp_connects")
         if app is None:
             client.give_up()
@@ -223,14 +224,15 @@ class RawConnections:
 class _Client(Side):
     """Keeps `Closable`."""
 
-    def __init__(self, connections: RawConnections, door: Door) -> None:
+    def __init__(self, connections: RawConnections, door: Door, app: AppName | None) -> None:
         super().__init__()
         self._connections = connections
         self._door = door
+        self._app = app
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._connections.begin(self, self._door)
+        self._connections.begin(self, self._door, self._app)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.end(self)

@@ -16,6 +16,7 @@ from hawker.clock import Clock
 from hawker.feed import (
     AllMachines,
     AskReport,
+    AskRoute,
     CloseMachine,
     EdgeAnswer,
     EdgeInbox,
@@ -53,6 +54,8 @@ class FeedReader(Protocol):
     def close(self, message: CloseMachine) -> None: ...
 
     def ask(self, message: AskReport) -> None: ...
+
+    def explain(self, message: AskRoute) -> None: ...
 
 
 class WorkerLink:
@@ -139,6 +142,8 @@ class WorkerLink:
                 reader.close(message)
             case AskReport():
                 reader.ask(message)
+            case AskRoute():
+                reader.explain(message)
             case EdgeAnswer():
                 answer = self._calls.get(message.call)
                 if answer is not None and not answer.done():

@@ -47,6 +47,13 @@ EDGE_CONNECTIONS = Share(
     key="address",
     over="one that rests is closed for it; with none at rest it is answered 429 or reset",
 )
+EDGE_HANDSHAKES = Share(
+    name="TLS handshakes of clients at published ports",
+    total=4096,
+    each=64,
+    key="address",
+    over="the one of the address, or of who has most, that began longest ago is reset for it",
+)
 BODIES = Share(
     name="bodies over 64 KiB that are read",
     total=64,
@@ -206,6 +213,7 @@ SHARES = (
     *(pool.value for pool in Pool),
     CONNECTIONS,
     EDGE_CONNECTIONS,
+    EDGE_HANDSHAKES,
     BODIES,
     CHECKS,
     CHECKS_OF_MACHINE,
@@ -259,6 +267,12 @@ ELSEWHERE = (
         bound="1,000 a second, 2,000 at once",
         key="machine",
         over="the question is dropped",
+    ),
+    BoundElsewhere(
+        name="TLS handshakes at published ports",
+        bound="50 a second, 200 at once; 500 a second for one name; 16 KiB and 10 s each",
+        key="network of /24 or /48",
+        over="the connection is closed",
     ),
     BoundElsewhere(
         name="calls without a token",

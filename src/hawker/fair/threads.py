@@ -41,7 +41,7 @@ class Pool(Enum):
     LOGS = _pool("output of machines", 6, 2, 1)
     QUERIES = _pool("queries", 6, 2, 2)
     PAGES = _pool("pages of metrics", 3, 1, 1)
-    NAMES = _pool("names of registries", 8, 2, 1)
+    NAMES = _pool("names of registries and hosts", 8, 2, 1)
     REPLICA = _pool("catalog", 6, 2, 2)
     ARCHIVE = _pool("histories", 4, 2, 1)
 

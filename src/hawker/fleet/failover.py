@@ -130,8 +130,9 @@ class Failover:
         verdict = judge(spare, watched, fates, spares, takeovers, 0)
         if verdict is not FailoverVerdict.WITNESS:
             return verdict
-        witnesses = await self._sight.witnesses(watched.owner)
-        return judge(spare, watched, await self._sight.fates(), spares, takeovers, witnesses)
+        away = await self._sight.is_away(watched.owner)
+        witnesses = 0 if away else await self._sight.witnesses(watched.owner)
+        return judge(spare, watched, await self._sight.fates(), spares, takeovers, witnesses, away=away)
 
     def _own(self, machine_id: MachineId) -> Sequence[Takeover]:
         records = [record for _, record in self._store.scan(TAKEOVERS, f"{machine_id}/")]

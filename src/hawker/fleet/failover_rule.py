@@ -44,13 +44,14 @@ class Takeover:
 
 class FailoverVerdict(Enum):
     """`MINORITY`: this side of the network may not decide. `WITNESS`: it may once enough others say the same.
-    `AFTER`: another spare goes first."""
+    `AFTER`: another spare goes first. `AWAY`: the host is there, and only its daemon is not."""
 
     WATCH = "watch"
     DONE = "done"
     MINORITY = "minority"
     WITNESS = "witness"
     AFTER = "after"
+    AWAY = "away"
     START = "start"
 
 
@@ -61,9 +62,11 @@ def judge(
     spares: Sequence[Spare],
     takeovers: Sequence[Takeover],
     witnesses: int,
+    *,
+    away: bool = False,
 ) -> FailoverVerdict:
     """`fates` are those of the region's nodes, this one and the lost ones included; `spares` all of the machine's;
-    `witnesses` how many other nodes have said that the owner is down."""
+    `witnesses` how many other nodes have said that the owner is down; `away` says that its host is up."""
     if not watched.runs or fates.get(watched.owner) != DOWN:
         return FailoverVerdict.WATCH
     if any(each.machine == watched.id and each.seen >= watched.seen for each in takeovers):
@@ -72,4 +75,6 @@ def judge(
         return FailoverVerdict.MINORITY
     if any(each.id < spare.id and fates.get(each.owner, DOWN) != DOWN for each in spares):
         return FailoverVerdict.AFTER
+    if away:
+        return FailoverVerdict.AWAY
     return FailoverVerdict.START if witnesses >= WITNESSES else FailoverVerdict.WITNESS

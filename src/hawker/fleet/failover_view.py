@@ -58,10 +58,14 @@ class FailoverView(Protocol):
     async def witnesses(self, owner: NodeId) -> int:
         """How many other living nodes of the region say, asked now, that the owner is down."""
 
+    async def is_away(self, owner: NodeId) -> bool:
+        """Whether the owner's host answers, though its daemon does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogView:
-    """`believed` is what gossip says of nodes, `ask` asks a node what it believes of another. Rows are read with a
+    """`believed` is what gossip says of nodes, `ask` asks a node what it believes of another, `away`
+    whether a host is up without its daemon. Rows are read with a
     deadline; what cannot be read is raised."""
 
     me: NodeId
@@ -69,6 +73,7 @@ class CatalogView:
     catalog: CatalogQueries
     believed: Callable[[], Mapping[NodeId, str]]
     ask: Callable[[NodeId, NodeId], Awaitable[str]]
+    away: Callable[[NodeId], Awaitable[bool]]
 
     async def fates(self) -> Mapping[NodeId, str]:
         """One that gossip has not heard of counts as down: a daemon that has just begun sees most nodes so, and decides
@@ -109,6 +114,9 @@ class CatalogView:
                 continue
         return 0
 
+    async def is_away(self, owner: NodeId) -> bool:
+        return await self.away(owner)
+
     async def _rows(self, query: str, *params: Value) -> tuple[tuple[Value, ...], ...]:
         return (await self.catalog.query(Statement(query=query, params=params), timeout_s=QUERY_S)).rows
 
@@ -136,4 +144,5 @@ def catalog_sight(node: NodeRecord, fleet: Fleet, catalog: CatalogQueries) -> Ca
         catalog=catalog,
         believed=lambda: {member.node: str(member.fate) for member in fleet.members},
         ask=ask,
+        away=fleet.hosts.look,
     )

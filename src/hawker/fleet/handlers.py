@@ -199,8 +199,7 @@ class ClusterHandlers:
         return await self._known().forget(call.params.node_id, force=call.query.force)
 
     async def fate(self, call: Call[NodeParams, NoQuery, None]) -> MemberFate:
-        fates = {member.node: str(member.fate) for member in self._known().members}
-        return MemberFate(fate=fates.get(NodeId(call.params.node_id), "unknown"))
+        return MemberFate(fate=await self._known().fate(NodeId(call.params.node_id)))
 
     async def keys(self, call: Call[NoParams, NoQuery, None]) -> ClusterKeys:
         return self._known().keys()

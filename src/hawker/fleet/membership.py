@@ -17,6 +17,7 @@ from hawker.catalog.http.service import Vitals
 from hawker.clock import Clock
 from hawker.cluster import KEY_BYTES, MAX_FORGOTTEN, MAX_PEERS, Cluster, Keyring, Peer, name_of_key
 from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, WrongState
+from hawker.fleet.host_watch import AWAY, AskHost, HostWatch, nobody
 from hawker.fleet.view import NODES, fleet_nodes, one_of
 from hawker.gossip.contract import Fate, Member, Mesh
 from hawker.gossip.keyring import GossipKeyring as Ring
@@ -66,9 +67,11 @@ class Fleet:
         clock: Clock,
         save: Callable[[Cluster], None],
         vitals: Callable[[], Vitals | None] = lambda: None,
+        ask_host: AskHost = nobody,
+        lost_after_s: float | None = None,
     ) -> None:
         """`save` writes cluster.json; it blocks for a sync. `vitals` says how replication does, None where an agent
-        keeps the catalog."""
+        keeps the catalog. `ask_host` and `lost_after_s` are a `HostWatch`'s."""
         self._cluster = cluster
         self._gossip = gossip
         self._catalog = catalog
@@ -77,6 +80,7 @@ class Fleet:
         self._save = save
         self.caller = caller
         self.vitals = vitals
+        self.hosts = HostWatch(gossip.members, ask_host, clock, lost_after_s)
 
     @property
     def me(self) -> NodeId:
@@ -108,7 +112,18 @@ class Fleet:
             told = await self._catalog.query(NODES, timeout_s=QUERY_S)
         except HawkerError:
             told = ResultTable(columns=(), rows=())
-        return fleet_nodes(told, self.members, self.me)
+        return tuple(map(self._shown, fleet_nodes(told, self.members, self.me)))
+
+    def _shown(self, node: FleetNode) -> FleetNode:
+        """A node that gossip calls down is only away where its host answers."""
+        if node.state != Fate.DOWN or not self.hosts.is_away(NodeId(node.id)):
+            return node
+        return msgspec.structs.replace(node, state=AWAY)
+
+    async def fate(self, node: NodeId) -> str:
+        """As gossip has it; away where only the daemon is, and unknown where nobody has heard of it."""
+        fate = next((str(member.fate) for member in self.members if member.node == node), "unknown")
+        return AWAY if fate == Fate.DOWN and await self.hosts.look(node) else fate
 
     async def node(self, node_id: str) -> FleetNode:
         """Raises `NotFound`."""
@@ -136,7 +151,7 @@ class Fleet:
         node = await self.node(node_id)
         if node.id == self.me:
             raise WrongState("this is the node itself: ask another one to forget it")
-        if node.state in (Fate.ALIVE, Fate.SUSPECT) and not force:
+        if node.state in (Fate.ALIVE, Fate.SUSPECT, AWAY) and not force:
             raise WrongState(f"node {node.id} is {node.state}: stop it first, or forget it with --force")
         epoch = await self._forgets.forget(NodeId(node.id))
         self._gossip.forget(NodeId(node.id), epoch)

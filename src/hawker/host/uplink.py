@@ -10,6 +10,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import TypeAlias
 
+from hawker.fair.threads import Pool, in_thread
+
 OwnAddress: TypeAlias = Callable[[int], str | None]
 """From 4 or 6 to an address, or None where the host has no way outwards."""
 
@@ -29,6 +31,19 @@ def own_address(version: int) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
+
+
+async def addresses_of(name: str) -> tuple[str, ...]:
+    """What a host's name leads to now, as this host's name servers have it; none when it leads nowhere."""
+    return await in_thread(Pool.NAMES, _look_up, name)
+
+
+def _look_up(name: str) -> tuple[str, ...]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(sorted({str(where[0]).partition("%")[0] for *_, where in found}))
 
 
 def nameservers() -> tuple[str, ...]:

@@ -46,6 +46,7 @@ _TRIM_EVERY_S = 60.0
 _LOOK_BYTES = 4 << 20  # of text in one frame, and what one machine has beyond it
 _READS = 8  # of one machine's ring in one look, of 4 MiB at the most each
 _RELEASE = "fly_release_version"
+_WAITING_WORDS = 100  # of one app
 _log = bind("hawker.logs")
 
 
@@ -57,6 +58,7 @@ class _Watched:
         self.wake = anyio.Event()
         self.grown = anyio.Event()
         self.changed: set[MachineId] = set()
+        self.words: list[KeptLine] = []
         self.running: dict[MachineId, MachineRecord] = {}
         self.readers, self.turn = 0, 0
         self.busy, self.failing = False, False
@@ -101,6 +103,15 @@ class MachineLogs:
         record = self._store.get(MACHINES, machine_id) or self._store.get(DESTROYED, machine_id)
         if record is not None:
             self._note(record)
+
+    def say(self, app: AppName, line: KeptLine) -> None:
+        """A word of the node's own about an app. Does not block; of many that wait the later ones are lost."""
+        if self._store.get(APPS, app) is None:
+            return
+        watched = self._watched(app)
+        if len(watched.words) < _WAITING_WORDS:
+            watched.words.append(line)
+        self._wake(app, watched)
 
     async def drain(self, machine_id: MachineId, next_instance: str = "") -> None:
         """Take all that is there of the machine, whose ring is about to go or to be another instance's. Waits
@@ -164,24 +175,28 @@ class MachineLogs:
 
     def _let_go(self, app: AppName, watched: _Watched) -> None:
         """Of an app of which nothing runs and nobody reads nothing stays in memory."""
-        idle = not (watched.readers or watched.busy or watched.running or watched.changed or watched.lock.locked())
+        idle = not (watched.readers or watched.busy or watched.running or watched.changed or watched.words)
+        idle = idle and not watched.lock.locked()
         if idle and self._apps.get(app) is watched:
             del self._apps[app]
 
     def _note(self, record: MachineRecord) -> None:
         watched = self._watched(record.app)
         watched.changed.add(record.id)
+        self._wake(record.app, watched)
+
+    def _wake(self, app: AppName, watched: _Watched) -> None:
         watched.wake.set()
         if not watched.busy and self._tasks is not None:
             watched.busy = True
-            self._tasks.start_soon(self._follow, record.app, watched)
+            self._tasks.start_soon(self._follow, app, watched)
 
     async def _follow(self, app: AppName, watched: _Watched) -> None:
         """While machines of the app run, or something of them is new."""
         pause_s = LOOK_FIRST_S
         try:
             with on_behalf_of(app):
-                while watched.changed or watched.running:
+                while watched.changed or watched.running or watched.words:
                     watched.wake = anyio.Event()
                     size = await self._look(app, watched)
                     pause_s = LOOK_FIRST_S if size else min(2 * pause_s, LOOK_LAST_S)
@@ -197,6 +212,7 @@ class MachineLogs:
     async def _look(self, app: AppName, watched: _Watched) -> int:
         """Bytes of text that came."""
         changed, watched.changed = watched.changed, set()
+        words, watched.words = watched.words, []
         looks = list[_Look]()
         log = None
         try:
@@ -222,7 +238,7 @@ class MachineLogs:
         watched.turn = (watched.turn + 1) % max(1, len(running))
         looks += [_Look(record, ()) for record in (*running[watched.turn :], *running[: watched.turn])]
         try:
-            return await self._take(app, looks)
+            return await self._take(app, looks, words)
         except (HawkerError, OSError) as error:
             watched.changed |= changed
             self._failed(app, watched, error)
@@ -233,23 +249,23 @@ class MachineLogs:
             _log.error("output of machines is not kept", extra={"app": app, "error": str(error)})
         watched.failing = True
 
-    async def _take(self, app: AppName, looks: Sequence[_Look]) -> int:
+    async def _take(self, app: AppName, looks: Sequence[_Look], words: Sequence[KeptLine] = ()) -> int:
         """One frame of all that is new. Raises `OSError`."""
         watched = self._watched(app)
         async with watched.lock:
             log = await self._log_of(app)
-            if log is None or not looks:
+            if log is None or not (looks or words):
                 return 0
-            size = await in_thread(Pool.LOGS, self._taken, log, looks)
+            size = await in_thread(Pool.LOGS, self._taken, log, looks, words)
             watched.failing = False
             grown, watched.grown = watched.grown, anyio.Event()
             if size:
                 grown.set()
         return size
 
-    def _taken(self, log: AppLog, looks: Sequence[_Look]) -> int:
+    def _taken(self, log: AppLog, looks: Sequence[_Look], words: Sequence[KeptLine]) -> int:
         now_ns = int(self._clock.now() * 1e9)
-        lines, cursors, size = list[KeptLine](), dict[str, Cursor](), 0
+        lines, cursors, size = list(words), dict[str, Cursor](), sum(len(line.text) + 1 for line in words)
         for look in looks:
             if size > _LOOK_BYTES and not (look.events or look.closing):
                 continue  # its turn comes

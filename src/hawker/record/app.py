@@ -180,3 +180,22 @@ SECRETS_VERSIONS = Bucket("secrets_versions", SecretsVersion)  # app
 
 
 PINNED = Bucket("machine_secrets", Pinned)  # machine id/version
+
+
+class CertificateRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A certificate that was imported for a host name of an app; `sealed` is its chain and key. `kind` is rsa or ecdsa,
+    `authority` who issued it. `points_here`: at the last check the name led to an address of the app. Times are Unix
+    seconds."""
+
+    hostname: str
+    app: AppName
+    sealed: bytes
+    kind: str
+    authority: str
+    not_after: float
+    points_here: bool = False
+    created_at: float
+    updated_at: float
+
+
+CERTIFICATES = Bucket("certificates", CertificateRecord)  # host name; it is one app's

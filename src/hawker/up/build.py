@@ -25,7 +25,7 @@ from hawker.host.machine_link import TappedLink, WiredLink
 from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
-from hawker.host.uplink import nameservers, own_address
+from hawker.host.uplink import addresses_of, nameservers, own_address
 from hawker.host.vfio import PciDevices
 from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId, VolumeId
@@ -42,6 +42,7 @@ from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import NodeDriver
 from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.secret.certificates import Certificates
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
@@ -143,6 +144,7 @@ async def deps_of(
         clock=clock,
         secrets=secrets,
         secret_keys=SecretKeyStore(store, vault, secrets, clock),
+        certificates=Certificates(store, vault, clock),
         logins=RegistryLogins(store, vault, clock),
         fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
@@ -258,7 +260,17 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         own=deps.driver.features.network,
         idle_s=deps.settings.idle_s,
     )
-    door = EdgeDoor(deps.store, parts.changes, parts.health.of, parts.operations, deps.edge, host)
+    door = EdgeDoor(
+        deps.store,
+        parts.changes,
+        parts.health.of,
+        parts.operations,
+        deps.edge,
+        deps.certificates,
+        deps.logs,
+        deps.clock,
+        host,
+    )
     return HostEdge(door, ProcessGuard(place.root, place.edge, deps.clock, "edge"))
 
 
@@ -297,7 +309,17 @@ def parts_of(
         observer=Telemetry(metrics.runs, traces),
     )
     prober, fetch = NetworkProber(http), HttpFetch(http)
-    parts = assemble(deps, runner, node, room=room, prober=prober, outward=own_address, fetch=fetch, metrics=metrics)
+    parts = assemble(
+        deps,
+        runner,
+        node,
+        room=room,
+        prober=prober,
+        outward=own_address,
+        lookup=addresses_of,
+        fetch=fetch,
+        metrics=metrics,
+    )
     networked = deps.networks is not None
     notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []

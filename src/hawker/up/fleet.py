@@ -2,6 +2,7 @@
 other nodes call it. Its machines need none of it: whatever is away here, the worker works.
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker import log
 from hawker.api.handlers import Handlers
 from hawker.api.listener import url_of
+from hawker.auth.peer_key import presence_key
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.storage import SqliteStorage
@@ -24,10 +26,12 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.gossip_bridge import GossipBridge
+from hawker.fleet.host_watch import HostAsker
 from hawker.fleet.invites import Invites
 from hawker.fleet.members import Members
 from hawker.fleet.membership import Fleet, ring_of
 from hawker.fleet.names import FleetNames
+from hawker.fleet.presence import DaemonMark
 from hawker.fleet.publish import COMPARE_EVERY_S, Publisher, Source
 from hawker.fleet.quotas import QuotaExchange
 from hawker.fleet.registry_logins import FleetLogins, login_source
@@ -51,6 +55,7 @@ from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.names import NameBook
+from hawker.worker.process_guard import ProcessGuard
 
 _log = log.bind("hawker.up")
 _LEAVE_S = 1.0
@@ -67,6 +72,7 @@ class InFleet:
     peers: HttpPeers
     tokens: PeerTokens
     publisher: Publisher
+    fleet: Fleet
 
 
 def _gossips_at(seat: Seat) -> str:
@@ -91,6 +97,8 @@ async def in_fleet(
             parts.node.id, parts.deps.store, parts.deps.clock, parts.quotas, catalog, ours.inside.publisher.note
         )
         tasks.start_soon(quotas.serve)
+        tasks.start_soon(ours.fleet.hosts.serve)
+        tasks.start_soon(_presence, place, parts)
         sight = catalog_sight(parts.node, ours.fleet, catalog)
         tasks.start_soon(failover_of(parts, sight).serve)
         tasks.start_soon(_find_others, gossip, [peer.address for peer in seat.cluster.peers])
@@ -134,6 +142,8 @@ async def _joined(
         clock=clock,
         save=partial(write_cluster, place.cluster),
         vitals=kept.vitals,
+        ask_host=HostAsker(lambda: tuple(map(presence_key, _keys(gossip))), clock),
+        lost_after_s=parts.deps.settings.daemon_away_lost_s,
     )
     vaults = vaults_of(partial(_keys, gossip), clock)
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
@@ -158,8 +168,28 @@ async def _joined(
         peers=peers,
         tokens=tokens,
         publisher=publisher,
+        fleet=fleet,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, api=api)
+
+
+async def _presence(place: Place, parts: AssembledWorker) -> None:
+    """Keep alive what answers for this host, and show it for as long as this daemon lives that it does. An ephemeral
+    node's ends with it."""
+    guard = ProcessGuard(place.root, place.presence, parts.deps.clock, "presence")
+    try:
+        guard.prepare()
+        held = DaemonMark(place.presence).hold()
+    except OSError as error:
+        _log.error("nobody answers for this host", extra={"error": str(error)})
+        return
+    try:
+        await guard.serve()
+    finally:
+        os.close(held)
+        if parts.deps.settings.ephemeral:
+            with anyio.CancelScope(shield=True):
+                await guard.end()
 
 
 def names_of(fleet: InFleet, book: NameBook) -> FleetNames:
@@ -167,7 +197,9 @@ def names_of(fleet: InFleet, book: NameBook) -> FleetNames:
 
     def lives(node: NodeId) -> bool:
         member = fleet.gossip.member(node)
-        return member is not None and member.fate in (Fate.ALIVE, Fate.SUSPECT)
+        if member is None or member.fate in (Fate.ALIVE, Fate.SUSPECT):
+            return member is not None
+        return member.fate is Fate.DOWN and fleet.fleet.hosts.is_away(node)
 
     return FleetNames(
         fleet.parts.node.id, fleet.kept.catalog, book.networks, lives, book.tell_others, fleet.parts.deps.clock

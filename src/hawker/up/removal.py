@@ -29,7 +29,7 @@ STOP_S = 30.0
 _ROUNDS = 20
 _PAUSE_S = 0.25
 _MARK = "removing"
-_EDGE = frozenset({"dns", "edge", "edge-process"})
+_EDGE = frozenset({"dns", "edge", "edge-process", "presence"})
 _PROC = Path("/proc")
 _UNITS = Path("/etc/systemd/system")
 

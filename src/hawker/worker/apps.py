@@ -10,6 +10,7 @@ from hawker.record.app import APPS, CARRIED_APPS, POLICIES, RELEASES, SECRET_KEY
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS
 from hawker.record.machine import BY_APP
 from hawker.record.volume import GOING
+from hawker.secret.certificates import forget_all
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.volume.table import VolumeTable
 from hawker.worker.ip_assignments import release_all
@@ -79,6 +80,7 @@ class AppTable:
                 self._volumes.let_go(tx, volume)
             tx.delete(APPS, name)
             release_all(tx, name)
+            forget_all(tx, name)
             _forget(tx, POLICIES, name)
             _forget(tx, RELEASES, name)
             _forget(tx, DEPLOYS, name)

@@ -42,6 +42,8 @@ from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.usage import UsageMeter
 
+Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
+"""The addresses that a host's name leads to; none when it leads nowhere."""
 DriverVerdicts: TypeAlias = Callable[[], Awaitable[tuple[DriverVerdict, ...]]]
 
 
@@ -70,6 +72,7 @@ class AssembledWorker:
     changes: Changes
     room: Callable[[], Capacity]
     ips: IpAllocator
+    lookup: Lookup
     quotas: Quotas
     policies: Policies
     metrics: MetricsRegistry
@@ -92,6 +95,7 @@ def assemble(
     room: Callable[[], Capacity],
     prober: Prober,
     outward: Callable[[int], str | None],
+    lookup: Lookup,
     fetch: Fetch,
     metrics: MetricsRegistry,
 ) -> AssembledWorker:
@@ -118,6 +122,7 @@ def assemble(
         room=room,
         policies=Policies(store, clock),
         ips=IpAllocator(store, clock, deps.settings, node.region, outward, quotas),
+        lookup=lookup,
         quotas=quotas,
         metrics=metrics,
         scraper=Scraper(store, node.id, fetch, meter),

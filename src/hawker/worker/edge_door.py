@@ -12,9 +12,11 @@ from pathlib import Path
 import anyio
 from anyio.abc import ByteStream, SocketListener, TaskGroup
 
+from hawker.clock import Clock
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
 from hawker.feed import (
+    CERTIFICATE_KEY,
     EVERYWHERE,
     PUBLISH,
     AllMachines,
@@ -26,15 +28,20 @@ from hawker.feed import (
     MachineGone,
     MachineRoute,
     RestMachine,
+    RouteExplained,
     RouteHealth,
+    SealedCertificate,
     ToWorker,
     WakeMachine,
     WorkerInbox,
 )
 from hawker.ids import MachineId
 from hawker.log import bind
+from hawker.logs.line import PROXY, KeptLine
+from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
+from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
@@ -45,6 +52,7 @@ from hawker.worker.process_guard import ProcessGuard
 IDLE = "hawker_idle_s"
 _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
 _SOURCE = "edge"
+_LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
 _log = bind("hawker.edge")
 
@@ -71,16 +79,24 @@ class EdgeDoor:
         health_of: Callable[[MachineRecord], Sequence[CheckResult]],
         operations: Operations,
         line: EdgeLine,
+        certificates: Certificates,
+        logs: MachineLogs | None,
+        clock: Clock,
         host: EdgeHost,
     ) -> None:
         self._store = store
         self._health_of = health_of
         self._operations = operations
         self._line = line
+        self._certificates = certificates
+        self._logs = logs
+        self._clock = clock
         self._host = host
+        self._other_certificates = False
         self._noted: dict[MachineId, None] = {}
         self._wake = anyio.Event()
         changes.listen(self._note)
+        certificates.listen(self._note_certificates)
 
     async def needed(self) -> None:
         """Returns once a machine has something that the edge serves."""
@@ -129,14 +145,19 @@ class EdgeDoor:
                 tasks.start_soon(self._start, message)
             case RestMachine():
                 tasks.start_soon(self._rest, message)
-            case MachineClosed() | EdgeReport():
+            case MachineClosed() | EdgeReport() | RouteExplained():
                 self._line.hear(message)
             case EdgeLogLine():
                 _log.warning("not served", extra={"app": message.app, "code": message.code, "text": message.text})
+                self._say(message)
 
     async def _feed(self) -> None:
+        """Certificates change rarely, so everything is told again."""
         while True:
-            await self._line.send(*self._news())
+            if self._other_certificates:
+                await self._line.send(self.whole())
+            else:
+                await self._line.send(*self._news())
             await self._wake.wait()
 
     def _news(self) -> Iterator[MachineChanged | MachineGone]:
@@ -150,9 +171,40 @@ class EdgeDoor:
     def whole(self) -> AllMachines:
         """What a connection begins with."""
         self._taken()
+        self._other_certificates = False
         there = (record for _, record in self._store.scan(MACHINES) if record.config.services)
         machines = tuple(self._route(record) for record in there if record.state not in GONE)
-        return AllMachines(machines=machines, addresses=self._host.addresses, region=self._host.region)
+        return AllMachines(
+            machines=machines,
+            addresses=self._host.addresses,
+            region=self._host.region,
+            certificates=tuple(
+                SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed)
+                for each in self._certificates.all()
+            ),
+        )
+
+    def _say(self, told: EdgeLogLine) -> None:
+        """In the app's own log, too, as a word of its proxy."""
+        text, at = f"{told.code} {told.text}"[:_LINE_CHARS], int(self._clock.now() * 1e9)
+        line = KeptLine(at=at, machine=told.machine or "", stream=0, text=text, level="error", provider=PROXY)
+        if self._logs is not None:
+            self._logs.say(told.app, line)
+
+    def give_key(self) -> None:
+        """To the edge, which has the same user: what opens certificates, and no other secret. A disk that is full
+        costs the certificates of a node that never had any."""
+        place, key = self._host.folder / CERTIFICATE_KEY, self._certificates.key
+        if place.is_file() and place.read_bytes() == key:
+            return
+        draft = place.with_suffix(".new")
+        try:
+            draft.unlink(missing_ok=True)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(key)
+            draft.rename(place)
+        except OSError as error:
+            _log.warning("the edge has no key for certificates", extra={"reason": error.strerror})
 
     async def _start(self, message: WakeMachine) -> None:
         record = self._store.get(MACHINES, message.id)
@@ -202,6 +254,10 @@ class EdgeDoor:
 
     def _note(self, machine_id: MachineId) -> None:
         self._noted[machine_id] = None
+        self._wake.set()
+
+    def _note_certificates(self) -> None:
+        self._other_certificates = True
         self._wake.set()
 
     def _taken(self) -> tuple[MachineId, ...]:
@@ -280,6 +336,7 @@ class HostEdge:
         if not self._guard.is_there:
             await self._door.needed()
         self._guard.prepare()
+        self._door.give_key()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._guard.serve)
             tasks.start_soon(self._door.serve)

@@ -3,14 +3,26 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import ByteStream
 
 from hawker.errors import Unavailable
-from hawker.feed import AskReport, CloseMachine, EdgeReport, MachineClosed, ToEdge, frame
-from hawker.ids import InstanceId, MachineId
+from hawker.feed import (
+    AskReport,
+    AskRoute,
+    CloseMachine,
+    EdgeReport,
+    ExplainedDoor,
+    MachineClosed,
+    RouteExplained,
+    ToEdge,
+    frame,
+)
+from hawker.ids import AppName, InstanceId, MachineId
 
+EdgeWord: TypeAlias = MachineClosed | EdgeReport | RouteExplained
 _REPORT_WITHIN_S = 2.0
 
 
@@ -21,7 +33,7 @@ class EdgeLine:
         self._stream: ByteStream | None = None
         self._sending = anyio.Lock()
         self._number = 0
-        self._calls: dict[int, tuple[anyio.Event, list[MachineClosed | EdgeReport]]] = {}
+        self._calls: dict[int, tuple[anyio.Event, list[EdgeWord]]] = {}
 
     @property
     def is_up(self) -> bool:
@@ -46,7 +58,15 @@ class EdgeLine:
             raise Unavailable("the edge of this host is not there: it begins with the first machine that needs it")
         return found
 
-    def hear(self, message: MachineClosed | EdgeReport) -> None:
+    async def explain(self, app: AppName, host: str, port: int, *, tls: bool) -> tuple[ExplainedDoor, ...]:
+        """Raises `Unavailable` when there is no edge, or an older one that does not explain."""
+        asked = partial(AskRoute, app=app, host=host, port=port, tls=tls)
+        found = await self._call(lambda call: asked(call=call), _REPORT_WITHIN_S)
+        if not isinstance(found, RouteExplained):
+            raise Unavailable("the edge of this host does not answer: it begins with the first machine that needs it")
+        return found.doors
+
+    def hear(self, message: EdgeWord) -> None:
         waiting = self._calls.get(message.call)
         if waiting is not None:
             waiting[1].append(message)
@@ -61,11 +81,11 @@ class EdgeLine:
         for event, _ in self._calls.values():
             event.set()
 
-    async def _call(self, message: Callable[[int], ToEdge], within_s: float) -> MachineClosed | EdgeReport | None:
+    async def _call(self, message: Callable[[int], ToEdge], within_s: float) -> EdgeWord | None:
         if self._stream is None:
             return None
         self._number += 1
-        number, event, answer = self._number, anyio.Event(), list[MachineClosed | EdgeReport]()
+        number, event, answer = self._number, anyio.Event(), list[EdgeWord]()
         self._calls[number] = event, answer
         try:
             with anyio.move_on_after(within_s):

@@ -1,5 +1,8 @@
-"""The ports of the host that a machine publishes."""
+"""The ports of the host that a machine publishes, and where a request to one of them goes."""
 
+import msgspec
+
+from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer
 from hawker.api.contract.machine import MachineParams
 from hawker.api.route import Tag, Unary
@@ -29,4 +32,57 @@ LIST_PUBLISHED_PORTS = Unary(
     errors=(NotFound, Unavailable),
 )
 
-PUBLISHED_PORT_ROUTES = (LIST_PUBLISHED_PORTS,)
+
+class CandidateState(Answer, frozen=True, kw_only=True):
+    """A machine that a request could go to: `stands` says in words how it is for those who want in. `hard_limit` is
+    absent where there is none. `chosen`: it is the one, equal ones by lot."""
+
+    machine: str
+    state: str
+    stands: str
+    internal_port: int
+    in_flight: int
+    soft_limit: int
+    hard_limit: int | None = None
+    chosen: bool
+
+
+class ListenerState(Answer, frozen=True, kw_only=True):
+    """One address of the host where the port is published. `speaks` is https, tls, http or tcp; `certificate` the name
+    of the one that is shown, or "self-signed"; `outcome` what becomes of the request."""
+
+    address: str
+    port: int
+    speaks: str
+    outcome: str
+    certificate: str = ""
+    candidates: tuple[CandidateState, ...] = ()
+
+
+class RouteExplanation(Answer, frozen=True, kw_only=True):
+    """`listeners` is empty where no app of the host publishes the port."""
+
+    url: str
+    app: str
+    listeners: tuple[ListenerState, ...]
+
+
+class ExplainQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`url` has a scheme (http, https, tcp, tls), a host, and a port where the scheme has none of its own."""
+
+    url: str = ""
+
+
+EXPLAIN_ROUTE = Unary(
+    name="explain_route",
+    method="GET",
+    path="/hawker/v1/apps/{app_name}/route",
+    params=AppParams,
+    query=ExplainQuery,
+    response=RouteExplanation,
+    tag=Tag.APPS,
+    summary="Say where a request for an app would go, and why, without sending it",
+    errors=(NotFound, Unavailable),
+)
+
+PUBLISHED_PORT_ROUTES = (LIST_PUBLISHED_PORTS, EXPLAIN_ROUTE)

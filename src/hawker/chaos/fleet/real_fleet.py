@@ -45,7 +45,7 @@ class LabNode:
         """The daemon, its machines, its network: all at once, and without a word to anybody."""
         node_id = self.id
         self.host.drop_from((), percent=100, everybody=True)
-        self.daemon.kill()
+        self.daemon.lose()
         groups = Cgroups(node_id, find_hierarchies(mounts()))
         for machine_id in groups.list():
             groups.kill(machine_id)

@@ -141,6 +141,9 @@ class _Sees:
     async def witnesses(self, owner: NodeId) -> int:
         return await self._sight.witnesses(owner)
 
+    async def is_away(self, owner: NodeId) -> bool:
+        return await self._sight.is_away(owner)
+
 
 class _Alone(_Sees):
     """Takes itself for most of the region, and for its own witness."""

@@ -29,6 +29,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Instance
 from hawker.runtime.spec import Ends, InstanceSpec
+from hawker.secret.certificates import Certificates
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
@@ -262,6 +263,7 @@ class SimWorld(ABC):
             clock=self.clock,
             secrets=secrets,
             secret_keys=SecretKeyStore(self.store, vault, secrets, self.clock),
+            certificates=Certificates(self.store, vault, self.clock),
             logins=RegistryLogins(self.store, vault, self.clock),
             fences=kit.fences(self.store, self.policies),
             archive=self.archive,
@@ -288,9 +290,15 @@ class SimWorld(ABC):
             room=lambda: self.room,
             prober=self.prober,
             outward=HOST_ADDRESSES.get,
+            lookup=_nowhere,
             fetch=self.fetcher,
             metrics=metrics,
         )
+
+
+async def _nowhere(name: str) -> tuple[str, ...]:
+    """A world without name servers."""
+    return ()
 
 
 class HeldImages(ImageCache):

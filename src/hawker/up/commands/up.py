@@ -75,6 +75,7 @@ HELP: dict[str, str] = {
     "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
     " node alone, none in a fleet; the word none: nowhere.",
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
+    "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
     "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",
     "resolver": "Answer machines' questions for names, those of their private network among them; default: yes."
     " Without it they ask the name servers themselves.",

@@ -14,6 +14,7 @@ from hawker.worker.handlers.app_logs import AppLogHandlers
 from hawker.worker.handlers.apps import AppHandlers
 from hawker.worker.handlers.audit import AuditHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
+from hawker.worker.handlers.certificates import CertificateHandlers
 from hawker.worker.handlers.images import ImageHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
@@ -92,7 +93,7 @@ def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
     LeaseHandlers(machines, store, table, clock).bind(handlers)
     MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
     MetadataHandlers(machines, store, table, deps.fences).bind(handlers)
-    PublishedPortHandlers(machines, deps.edge, deps.settings.published_at).bind(handlers)
+    PublishedPortHandlers(store, worker.apps, machines, deps.edge, deps.settings.published_at).bind(handlers)
 
 
 def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
@@ -125,6 +126,7 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     handlers.add(AppLogHandlers(worker.node, deps.store, apps, deps.clock, deps.logs))
     handlers.add(AppFileHandlers(deps.store, apps, worker.quotas, deps.files))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)
+    CertificateHandlers(deps.store, deps.clock, apps, worker.ips, deps.certificates, worker.lookup).bind(handlers)
     PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
 
 

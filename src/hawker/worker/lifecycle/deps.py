@@ -14,6 +14,7 @@ from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
 from hawker.record.machine import MachineRecord, machine_id_of
 from hawker.runtime.driver import NodeDriver
+from hawker.secret.certificates import Certificates
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
@@ -47,6 +48,7 @@ class FlowDeps:
     clock: Clock
     secrets: Secrets
     secret_keys: SecretKeyStore
+    certificates: Certificates
     logins: RegistryLogins
     fences: Fences
     volumes: VolumeTable

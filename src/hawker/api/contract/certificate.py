@@ -1,0 +1,267 @@
+"""Bodies about the certificates of an app's host names. A private key comes in and never goes out."""
+
+from datetime import datetime
+from types import NoneType
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import Answer, Request
+from hawker.api.route import Tag, Unary
+from hawker.errors import BadRequest, NotFound, NotServed
+from hawker.permission import Action
+
+CERTIFICATES_IN_PAGE, MOST_IN_PAGE = 25, 500
+CertificatesLimit: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_IN_PAGE)]
+_BODY_BYTES = 256 * 1024
+
+
+class ImportCertificateRequest(Request, frozen=True, kw_only=True):
+    """`fullchain` and `private_key` are PEM; the host's own certificate comes first."""
+
+    hostname: str
+    fullchain: str
+    private_key: str
+
+
+class OrderCertificateRequest(Request, frozen=True, kw_only=True):
+    hostname: str
+
+
+class IssuedCertificate(Answer, frozen=True, kw_only=True):
+    """`type` is rsa or ecdsa."""
+
+    type: str
+    certificate_authority: str
+    expires_at: datetime
+
+
+class CertificateEntry(Answer, frozen=True, kw_only=True):
+    """`source` is custom; `status` active, or pending_validation once it has expired."""
+
+    source: str
+    status: str
+    issuer: str
+    created_at: datetime
+    expires_at: datetime
+    issued: tuple[IssuedCertificate, ...]
+
+
+class AcmeChallenge(Answer, frozen=True, kw_only=True):
+    """Empty where this node answers no names of its own."""
+
+    name: str = ""
+    target: str = ""
+
+
+class Ownership(Answer, frozen=True, kw_only=True):
+    """A TXT record that would say whose the host name is. It is not asked for: who comes first has it."""
+
+    name: str
+    app_value: str
+    org_value: str
+
+
+class DnsRequirements(Answer, frozen=True, kw_only=True):
+    """What the host name should lead to. Without addresses of the app: an address of its host."""
+
+    a: tuple[str, ...]
+    aaaa: tuple[str, ...]
+    acme_challenge: AcmeChallenge
+    ownership: Ownership
+    cname: str = ""
+
+
+class DnsRecords(Answer, frozen=True, kw_only=True):
+    """What the host name leads to now."""
+
+    a: tuple[str, ...]
+    aaaa: tuple[str, ...]
+    resolved_addresses: tuple[str, ...]
+    cname: tuple[str, ...] = ()
+
+
+class CertificateValidation(Answer, frozen=True, kw_only=True):
+    dns_configured: bool
+    alpn_configured: bool
+    http_configured: bool
+    ownership_txt_configured: bool
+
+
+class ValidationError(Answer, frozen=True, kw_only=True):
+    code: str
+    message: str
+    remediation: str
+    timestamp: datetime
+
+
+class CertificateDetail(Answer, frozen=True, kw_only=True):
+    """`configured`: it is served, and the name led here at the last check. `dns_records` only of a check; `warning`
+    only of a removal."""
+
+    hostname: str
+    status: str
+    configured: bool
+    acme_requested: bool
+    certificates: tuple[CertificateEntry, ...]
+    dns_requirements: DnsRequirements
+    validation: CertificateValidation
+    validation_errors: tuple[ValidationError, ...]
+    dns_provider: str = ""
+    dns_records: DnsRecords | None = None
+    warning: str = ""
+
+
+class CertificateSummary(Answer, frozen=True, kw_only=True):
+    hostname: str
+    status: str
+    configured: bool
+    acme_requested: bool
+    acme_alpn_configured: bool
+    acme_dns_configured: bool
+    acme_http_configured: bool
+    has_custom_certificate: bool
+    has_fly_certificate: bool
+    ownership_txt_configured: bool
+    created_at: datetime
+    updated_at: datetime
+    dns_provider: str = ""
+
+
+class CertificateList(Answer, frozen=True, kw_only=True):
+    certificates: tuple[CertificateSummary, ...]
+    total_count: int
+    next_cursor: str = ""
+
+
+# Calls about the certificates of an app.
+
+_ALL = "/v1/apps/{app_name}/certificates"
+_ONE = f"{_ALL}/{{hostname}}"
+
+
+class CertificateParams(msgspec.Struct, frozen=True, kw_only=True):
+    """The first label of `hostname` may be `*`."""
+
+    app_name: str
+    hostname: str
+
+
+class ListCertificatesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`filter` is a part of the host name; `limit` is at most 500."""
+
+    filter: str | None = None
+    cursor: str | None = None
+    limit: CertificatesLimit | None = None
+
+
+LIST_CERTIFICATES = Unary(
+    name="list_certificates",
+    method="GET",
+    path=_ALL,
+    params=AppParams,
+    query=ListCertificatesQuery,
+    response=CertificateList,
+    tag=Tag.APPS,
+    summary="List the certificates of an app's host names",
+    errors=(NotFound, BadRequest),
+)
+
+ORDER_CERTIFICATE = Unary(
+    name="order_certificate",
+    method="POST",
+    path=f"{_ALL}/acme",
+    params=AppParams,
+    body=OrderCertificateRequest,
+    response=CertificateDetail,
+    tag=Tag.APPS,
+    summary="Order a certificate (ACME); not served by this node yet",
+    status=201,
+    errors=(NotFound, NotServed),
+)
+
+IMPORT_CERTIFICATE = Unary(
+    name="import_certificate",
+    method="POST",
+    path=f"{_ALL}/custom",
+    params=AppParams,
+    body=ImportCertificateRequest,
+    response=CertificateDetail,
+    tag=Tag.APPS,
+    summary="Import a certificate that was issued elsewhere, in place of the one before",
+    status=201,
+    errors=(NotFound,),
+    body_bytes=_BODY_BYTES,
+)
+
+GET_CERTIFICATE = Unary(
+    name="get_certificate",
+    method="GET",
+    path=_ONE,
+    params=CertificateParams,
+    response=CertificateDetail,
+    tag=Tag.APPS,
+    summary="Show a host name's certificate",
+    errors=(NotFound,),
+)
+
+CHECK_CERTIFICATE = Unary(
+    name="check_certificate",
+    method="POST",
+    path=f"{_ONE}/check",
+    params=CertificateParams,
+    response=CertificateDetail,
+    tag=Tag.APPS,
+    summary="Look up where the host name leads now",
+    errors=(NotFound,),
+    action=Action.WRITE,
+)
+
+DELETE_CERTIFICATE = Unary(
+    name="delete_certificate",
+    method="DELETE",
+    path=_ONE,
+    params=CertificateParams,
+    response=NoneType,
+    tag=Tag.APPS,
+    summary="Remove a host name with its certificate",
+    status=204,
+    errors=(NotFound,),
+    action=Action.WRITE,
+)
+
+DELETE_CUSTOM_CERTIFICATE = Unary(
+    name="delete_custom_certificate",
+    method="DELETE",
+    path=f"{_ONE}/custom",
+    params=CertificateParams,
+    response=CertificateDetail,
+    tag=Tag.APPS,
+    summary="Remove the certificate that was imported for a host name",
+    errors=(NotFound,),
+    action=Action.WRITE,
+)
+
+DELETE_ORDERED_CERTIFICATE = Unary(
+    name="delete_ordered_certificate",
+    method="DELETE",
+    path=f"{_ONE}/acme",
+    params=CertificateParams,
+    response=CertificateDetail,
+    tag=Tag.APPS,
+    summary="Remove the certificates that were ordered for a host name: there are none yet",
+    errors=(NotFound,),
+    action=Action.WRITE,
+)
+
+CERTIFICATE_ROUTES = (
+    LIST_CERTIFICATES,
+    ORDER_CERTIFICATE,
+    IMPORT_CERTIFICATE,
+    GET_CERTIFICATE,
+    CHECK_CERTIFICATE,
+    DELETE_CERTIFICATE,
+    DELETE_CUSTOM_CERTIFICATE,
+    DELETE_ORDERED_CERTIFICATE,
+)

@@ -1,0 +1,89 @@
+"""Which certificate a client is shown: found by the name that it asks for, opened when it is first needed, and kept.
+
+The feed brings certificates sealed; the key that opens them is a file in the edge's folder. What is open is in the
+memory of this process only.
+"""
+
+import ssl
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hawker.clock import Clock
+from hawker.deferred import deferred
+from hawker.errors import Fault
+from hawker.feed import CERTIFICATE_KEY, SealedCertificate
+from hawker.ids import AppName
+from hawker.secret.certificates import open_pair
+from hawker.vault import Vault
+
+if TYPE_CHECKING:
+    from hawker.secret import certificate_chain
+    from hawker.secret.certificate_chain import KeyPair
+else:
+    certificate_chain = deferred("hawker.secret.certificate_chain")
+
+KEPT_CONTEXTS = 2000
+SELF_SIGNED = "hawker.invalid"
+"""The only name of the certificate for hosts without one: nothing that a client asks for is signed."""
+
+_Key = tuple[str, bytes, tuple[str, ...], tuple[str, ...]]
+
+
+class CertificateBook:
+    """`folder` is the edge's."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._of: dict[str, SealedCertificate] = {}
+        self._contexts: OrderedDict[_Key, ssl.SSLContext] = OrderedDict()
+        self._own: KeyPair | None = None
+
+    def replace(self, certificates: Iterable[SealedCertificate]) -> None:
+        """All that there are. What was opened of one that is gone is forgotten."""
+        self._of = {each.hostname: each for each in certificates}
+        there = {(each.hostname, each.sealed) for each in self._of.values()} | {("", b"")}
+        for key in [key for key in self._contexts if key[:2] not in there]:
+            del self._contexts[key]
+
+    def find(self, name: str) -> SealedCertificate | None:
+        """The one for this name, else the one for a wildcard of one label."""
+        found = self._of.get(name)
+        return found or self._of.get(f"*.{name.partition('.')[2]}")
+
+    def app_of(self, name: str) -> AppName | None:
+        """Whose host name it is."""
+        found = self.find(name)
+        return None if found is None else found.app
+
+    def context(
+        self, certificate: SealedCertificate | None, versions: tuple[str, ...], alpn: tuple[str, ...]
+    ) -> ssl.SSLContext:
+        """Without a certificate, one that is signed by itself. Raises `Fault` when it cannot be opened."""
+        kept = (certificate.hostname, certificate.sealed) if certificate else ("", b"")
+        key = (*kept, versions, alpn)
+        context = self._contexts.get(key)
+        if context is None:
+            context = self._contexts[key] = self._made(certificate, versions, alpn)
+            if len(self._contexts) > KEPT_CONTEXTS:
+                self._contexts.popitem(last=False)
+        self._contexts.move_to_end(key)
+        return context
+
+    def _made(
+        self, certificate: SealedCertificate | None, versions: tuple[str, ...], alpn: tuple[str, ...]
+    ) -> ssl.SSLContext:
+        try:
+            return certificate_chain.server_context(self._pair(certificate), versions, alpn)
+        except (OSError, ValueError) as error:  # of OpenSSL, too
+            raise Fault(f"the certificate cannot be used: {error}") from error
+
+    def _pair(self, certificate: SealedCertificate | None) -> "KeyPair":
+        if certificate is not None:
+            vault = Vault((self._folder / CERTIFICATE_KEY).read_bytes(), self._clock)
+            return open_pair(vault, certificate.hostname, certificate.sealed)
+        if self._own is None:
+            self._own = certificate_chain.self_signed(SELF_SIGNED, self._clock.now())
+        return self._own

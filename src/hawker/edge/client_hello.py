@@ -1,0 +1,111 @@
+"""The first message of a TLS client, read before TLS begins: the name that it asks for, which decides the certificate.
+Pure; RFC 8446 4.1.2, RFC 6066 3, RFC 7301. Nothing is believed of a length that is not there.
+"""
+
+import re
+from dataclasses import dataclass
+
+MAX_HELLO_BYTES = 16 * 1024
+"""Of the message. Browsers send 2 KiB."""
+_RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _MAX_RECORD = 5, 22, 1, 16 * 1024
+_FRAGMENTS = 16
+_SERVER_NAME, _HOST_NAME = 0, 0
+_NAME = re.compile(rb"[A-Za-z0-9_.-]{1,254}")
+
+
+class BadHelloError(ValueError):
+    """It is no ClientHello, or too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHello:
+    """`name` in lower case without a dot at the end; empty when the client gave none."""
+
+    name: str
+
+
+def read_hello(data: bytes | bytearray) -> ClientHello | None:
+    """None while some of it is missing. Raises `BadHelloError`."""
+    message = _message(data)
+    return None if message is None else ClientHello(_server_name(_extensions(message)))
+
+
+def _message(data: bytes | bytearray) -> bytes | None:
+    """The handshake message, out of its records."""
+    found, at = bytearray(), 0
+    for _ in range(_FRAGMENTS):
+        if data[at : at + 1] and data[at] != _HANDSHAKE:
+            raise BadHelloError("this is no TLS")
+        if len(data) < at + _RECORD_HEAD:
+            return None
+        length = int.from_bytes(data[at + 3 : at + 5], "big")
+        if data[at + 1] != 3 or not 0 < length <= _MAX_RECORD:
+            raise BadHelloError("a record is malformed")
+        found += data[at + _RECORD_HEAD : at + _RECORD_HEAD + length]
+        whole = len(data) >= at + _RECORD_HEAD + length
+        if found and found[0] != _CLIENT_HELLO:
+            raise BadHelloError("the first message is no ClientHello")
+        if len(found) >= 4:
+            wanted = 4 + int.from_bytes(found[1:4], "big")
+            if wanted > MAX_HELLO_BYTES:
+                raise BadHelloError(f"a ClientHello of {wanted} bytes, {MAX_HELLO_BYTES} at most")
+            if len(found) >= wanted:
+                return bytes(found[4:wanted])
+        if not whole:
+            return None
+        at += _RECORD_HEAD + length
+    raise BadHelloError("a ClientHello in too many pieces")
+
+
+class _Cursor:
+    """Reads fields off the front. Raises `BadHelloError` beyond the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, length: int) -> bytes:
+        if length > self.left:
+            raise BadHelloError("a field is longer than the message")
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "big")
+
+    def vector(self, width: int) -> bytes:
+        return self.take(self.number(width))
+
+
+def _extensions(message: bytes) -> dict[int, bytes]:
+    cursor = _Cursor(message)
+    cursor.take(2 + 32)  # version and random
+    cursor.vector(1)  # session
+    cursor.vector(2)  # ciphers
+    cursor.vector(1)  # compression
+    found: dict[int, bytes] = {}
+    if cursor.left:
+        inside = _Cursor(cursor.vector(2))
+        while inside.left:
+            kind = inside.number(2)
+            if kind in found:
+                raise BadHelloError("an extension is there twice")
+            found[kind] = inside.vector(2)
+    return found
+
+
+def _server_name(extensions: dict[int, bytes]) -> str:
+    if _SERVER_NAME not in extensions:
+        return ""
+    names = _Cursor(_Cursor(extensions[_SERVER_NAME]).vector(2))
+    while names.left:
+        kind, name = names.number(1), names.vector(2)
+        if kind == _HOST_NAME:
+            if not _NAME.fullmatch(name):
+                raise BadHelloError("the server's name is malformed")
+            return name.decode().lower().rstrip(".")
+    return ""

@@ -1,0 +1,271 @@
+"""Whether a host is there although its daemon is not: a process beside the daemon, which outlives it, answers to the
+other nodes of the cluster for as long as the host lives.
+
+One question and one answer, a datagram each, over the port of the node's gossip plus `PORT_OFFSET`; both are
+authenticated with a key made of the cluster's, and an answer is never longer than its question. Who has no key gets
+silence. The daemon holds a FIFO open, which the kernel closes with it, however it ends.
+"""
+
+import fcntl
+import hmac
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import msgspec
+
+from hawker import log
+from hawker.auth.peer_key import presence_key
+from hawker.clock import Clock, SystemClock
+from hawker.cluster import read_cluster
+from hawker.errors import CannotStart
+from hawker.ids import NodeId
+from hawker.place import Place, default_data_dir
+from hawker.token_bucket import Allowance, TokenBucket
+
+PORT_OFFSET = 3
+"""From the port of a node's gossip to the one where its host answers."""
+QUESTION_BYTES = 256
+NONCE_BYTES = 16
+_MAC_BYTES = 32
+_ASKS, _SAYS = b"hawker host?", b"hawker host!"
+_ANSWERS = Allowance(200.0, 400.0)
+"""A second, to anybody: a fleet of a thousand asks about a lost node from each of its hosts once a second."""
+_TICK_MS = 500
+_BIND_AGAIN_TICKS = 10
+_log = log.bind("hawker.presence")
+
+
+class HostWord(msgspec.Struct, frozen=True, kw_only=True):
+    """That a node's host is up. `away_s` is for how many seconds its daemon has been away; 0 while it is there."""
+
+    node: NodeId
+    away_s: float = 0.0
+
+
+def question(key: bytes, nonce: bytes) -> bytes:
+    """`nonce` is random, of 16 bytes."""
+    padded = (_ASKS + nonce).ljust(QUESTION_BYTES - _MAC_BYTES, b"\0")
+    return padded + hmac.digest(key, padded, "sha256")
+
+
+def read_question(keys: Sequence[bytes], data: bytes) -> tuple[bytes, bytes] | None:
+    """The key that it was asked with, and its nonce; None for what is no question of the cluster."""
+    if len(data) != QUESTION_BYTES or not data.startswith(_ASKS):
+        return None
+    padded, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
+    for key in keys:
+        if hmac.compare_digest(hmac.digest(key, padded, "sha256"), mac):
+            return key, padded[len(_ASKS) : len(_ASKS) + NONCE_BYTES]
+    return None
+
+
+def answer(key: bytes, nonce: bytes, word: HostWord) -> bytes:
+    said = _SAYS + nonce + msgspec.msgpack.encode(word)
+    whole = said + hmac.digest(key, said, "sha256")
+    assert len(whole) <= QUESTION_BYTES, "nobody is sent more than he has sent"
+    return whole
+
+
+def read_answer(key: bytes, nonce: bytes, data: bytes) -> HostWord | None:
+    """None for what is no answer to this question."""
+    said, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
+    head = _SAYS + nonce
+    if not said.startswith(head) or not hmac.compare_digest(hmac.digest(key, said, "sha256"), mac):
+        return None
+    try:
+        return msgspec.msgpack.decode(said[len(head) :], type=HostWord)
+    except ValueError:
+        return None
+
+
+class DaemonMark:
+    """In `folder`, a FIFO that a daemon holds open for as long as it lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "daemon"
+        self._reader: int | None = None
+
+    def hold(self) -> int:
+        """For a daemon: the descriptor, to be kept open. Raises `OSError`."""
+        with suppress(FileExistsError):
+            os.mkfifo(self._file, 0o600)
+        return os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether any process holds it. Of a FIFO without a writer the kernel reads the end, of one with a writer
+        nothing."""
+        try:
+            if self._reader is None:
+                self._reader = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            return bool(os.read(self._reader, 1))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+
+class KnownCluster:
+    """What the node's own file of its cluster says now; nothing while it is in none, or the file cannot be read."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: tuple[int, int] | None = None
+        self._keys: Sequence[bytes] = ()
+        self._place: tuple[str, int] | None = None
+
+    @property
+    def keys(self) -> Sequence[bytes]:
+        """To authenticate with."""
+        self._read()
+        return self._keys
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """Host and port of the node's gossip."""
+        self._read()
+        return self._place
+
+    def _read(self) -> None:
+        try:
+            found = self._file.stat()
+            seen = (found.st_mtime_ns, found.st_ino)
+            if seen == self._seen:
+                return
+            cluster = read_cluster(self._file)
+        except (OSError, CannotStart):
+            cluster, seen = None, None
+        self._seen = seen
+        self._keys = () if cluster is None else tuple(map(presence_key, cluster.keyring.secrets.values()))
+        self._place = None if cluster is None else (cluster.advertise, cluster.peer_port)
+
+
+class HostPresence:
+    """What the process does. `keys` are those of the cluster now."""
+
+    def __init__(self, node: NodeId, keys: Callable[[], Sequence[bytes]], mark: DaemonMark, clock: Clock) -> None:
+        self._node = node
+        self._keys = keys
+        self._mark = mark
+        self._now = clock.monotonic
+        self._bucket = TokenBucket(_ANSWERS)
+        self._away_since: float | None = None
+
+    def look(self) -> None:
+        """To be called each second at least: whether the daemon is there."""
+        if self._mark.is_held:
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = self._now()
+
+    def reply(self, data: bytes) -> bytes | None:
+        """To a datagram; None where it is not answered."""
+        if len(data) != QUESTION_BYTES or not self._bucket.take(1, self._now()):
+            return None
+        asked = read_question(self._keys(), data)
+        if asked is None:
+            return None
+        self.look()
+        away_s = 0.0 if self._away_since is None else max(0.001, self._now() - self._away_since)
+        return answer(*asked, HostWord(node=self._node, away_s=away_s))
+
+
+def serve(presence: HostPresence, place: Callable[[], tuple[str, int] | None], waking: socket.socket) -> None:
+    """Answer until `waking` is readable. `place` is the host and port of the node's gossip now; None in no cluster."""
+    bound: socket.socket | None = None
+    at: tuple[str, int] | None = None
+    ticks, refused = 0, ""
+    while True:
+        wanted = place()
+        if bound is not None and at != wanted:
+            bound.close()
+            bound = None
+        if bound is None and wanted is not None and ticks % _BIND_AGAIN_TICKS == 0:
+            at = wanted
+            try:
+                bound, refused = _bound_at(wanted[0], wanted[1] + PORT_OFFSET), ""
+            except (OSError, OverflowError, UnicodeError) as error:
+                if str(error) != refused:
+                    refused = str(error)
+                    _log.warning("cannot answer for the host", extra={"host": wanted[0], "reason": refused})
+        ticks += 1
+        poll = select.poll()
+        for each in (waking, bound):
+            if each is not None:
+                poll.register(each, select.POLLIN)
+        ready = {number for number, _ in poll.poll(_TICK_MS)}
+        presence.look()
+        if waking.fileno() in ready:
+            break
+        if bound is not None and bound.fileno() in ready:
+            _answer_one(bound, presence)
+    if bound is not None:
+        bound.close()
+
+
+def _answer_one(bound: socket.socket, presence: HostPresence) -> None:
+    with suppress(OSError):  # who has asked may be gone
+        data, asker = bound.recvfrom(QUESTION_BYTES + 1)
+        reply = presence.reply(data)
+        if reply is not None:
+            bound.sendto(reply, asker)
+
+
+def _bound_at(host: str, port: int) -> socket.socket:
+    """Where gossip is, so that an answer comes from the address that was asked. Raises `OSError`, `OverflowError`,
+    `UnicodeError`."""
+    family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    made = socket.socket(family, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        made.bind(where)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _run(data_dir: Path | None, log_level: str) -> int:
+    log.configure(log_level)
+    place = Place((data_dir or default_data_dir()).resolve())
+    node = place.remembered()
+    if not place.presence.is_dir() or node is None:
+        raise CannotStart(f"{place.presence} is not there: `hawker up` makes it, and starts this in a cluster")
+    lock = os.open(place.presence / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        _log.info("another one answers for the host", extra={"folder": str(place.presence)})
+        return 0
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    cluster = KnownCluster(place.cluster)
+    presence = HostPresence(node, lambda: cluster.keys, DaemonMark(place.presence), SystemClock())
+    serve(presence, lambda: cluster.place, _woken_by_signals())
+    return 0
+
+
+def _woken_by_signals() -> socket.socket:
+    """Readable once a signal to stop has come."""
+    waking, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.detach(), warn_on_full_buffer=False)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, frame: None)
+    return waking
+
+
+command = click.Command(
+    "presence",
+    callback=_run,
+    help="Answer for this host to its cluster, also while the daemon is away. `hawker up` starts this.",
+    params=[
+        click.Option(["--data-dir"], type=click.Path(path_type=Path), help="The node's data directory."),
+        click.Option(["--log-level"], default="info", help="debug, info, warning or error."),
+    ],
+)

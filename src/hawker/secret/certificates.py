@@ -1,0 +1,143 @@
+"""Certificates of apps' host names: sealed in the store, opened by who ends TLS, never shown.
+
+A host name is one app's. The key that seals them is made from the node's own and good for nothing else: the process
+that serves strangers is given it, and not the key of all secrets.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hawker.clock import Clock
+from hawker.deferred import deferred
+from hawker.errors import NotFound, Unprocessable
+from hawker.ids import AppName
+from hawker.record.app import APPS, CERTIFICATES, CertificateRecord
+from hawker.store.contract import Reader, Store, Tx
+from hawker.vault import Vault
+
+if TYPE_CHECKING:
+    from hawker.secret import certificate_chain
+    from hawker.secret.certificate_chain import KeyPair
+else:
+    certificate_chain = deferred("hawker.secret.certificate_chain")
+
+MAX_OF_APP = 500
+MAX_OF_NODE = 2000
+"""With `certificate_chain.MAX_KEPT_BYTES` each they fit into what the edge is told at once."""
+PURPOSE = "certificates"
+
+
+class Certificates:
+    """`vault` is the node's; what is sealed here is sealed by one made from it."""
+
+    def __init__(self, store: Store, vault: Vault, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.key = vault.key_for(PURPOSE)
+        self._vault = Vault(self.key, clock)
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """`changed` is called after each change."""
+        self._listeners.append(changed)
+
+    def all(self) -> Iterator[CertificateRecord]:
+        return (record for _, record in self._store.scan(CERTIFICATES))
+
+    def list(self, app: str) -> list[CertificateRecord]:
+        """By host name."""
+        return [record for record in self.all() if record.app == app]
+
+    def get(self, app: str, text: str) -> CertificateRecord:
+        return _found(self._store, app, certificate_chain.hostname_of(text))
+
+    async def put(self, app: str, text: str, fullchain: str, private_key: str) -> CertificateRecord:
+        """Durable when it returns, in place of what was there. Raises `Unprocessable`, also when the name is another
+        app's, and `NotFound` when there is no such app."""
+        hostname, now = certificate_chain.hostname_of(text), self._clock.now()
+        read = certificate_chain.read_certificate(hostname, fullchain, private_key, now)
+        fresh = CertificateRecord(
+            hostname=hostname,
+            app=AppName(app),
+            sealed=self._vault.seal(owner_of(hostname), msgspec.msgpack.encode(read.pair)),
+            kind=read.kind,
+            authority=read.authority,
+            not_after=read.not_after,
+            created_at=now,
+            updated_at=now,
+        )
+
+        def apply(tx: Tx) -> CertificateRecord:
+            if tx.get(APPS, app) is None:
+                raise NotFound("app not found")
+            there = tx.get(CERTIFICATES, hostname)
+            if there is not None and there.app != app:
+                raise Unprocessable(f"hostname: {hostname} is another app's")
+            if there is None:
+                _check_room(tx, app)
+            kept = {} if there is None else {"created_at": there.created_at, "points_here": there.points_here}
+            record = msgspec.structs.replace(fresh, **kept)
+            tx.put(CERTIFICATES, hostname, record)
+            return record
+
+        record = await self._store.write(apply)
+        self._tell()
+        return record
+
+    async def note_check(self, app: str, hostname: str, *, points_here: bool) -> CertificateRecord:
+        def apply(tx: Tx) -> CertificateRecord:
+            record = msgspec.structs.replace(_found(tx, app, hostname), points_here=points_here)
+            tx.put(CERTIFICATES, hostname, record)
+            return record
+
+        return await self._store.write(apply)
+
+    async def delete(self, app: str, text: str) -> CertificateRecord:
+        """What was there. Raises `NotFound`."""
+        hostname = certificate_chain.hostname_of(text)
+
+        def apply(tx: Tx) -> CertificateRecord:
+            record = _found(tx, app, hostname)
+            tx.delete(CERTIFICATES, hostname)
+            return record
+
+        record = await self._store.write(apply)
+        self._tell()
+        return record
+
+    def _tell(self) -> None:
+        for changed in self._listeners:
+            changed()
+
+
+def open_pair(vault: Vault, hostname: str, sealed: bytes) -> "KeyPair":
+    """`vault` has the key of `PURPOSE`. Raises `Fault`."""
+    return msgspec.msgpack.decode(vault.open(owner_of(hostname), sealed), type=certificate_chain.KeyPair)
+
+
+def owner_of(hostname: str) -> str:
+    return f"certificate {hostname}"
+
+
+def forget_all(tx: Tx, app: str) -> None:
+    """With the app, in the transaction that removes it."""
+    for hostname, record in list(tx.scan(CERTIFICATES)):
+        if record.app == app:
+            tx.delete(CERTIFICATES, hostname)
+
+
+def _found(reader: Reader, app: str, hostname: str) -> CertificateRecord:
+    record = reader.get(CERTIFICATES, hostname)
+    if record is None or record.app != app:
+        raise NotFound(f"certificate {hostname} not found")
+    return record
+
+
+def _check_room(tx: Tx, app: str) -> None:
+    records = [record for _, record in tx.scan(CERTIFICATES)]
+    if sum(record.app == app for record in records) >= MAX_OF_APP:
+        raise Unprocessable(f"an app has at most {MAX_OF_APP} certificates: use one for a wildcard")
+    if len(records) >= MAX_OF_NODE:
+        raise Unprocessable(f"this node keeps at most {MAX_OF_NODE} certificates")

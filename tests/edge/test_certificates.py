@@ -1,0 +1,91 @@
+"""Which certificate a name finds, and what is kept open of them."""
+
+import ssl
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hawker.clock import SystemClock
+from hawker.edge.certificates import CertificateBook
+from hawker.errors import Fault
+from hawker.feed import CERTIFICATE_KEY, SealedCertificate
+from hawker.ids import AppName
+from hawker.secret.certificate_chain import KeyPair
+from hawker.secret.certificates import owner_of
+from hawker.vault import Vault
+from tests.certificates import issued
+
+KEY = b"k" * 32
+
+
+def sealed(hostname: str, app: str = "shop") -> SealedCertificate:
+    chain, key = issued(hostname)
+    pair = msgspec.msgpack.encode(KeyPair(chain=chain.encode(), key=key.encode()))
+    vault = Vault(KEY, SystemClock())
+    return SealedCertificate(hostname=hostname, app=AppName(app), sealed=vault.seal(owner_of(hostname), pair))
+
+
+def book_of(folder: Path, *certificates: SealedCertificate) -> CertificateBook:
+    (folder / CERTIFICATE_KEY).write_bytes(KEY)
+    book = CertificateBook(folder, SystemClock())
+    book.replace(certificates)
+    return book
+
+
+def test_the_exact_name_comes_before_the_wildcard_of_one_label(tmp_path: Path) -> None:
+    book = book_of(tmp_path, sealed("a.example.com", "one"), sealed("*.example.com", "two"))
+    assert (book.app_of("a.example.com"), book.app_of("b.example.com")) == ("one", "two")
+    for name in ("", "example.com", "a.b.example.com", "com", "*.example.net", "."):
+        assert book.app_of(name) is None
+
+
+def test_a_context_is_made_once_and_forgotten_with_its_certificate(tmp_path: Path) -> None:
+    certificate = sealed("a.example.com")
+    book = book_of(tmp_path, certificate)
+    first = book.context(certificate, (), ("http/1.1",))
+    assert book.context(certificate, (), ("http/1.1",)) is first
+    assert book.context(certificate, ("TLSv1.3",), ("http/1.1",)) is not first
+    book.replace(())
+    book.replace((certificate,))
+    assert book.context(certificate, (), ("http/1.1",)) is not first
+
+
+def test_contexts_have_a_bound_and_the_one_used_longest_ago_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hawker.edge.certificates.KEPT_CONTEXTS", 2)
+    book = book_of(tmp_path)
+    first = book.context(None, (), ())
+    second = book.context(None, (), ("a",))
+    assert book.context(None, (), ()) is first
+    book.context(None, (), ("b",))
+    assert book.context(None, (), ()) is first and book.context(None, (), ("a",)) is not second
+
+
+@pytest.mark.parametrize("key", [b"x" * 32, b"short", None])
+def test_without_its_key_nothing_is_opened(tmp_path: Path, key: bytes | None) -> None:
+    certificate = sealed("a.example.com")
+    book = book_of(tmp_path, certificate)
+    (tmp_path / CERTIFICATE_KEY).unlink()
+    if key is not None:
+        (tmp_path / CERTIFICATE_KEY).write_bytes(key)
+    with pytest.raises(Fault):
+        book.context(certificate, (), ())
+
+
+def test_what_openssl_does_not_take_is_said_and_not_kept(tmp_path: Path) -> None:
+    pair = msgspec.msgpack.encode(KeyPair(chain=b"no chain", key=b"no key"))
+    bad = SealedCertificate(
+        hostname="a.example.com",
+        app=AppName("shop"),
+        sealed=Vault(KEY, SystemClock()).seal(owner_of("a.example.com"), pair),
+    )
+    book = book_of(tmp_path, bad)
+    for _ in range(2):
+        with pytest.raises(Fault, match="cannot be used"):
+            book.context(bad, (), ())
+
+
+def test_the_certificate_for_hosts_without_one_names_nobody(tmp_path: Path) -> None:
+    assert isinstance(book_of(tmp_path).context(None, (), ()), ssl.SSLContext)

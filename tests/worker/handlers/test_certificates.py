@@ -1,0 +1,130 @@
+"""Certificates over the API."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.certificate import (
+    CHECK_CERTIFICATE,
+    DELETE_CERTIFICATE,
+    DELETE_CUSTOM_CERTIFICATE,
+    DELETE_ORDERED_CERTIFICATE,
+    GET_CERTIFICATE,
+    IMPORT_CERTIFICATE,
+    LIST_CERTIFICATES,
+    ORDER_CERTIFICATE,
+    CertificateParams,
+    ImportCertificateRequest,
+    ListCertificatesQuery,
+    OrderCertificateRequest,
+)
+from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.api.route import Call, NoQuery
+from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
+from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.sim.node.world import HOST_ADDRESSES
+from hawker.worker.handlers.certificates import CertificateHandlers
+from tests.certificates import issued
+
+pytestmark = pytest.mark.anyio
+HERE = AppParams(app_name=APP)
+NAME = "shop.example.com"
+ONE = CertificateParams(app_name=APP, hostname=NAME)
+
+
+async def imported(worker: SimWorker, name: str = NAME) -> Any:
+    chain, key = issued(name)
+    body = ImportCertificateRequest(hostname=name, fullchain=chain, private_key=key)
+    return await worker.api.call(IMPORT_CERTIFICATE, params=HERE, body=body)
+
+
+async def test_a_certificate_is_imported_shown_listed_and_removed_and_its_key_never_comes_back(
+    worker: SimWorker,
+) -> None:
+    made = await imported(worker)
+    assert (made.hostname, made.status, made.configured) == (NAME, "active", False)
+    (entry,) = made.certificates
+    assert (entry.source, entry.issuer, entry.issued[0].type) == ("custom", "Test Root", "ecdsa")
+    assert await worker.api.call(GET_CERTIFICATE, params=ONE) == made
+    listed = await worker.api.call(LIST_CERTIFICATES, params=HERE)
+    assert listed.total_count == 1 and listed.certificates[0].has_custom_certificate
+    assert b"PRIVATE" not in msgspec.json.encode((made, listed))
+    await worker.api.call(DELETE_CERTIFICATE, params=ONE)
+    with pytest.raises(NotFound):
+        await worker.api.call(GET_CERTIFICATE, params=ONE)
+
+
+async def test_a_list_has_pages_and_a_filter(worker: SimWorker) -> None:
+    for name in ("a.example.com", "b.example.com", "b.example.net"):
+        await imported(worker, name)
+    first = await worker.api.call(LIST_CERTIFICATES, params=HERE, query=ListCertificatesQuery(limit=2))
+    assert [each.hostname for each in first.certificates] == ["a.example.com", "b.example.com"]
+    assert first.total_count == 3
+    rest = ListCertificatesQuery(limit=2, cursor=first.next_cursor)
+    second = await worker.api.call(LIST_CERTIFICATES, params=HERE, query=rest)
+    assert [each.hostname for each in second.certificates] == ["b.example.net"] and not second.next_cursor
+    some = await worker.api.call(LIST_CERTIFICATES, params=HERE, query=ListCertificatesQuery(filter="B.EXAMPLE"))
+    assert some.total_count == 2
+    with pytest.raises(BadRequest, match="cursor"):
+        await worker.api.call(LIST_CERTIFICATES, params=HERE, query=ListCertificatesQuery(cursor="?"))
+
+
+async def test_a_check_looks_where_the_name_leads(worker: SimWorker) -> None:
+    await imported(worker)
+    found: list[str] = []
+    parts = worker.parts
+    assert HOST_ADDRESSES[4] is not None
+    leads: tuple[str, ...] = ("192.0.2.77",)
+
+    async def lookup(name: str) -> tuple[str, ...]:
+        found.append(name)
+        return leads
+
+    handlers = CertificateHandlers(
+        worker.store, parts.deps.clock, parts.apps, parts.ips, parts.deps.certificates, lookup
+    )
+    call: Call[Any, Any, Any] = Call(params=ONE, query=NoQuery(), body=None, grant=None, request_id="r")  # type: ignore[arg-type]
+    alone = await handlers.check(call)
+    assert alone.validation.dns_configured and alone.configured, "an app without addresses is reached at its host"
+    given = await worker.api.call(ASSIGN_IP, params=HERE, body=AssignIpRequest(type="shared_v4"))
+    wrong = await handlers.check(call)
+    assert not wrong.configured and wrong.validation_errors[0].code == "dns"
+    assert wrong.dns_records is not None and wrong.dns_records.a == ("192.0.2.77",)
+    assert wrong.dns_requirements.a == (given.ip,)
+    leads = (given.ip, "2001:db8::9")
+    right = await handlers.check(call)
+    assert right.configured and right.dns_records is not None and right.dns_records.aaaa == ("2001:db8::9",)
+    assert found == [NAME] * 3
+    assert (await worker.api.call(LIST_CERTIFICATES, params=HERE)).certificates[0].configured
+
+
+async def test_a_name_that_leads_nowhere_is_said_to(worker: SimWorker) -> None:
+    await imported(worker, "*.example.com")
+    params = CertificateParams(app_name=APP, hostname="*.example.com")
+    checked = await worker.api.call(CHECK_CERTIFICATE, params=params)
+    assert "nowhere" in checked.validation_errors[0].message
+
+
+async def test_removing_the_only_one_is_warned_about(worker: SimWorker) -> None:
+    await imported(worker)
+    assert (await worker.api.call(DELETE_ORDERED_CERTIFICATE, params=ONE)).status == "active", "none was ordered"
+    gone = await worker.api.call(DELETE_CUSTOM_CERTIFICATE, params=ONE)
+    assert gone.certificates == () and "no certificate any more" in gone.warning
+    with pytest.raises(NotFound):
+        await worker.api.call(DELETE_CUSTOM_CERTIFICATE, params=ONE)
+
+
+async def test_ordering_one_is_not_served_and_says_what_is(worker: SimWorker) -> None:
+    with pytest.raises(NotServed, match="import one"):
+        await worker.api.call(ORDER_CERTIFICATE, params=HERE, body=OrderCertificateRequest(hostname=NAME))
+    ghost = AppParams(app_name="ghost")
+    with pytest.raises(NotFound):
+        await worker.api.call(ORDER_CERTIFICATE, params=ghost, body=OrderCertificateRequest(hostname=NAME))
+
+
+async def test_a_bad_pair_is_refused_in_words(worker: SimWorker) -> None:
+    body = ImportCertificateRequest(hostname=NAME, fullchain=issued(NAME)[0], private_key=issued(NAME)[1])
+    with pytest.raises(Unprocessable, match="private_key"):
+        await worker.api.call(IMPORT_CERTIFICATE, params=HERE, body=body)
