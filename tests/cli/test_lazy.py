@@ -24,6 +24,7 @@ _OUTSIDE = {
     "hawker.dns.commands",
     "hawker.edge.commands",
     "hawker.edge.process",
+    "hawker.fleet.presence",
     "bench.schedulers.command",
 }
 

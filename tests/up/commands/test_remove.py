@@ -23,6 +23,7 @@ def remove(*words: str) -> int:
 
 def test_what_becomes_of_machines_has_to_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(place(tmp_path))
+    (tmp_path / "machines" / "3d8f0000000001").mkdir()
     for words in ((), ("--drain", "--destroy")):
         assert remove("--data-dir", folder, "--yes", *words) == ExitStatus.USAGE
     assert "--drain or --destroy" in capsys.readouterr().err and (tmp_path / "node").exists()
