@@ -3,7 +3,7 @@ other nodes of the cluster for as long as the host lives.
 
 One question and one answer, a datagram each, over the port of the node's gossip plus `PORT_OFFSET`; both are
 authenticated with a key made of the cluster's, and an answer is never longer than its question. Who has no key gets
-silence. The daemon holds a FIFO open, which the kernel closes with it, however it ends.
+silence. The daemon holds a lock, which the kernel takes from it however it ends.
 """
 
 import fcntl
@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,7 @@ _MAC_BYTES = 32
 _ASKS, _SAYS = b"hawker host?", b"hawker host!"
 _ANSWERS = Allowance(200.0, 400.0)
 """A second, to anybody: a fleet of a thousand asks about a lost node from each of its hosts once a second."""
+_FLOCK = struct.Struct("hhqqi4x")  # fcntl(2): type, whence, start, length, process
 _TICK_MS = 500
 _BIND_AGAIN_TICKS = 10
 _log = log.bind("hawker.presence")
@@ -85,30 +87,34 @@ def read_answer(key: bytes, nonce: bytes, data: bytes) -> HostWord | None:
 
 
 class DaemonMark:
-    """In `folder`, a FIFO that a daemon holds open for as long as it lives."""
+    """In `folder`, a file that a daemon has locked for as long as it lives. Whoever looks takes no lock."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "daemon"
-        self._reader: int | None = None
 
     def hold(self) -> int:
         """For a daemon: the descriptor, to be kept open. Raises `OSError`."""
-        with suppress(FileExistsError):
-            os.mkfifo(self._file, 0o600)
-        return os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        held = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.fcntl(held, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+        except OSError:
+            os.close(held)
+            raise
+        return held
 
     @property
     def is_held(self) -> bool:
-        """Whether any process holds it. Of a FIFO without a writer the kernel reads the end, of one with a writer
-        nothing."""
+        """Whether any process holds it."""
         try:
-            if self._reader is None:
-                self._reader = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            return bool(os.read(self._reader, 1))
-        except BlockingIOError:
-            return True
+            asking = os.open(self._file, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return False
+        try:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind = _FLOCK.unpack(fcntl.fcntl(asking, fcntl.F_OFD_GETLK, asked))[0]
+            return bool(kind != fcntl.F_UNLCK)
+        finally:
+            os.close(asking)
 
 
 class KnownCluster:

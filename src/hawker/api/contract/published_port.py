@@ -6,7 +6,7 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer
 from hawker.api.contract.machine import MachineParams
 from hawker.api.route import Tag, Unary
-from hawker.errors import NotFound, Unavailable
+from hawker.errors import NotFound, Unavailable, Unprocessable
 
 
 class PublishedPortState(Answer, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ EXPLAIN_ROUTE = Unary(
     response=RouteExplanation,
     tag=Tag.APPS,
     summary="Say where a request for an app would go, and why, without sending it",
-    errors=(NotFound, Unavailable),
+    errors=(NotFound, Unavailable, Unprocessable),
 )
 
 PUBLISHED_PORT_ROUTES = (LIST_PUBLISHED_PORTS, EXPLAIN_ROUTE)
