@@ -26,7 +26,7 @@ from hawker.image.staging import mark_of
 from hawker.place import Place
 
 STOP_S = 30.0
-_ROUNDS = 20
+_ROUNDS = 120  # a mount namespace of another program may hold a disk for a while
 _PAUSE_S = 0.25
 _MARK = "removing"
 _EDGE = frozenset({"dns", "edge", "edge-process", "presence"})
