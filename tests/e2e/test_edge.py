@@ -164,11 +164,12 @@ def test_what_the_edge_could_not_do_is_in_the_apps_log_and_explained(node: Runni
     port = free_port()
     hawker.say("apps", "create", "silent")
     hawker.say("machine", "run", "-a", "silent", "--name", "mute", "-p", f"{port}:9/http", HELLO)
-    assert get(port).status == 503, "nobody listens at port 9 in the machine"
-    wait_for(lambda: "proxy * PR03 no machine took the request" in hawker("logs", "-a", "silent").err)
-    explained = json.loads(
-        hawker.say("route", "explain", "-a", "silent", f"http://silent.localhost:{port}", "-o", "json")
-    )
+    hawker.say("machine", "cordon", "mute", "-a", "silent")
+    explain = ("route", "explain", "-a", "silent", f"http://silent.localhost:{port}")
+    wait_for(lambda: "cordoned" in hawker.say(*explain))
+    assert get(port).status == 503
+    wait_for(lambda: "proxy * PR01 no machine" in hawker("logs", "-a", "silent").err)
+    explained = json.loads(hawker.say(*explain, "-o", "json"))
     (listener,) = explained["listeners"]
     assert (listener["speaks"], listener["address"]) == ("http", "127.0.0.1")
     assert listener["candidates"][0]["internal_port"] == 9
