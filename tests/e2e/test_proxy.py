@@ -128,4 +128,4 @@ def test_a_limited_token_needs_control_of_the_app(hawker: CommandLine, node: Run
     narrow = hawker.say("tokens", "create", "--for", "reader", "--app", "default", "--actions", "r").strip()
     reader = CommandLine({**hawker.environment, "HAWKER_URL": node.url, "HAWKER_TOKEN": narrow})
     assert reader.say("machine", "list", "-q")
-    assert "refused" in heard(reader, 7)
+    assert "does not allow C" in heard(reader, 7)
