@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from hawker.api.contract.app_log import MAX_PLACE
+from hawker.api.contract.app_log import LogPlace
 from hawker.api.contract.body import Answer
 from hawker.api.route import NoParams, Tag, Unary
 from hawker.errors import BadRequest, NotFound, OverShare
@@ -32,7 +32,7 @@ class AuditSelection(msgspec.Struct, frozen=True, kw_only=True):
 class AuditQuery(AuditSelection, frozen=True, kw_only=True):
     """`after` is the `next` of an answer; without it, from the oldest entry on. `node` is one id, or all nodes."""
 
-    after: Annotated[str, msgspec.Meta(max_length=MAX_PLACE)] = ""
+    after: LogPlace = ""
     node: _Name = ""
 
 

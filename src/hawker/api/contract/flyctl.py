@@ -6,13 +6,13 @@ log as that call does.
 
 from datetime import datetime
 from types import NoneType
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from hawker.api.bounds import ReleasesLimit
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.app_log import MAX_PLACE
+from hawker.api.contract.app_log import LogPlace
 from hawker.api.contract.body import Answer, Request
 from hawker.api.route import AnyRoute, NoParams, Tag, Unary
 from hawker.errors import Conflict, NotFound, Unprocessable
@@ -123,7 +123,7 @@ class FlyLogsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`instance` is a machine's id. `next_token` is what the last answer gave: with it the answer is held open until
     there is a line."""
 
-    next_token: Annotated[str, msgspec.Meta(max_length=MAX_PLACE)] = ""
+    next_token: LogPlace = ""
     instance: str = ""
     region: str = ""
 
