@@ -22,6 +22,7 @@ from tests.conformance.stock import Stock
 
 REQUEST_DEADLINE_S = 30
 _ORDERS = ("/apps/{app_name}/machines", "/apps/{app_name}/machines/{machine_id}")
+_REFUSED = ("400", "401", "403", "404", "405", "406", "409", "415", "422", "428", "429", "431", "5xx")
 _ACCEPTED = ("2xx", "3xx", "401", "403", "404", "409", "429", "5xx")
 
 
@@ -124,6 +125,7 @@ def _config(effort: Effort) -> SchemathesisConfig:
             "checks": {
                 "not_a_server_error": {"expected-statuses": ["2xx", "3xx", "4xx", "501"]},
                 "positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "408", "412", "422"]},
+                "negative_data_rejection": {"expected-statuses": list(_REFUSED)},
             },
         }
     )
