@@ -14,6 +14,7 @@ from hawker.api.contract.deploy import (
     GetDeployQuery,
 )
 from hawker.api.contract.release import CREATE_RELEASE, CreateReleaseRequest
+from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
 from hawker.errors import Conflict, NotFound, WrongState
 from hawker.sim.node.sim_worker import APP, SimWorker
 from tests.deploys.deploying import WEB, deploy, ended, groups, machines
@@ -46,6 +47,18 @@ async def test_an_abort_takes_back_or_keeps(worker: SimWorker, keep: bool, statu
     await worker.api.call(ABORT_DEPLOY, params=params, body=AbortDeployRequest(keep=keep))
     assert (await ended(worker)).status == status
     assert [release for _, release, _ in groups(await machines(worker))] == releases
+
+
+async def test_nothing_can_be_said_any_more_while_old_machines_go(worker: SimWorker) -> None:
+    begun = await deploy(worker, WEB)
+    params = DeployParams(app_name=APP, version=str(begun.version))
+    table = DeployTable(worker.store, worker.parts.deps.clock)
+    await worker.store.write(lambda tx: table.change(tx, APP, begun.version, stage=LAST_STAGE))
+    for route in (PAUSE_DEPLOY, RESUME_DEPLOY):
+        with pytest.raises(WrongState, match="old machines, which go now"):
+            await worker.api.call(route, params=params)
+    with pytest.raises(WrongState, match="old machines, which go now"):
+        await worker.api.call(ABORT_DEPLOY, params=params, body=AbortDeployRequest())
 
 
 async def test_a_second_deploy_is_refused_while_one_is_under_way(worker: SimWorker) -> None:

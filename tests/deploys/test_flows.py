@@ -1,11 +1,17 @@
 """Deploys on a whole worker, whose time is simulated: what becomes of an app's machines."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from hawker.api.contract.app import DELETE_APP, AppParams
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.machine_operation import CORDON_MACHINE
+from hawker.deploys import flows
+from hawker.deploys.moves import Moves
 from hawker.errors import Unprocessable
 from hawker.machine import State
-from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployWish, SlotRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
 from tests.deploys.deploying import BAD, CHECKED, WEB, deploy, ended, groups, machines
 
@@ -99,6 +105,39 @@ async def test_bluegreen_that_fails_leaves_the_blue_machines_as_they_were(worker
     assert (await ended(worker)).status == "rolled_back"
     (left,) = await machines(worker)
     assert (left.id, left.version, left.cordoned) == (blue.id, blue.version, False)
+
+
+async def test_a_blue_machine_that_was_out_of_routing_stays_so_when_bluegreen_goes_back(worker: SimWorker) -> None:
+    await deploy(worker, CHECKED)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    await worker.api.call(CORDON_MACHINE, params=MachineParams(app_name=APP, machine_id=blue.id))
+    await deploy(worker, CHECKED | BAD, strategy="bluegreen")
+    assert (await ended(worker)).status == "rolled_back"
+    (left,) = await machines(worker)
+    assert (left.id, left.cordoned) == (blue.id, True)
+
+
+@pytest.mark.parametrize(("wish", "status"), [(DeployWish.ABORT, "rolled_back"), (DeployWish.STOP, "interrupted")])
+async def test_a_word_that_comes_just_before_old_machines_go_is_heeded(
+    worker: SimWorker, wish: DeployWish, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said once the step before has ended, where nothing listens."""
+    await deploy(worker, CHECKED)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    route = Moves.route
+
+    async def then_a_word(deploying: Moves, slots: Iterable[SlotRecord], *, into: bool) -> None:
+        await route(deploying, slots, into=into)
+        if not into:
+            await deploying.table.ask(APP, deploying.version, wish, lambda record: None)
+
+    monkeypatch.setattr(flows, "_unless_stopped", lambda deploy, do: do(deploy))
+    monkeypatch.setattr(Moves, "route", then_a_word)
+    await deploy(worker, CHECKED, strategy="bluegreen")
+    assert (await ended(worker)).status == status
+    assert blue.id in [each.id for each in await machines(worker)]
 
 
 async def test_a_canary_that_fails_is_the_only_machine_that_was_touched(worker: SimWorker) -> None:

@@ -16,6 +16,10 @@ KEPT = 20
 _LOOK_S = 0.1
 
 
+LAST_STAGE = "old machines go"
+"""From here on nothing goes back."""
+
+
 class DeployTable:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store

@@ -5,6 +5,7 @@ and call the machines' nodes like any client.
 A step may be called again at any time, also from the first one after a reboot: what has been done is in the slots.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -13,7 +14,7 @@ import msgspec
 from hawker.api.caller import LateCaller
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.deploys.deploy_table import DeployTable
+from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
 from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deploy_key
 from hawker.store.contract import Store, Tx
@@ -111,15 +112,30 @@ async def switch(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
 
 
 async def tidy(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """What is of no group any more goes, and blue machines. Nothing goes back from here."""
+    """What is of no group any more goes, and blue machines. Nothing goes back from here, so what a person asked for
+    until now comes first."""
     deploy = _moves(context)
-    await deploy.say("old machines go")
+    while (asked := await context.deps.store.write(partial(_last_stage, context))) is DeployWish.PAUSE:
+        await context.clock.sleep(moves.LOOK_S)
+    if asked is not DeployWish.NOTHING:
+        return _turned(context, "a person ended it", back=asked is DeployWish.ABORT)
     for slot in deploy.slots(SlotKind.DESTROY):
         try:
             await deploy.destroy(slot)
         except moves.SlotFailed as failed:
             await deploy.note(slot, state=SlotState.LEFT, text=failed.text)
     return Done()
+
+
+def _last_stage(context: StepContext[DeployDeps, DeployInput], tx: Tx) -> DeployWish:
+    """What a person asks for; else the last stage is begun."""
+    given, table = context.input, table_of(context.deps)
+    record = table.find(tx, given.app, given.version)
+    if record.stage == LAST_STAGE:
+        return DeployWish.NOTHING
+    if record.asked is DeployWish.NOTHING:
+        table.change(tx, given.app, given.version, stage=LAST_STAGE)
+    return record.asked
 
 
 async def settle(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
@@ -131,7 +147,7 @@ async def take_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
     """Every machine is what it was before the deploy, or it is written down that it could not be."""
     deploy = _moves(context)
     await deploy.say("changes are taken back")
-    blue = deploy.slots(SlotKind.DESTROY)
+    blue = [slot for slot in deploy.slots(SlotKind.DESTROY) if not slot.cordoned]
     if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
         try:
             await deploy.route(blue, into=True)

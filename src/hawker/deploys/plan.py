@@ -81,11 +81,12 @@ class _Row:
     version: str
     config: MachineConfig
     state: State
+    cordoned: bool = False
 
     @staticmethod
     def of(machine: Machine, group: str) -> "_Row":
         config = machine.config or MachineConfig()
-        return _Row(machine.id, group, machine.region, machine.version, config, machine.state)
+        return _Row(machine.id, group, machine.region, machine.version, config, machine.state, machine.cordoned)
 
     @property
     def is_warm(self) -> bool:
@@ -240,6 +241,7 @@ def _destroyed(wanted: WantedRelease, row: _Row) -> SlotRecord:
         group=row.group,
         region=row.region,
         machine=row.id,
+        cordoned=row.cordoned,
         before=row.before,
         at=wanted.now,
     )

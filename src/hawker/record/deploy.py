@@ -93,8 +93,8 @@ class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):
 
 class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One machine's place in a deploy. `machine` is its id, empty until it is made; `config` what it is to have, None
-    for one that goes; `launch`: it is to run and has to prove itself. `cordoned`: it is made outside of routing.
-    `version` is the machine's version that this deploy made, `at` Unix seconds of the last change."""
+    for one that goes; `launch`: it is to run and has to prove itself. `cordoned`: it is made outside of routing,
+    or was found so. `version` is the machine's version that this deploy made, `at` Unix seconds of the last change."""
 
     number: int
     kind: SlotKind
