@@ -285,7 +285,7 @@ class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses,
         self._machine(call)
         return Ok(ok=True)
 
-    _cordon_machine = _uncordon_machine = _signal_machine
+    _cordon_machine = _uncordon_machine = _rename_machine = _signal_machine
 
     async def _wait_machine(self, call: Call[Any, Any, Any]) -> WaitAnswer:
         found = self._machine(call)

@@ -94,6 +94,35 @@ def test_help_fits_80_columns() -> None:
     assert wide == []
 
 
+_NO_JSON = {
+    "up": "a daemon: it writes a log",
+    "join": "a daemon: it writes a log",
+    "worker": "a daemon: it writes a log",
+    "broker": "a daemon: it writes a log",
+    "exec": "its output is the command's own",
+    "attach": "its output is the machine's own",
+    "cp": "its output may be the files",
+    "config show": "JSON always",
+    "audit export": "lines of JSON always",
+    "catalog schema": "SQL",
+    "completion": "a shell script",
+    "edge": "a daemon: it writes a log",
+    "edge-process": "a daemon: it writes a log",
+    "dns": "a daemon: it writes a log",
+    "presence": "a daemon: it writes a log",
+}
+
+
+def test_every_command_has_json() -> None:
+    without = set()
+    for command, ctx in _every(ROOT, []):
+        options = {each for parameter in command.params for each in parameter.opts}
+        if not isinstance(command, click.Group) and not options & {"-o", "--output", "--json"}:
+            words = str(ctx.info_name).split()[1:]
+            without.add(" ".join(words[1:] if words[0] in ("machine", "machines", "m") else words))
+    assert without == set(_NO_JSON)
+
+
 def _every(command: click.Command, path: list[str]) -> Iterator[tuple[click.Command, click.Context]]:
     ctx = click.Context(command, info_name=" ".join(["hawker", *path]), terminal_width=80)
     yield command, ctx

@@ -50,6 +50,14 @@ def show(value: T, form: Form, text: Callable[[T], str]) -> None:
     click.echo(as_json(value) if form is Form.JSON else text(value))
 
 
+def show_change(form: Form, text: str | None, **changed: object) -> None:
+    """What a command that answers with nothing has changed: `changed` as one JSON object, or `text`, if any."""
+    if form is Form.JSON:
+        click.echo(as_json(changed))
+    elif text is not None:
+        click.echo(text)
+
+
 def as_json(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 

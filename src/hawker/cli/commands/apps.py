@@ -17,7 +17,7 @@ from hawker.api.contract.app import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import completed
-from hawker.cli.output import Form, fields, moment, output_option, show, table
+from hawker.cli.output import Form, fields, moment, output_option, show, show_change, table
 
 new_name_argument = click.argument("name", metavar="NAME")
 name_argument = click.argument("name", metavar="NAME", shell_complete=completed("apps"))
@@ -82,8 +82,9 @@ def app_fields(app: App) -> str:
 @command.command("destroy")
 @name_argument
 @click.option("-f", "--force", is_flag=True, help="Also destroy its machines, running or not, without asking.")
+@output_option
 @click.pass_context
-def destroy_app(ctx: click.Context, name: str, force: bool) -> None:
+def destroy_app(ctx: click.Context, name: str, force: bool, form: Form) -> None:
     """Destroy an app. Its machines go with it, and its volumes can be had back for a while: on a terminal the command
     names them and asks, elsewhere it needs --force for an app that has any."""
     params = AppParams(app_name=name)
@@ -91,7 +92,7 @@ def destroy_app(ctx: click.Context, name: str, force: bool) -> None:
         force = _may_go(talk(ctx, lambda caller: caller.call(GET_APP, params=params)))
     query = DeleteAppQuery(force=force)
     talk(ctx, lambda caller: caller.call(DELETE_APP, params=params, query=query))
-    click.echo(name)
+    show_change(form, name, name=name)
 
 
 def _may_go(app: App) -> bool:

@@ -23,7 +23,7 @@ from hawker.api.contract.certificate import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, local, output_option, show, table
+from hawker.cli.output import Form, local, output_option, show, show_change, table
 
 _MOST_BYTES = 64 * 1024
 _hostname = click.argument("hostname")
@@ -124,11 +124,13 @@ def check_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -
 @command.command("remove")
 @app_option
 @_hostname
+@output_option
 @click.pass_context
-def remove_certificate(ctx: click.Context, app: str, hostname: str) -> None:
+def remove_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -> None:
     """Remove a host name with its certificate. Clients see it no more from then on."""
     params = CertificateParams(app_name=app, hostname=hostname)
     talk(ctx, lambda caller: caller.call(DELETE_CERTIFICATE, params=params))
+    show_change(form, None, app=app, hostname=hostname)
 
 
 def detail_text(answer: CertificateDetail) -> str:

@@ -11,7 +11,7 @@ from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.fly_file import NAMES, FlyFile, config_option, lax_option, read_fly_file
-from hawker.cli.output import Form, as_json, fields, output_option
+from hawker.cli.output import Form, as_json, fields, output_option, show_change
 from hawker.config import MachineConfig, guest
 from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.writer import toml_text
@@ -74,18 +74,19 @@ def show(ctx: click.Context, app: str | None, file: str | None, lax: bool) -> No
 @click.option("-a", "--app", metavar="NAME", required=True, help="The app.")
 @click.option("-c", "--config", "file", metavar="FILE", default=NAMES[0], show_default=True, help="What to write.")
 @click.option("-y", "--yes", is_flag=True, help="Write over a file that is there.")
+@output_option
 @click.pass_context
-def save(ctx: click.Context, app: str, file: str, yes: bool) -> None:
+def save(ctx: click.Context, app: str, file: str, yes: bool, form: Form) -> None:
     """Write what an app was told last to a file: TOML, or JSON where its name ends so."""
     path = Path(file)
     if path.suffix in (".yaml", ".yml"):
         raise Failure("YAML is read, not written: name a .toml or .json file", ExitStatus.USAGE)
     document = _told(ctx, app)
     document["app"] = app
-    write_new(path, as_json(document) + "\n" if path.suffix == ".json" else toml_text(document), over=yes)
+    write_new(path, as_json(document) + "\n" if path.suffix == ".json" else toml_text(document), over=yes, form=form)
 
 
-def write_new(path: Path, text: str, *, over: bool) -> None:
+def write_new(path: Path, text: str, *, over: bool, form: Form) -> None:
     """And say so. Raises `Failure` for one that is there, unless `over`."""
     try:
         with path.open("w" if over else "x", encoding="utf-8") as opened:
@@ -94,7 +95,7 @@ def write_new(path: Path, text: str, *, over: bool) -> None:
         raise Failure(f"{path} is there: --yes writes over it", ExitStatus.USAGE) from None
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", ExitStatus.FAILED) from None
-    click.echo(f"wrote {path}")
+    show_change(form, f"wrote {path}", file=str(path))
 
 
 def _told(ctx: click.Context, app: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hawker.api.contract.ip_assignment import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, local, output_option, show, table
+from hawker.cli.output import Form, local, output_option, show, show_change, table
 
 TYPES = ("v4", "v6", "shared_v4", "private_v6")
 
@@ -82,7 +82,9 @@ def allocate_ip(
 @command.command("release")
 @app_option
 @click.argument("address")
+@output_option
 @click.pass_context
-def release_ip(ctx: click.Context, app: str, address: str) -> None:
+def release_ip(ctx: click.Context, app: str, address: str, form: Form) -> None:
     """Release an address of an app."""
     talk(ctx, lambda caller: caller.call(RELEASE_IP, params=IpParams(app_name=app, ip=address)))
+    show_change(form, None, app=app, address=address)

@@ -13,7 +13,7 @@ import msgspec
 
 from hawker.api.contract.body import instant
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.output import Form, local, note, output_option, show, size, table
+from hawker.cli.output import Form, local, note, output_option, show, show_change, size, table
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound
 from hawker.place import Place, default_data_dir
@@ -68,7 +68,10 @@ def command() -> None:
 @click.option("--modules", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="With --image: its modules, as in /lib/modules.")  # fmt: skip
 @_data_dir
-def import_one(package: str | None, image: Path | None, modules: Path | None, data_dir: Path | None) -> None:
+@output_option
+def import_one(
+    package: str | None, image: Path | None, modules: Path | None, data_dir: Path | None, form: Form
+) -> None:
     """Import a kernel: this host's own if it has what machines need, else the distribution's for virtual machines."""
     if package is not None and image is not None:
         raise click.UsageError("--package and --image exclude each other")
@@ -77,7 +80,8 @@ def import_one(package: str | None, image: Path | None, modules: Path | None, da
     directory = _place(data_dir).kernels
     os.umask(0o077)
     kernel = _imported(directory, package, image, modules)
-    click.echo(f"imported kernel {kernel.release}, {size(kernel.size())}")
+    imported = _info(kernel, kernel == KernelStore(directory).current())
+    show(imported, form, lambda kernel: f"imported kernel {kernel.release}, {size(kernel.size_bytes)}")
     if kernel.record.lacks:
         note(f"it has no {', no '.join(kernel.record.lacks)}: not every virtual machine monitor can boot it")
 
@@ -129,19 +133,23 @@ def kernels_table(kernels: tuple[KernelInfo, ...]) -> str:
 @command.command("use")
 @click.argument("release")
 @_data_dir
-def use(release: str, data_dir: Path | None) -> None:
+@output_option
+def use(release: str, data_dir: Path | None, form: Form) -> None:
     """Use this kernel for machines from their next start on; `newest` chooses the newest, the default."""
     with _kernel_store(data_dir) as store:
         store.choose(None if release == _NEWEST else release)
+    show_change(form, None, release=release)
 
 
 @command.command("remove")
 @click.argument("release")
 @_data_dir
-def remove(release: str, data_dir: Path | None) -> None:
+@output_option
+def remove(release: str, data_dir: Path | None, form: Form) -> None:
     """Remove an imported kernel. Machines that run with it continue."""
     with _kernel_store(data_dir) as store:
         store.remove(release)
+    show_change(form, None, release=release)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import click
 from hawker.cli.commands.config import write_new
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.fly_file import NAMES
+from hawker.cli.output import Form, output_option
 from hawker.config.effective import PRESETS
 from hawker.flytoml.reader import read_app_config
 from hawker.flytoml.writer import toml_text
@@ -23,6 +24,7 @@ from hawker.flytoml.writer import toml_text
 @click.option("--vm-cpus", type=click.IntRange(1), metavar="COUNT", help="Processors of each machine.")
 @click.option("-c", "--config", "file", metavar="FILE", default=NAMES[0], show_default=True, help="What to write.")
 @click.option("-y", "--yes", is_flag=True, help="Write over a file that is there.")
+@output_option
 def command(
     name: str,
     image: str,
@@ -33,6 +35,7 @@ def command(
     vm_cpus: int | None,
     file: str,
     yes: bool,
+    form: Form,
 ) -> None:
     """Write a fly.toml for an image. Nothing is ordered and no node is asked.
 
@@ -55,4 +58,4 @@ def command(
     problems = read_app_config(text, ".toml").problems
     if problems:
         raise Failure("; ".join(f"{each.path}: {each.text}" for each in problems), ExitStatus.USAGE)
-    write_new(Path(file), text, over=yes)
+    write_new(Path(file), text, over=yes, form=form)

@@ -17,7 +17,7 @@ from hawker.api.contract.network_policy import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.options import app_option
-from hawker.cli.output import Form, output_option, show, table
+from hawker.cli.output import Form, output_option, show, show_change, table
 from hawker.policy import Direction, Transport
 
 NONE = "none"
@@ -98,11 +98,13 @@ def set_policy(
 @command.command("remove")
 @app_option
 @click.argument("policy_id", metavar="ID")
+@output_option
 @click.pass_context
-def remove_policy(ctx: click.Context, app: str, policy_id: str) -> None:
+def remove_policy(ctx: click.Context, app: str, policy_id: str, form: Form) -> None:
     """Remove a network policy."""
     params = PolicyParams(app_name=app, policy_id=policy_id)
     talk(ctx, lambda caller: caller.call(DELETE_POLICY, params=params))
+    show_change(form, None, app=app, id=policy_id)
 
 
 def _selector(machines: tuple[str, ...], pairs: tuple[str, ...]) -> Selector:

@@ -15,7 +15,7 @@ from hawker.api.contract.registry import (
 )
 from hawker.app import DEFAULT_ORG
 from hawker.cli.connect import talk
-from hawker.cli.output import Form, local, output_option, show, table
+from hawker.cli.output import Form, local, output_option, show, show_change, table
 from hawker.cli.token_input import password_options, read_password
 
 _org = click.option("--org", default=DEFAULT_ORG, show_default=True, help="Whose login it is.")
@@ -72,11 +72,13 @@ def login(
 @command.command("logout")
 @click.argument("host", metavar="HOST[:PORT]")
 @_org
+@output_option
 @click.pass_context
-def logout(ctx: click.Context, host: str, org: str) -> None:
+def logout(ctx: click.Context, host: str, org: str, form: Form) -> None:
     """Forget the login at HOST, on every node. Images that are here stay."""
     params = RegistryParams(org_slug=org, registry=host)
     talk(ctx, lambda caller: caller.call(DELETE_LOGIN, params=params))
+    show_change(form, None, registry=host, org=org)
 
 
 @command.command("list")

@@ -11,7 +11,7 @@ from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines,
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, chain, from_text, is_token_id, key_of, mint, narrow, to_text
 from hawker.cli.access import Access
 from hawker.cli.connect import talk
-from hawker.cli.output import Form, as_json, fields, local, note, output_option, show, table
+from hawker.cli.output import Form, as_json, fields, local, note, output_option, show, show_change, table
 from hawker.cli.target import token_at_hand
 from hawker.cli.token_input import read_token, refuse_root
 from hawker.clock import SystemClock
@@ -59,19 +59,21 @@ def _limits(function: click.decorators.FC) -> click.decorators.FC:
 
 @command.command("create")
 @_limits
+@output_option
 @click.pass_context
-def create_token(ctx: click.Context, /, **limits: object) -> None:
+def create_token(ctx: click.Context, /, form: Form, **limits: object) -> None:
     """Make a token that allows less than yours, and print it."""
-    _print(_at_hand(ctx), limits)
+    _print(_at_hand(ctx), form, limits)
 
 
 @command.command("attenuate")
 @click.argument("token", metavar="[-]", required=False)
 @_file_option
 @_limits
-def attenuate_token(token: str | None, token_file: str | None, **limits: object) -> None:
+@output_option
+def attenuate_token(token: str | None, token_file: str | None, form: Form, **limits: object) -> None:
     """Narrow a token (`-` reads it from stdin), and print the new token. The old token stays valid."""
-    _print(_read(_given(token, token_file)), limits)
+    _print(_read(_given(token, token_file)), form, limits)
 
 
 @command.command("inspect")
@@ -125,14 +127,15 @@ def list_revoked(ctx: click.Context, form: Form) -> None:
     show(talk(ctx, lambda caller: caller.call(LIST_REVOKED)), form, _revoked_table)
 
 
-def _print(token: Macaroon, limits: dict[str, object]) -> None:
+def _print(token: Macaroon, form: Form, limits: dict[str, object]) -> None:
     caveats = _caveats(**limits)  # type: ignore[arg-type]
     if not caveats:
         _refuse("no limit given: use --org, --app, --machine, --actions, --expires, --source or --for")
     try:
-        click.echo(to_text(narrow(token, *caveats)))
+        made = narrow(token, *caveats)
     except ValueError as error:
         _refuse(str(error))
+    show_change(form, to_text(made), id=made.id, token=to_text(made))
 
 
 def _caveats(

@@ -12,7 +12,7 @@ from hawker.api.contract.cluster import DRAIN_NODE, LIST_NODES, NodeParams
 from hawker.cli.connect import talk
 from hawker.cli.draining import Mover, Resident
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.output import note
+from hawker.cli.output import Form, note, output_option, show_change
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, HawkerError
 from hawker.ids import NodeId
@@ -41,8 +41,9 @@ Examples:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="PATH",
               help="The node's data directory; HAWKER_DATA_DIR, or /var/lib/hawker for root.")  # fmt: skip
+@output_option
 @click.pass_context
-def command(ctx: click.Context, drain: bool, destroy: bool, yes: bool, data_dir: Path | None) -> int:
+def command(ctx: click.Context, drain: bool, destroy: bool, yes: bool, data_dir: Path | None, form: Form) -> int:
     if drain and destroy:
         raise click.UsageError("say what is to become of its machines: --drain or --destroy, not both")
     place = Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())
@@ -60,7 +61,7 @@ def command(ctx: click.Context, drain: bool, destroy: bool, yes: bool, data_dir:
         talk(ctx, lambda caller: _drain(caller, removal.node))
     others = _others(ctx, place, removal.node)
     anyio.run(removal.run)
-    click.echo(f"node {removal.node} is gone from this host")
+    show_change(form, f"node {removal.node} is gone from this host", node=removal.node)
     if others:
         note(f"the fleet remembers it: on another node type `hawker node forget {removal.node}`")
     return ExitStatus.OK

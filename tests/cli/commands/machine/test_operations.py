@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from hawker.cli.exits import ExitStatus
@@ -34,6 +36,19 @@ def test_each_operation_is_its_call_and_prints_the_id(
     said = hawker("machine", *words)
     assert (said.status, said.out, said.err) == (ExitStatus.OK, f"{OTHER}\n", "")
     assert node.call(call).params.machine_id == OTHER
+
+
+def test_json_says_what_became_of_each(hawker: Hawker) -> None:
+    said = hawker("machine", "destroy", "job", "web", "nobody", "-o", "json")
+    done, refused, missing = json.loads(said.out)
+    assert done == {"named": "job", "id": OTHER, "error": None}
+    assert (refused["named"], refused["id"]) == ("web", None) and "not currently stopped" in refused["error"]
+    assert missing["id"] is None and "not found" in missing["error"]
+    assert said.status == ExitStatus.FAILED and said.err.count("error: ") == 2
+
+
+def test_json_of_a_new_name(hawker: Hawker) -> None:
+    assert json.loads(hawker("machine", "rename", "job", "work", "-o", "json").out) == {"id": OTHER, "name": "work"}
 
 
 def test_how_a_machine_is_stopped_goes_with_the_call(node: FakeNode, hawker: Hawker) -> None:

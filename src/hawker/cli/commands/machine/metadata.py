@@ -8,7 +8,7 @@ from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Written, pair
 from hawker.cli.options import app_option, machine_argument
-from hawker.cli.output import Form, output_option, show, table
+from hawker.cli.output import Form, output_option, show, show_change, table
 
 
 @click.group("metadata")
@@ -31,20 +31,26 @@ def show_metadata(ctx: click.Context, machine: str, app: str | None, form: Form)
 @machine_argument
 @click.argument("pairs", metavar="KEY=VALUE...", nargs=-1, required=True, type=Written(pair, "pair"))
 @app_option
+@output_option
 @click.pass_context
-def set_metadata(ctx: click.Context, machine: str, pairs: tuple[tuple[str, str], ...], app: str | None) -> None:
+def set_metadata(
+    ctx: click.Context, machine: str, pairs: tuple[tuple[str, str], ...], app: str | None, form: Form
+) -> None:
     """Set keys; the other keys stay."""
     talk(ctx, lambda caller: _update(caller, machine, app, dict(pairs)))
+    show_change(form, None, machine=machine, set=dict(pairs))
 
 
 @command.command("remove")
 @machine_argument
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @app_option
+@output_option
 @click.pass_context
-def remove_metadata(ctx: click.Context, machine: str, keys: tuple[str, ...], app: str | None) -> None:
+def remove_metadata(ctx: click.Context, machine: str, keys: tuple[str, ...], app: str | None, form: Form) -> None:
     """Remove keys."""
     talk(ctx, lambda caller: _update(caller, machine, app, dict.fromkeys(keys)))
+    show_change(form, None, machine=machine, removed=keys)
 
 
 async def _metadata(caller: Caller, reference: str, app: str | None) -> dict[str, str]:

@@ -1,6 +1,4 @@
-"""The commands that move machines between states. Each takes several machines and does one after the other: what
-fails is said, the rest is done all the same, and the first failure gives the exit status.
-"""
+"""The commands that move machines between states. Each takes several machines."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -30,12 +28,13 @@ from hawker.api.contract.machine_operation import (
 from hawker.cli import waiting
 from hawker.cli.config_notation import duration
 from hawker.cli.connect import talk
-from hawker.cli.exits import ExitStatus, Failure, report
+from hawker.cli.exits import Failure
 from hawker.cli.machines import Owned, find_machine, list_machines
 from hawker.cli.notation import Written, seconds
 from hawker.cli.options import app_option, machine_argument, machines_argument, wait_option, within_option
+from hawker.cli.output import Form, output_option, show_change
+from hawker.cli.several import change_each
 from hawker.clock import SystemClock
-from hawker.errors import HawkerError
 
 Act = Callable[[Caller, Owned], Awaitable[object]]
 
@@ -44,22 +43,15 @@ _signal_option = click.option(
 )
 
 
-def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Act) -> int:
+def each(ctx: click.Context, references: Sequence[str], app: str | None, form: Form, act: Act) -> int:
     """Prints the id of each machine that `act` did."""
 
-    async def act_on_all(caller: Caller) -> int:
-        status: int = ExitStatus.OK
-        for reference in references:
-            try:
-                owned = await find_machine(caller, reference, app)
-                await act(caller, owned)
-                click.echo(owned.machine.id)
-            except (HawkerError, Failure) as error:
-                failed = report(error)
-                status = status or failed
-        return status
+    async def act_on_one(caller: Caller, reference: str) -> str:
+        owned = await find_machine(caller, reference, app)
+        await act(caller, owned)
+        return owned.machine.id
 
-    return talk(ctx, act_on_all)
+    return talk(ctx, lambda caller: change_each(references, form, lambda reference: act_on_one(caller, reference)))
 
 
 @click.command("start")
@@ -67,8 +59,11 @@ def each(ctx: click.Context, references: Sequence[str], app: str | None, act: Ac
 @app_option
 @wait_option
 @within_option
+@output_option
 @click.pass_context
-def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
+def start(
+    ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float, form: Form
+) -> int:
     """Start machines, and wait until they run. A suspended machine resumes."""
 
     async def act(caller: Caller, owned: Owned) -> None:
@@ -76,7 +71,7 @@ def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: 
         if wait:
             await waiting.started(caller, owned.params, owned.machine.version, SystemClock(), within_s)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("stop")
@@ -88,6 +83,7 @@ def start(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: 
 )
 @wait_option
 @within_option
+@output_option
 @click.pass_context
 def stop(
     ctx: click.Context,
@@ -97,6 +93,7 @@ def stop(
     grace: str | None,
     wait: bool,
     within_s: float,
+    form: Form,
 ) -> int:
     """Stop machines: signal, wait, kill. They can be started again."""
 
@@ -105,7 +102,7 @@ def stop(
         if wait:
             await waiting.reach(caller, owned.params, waiting.AT_REST, SystemClock(), within_s)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("suspend")
@@ -113,8 +110,11 @@ def stop(
 @app_option
 @wait_option
 @within_option
+@output_option
 @click.pass_context
-def suspend(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float) -> int:
+def suspend(
+    ctx: click.Context, machines: tuple[str, ...], app: str | None, wait: bool, within_s: float, form: Form
+) -> int:
     """Suspend machines: their memory, files and connections stay. `start` resumes them; `stop` ends them. They keep
     their capacity on the node."""
 
@@ -123,7 +123,7 @@ def suspend(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait
         if wait:
             await waiting.reach(caller, owned.params, waiting.AT_REST, SystemClock(), within_s)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("restart")
@@ -136,6 +136,7 @@ def suspend(ctx: click.Context, machines: tuple[str, ...], app: str | None, wait
 @click.option("--force", is_flag=True, help="Kill it without a wait.")
 @wait_option
 @within_option
+@output_option
 @click.pass_context
 def restart(
     ctx: click.Context,
@@ -146,6 +147,7 @@ def restart(
     force: bool,
     wait: bool,
     within_s: float,
+    form: Form,
 ) -> int:
     """Stop machines and start them again."""
 
@@ -155,21 +157,22 @@ def restart(
         if wait:
             await waiting.started(caller, owned.params, owned.machine.version, SystemClock(), within_s)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("kill")
 @machines_argument
 @app_option
 @click.option("-s", "--signal", metavar="SIGNAL", default="KILL", show_default=True, help="A name or a number.")
+@output_option
 @click.pass_context
-def kill(ctx: click.Context, machines: tuple[str, ...], app: str | None, signal: str) -> int:
+def kill(ctx: click.Context, machines: tuple[str, ...], app: str | None, signal: str, form: Form) -> int:
     """Send a signal to machines' processes. If they end, the restart policy decides what follows."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(SIGNAL_MACHINE, params=owned.params, body=SignalRequest(signal=signal))
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("destroy")
@@ -178,9 +181,10 @@ def kill(ctx: click.Context, machines: tuple[str, ...], app: str | None, signal:
 @click.option("-f", "--force", is_flag=True, help="Also running machines.")
 @wait_option
 @within_option
+@output_option
 @click.pass_context
 def destroy(
-    ctx: click.Context, machines: tuple[str, ...], app: str | None, force: bool, wait: bool, within_s: float
+    ctx: click.Context, machines: tuple[str, ...], app: str | None, force: bool, wait: bool, within_s: float, form: Form
 ) -> int:
     """Destroy machines, with their files and addresses. Stop them first, or use --force."""
 
@@ -189,41 +193,44 @@ def destroy(
         if wait:
             await waiting.reach(caller, owned.params, (WaitState.DESTROYED,), SystemClock(), within_s)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("cordon")
 @machines_argument
 @app_option
+@output_option
 @click.pass_context
-def cordon(ctx: click.Context, machines: tuple[str, ...], app: str | None) -> int:
+def cordon(ctx: click.Context, machines: tuple[str, ...], app: str | None, form: Form) -> int:
     """Take machines out of routing; they keep running."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(CORDON_MACHINE, params=owned.params)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("uncordon")
 @machines_argument
 @app_option
+@output_option
 @click.pass_context
-def uncordon(ctx: click.Context, machines: tuple[str, ...], app: str | None) -> int:
+def uncordon(ctx: click.Context, machines: tuple[str, ...], app: str | None, form: Form) -> int:
     """Put machines back into routing."""
 
     async def act(caller: Caller, owned: Owned) -> None:
         await caller.call(UNCORDON_MACHINE, params=owned.params)
 
-    return each(ctx, machines, app, act)
+    return each(ctx, machines, app, form, act)
 
 
 @click.command("rename")
 @machine_argument
 @click.argument("name", metavar="NAME")
 @app_option
+@output_option
 @click.pass_context
-def rename(ctx: click.Context, machine: str, name: str, app: str | None) -> None:
+def rename(ctx: click.Context, machine: str, name: str, app: str | None, form: Form) -> None:
     """Give a machine another name, unique in its app. It runs on; what it was told of its name stays until it is
     started again."""
 
@@ -235,4 +242,5 @@ def rename(ctx: click.Context, machine: str, name: str, app: str | None) -> None
         await caller.call(RENAME_MACHINE, params=found.params, body=RenameRequest(name=name))
         return found.machine.id
 
-    click.echo(talk(ctx, renamed))
+    changed = talk(ctx, renamed)
+    show_change(form, changed, id=changed, name=name)

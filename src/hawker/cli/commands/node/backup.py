@@ -10,7 +10,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.node import BACK_UP
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
-from hawker.cli.output import size
+from hawker.cli.output import Form, output_option, show_change, size
 from hawker.errors import Fault
 
 _HELP = """Copy the store of a running node to FILE. The node keeps running; the copy is of one moment.
@@ -28,8 +28,9 @@ Examples:
 @click.command("backup", help=_HELP)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@output_option
 @click.pass_context
-def command(ctx: click.Context, file: Path, force: bool) -> None:
+def command(ctx: click.Context, file: Path, force: bool, form: Form) -> None:
     _refuse_present(file, force)
     draft = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
@@ -40,7 +41,7 @@ def command(ctx: click.Context, file: Path, force: bool) -> None:
         raise Failure(f"cannot write {file}: {error.strerror}") from error
     finally:
         draft.unlink(missing_ok=True)
-    click.echo(f"{file}: {size(written)}")
+    show_change(form, f"{file}: {size(written)}", file=str(file), size_bytes=written)
 
 
 def _refuse_present(file: Path, force: bool) -> None:

@@ -8,24 +8,27 @@ from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node
 from hawker.cli.options import completed
+from hawker.cli.output import Form, output_option, show
 
 
 @click.command("cordon")
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
+@output_option
 @click.pass_context
-def cordon(ctx: click.Context, node: str) -> None:
+def cordon(ctx: click.Context, node: str, form: Form) -> None:
     """Disable scheduling on a node: it accepts no new machines, also after a restart. Its machines continue."""
     changed = talk(ctx, lambda caller: _change(caller, node, CORDON_NODE))
-    click.echo(f"{changed.id} accepts no new machines")
+    show(changed, form, lambda node: f"{node.id} accepts no new machines")
 
 
 @click.command("uncordon")
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
+@output_option
 @click.pass_context
-def uncordon(ctx: click.Context, node: str) -> None:
+def uncordon(ctx: click.Context, node: str, form: Form) -> None:
     """Enable scheduling on a node: it accepts new machines again."""
     changed = talk(ctx, lambda caller: _change(caller, node, UNCORDON_NODE))
-    click.echo(f"{changed.id} accepts new machines")
+    show(changed, form, lambda node: f"{node.id} accepts new machines")
 
 
 async def _change(caller: Caller, node: str, route: Unary[NodeParams, NoQuery, None, FleetNode]) -> FleetNode:

@@ -7,7 +7,7 @@ from hawker.api.contract.cluster import FORGET_NODE, ForgetQuery, ForgottenNode,
 from hawker.cli.connect import talk
 from hawker.cli.nodes import find_fleet_node, loss_of, said_of
 from hawker.cli.options import completed
-from hawker.cli.output import note
+from hawker.cli.output import Form, note, output_option, show
 
 _HELP = """Remove a node that will not come back. Every node drops its rows from the catalog: its machines are no longer
 listed, and nobody waits for it.
@@ -31,11 +31,12 @@ Examples:
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @click.option("--force", is_flag=True, help="Also remove a living node.")
 @click.option("--dry-run", is_flag=True, help="Print the consequences and change nothing.")
+@output_option
 @click.pass_context
-def command(ctx: click.Context, node: str, force: bool, dry_run: bool) -> None:
+def command(ctx: click.Context, node: str, force: bool, dry_run: bool, form: Form) -> None:
     gone = talk(ctx, lambda caller: _forget(caller, node, force, dry_run))
     if gone is not None:
-        click.echo(f"node {gone.node} removed; its catalog rows up to epoch {gone.epoch} are ignored")
+        show(gone, form, _forgotten)
 
 
 async def _forget(caller: Caller, node: str, force: bool, dry_run: bool) -> ForgottenNode | None:
@@ -45,3 +46,7 @@ async def _forget(caller: Caller, node: str, force: bool, dry_run: bool) -> Forg
     if dry_run:
         return None
     return await caller.call(FORGET_NODE, params=NodeParams(node_id=found.id), query=ForgetQuery(force=force))
+
+
+def _forgotten(gone: ForgottenNode) -> str:
+    return f"node {gone.node} removed; its catalog rows up to epoch {gone.epoch} are ignored"

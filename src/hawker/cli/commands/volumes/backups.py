@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import anyio
 import click
+import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
@@ -32,7 +33,7 @@ from hawker.cli.commands.volumes.create import created, say
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.options import DEFAULT_APP, app_option, wait_option, within_option
-from hawker.cli.output import Form, note, output_option, show, table
+from hawker.cli.output import Form, as_json, note, output_option, show, show_change, table
 from hawker.cli.progress import states_display
 from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
 from hawker.cli.volumes import find_volume
@@ -170,27 +171,41 @@ def _reading(
     return anyio.run(run)
 
 
+class BackupVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`damage` is null for a backup that is whole."""
+
+    backup: str
+    damage: str | None = None
+
+    def __str__(self) -> str:
+        return "whole" if self.damage is None else f"damaged: {self.damage}"
+
+
 @click.command("verify")
 @click.argument("where", metavar="URL")
 @click.argument("backups", metavar="[BACKUP]...", nargs=-1)
 @_repository_options
+@output_option
 def verify_backups(
-    where: str, backups: tuple[str, ...], passphrase_file: Path, endpoint: str | None, region: str | None
+    where: str, backups: tuple[str, ...], passphrase_file: Path, endpoint: str | None, region: str | None, form: Form
 ) -> int:
     """Read backups at URL (a directory or s3://BUCKET/PREFIX), open every byte and compare it with its name: all, or
     each BACKUP (ORG/APP/VOLUME/TIME). Needs no node. Prints a line for each, and ends with 1 if one is damaged."""
 
     async def look(repository: BackupRepository) -> int:
         seen: set[tuple[bytes, int]] = set()
-        status: int = ExitStatus.OK
+        found = []
         for backup in backups or await repository.backups(""):
             try:
                 await verify(repository, await repository.manifest(backup), seen)
-                click.echo(f"{backup}  whole")
+                found.append(BackupVerdict(backup=backup))
             except ArchiveDamaged as error:
-                click.echo(f"{backup}  damaged: {error}")
-                status = ExitStatus.FAILED
-        return status
+                found.append(BackupVerdict(backup=backup, damage=str(error)))
+            if form is not Form.JSON:
+                click.echo(f"{backup}  {found[-1]}")
+        if form is Form.JSON:
+            click.echo(as_json(found))
+        return ExitStatus.FAILED if any(each.damage for each in found) else ExitStatus.OK
 
     return _reading(where, endpoint, region, passphrase_file, look)
 
@@ -200,8 +215,9 @@ def verify_backups(
 @click.argument("backup", metavar="BACKUP")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
 @_repository_options
+@output_option
 def extract_backup(
-    where: str, backup: str, file: Path, passphrase_file: Path, endpoint: str | None, region: str | None
+    where: str, backup: str, file: Path, passphrase_file: Path, endpoint: str | None, region: str | None, form: Form
 ) -> None:
     """Write the blocks of BACKUP (ORG/APP/VOLUME/TIME) at URL to a new sparse FILE, which a loop device mounts. Needs
     no node. An encrypted volume stays encrypted."""
@@ -218,3 +234,4 @@ def extract_backup(
 
     _reading(where, endpoint, region, passphrase_file, write)
     note(f"{backup} is in {file}")
+    show_change(form, None, backup=backup, file=str(file))
