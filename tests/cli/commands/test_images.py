@@ -1,4 +1,4 @@
-from io import BytesIO, StringIO, TextIOWrapper
+from io import BufferedReader, BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
 import msgspec
@@ -58,9 +58,18 @@ def test_pruning_says_what_went_and_what_it_freed(node: FakeNode, hawker: Hawker
 
 def test_an_archive_is_read_from_stdin(node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 3000
-    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(data)))
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BufferedReader(BytesIO(data))))
     assert hawker("images", "import", "-", "--as", "web:4").out == f"{DIGEST}\n"
     assert node.uploaded == data and node.call("import_image").query.reference == "web:4"
+
+
+def test_an_empty_input_is_said_before_anything_is_sent(
+    node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BufferedReader(BytesIO())))
+    said = hawker("images", "import", "-")
+    assert said.status == ExitStatus.FAILED and "standard input is empty" in said.err
+    assert "import_image" not in node.calls
 
 
 def test_an_image_is_pushed_as_another_name(node: FakeNode, hawker: Hawker) -> None:

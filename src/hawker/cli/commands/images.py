@@ -23,6 +23,7 @@ from hawker.api.contract.image import (
 )
 from hawker.app import DEFAULT_ORG
 from hawker.cli.connect import talk
+from hawker.cli.exits import Failure
 from hawker.cli.notation import Written, seconds
 from hawker.cli.options import completed
 from hawker.cli.output import Form, age, familiar, output_option, show, size, table
@@ -141,8 +142,19 @@ def import_image(
     org: str | None,
     form: Form,
 ) -> None:
+    if file == _STDIN:
+        _refuse_nothing()
     query = ImportQuery(reference=reference, format=kind, org=org)
     show(talk(ctx, lambda caller: _import(caller, file, query)), form, lambda image: image.digest)
+
+
+def _refuse_nothing() -> None:
+    """Raises `UsageError` for a terminal, and `Failure` for an input that ends before its first byte: whoever was to
+    write the archive failed."""
+    if sys.stdin.isatty():
+        raise click.UsageError("standard input is a terminal: pipe an archive in, or name a file")
+    if not sys.stdin.buffer.peek(1):  # type: ignore[union-attr]
+        raise Failure("standard input is empty: the command before the pipe wrote no archive")
 
 
 async def _import(caller: Caller, file: Path, query: ImportQuery) -> ImageInfo:
