@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import Self
@@ -99,8 +99,24 @@ class Daemon:
     def lose(self) -> None:
         """Ends the daemon, and what answers for its host, with SIGKILL: to others the host is gone."""
         self.kill()
+        self._signal_presence(signal.SIGKILL)
+
+    @contextmanager
+    def frozen(self, *, host: bool) -> Iterator[None]:
+        """The daemon is stopped where it is: its connections stay, and it answers nothing. With `host` what answers for
+        its host is, too: to others the host is gone."""
+        os.kill(self.pid, signal.SIGSTOP)
+        if host:
+            self._signal_presence(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal_presence(signal.SIGCONT)
+            os.kill(self.pid, signal.SIGCONT)
+
+    def _signal_presence(self, number: signal.Signals) -> None:
         with suppress(OSError, ValueError):
-            os.kill(int((self.place.presence / "lock").read_text()), signal.SIGKILL)
+            os.kill(int((self.place.presence / "lock").read_text()), number)
 
     def ended(self, within_s: float = ENDS_WITHIN_S) -> int:
         """The exit status of a life that ends by itself; minus its signal. Raises `Unavailable` when it goes on."""

@@ -3,8 +3,6 @@ taken, and by one that hangs. The tenants' machines are on the first node unless
 """
 
 import base64
-import os
-import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -203,23 +201,22 @@ async def _diverged(stage: Stage) -> list[str]:
 
 
 async def node_that_hangs(stage: Stage) -> Findings:
-    """A node that takes connections and answers nothing: its daemon is stopped."""
-    async with _hanging(stage):
+    """A node that takes connections and answers nothing: its daemon is stopped, its host is not lost."""
+    async with _frozen(stage, host=False):
         await stage.clock.sleep(max(stage.seconds, 8.0))
     return await _all_alive(stage)
 
 
 @asynccontextmanager
-async def _hanging(stage: Stage) -> AsyncIterator[None]:
-    """The last node is stopped for a while; before, no order goes there any more."""
-    daemon, operator = stage.ground.daemons[-1], stage.operators[-1]
+async def _frozen(stage: Stage, *, host: bool) -> AsyncIterator[None]:
+    """The last node's daemon answers nothing for a while, or its whole `host`; before, no order goes there any more."""
+    operator = stage.operators[-1]
     await told(operator, "cordon", stage.operator)
     await stage.clock.sleep(_ORDERS_END_S)
-    os.kill(daemon.pid, signal.SIGSTOP)
     try:
-        yield
+        with stage.ground.daemons[-1].frozen(host=host):
+            yield
     finally:
-        os.kill(daemon.pid, signal.SIGCONT)
         with anyio.CancelScope(shield=True):
             await told(operator, "uncordon", stage.operator)
 
@@ -241,7 +238,7 @@ async def spare_for_a_lost_node(stage: Stage) -> Findings:
         foreign = await stage.attacker.order(spare, skip_launch=True)
         if not own.ok or not (foreign.ok or "is not one of app" in foreign.text):
             raise RuntimeError(f"there are no spares: {own.problem} {foreign.problem}")
-        async with _hanging(stage):
+        async with _frozen(stage, host=True):
             started = await stage.bystander.started(own.value["id"])
             found = [] if started.ok else [f"the bystander's own spare does not start: {started.problem}"]
             found += await _taken_over(stage, foreign.value["id"]) if foreign.ok else []
