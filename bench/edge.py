@@ -1,5 +1,6 @@
 """The edge beside HAProxy, in one run: requests a second of one core, and the latency that each adds at 500 requests a
-second. The machine behind both is an HAProxy that answers by itself. Proxies run on core 0, all else on core 1.
+second. The machine behind both is an HAProxy that answers by itself. Proxies run on core 0, all else on core 1. `hop` is
+an edge whose machine is on another host: both edges run on core 0, and each request is a hop of its own, TLS included.
 
 Needs Debian's haproxy and wrk: `PYTHONPATH=. python bench/edge.py [--seconds S]`.
 """
@@ -20,10 +21,11 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from hawker.auth.node_certificate import identity_of
 from hawker.config import Service
 from hawker.config.machine import Concurrency, Port
-from hawker.feed import AllMachines, MachineRoute
-from hawker.ids import AppName, InstanceId, MachineId
+from hawker.feed import NODE_IDENTITY, AllMachines, GatePlace, MachineRoute
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 
 HAWKER = str(Path(sys.executable).with_name("hawker"))
@@ -87,13 +89,20 @@ def running(core: int, port: int, *argv: str) -> Iterator[None]:
         process.wait()
 
 
-def edge_at(folder: Path, port: int, app: int) -> tuple[str, ...]:
-    """An edge that knows one machine, from the file that it would have kept; no daemon is there."""
-    (folder / "edge").mkdir()
+def edge_at(
+    folder: Path, port: int, app: int, *, gate: GatePlace | None = None, own: GatePlace | None = None
+) -> tuple[str, ...]:
+    """An edge that knows one machine, from the file that it would have kept; no daemon is there. `gate` is where the
+    machine's is, if not here; `own` where this one answers other edges."""
+    (folder / "edge").mkdir(parents=True)
+    place = gate or own
+    if place is not None:
+        node = NodeId("aaaaaaaa") if own is None else own.node
+        (folder / "edge" / NODE_IDENTITY).write_text(identity_of(node, [bytes(32)]))
     service = Service(
         protocol="tcp",
         internal_port=app,
-        ports=(Port(port=port, handlers=("http",)),),
+        ports=(Port(port=port or 1, handlers=("http",)),),
         concurrency=Concurrency(type="requests", soft_limit=10_000, hard_limit=10_000),
     )
     machine = MachineRoute(
@@ -104,9 +113,10 @@ def edge_at(folder: Path, port: int, app: int) -> tuple[str, ...]:
         instance=InstanceId("1"),
         hosts=(HOST,),
         services=(service,),
-        publish="*",
+        publish="" if own else "*",
+        gate=gate,
     )
-    routes = AllMachines(machines=(machine,), addresses=(HOST,))
+    routes = AllMachines(machines=(machine,), addresses=(HOST,), gate=own)
     (folder / "edge" / "routes").write_bytes(msgspec.msgpack.encode(routes))
     return HAWKER, "edge", "--data-dir", str(folder), "--log-level", "error"
 
@@ -145,13 +155,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
     os.sched_setaffinity(0, {1})
-    ports = {"direct": free_port(), "haproxy": free_port(), "edge": free_port()}
+    ports = {"direct": free_port(), "haproxy": free_port(), "edge": free_port(), "hop": free_port()}
+    gate = GatePlace(node=NodeId("bbbbbbbb"), host=HOST, port=free_port())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench")))
         for name, text in (("direct", _APP), ("haproxy", _PROXY)):
             (folder / name).write_text(text.format(host=HOST, port=ports[name], app=ports["direct"]))
             stack.enter_context(running(int(name == "direct"), ports[name], "haproxy", "-f", str(folder / name)))
         stack.enter_context(running(0, ports["edge"], *edge_at(folder, ports["edge"], ports["direct"])))
+        stack.enter_context(running(0, gate.port, *edge_at(folder / "far", 0, ports["direct"], own=gate)))
+        stack.enter_context(
+            running(0, ports["hop"], *edge_at(folder / "near", ports["hop"], ports["direct"], gate=gate))
+        )
         rates: dict[str, list[float]] = {name: [] for name in ports}
         times: dict[str, list[float]] = {name: [] for name in ports}
         for _ in range(given.rounds):

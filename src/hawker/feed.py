@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from hawker.config import Service
-from hawker.ids import AppName, InstanceId, MachineId
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 
 PUBLISH = "hawker_publish"
@@ -29,6 +29,10 @@ UNSERVED = frozenset({"pg_tls"})
 ordered."""
 CERTIFICATE_KEY = "certificates.key"
 """In the edge's folder, readable by the node's user only: 32 bytes that open the certificates of the feed."""
+NODE_IDENTITY = "node.pem"
+"""In the edge's folder, readable by the node's user only: what it speaks TLS with to edges of other hosts."""
+HOP_OFFSET = 10
+"""The edge of a node answers those of others at the port of its gossip and so many more."""
 MAX_FRAME_BYTES = 64 << 20
 _LENGTH = struct.Struct(">I")
 
@@ -39,10 +43,21 @@ class RouteHealth(StrEnum):
     CRITICAL = "critical"
 
 
+class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the edge of a node answers the edges of others."""
+
+    node: NodeId
+    host: str
+    port: int
+
+
 class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     """What the edge knows of one machine. `hosts` are where it is reached, in the order to try. `health` is the
     worst of what its services' checks and those of kind readiness say. `publish`: see `PUBLISH`; empty is not
-    published. `idle_s` is how long it does nothing before it may rest. Times are seconds."""
+    published. `idle_s` is how long it does nothing before it may rest. Times are seconds.
+
+    `gate` is null for a machine of this host. Else it is of another one, whose edge alone lets anybody in: what is said
+    here of its state is a hint."""
 
     id: MachineId
     app: AppName
@@ -58,6 +73,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 300.0
     started_at: float = 0.0
     created_at: float = 0.0
+    gate: GatePlace | None = None
 
 
 class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,12 +87,14 @@ class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     """All machines with services, and all certificates; what is not among them is gone. `addresses` are those of the
-    host that ports may be published at; `region` and `via` go into headers."""
+    host that ports may be published at; `region` goes into headers. `gate` is where this edge answers others, with what
+    `NODE_IDENTITY` has; null in no cluster."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
     region: str = "local"
     certificates: tuple[SealedCertificate, ...] = ()
+    gate: GatePlace | None = None
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):

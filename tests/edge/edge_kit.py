@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -16,15 +16,18 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
 from hawker.config import Service
 from hawker.config.machine import Concurrency, HttpOptions, Port
 from hawker.edge.process import Edge
 from hawker.edge.warden import GivenDoor, Sockets, WantedDoors
 from hawker.feed import (
+    NODE_IDENTITY,
     AllMachines,
     EdgeAnswer,
     EdgeLogLine,
+    GatePlace,
     MachineChanged,
     MachineRoute,
     RestMachine,
@@ -34,7 +37,7 @@ from hawker.feed import (
     WorkerInbox,
     frame,
 )
-from hawker.ids import AppName, InstanceId, MachineId
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from tests.waiting import eventually
 
@@ -99,19 +102,24 @@ class PlayedWorker:
     def __init__(self) -> None:
         self.heard: list[ToWorker] = []
         self.machines: dict[MachineId, MachineRoute] = {}
+        self.gate: GatePlace | None = None
         self.on_wake: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody wakes here"
         self.on_rest: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody rests here"
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
-        writer.write(frame(AllMachines(machines=tuple(self.machines.values()), addresses=(HOST,), region="ams")))
+        writer.write(frame(self.whole()))
         inbox = WorkerInbox()
         with suppress(asyncio.CancelledError):
             while data := await reader.read(65_536):
                 for message in inbox.read(data):
                     self._hear(message)
         self._writers.discard(writer)
+
+    def whole(self) -> AllMachines:
+        machines = tuple(self.machines.values())
+        return AllMachines(machines=machines, addresses=(HOST,), region="ams", gate=self.gate)
 
     def say(self, message: ToEdge) -> None:
         for writer in self._writers:
@@ -182,11 +190,24 @@ class PlayedHost:
         for port in {port.port or 0 for each in machines for service in each.services for port in service.ports or ()}:
             await eventually(partial(self._listens, port))
 
+    async def join(self, node: str, key: bytes) -> GatePlace:
+        """It is a node of the cluster that has this key. Returns once its gate answers."""
+        (self.folder / NODE_IDENTITY).write_text(identity_of(NodeId(node), [key]))
+        self.worker.gate = gate = GatePlace(node=NodeId(node), host=HOST, port=free_port())
+        self.worker.say(self.worker.whole())
+        await eventually(partial(_listens_at, gate.port))
+        return gate
+
     def counted(self, name: str) -> int:
         return self.edge.counters.values.get(name, 0)
 
     def _listens(self, port: int) -> bool:
         return any(bound.port == port and not bound.refused for bound in self.edge.bound())
+
+
+def _listens_at(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex((HOST, port)) == 0
 
 
 @asynccontextmanager

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
+import msgspec
 import pytest
 
 from hawker.errors import Conflict, LeaseHeld
-from hawker.feed import CERTIFICATE_KEY, EVERYWHERE, PUBLISH, MachineRoute, RouteHealth
-from hawker.ids import InstanceId, MachineId
+from hawker.feed import CERTIFICATE_KEY, EVERYWHERE, NODE_IDENTITY, PUBLISH, GatePlace, MachineRoute, RouteHealth
+from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -114,6 +116,33 @@ async def test_words_of_the_config_about_waking_and_rest(worker: SimWorker) -> N
         assert idle_s(await made(metadata={"hawker_idle_s": text}), 300.0) == expected
 
 
+async def test_machines_of_other_nodes_are_told_until_they_are_here(worker: SimWorker, tmp_path: Path) -> None:
+    door = door_of(worker, replace(HOST, folder=tmp_path))
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    record = worker.record(MachineId(await worker.stopped(services=[WEB])))
+    own = door.whole().machines[0]
+    far = msgspec.structs.replace(own, id=MachineId("f" * 14), gate=gate)
+    door.tell_far([far])
+    assert {each.id for each in door.whole().machines} == {own.id, far.id}
+    door.tell_far([msgspec.structs.replace(own, gate=gate)])
+    (told,) = door.whole().machines
+    assert told.id == record.id and told.gate is None, "the word of its own node counts"
+    assert door.whole().gate is None
+    door.join(gate, lambda: "papers")
+    door.give_keys()
+    assert door.whole().gate == gate and (tmp_path / NODE_IDENTITY).read_text() == "papers"
+
+
+async def test_an_edge_is_needed_for_others_where_nothing_is_published_here(worker: SimWorker) -> None:
+    door = door_of(worker, replace(HOST, addresses=()))
+    await worker.stopped(services=[WEB], metadata={PUBLISH: EVERYWHERE})
+    with anyio.move_on_after(0) as alone:
+        await door.needed()
+    assert alone.cancelled_caught
+    door.join(GatePlace(node=NodeId("a" * 8), host="10.0.0.1", port=4291), str)
+    await door.needed()
+
+
 async def test_certificates_are_told_sealed_and_their_key_is_in_a_file_of_the_nodes_user(
     worker: SimWorker, tmp_path: Path
 ) -> None:
@@ -123,11 +152,11 @@ async def test_certificates_are_told_sealed_and_their_key_is_in_a_file_of_the_no
     (told,) = door.whole().certificates
     assert (told.hostname, told.app, told.sealed) == ("shop.example.com", APP, record.sealed)
     for _ in range(2):
-        door.give_key()
+        door.give_keys()
     file = tmp_path / CERTIFICATE_KEY
     assert file.read_bytes() == certificates.key and file.stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_folder_that_is_gone_costs_the_key_and_not_the_daemon(worker: SimWorker, tmp_path: Path) -> None:
-    door_of(worker, replace(HOST, folder=tmp_path / "gone")).give_key()
+    door_of(worker, replace(HOST, folder=tmp_path / "gone")).give_keys()
     assert not (tmp_path / "gone").exists()

@@ -1,5 +1,6 @@
-"""What nodes of a cluster show each other, made from the cluster's key: the token of their API, and the key under which
-they seal what of an app travels. Neither tells anything of the cluster's key or of the other.
+"""What nodes of a cluster show each other, made from the cluster's key: the token of their API, the key under which
+they seal what of an app travels, and the one that issues their certificates. None of them tells anything of the
+cluster's key or of another.
 """
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -21,6 +22,11 @@ def luggage_key(key: bytes) -> bytes:
 def presence_key(key: bytes) -> bytes:
     """32 bytes: what hosts authenticate with when they are asked whether they are there."""
     return _derived(key, b"hawker presence")
+
+
+def authority_key(key: bytes) -> bytes:
+    """32 bytes: the private key of what issues the nodes' certificates."""
+    return _derived(key, b"hawker node authority")
 
 
 def _derived(key: bytes, purpose: bytes) -> bytes:

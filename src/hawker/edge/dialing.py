@@ -5,7 +5,7 @@ a byte has reached it.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from hawker.clock import Clock
 from hawker.edge.gates import Gate
@@ -30,11 +30,19 @@ class Joined(Generic[P]):
     rested: bool = False  # it was used before
 
 
+class Hops(Protocol):
+    """The way to machines of other hosts."""
+
+    async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
+        """Raises `ProxyError`."""
+
+
 class Dialer:
     """For one event loop."""
 
-    def __init__(self, visits: Visits, clock: Clock) -> None:
+    def __init__(self, visits: Visits, clock: Clock, hops: Hops) -> None:
         self._visits = visits
+        self._hops = hops
         self._clock = clock
         self._now = clock.monotonic
 
@@ -46,9 +54,10 @@ class Dialer:
         make: Callable[[], P],
         *,
         rested: Callable[[ServiceTarget], P | None] = lambda target: None,
+        lasting: bool = False,
     ) -> Joined[P]:
         """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
-        again. Raises `ProxyError`."""
+        again; a `lasting` one has no end of its own. Raises `ProxyError`."""
         cause: ProxyError | None = None
         while True:
             visit = await self._visits.begin(door, app, began, cause)
@@ -56,7 +65,7 @@ class Dialer:
             if again is not None:
                 return Joined(visit, again, rested=True)
             try:
-                return Joined(visit, await self.dial(visit, began, make))
+                return Joined(visit, await self.dial(visit, began, make, lasting=lasting))
             except ProxyError as error:
                 cause = error
                 self._visits.end(visit)
@@ -64,9 +73,11 @@ class Dialer:
                 self._visits.end(visit)
                 raise
 
-    async def dial(self, visit: Visit, began: float, make: Callable[[], P]) -> P:
+    async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool = False) -> P:
         """A machine that took no connection yet is given time to begin; one that did is not asked twice. Raises
         `ProxyError`."""
+        if not visit.target.is_near:
+            return await self._hops.dial(visit, began, make, lasting=lasting)
         target, gate, pause_s = visit.target, visit.gate, _FIRST_PAUSE_S
         while True:
             beginning = target.number not in gate.proven

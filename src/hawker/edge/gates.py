@@ -17,6 +17,7 @@ SOFT_LIMIT = 20
 """Of a service that gives none."""
 _AVOID_S, _LONGEST_AVOID_S = 1.0, 10.0
 _COMPARED = 8
+_HOP_WEIGHT = 2
 _WAKE_AGAIN_S = 1.0
 _ASLEEP = frozenset({State.STOPPED, State.SUSPENDED})
 _ON_ITS_WAY = frozenset({State.STARTING, State.RESTARTING, State.UPDATING, State.CREATING, State.CREATED})
@@ -65,10 +66,16 @@ class Gate:
         self.route = route
 
     @property
+    def is_near(self) -> bool:
+        """The machine is on this host: here is decided. Of another one this is what we believe of it."""
+        return self.route.gate is None
+
+    @property
     def is_open(self) -> bool:
         """Whether anybody is let in, limits apart."""
         route = self.route
-        up = route.state is State.STARTED and route.instance is not None and route.instance != self._closed
+        instance = route.instance is not None and route.instance != self._closed
+        up = route.state is State.STARTED and (instance or not self.is_near)
         return up and route.health is RouteHealth.PASSING and not route.cordoned
 
     @property
@@ -93,7 +100,7 @@ class Gate:
 
     @property
     def _is_closed(self) -> bool:
-        return self.route.state is State.STARTED and self._closed == self.route.instance
+        return self.is_near and self.route.state is State.STARTED and self._closed == self.route.instance
 
     @property
     def sleeps(self) -> bool:
@@ -104,7 +111,7 @@ class Gate:
         return now < self._avoided_until
 
     def enter(self, number: int) -> None:
-        assert self.is_open, "nobody comes into a machine that is not open"
+        assert self.is_open or not self.is_near, "nobody comes into a machine that is not open"
         self.in_flight[number] = self.in_flight.get(number, 0) + 1
         self.total += 1
 
@@ -151,6 +158,10 @@ class Gate:
         self._avoided_until = now + self._avoid_s
         self._avoid_s = min(_LONGEST_AVOID_S, 2 * self._avoid_s)
 
+    def avoid(self, until: float) -> None:
+        """Another host's gate did not let us in; it can be asked again then."""
+        self._avoided_until = max(self._avoided_until, until)
+
     def load(self, target: ServiceTarget) -> float:
         return self.in_flight.get(target.number, 0) / soft_limit(target)
 
@@ -181,13 +192,31 @@ class Gates:
 
     def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Those that
-        have answered before come first, those that are avoided are none."""
+        have answered before come first, those that are avoided are none. One on another host counts as twice as loaded,
+        and of equal ones comes last."""
         roomy = [each for each in targets if self._takes(each, now)]
-        proven = [each for each in roomy if each.number in self.of[each.machine.id].proven]
+        proven = [each for each in roomy if not each.is_near or each.number in self.of[each.machine.id].proven]
         found = proven or roomy
         if len(found) > 2 * _COMPARED:
             found = [found[int(self._random() * len(found))] for _ in range(_COMPARED)]
-        return min(found, key=lambda each: (self.of[each.machine.id].load(each), self._random()), default=None)
+        return min(found, key=self._order, default=None)
+
+    def _order(self, target: ServiceTarget) -> tuple[float, bool, float]:
+        load = self.of[target.machine.id].load(target)
+        return load if target.is_near else _HOP_WEIGHT * load, not target.is_near, self._random()
+
+    def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
+        """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
+        starts it. One that is asked for already, until its soft limit; so not all are started at once."""
+        found = []
+        for target in targets:
+            gate = self.of.get(target.machine.id)
+            if gate is None or target.is_near or gate.avoided(now) or not gate.has_room(target):
+                continue
+            if gate.may_wake or gate.is_coming:
+                load = gate.load(target)
+                found.append(((load >= 1, not gate.is_coming, -load, target.machine.id), target))
+        return min(found, key=lambda each: each[0], default=(None, None))[1]
 
     def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:
         """Whom to start, so that `waiting` more and those over the soft limits find a place: as many machines as that
@@ -195,7 +224,7 @@ class Gates:
         over, coming, asleep = waiting, 0, []
         for target in targets:
             gate = self.of.get(target.machine.id)
-            if gate is None:
+            if gate is None or not gate.is_near:
                 continue
             if gate.is_open and not gate.avoided(now):
                 over += gate.in_flight.get(target.number, 0) - soft_limit(target)

@@ -307,7 +307,7 @@ class HttpConnection(asyncio.Protocol):
     ) -> bool:
         machine, target = joined.protocol, joined.visit.target
         concurrency = target.service.concurrency
-        pooled = concurrency is not None and concurrency.type == "requests"
+        pooled = target.is_near and concurrency is not None and concurrency.type == "requests"
         machine.begin(self)
         self._machine = machine
         options = target.port.http_options or HttpOptions()

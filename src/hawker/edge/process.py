@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from hawker.edge.certificates import CertificateBook
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
+from hawker.edge.hop_door import HopDoor
+from hawker.edge.hops import HopDialer, NodeIdentity
 from hawker.edge.http_connection import HttpConnections, HttpServices
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
@@ -30,7 +33,7 @@ from hawker.edge.visits import Counters, Visits
 from hawker.edge.warden import CHANNEL_FD
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
-from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES
+from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS
 from hawker.feed import (
     AllMachines,
     AskReport,
@@ -65,11 +68,14 @@ class Edge:
         self.gates = Gates(clock.random)
         self._link = WorkerLink(folder, clock)
         self._visits = Visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
-        dialer = Dialer(self._visits, clock)
+        identity = NodeIdentity(folder)
+        dialer = Dialer(self._visits, clock, HopDialer(identity, clock))
         self._pool = MachinePool(self._now)
         self.certificates = CertificateBook(folder, clock)
         scarce = DescriptorCount(self._now).scarce
         table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
+        hops = ConnectionTable(EDGE_HOPS, scarce)
+        self._hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, table, self.say
         )
@@ -115,6 +121,7 @@ class Edge:
         self._tasks.start_soon(self._link.keep)
         self._tasks.start_soon(self._listeners.beat)
         self._tasks.start_soon(self._tick)
+        self._tasks.start_soon(self._hops.serve)
         self._tasks.start_soon(self._look_who_rests)
         await self._listeners.take()
 
@@ -137,6 +144,7 @@ class Edge:
 
     def whole(self, message: AllMachines) -> None:
         self._region = message.region
+        self._hops.move(message.gate)
         self.certificates.replace(message.certificates)
         for machine_id in self._routes.replace(message.machines, message.addresses):
             self.gates.forget(machine_id)
@@ -195,7 +203,7 @@ class Edge:
             await self._clock.sleep(_REST_EVERY_S)
             self._said.clear()
             apps: dict[AppName, list[Gate]] = {}
-            for gate in self.gates.of.values():
+            for gate in filter(attrgetter("is_near"), self.gates.of.values()):
                 apps.setdefault(gate.route.app, []).append(gate)
             for gates in apps.values():
                 wish = next(may_rest(gates, self._now()), None)

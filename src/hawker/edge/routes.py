@@ -42,6 +42,11 @@ class ServiceTarget:
         return not _HTTP.isdisjoint(self.port.handlers or ())
 
     @property
+    def is_near(self) -> bool:
+        """Its machine is on this host."""
+        return self.machine.gate is None
+
+    @property
     def ends_tls(self) -> bool:
         return TLS in (self.port.handlers or ())
 
@@ -109,9 +114,18 @@ class Routes:
         return self._targets.get(door, {})
 
     def first_app(self, door: Door) -> AppName | None:
-        """Whose the door is when nothing in a connection names an app: the one that has been there longest."""
+        """Whose the door is when nothing in a connection names an app: the one that has been there longest, of those
+        with machines on this host, else of all. So a machine elsewhere takes no port that one here has."""
         apps = self.apps(door)
-        return min(apps, key=lambda app: min(each.machine.created_at for each in apps[app].values()), default=None)
+        return min(apps, key=lambda app: min(map(_seniority, apps[app].values())), default=None)
+
+    def service(self, app: AppName, machine_id: MachineId, number: int) -> ServiceTarget | None:
+        """Of a machine of this host, published or not."""
+        machine = self.machines.get(machine_id)
+        if machine is None or machine.app != app or machine.gate is not None or number >= len(machine.services):
+            return None
+        service = machine.services[number]
+        return ServiceTarget(machine, number, service, next(iter(service.ports or ()), Port()))
 
     def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
         """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
@@ -165,6 +179,10 @@ class Routes:
             del mine[door]
         if not mine:
             del self._of_app[app]
+
+
+def _seniority(target: ServiceTarget) -> tuple[bool, float]:
+    return not target.is_near, target.machine.created_at
 
 
 def _found_at(machine: MachineRoute, addresses: tuple[str, ...]) -> Iterator[tuple[Door, ServiceTarget]]:

@@ -195,7 +195,7 @@ class RawConnections:
             return
         over = asyncio.Event()
         try:
-            joined = await self._dialer.reach(door, app, began, partial(Side, over.set))
+            joined = await self._dialer.reach(door, app, began, partial(Side, over.set), lasting=True)
         except ProxyError as error:
             self._counters.add(f"errors_{error.code.name}")
             self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))

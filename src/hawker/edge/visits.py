@@ -45,13 +45,15 @@ class Counters:
 
 
 class Visit:
-    """What a request is counted as, in one machine, until `Visits.end`."""
+    """What a request is counted as, in one machine, until `Visits.end`. `held`: the machine is of another host and not
+    up; its gate is to hold the request until it is."""
 
-    __slots__ = ("gate", "lasting", "target")
+    __slots__ = ("gate", "held", "lasting", "target")
 
-    def __init__(self, target: ServiceTarget, gate: Gate) -> None:
+    def __init__(self, target: ServiceTarget, gate: Gate, *, held: bool = False) -> None:
         self.target = target
         self.gate = gate
+        self.held = held
         self.lasting = False
 
     def last(self) -> None:
@@ -84,9 +86,36 @@ class Visits:
     async def begin(self, door: Door, app: AppName, began: float, cause: ProxyError | None = None) -> Visit:
         """A machine of the app that this request is counted in from now on; `end` it once, whatever happens. `began`
         is when the request did. `cause` is why the last machine did not take it. Raises `ProxyError`."""
+        return await self._enter(app, door, lambda: list(self._routes.apps(door).get(app, {}).values()), began, cause)
+
+    async def admit(self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool) -> Visit:
+        """The same for a request of another host's edge, into this machine of ours. Without `hold` it is let in now or
+        not at all. Raises `ProxyError`."""
+
+        def targets() -> list[ServiceTarget]:
+            target = self._routes.service(app, machine_id, number)
+            return [] if target is None else [target]
+
+        if hold:
+            return await self._enter(app, Door(machine_id, number), targets, began)
+        found = self._try(targets())
+        if found is not None:
+            return found
+        gate = self._gates.of.get(machine_id)
+        full = gate is not None and gate.is_open
+        raise ProxyError(Code.HQ01 if full else Code.PR01, known=self._why(targets()))
+
+    async def _enter(
+        self,
+        app: AppName,
+        door: Door,
+        find: Callable[[], list[ServiceTarget]],
+        began: float,
+        cause: ProxyError | None = None,
+    ) -> Visit:
         first = True
         while True:
-            targets = list(self._routes.apps(door).get(app, {}).values())
+            targets = find()
             found = None if first and self._is_queued(app, door) else self._try(targets)
             if found is not None:
                 if not first:
@@ -96,6 +125,11 @@ class Visits:
             if not self._gates.may_open(targets):
                 raise ProxyError(Code.PR01, known=self._why(targets))
             waking = self._wake(targets, 1 + self.queued(app, door))
+            elsewhere = None if waking else self._gates.to_hold(targets, now)
+            if elsewhere is not None:
+                gate = self._gates.of[elsewhere.machine.id]
+                gate.enter(elsewhere.number)
+                return Visit(elsewhere, gate, held=True)
             deadline = began + (WAKE_TIMEOUT_S if waking else ROUTE_TIMEOUT_S)
             if now >= deadline:
                 raise self._overdue(targets, cause)
@@ -136,14 +170,14 @@ class Visits:
         return Visit(found, gate)
 
     def _wake(self, targets: Sequence[ServiceTarget], waiting: int) -> bool:
-        """Whether somebody is on the way up, now or already."""
+        """Whether somebody on this host is on the way up, now or already."""
         now = self._now()
         for gate in self._gates.to_wake(targets, waiting, now):
             gate.waking = True
             self._counters.add("wakes")
             self._spawn(self._start, gate)
         found = (self._gates.of.get(each.machine.id) for each in targets)
-        return any(gate.is_coming or gate.may_wake for gate in found if gate is not None)
+        return any(gate.is_coming or gate.may_wake for gate in found if gate is not None and gate.is_near)
 
     async def _start(self, gate: Gate) -> None:
         refused = await self._waker.wake(gate.route.id)
@@ -207,6 +241,11 @@ class Visits:
 
 def stands(gate: Gate, now: float) -> str:
     """How a machine is for those who want in, in words."""
+    route = gate.route
+    return _stands(gate, now) if route.gate is None else f"{_stands(gate, now)}, on host {route.gate.node}"
+
+
+def _stands(gate: Gate, now: float) -> str:
     route = gate.route
     if route.cordoned:
         return f"{route.state}, cordoned"

@@ -54,6 +54,13 @@ EDGE_HANDSHAKES = Share(
     key="address",
     over="the one of the address, or of who has most, that began longest ago is reset for it",
 )
+EDGE_HOPS = Share(
+    name="connections of other hosts' edges to machines of this one",
+    total=20_000,
+    each=8192,
+    key="address",
+    over="one that has not asked yet is closed for it, or it is closed",
+)
 BODIES = Share(
     name="bodies over 64 KiB that are read",
     total=64,
@@ -214,6 +221,7 @@ SHARES = (
     CONNECTIONS,
     EDGE_CONNECTIONS,
     EDGE_HANDSHAKES,
+    EDGE_HOPS,
     BODIES,
     CHECKS,
     CHECKS_OF_MACHINE,

@@ -16,15 +16,18 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker import log
 from hawker.api.handlers import Handlers
 from hawker.api.listener import url_of
+from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_key import presence_key
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.storage import SqliteStorage
-from hawker.cluster import peer_hosts, write_cluster
+from hawker.cluster import host_of, peer_hosts, write_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
 from hawker.fair.threads import Pool, in_thread
+from hawker.feed import HOP_OFFSET, GatePlace
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.failover_view import catalog_sight
+from hawker.fleet.far_routes import FarRoutes
 from hawker.fleet.gossip_bridge import GossipBridge
 from hawker.fleet.host_watch import HostAsker
 from hawker.fleet.invites import Invites
@@ -53,6 +56,7 @@ from hawker.up.seat import Seat
 from hawker.up.wiring import node_handlers
 from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
+from hawker.worker.edge_door import EdgeDoor
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.names import NameBook
 from hawker.worker.process_guard import ProcessGuard
@@ -197,13 +201,36 @@ def names_of(fleet: InFleet, book: NameBook) -> FleetNames:
 
     def lives(node: NodeId) -> bool:
         member = fleet.gossip.member(node)
-        if member is None or member.fate in (Fate.ALIVE, Fate.SUSPECT):
-            return member is not None
-        return member.fate is Fate.DOWN and fleet.fleet.hosts.is_away(node)
+        return member is not None and _lives(fleet, member)
 
     return FleetNames(
         fleet.parts.node.id, fleet.kept.catalog, book.networks, lives, book.tell_others, fleet.parts.deps.clock
     )
+
+
+def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:
+    """The node's edge and those of others serve each other's machines from now on. Returns what tells ours of them."""
+    me = fleet.parts.node.id
+    host = seat.listener.getsockname()[0]
+    identity = NodePapers(me, partial(_keys, fleet.gossip))
+    door.join(GatePlace(node=me, host=host, port=seat.cluster.peer_port + HOP_OFFSET), identity)
+
+    def gate_of(node: NodeId) -> GatePlace | None:
+        member = fleet.gossip.member(node)
+        if member is None or not _lives(fleet, member):
+            return None
+        port = int(member.address.rpartition(":")[2])
+        return GatePlace(node=node, host=host_of(member.address), port=port + HOP_OFFSET)
+
+    clock = fleet.parts.deps.clock
+    return FarRoutes(me, fleet.kept.catalog, gate_of, lambda: door.serves_far, door.tell_far, clock)
+
+
+def _lives(fleet: InFleet, member: Member) -> bool:
+    """The node, or its host without its daemon: its machines and its edge go on."""
+    if member.fate in (Fate.ALIVE, Fate.SUSPECT):
+        return True
+    return member.fate is Fate.DOWN and fleet.fleet.hosts.is_away(member.node)
 
 
 async def _agent_findings(kept: NodeCatalog, publisher: Publisher) -> Sequence[str]:

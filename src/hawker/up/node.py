@@ -264,6 +264,8 @@ async def _serve(
         with anyio.CancelScope() as boot, or_refuse(settings.data_dir):
             tasks.start_soon(told.hear, signals, boot)
             await begin(tasks, parts, supervisor, reconciler)
+            if fleet is not None and doors.seat is not None:
+                tasks.start_soon(up_fleet.join_edge(fleet, doors.seat, edge.door).serve)
             tasks.start_soon(edge.serve)
             if resolver is not None:
                 tasks.start_soon(resolver.serve)

@@ -18,11 +18,13 @@ from hawker.errors import HawkerError
 from hawker.feed import (
     CERTIFICATE_KEY,
     EVERYWHERE,
+    NODE_IDENTITY,
     PUBLISH,
     AllMachines,
     EdgeAnswer,
     EdgeLogLine,
     EdgeReport,
+    GatePlace,
     MachineChanged,
     MachineClosed,
     MachineGone,
@@ -54,6 +56,7 @@ _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
 _SOURCE = "edge"
 _LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
+_KEYS_EVERY_S = 5.0
 _log = bind("hawker.edge")
 
 
@@ -92,22 +95,47 @@ class EdgeDoor:
         self._logs = logs
         self._clock = clock
         self._host = host
-        self._other_certificates = False
+        self._retell = False
+        self._gate: GatePlace | None = None
+        self._identity: Callable[[], str] | None = None
+        self._far: dict[MachineId, MachineRoute] = {}
         self._noted: dict[MachineId, None] = {}
         self._wake = anyio.Event()
         changes.listen(self._note)
         certificates.listen(self._note_certificates)
 
+    def join(self, gate: GatePlace, identity: Callable[[], str]) -> None:
+        """The node is in a cluster: edges of others come in at `gate`. `identity` is the PEM that they know it by."""
+        self._gate, self._identity = gate, identity
+
+    def tell_far(self, routes: Sequence[MachineRoute]) -> None:
+        """The published machines of other nodes, as they are now: all of them."""
+        far = {route.id: route for route in routes}
+        for machine_id in far.keys() | self._far.keys():
+            if far.get(machine_id) != self._far.get(machine_id):
+                self._note(machine_id)
+        self._far = far
+
+    @property
+    def serves_far(self) -> bool:
+        """Whether machines of other nodes are published here, too."""
+        return bool(self._host.addresses)
+
     async def needed(self) -> None:
         """Returns once a machine has something that the edge serves."""
-        if any(self._route(record).publish for _, record in self._store.scan(MACHINES)):
+        if any(self._is_served(record) for _, record in self._store.scan(MACHINES)):
             return
         while True:
             await self._wake.wait()
             for machine_id in self._taken():
                 record = self._store.get(MACHINES, machine_id)
-                if record is not None and self._route(record).publish:
+                if machine_id in self._far or (record is not None and self._is_served(record)):
                     return
+
+    def _is_served(self, record: MachineRecord) -> bool:
+        """Here, or by the gate for others."""
+        asked = (record.config.metadata or {}).get(PUBLISH, "")
+        return bool(published_at(asked, self._host.addresses) or (self._gate and asked == EVERYWHERE))
 
     async def serve(self) -> None:
         """Answer the edge, which may come and go. Until cancelled."""
@@ -154,7 +182,7 @@ class EdgeDoor:
     async def _feed(self) -> None:
         """Certificates change rarely, so everything is told again."""
         while True:
-            if self._other_certificates:
+            if self._retell:
                 await self._line.send(self.whole())
             else:
                 await self._line.send(*self._news())
@@ -164,24 +192,26 @@ class EdgeDoor:
         for machine_id in self._taken():
             record = self._store.get(MACHINES, machine_id)
             if record is None or record.state in GONE:
-                yield MachineGone(id=machine_id)
+                far = self._far.get(machine_id)
+                yield MachineGone(id=machine_id) if far is None else MachineChanged(machine=far)
             elif record.config.services:
                 yield MachineChanged(machine=self._route(record))
 
     def whole(self) -> AllMachines:
         """What a connection begins with."""
         self._taken()
-        self._other_certificates = False
+        self._retell = False
         there = (record for _, record in self._store.scan(MACHINES) if record.config.services)
-        machines = tuple(self._route(record) for record in there if record.state not in GONE)
+        near = {record.id: self._route(record) for record in there if record.state not in GONE}
         return AllMachines(
-            machines=machines,
+            machines=tuple({**self._far, **near}.values()),
             addresses=self._host.addresses,
             region=self._host.region,
             certificates=tuple(
                 SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed)
                 for each in self._certificates.all()
             ),
+            gate=self._gate,
         )
 
     def _say(self, told: EdgeLogLine) -> None:
@@ -191,10 +221,21 @@ class EdgeDoor:
         if self._logs is not None:
             self._logs.say(told.app, line)
 
-    def give_key(self) -> None:
-        """To the edge, which has the same user: what opens certificates, and no other secret. A disk that is full
-        costs the certificates of a node that never had any."""
-        place, key = self._host.folder / CERTIFICATE_KEY, self._certificates.key
+    async def keep_keys(self) -> None:
+        """The cluster's keys may change. Until cancelled."""
+        while self._identity is not None:
+            await self._clock.sleep(_KEYS_EVERY_S)
+            self.give_keys()
+
+    def give_keys(self) -> None:
+        """To the edge, which has the same user: what opens certificates, what it speaks to other hosts' edges with, and
+        no other secret. A disk that is full costs the certificates of a node that never had any."""
+        self._give(CERTIFICATE_KEY, self._certificates.key)
+        if self._identity is not None:
+            self._give(NODE_IDENTITY, self._identity().encode())
+
+    def _give(self, name: str, key: bytes) -> None:
+        place = self._host.folder / name
         if place.is_file() and place.read_bytes() == key:
             return
         draft = place.with_suffix(".new")
@@ -204,7 +245,7 @@ class EdgeDoor:
                 file.write(key)
             draft.rename(place)
         except OSError as error:
-            _log.warning("the edge has no key for certificates", extra={"reason": error.strerror})
+            _log.warning("the edge lacks a key", extra={"key": name, "reason": error.strerror})
 
     async def _start(self, message: WakeMachine) -> None:
         record = self._store.get(MACHINES, message.id)
@@ -257,7 +298,7 @@ class EdgeDoor:
         self._wake.set()
 
     def _note_certificates(self) -> None:
-        self._other_certificates = True
+        self._retell = True
         self._wake.set()
 
     def _taken(self) -> tuple[MachineId, ...]:
@@ -328,18 +369,19 @@ class HostEdge:
     there."""
 
     def __init__(self, door: EdgeDoor, guard: ProcessGuard) -> None:
-        self._door = door
+        self.door = door
         self._guard = guard
 
     async def serve(self) -> None:
         """Until cancelled."""
         if not self._guard.is_there:
-            await self._door.needed()
+            await self.door.needed()
         self._guard.prepare()
-        self._door.give_key()
+        self.door.give_keys()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._guard.serve)
-            tasks.start_soon(self._door.serve)
+            tasks.start_soon(self.door.serve)
+            tasks.start_soon(self.door.keep_keys)
 
     async def end(self) -> None:
         await self._guard.end()

@@ -1,0 +1,141 @@
+"""The published machines of other nodes, for the edge of this one: as the catalog has them, of nodes that live. What is
+told of their state is a hint; the gate on the machine's own host knows.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from hawker.catalog.change import Value
+from hawker.catalog.contract import Statement
+from hawker.clock import Clock
+from hawker.config import Service
+from hawker.config.effective import SERVICE_CHECK
+from hawker.errors import HawkerError
+from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
+from hawker.fleet.failover_view import CatalogQueries
+from hawker.ids import AppName, MachineId, NodeId
+from hawker.log import bind
+from hawker.machine import GONE, State
+
+MAX_MACHINES = 20_000
+"""Of other nodes that an edge is told of."""
+_EVERY_S, _QUERY_S = 1.0, 5.0
+_PUBLISHED = "json_extract(machines.metadata, ?) = ?"
+_MACHINES = (
+    "SELECT node, id, app, state, version, cordoned, created_at FROM machines "
+    f"WHERE node <> ? AND {_PUBLISHED} ORDER BY id, generation DESC LIMIT ?"
+)
+_SERVICES = (
+    "SELECT services.node, services.machine, services.number, services.config FROM services "
+    "JOIN machines ON machines.node = services.node AND machines.id = services.machine "
+    f"WHERE services.node <> ? AND {_PUBLISHED} ORDER BY services.number"
+)
+_HEALTH = (
+    "SELECT health.node, health.machine, health.status FROM health "
+    "JOIN machines ON machines.node = health.node AND machines.id = health.machine "
+    f"WHERE health.node <> ? AND {_PUBLISHED} AND substr(health.name, 1, ?) = ?"
+)
+_WORST = {"critical": RouteHealth.CRITICAL, "warning": RouteHealth.UNASKED}
+_log = bind("hawker.edge")
+
+_STATES = frozenset(State)
+
+_Place = tuple[str, str]  # node, machine
+
+
+class FarRoutes:
+    """`gate_of` says where the edge of a node that lives answers, None for one that does not; `wanted` whether this
+    node's edge serves anybody; `tell` takes all of them, whenever they are read."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        catalog: CatalogQueries,
+        gate_of: Callable[[NodeId], GatePlace | None],
+        wanted: Callable[[], bool],
+        tell: Callable[[Sequence[MachineRoute]], None],
+        clock: Clock,
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._gate_of = gate_of
+        self._wanted = wanted
+        self._tell = tell
+        self._clock = clock
+
+    async def serve(self) -> None:
+        """Until cancelled. What cannot be read leaves what was told before."""
+        while True:
+            try:
+                if self._wanted():
+                    self._tell(await self.read())
+            except HawkerError as error:
+                _log.warning("routes to other nodes cannot be read", extra={"error": str(error)})
+            await self._clock.sleep(_EVERY_S)
+
+    async def read(self) -> list[MachineRoute]:
+        """Raises what a query raises."""
+        published = (self._me, f"$.{PUBLISH}", EVERYWHERE)
+        machines = await self._rows(_MACHINES, *published, MAX_MACHINES)
+        if not machines:
+            return []
+        services = _in_order(await self._rows(_SERVICES, *published))
+        health: dict[_Place, RouteHealth] = {}
+        for node, machine, status in await self._rows(_HEALTH, *published, len(SERVICE_CHECK), SERVICE_CHECK):
+            at = (str(node), str(machine))
+            health[at] = max(
+                health.get(at, RouteHealth.PASSING), _WORST.get(str(status), RouteHealth.PASSING), key=_rank
+            )
+        found: dict[MachineId, MachineRoute] = {}
+        for row in machines:
+            at = (str(row[0]), str(row[1]))
+            gate = self._gate_of(NodeId(at[0]))
+            if gate is not None and at in services and (route := _route(row, gate, services[at], health.get(at))):
+                found.setdefault(route.id, route)
+        return list(found.values())
+
+    async def _rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
+        return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
+
+
+def _in_order(rows: Iterable[Sequence[Value]]) -> dict[_Place, list[Service]]:
+    """Of each machine all services, by their numbers. One that lacks a service, or has one that no node of ours writes,
+    is left out: a number would mean another service at its own host."""
+    found: dict[_Place, list[Service]] = {}
+    broken: set[_Place] = set()
+    for node, machine, number, config in rows:
+        at = (str(node), str(machine))
+        services = found.setdefault(at, [])
+        try:
+            services.append(msgspec.json.decode(str(config), type=Service))
+        except msgspec.DecodeError:
+            broken.add(at)
+        if number != len(services) - 1:
+            broken.add(at)
+    return {at: services for at, services in found.items() if at not in broken}
+
+
+def _route(
+    row: Sequence[Value], gate: GatePlace, services: Sequence[Service], health: RouteHealth | None
+) -> MachineRoute | None:
+    _, machine_id, app, state, version, cordoned, created_at = row
+    if state not in _STATES or state in GONE:
+        return None
+    return MachineRoute(
+        id=MachineId(str(machine_id)),
+        app=AppName(str(app)),
+        state=State(str(state)),
+        version=str(version),
+        services=tuple(services),
+        health=health or RouteHealth.PASSING,
+        cordoned=bool(cordoned),
+        publish=EVERYWHERE,
+        autostart=any(each.autostart is not False for each in services),
+        created_at=float(created_at) if isinstance(created_at, int | float) else 0.0,
+        gate=gate,
+    )
+
+
+def _rank(health: RouteHealth) -> int:
+    return list(RouteHealth).index(health)

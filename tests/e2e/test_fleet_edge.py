@@ -1,0 +1,165 @@
+"""Two real nodes with an edge each: a request that comes to one reaches a machine of the other, wakes it, and is not
+cut off by what dies beside it."""
+
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio.to_thread import run_sync
+
+from hawker.api.contract.machine import Machine, WaitState
+from hawker.errors import NoRoom, Unavailable
+from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
+from tests.e2e.command_line import CommandLine
+from tests.e2e.running_node import RunningNode
+from tests.e2e.shop import Shop
+from tests.e2e.test_fleet_images import SMALL
+from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, two_ports
+from tests.e2e.web import Page, ask
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+HTTP_PORT, RAW_PORT = 18_080, 18_081
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
+    """Both up, in one cluster, each with published ports at its own address."""
+    place = tmp_path_factory.mktemp("fleet")
+    pair = (_host(place / "0", 0), _host(place / "1", 1))
+    try:
+        pair[0].node.start("--advertise", pair[0].address, "--peer-port", str(pair[0].port))
+        assert pair[1].join(pair[0].node).returncode == 0
+        pair[1].node.start()
+        yield pair
+    finally:
+        strays = [stray for each in pair for stray in each.node.withdraw()]
+    assert not strays, f"left on the host: {strays}"
+
+
+def _host(place: Path, number: int) -> Host:
+    place.mkdir()
+    flags = ("--ephemeral", "--region", "mad", "--label", f"host={number}", "--edge-address", HOSTS[number])
+    return Host(RunningNode(place, *flags), HOSTS[number], two_ports(HOSTS[number]))
+
+
+@pytest.fixture
+async def shop(hosts: tuple[Host, Host], request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    async with hosts[0].node.client() as client:
+        shop = Shop(client, request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-"))
+
+        async def opened() -> bool:
+            try:
+                return bool(await shop.open())
+            except Unavailable:
+                return False
+
+        await eventually(opened, WITHIN_S)
+        yield shop
+        await shop.close()
+
+
+def config(number: int, **service: Any) -> dict[str, Any]:
+    """Of a machine at the host of that label, that answers HTTP at two ports, as the edge and as TCP."""
+    http = {"internal_port": 8080, "ports": [{"port": HTTP_PORT, "handlers": ["http"]}], **service}
+    raw = {"internal_port": 8080, "ports": [{"port": RAW_PORT}], **service}
+    metadata = {"hawker_labels": f"host={number}", PUBLISH: EVERYWHERE}
+    return {"image": "hawker/hello", "services": [http, raw], "metadata": metadata, **SMALL}
+
+
+async def order(shop: Shop, wanted: dict[str, Any]) -> Machine:
+    async def filled() -> Machine | None:
+        try:
+            return await shop.run(wanted)
+        except (NoRoom, Unavailable):
+            return None
+
+    machine = await eventually(filled, WITHIN_S)
+    assert machine is not None
+    return machine
+
+
+async def page(host: Host, port: int = HTTP_PORT) -> Page:
+    return await run_sync(lambda: ask(host.address, port=port))
+
+
+async def served(host: Host, port: int = HTTP_PORT) -> bool:
+    try:
+        return (await page(host, port)).status == 200
+    except OSError:
+        return False
+
+
+async def test_a_request_reaches_a_machine_of_another_host_and_wakes_it(hosts: tuple[Host, Host], shop: Shop) -> None:
+    here, there = hosts
+    machine = await order(shop, config(1))
+    await eventually(lambda: served(here), WITHIN_S)
+    assert machine.id in (await page(here)).body
+    await eventually(lambda: served(here, RAW_PORT), WITHIN_S)
+    assert (await page(there)).status == 200, "at its own host, too"
+
+    await shop.stop(machine.id)
+    await shop.wait(machine.id, WaitState.STOPPED)
+    assert (await page(here)).status == 200, "it was started for the request"
+    assert (await shop.get(machine.id)).state == "started"
+
+    os.kill(edge_process(there), signal.SIGKILL)
+    assert (await page(here)).status == 200, "the next process of the gate"
+    there.node.kill()
+    assert (await page(here)).status == 200, "without the daemon of the machine's host"
+    there.node.start()
+
+
+def edge_process(host: Host) -> int:
+    warden = int((host.node.place.edge / "lock").read_text())
+    return int(Path(f"/proc/{warden}/task/{warden}/children").read_text().split()[0])
+
+
+async def test_a_port_that_a_machine_here_has_is_not_taken_from_elsewhere(hosts: tuple[Host, Host], shop: Shop) -> None:
+    here, _ = hosts
+    far = await order(shop, config(1))
+    await eventually(lambda: served(here, RAW_PORT), WITHIN_S)
+    async with hosts[0].node.client() as client:
+        other = await Shop(client, "fleet-edge-own").open()
+        near = await order(other, config(0))
+
+        async def own() -> bool:
+            return near.id in (await page(here, RAW_PORT)).body
+
+        await eventually(own, WITHIN_S)
+        assert far.id not in (await page(here, RAW_PORT)).body
+        await other.close()
+
+
+async def test_the_gate_answers_nobody_from_outside_of_the_cluster(hosts: tuple[Host, Host], shop: Shop) -> None:
+    here, there = hosts
+    await order(shop, config(1))
+    await eventually(lambda: served(here), WITHIN_S)
+    for noise in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(2000), b"\x16\x03\x01\x00\x05hello"):
+        with closing(socket.create_connection((there.address, there.port + HOP_OFFSET), 5)) as stranger:
+            stranger.sendall(noise)
+            stranger.settimeout(30)
+            answer = b"".join(iter(lambda: received(stranger), b""))
+            assert b"HTTP" not in answer and len(answer) < 100, "an alert at most"
+    assert (await page(here)).status == 200
+
+
+def received(stranger: socket.socket) -> bytes:
+    try:
+        return stranger.recv(4096)
+    except ConnectionResetError:
+        return b""
+
+
+async def test_route_explain_names_the_other_host(hosts: tuple[Host, Host], shop: Shop) -> None:
+    here, there = hosts
+    await order(shop, config(1))
+    await eventually(lambda: served(here), WITHIN_S)
+    line = CommandLine(here.node.environment | {"HAWKER_DATA_DIR": str(here.node.data_dir)})
+    said = line.say("route", "explain", "-a", shop.app, f"http://{here.address}:{HTTP_PORT}")
+    assert f"host {there.node.node_id}" in said

@@ -1,0 +1,123 @@
+"""Published machines of other nodes, from rows as the catalog has them."""
+
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from hawker.clock import SystemClock
+from hawker.errors import Unavailable
+from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
+from hawker.fleet.far_routes import FarRoutes
+from hawker.ids import NodeId
+from hawker.machine import State
+from tests.fleet.test_failover_view import Rows
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+ME, NEAR, GONE = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
+GATE = GatePlace(node=NEAR, host="10.0.0.2", port=4291)
+PUBLISHED = f'{{"{PUBLISH}": "{EVERYWHERE}"}}'
+WEB = '{"internal_port": 8080, "protocol": "tcp", "ports": [{"port": 80, "handlers": ["http"]}]}'
+SLEEPER = '{"internal_port": 81, "autostart": false, "ports": [{"port": 81}]}'
+
+
+def routes(rows: Rows, tell: Sequence[object] = (), *, wanted: bool = True) -> FarRoutes:
+    told = tell if isinstance(tell, list) else []
+    return FarRoutes(ME, rows, lambda node: GATE if node == NEAR else None, lambda: wanted, told.append, SystemClock())
+
+
+def put(rows: Rows, node: NodeId, number: int, *services: str, metadata: str = PUBLISHED, **more: str | float) -> str:
+    machine = f"{number:014x}"
+    rows.put(
+        "INSERT INTO machines (node, id, app, state, version, cordoned, metadata, created_at, generation) "
+        "VALUES (?, ?, 'shop', ?, 'v1', ?, ?, 5.5, ?)",
+        node, machine, more.get("state", "started"), more.get("cordoned", 0), metadata, more.get("generation", 1),
+    )  # fmt: skip
+    for place, service in enumerate(services):
+        rows.put(
+            "INSERT INTO services (node, machine, number, app, config) VALUES (?, ?, ?, 'shop', ?)",
+            node, machine, place, service,
+        )  # fmt: skip
+    return machine
+
+
+async def only(rows: Rows) -> MachineRoute:
+    (route,) = await routes(rows).read()
+    return route
+
+
+async def test_published_machines_of_living_nodes_are_found_with_their_services_in_order() -> None:
+    rows = Rows()
+    wanted = put(rows, NEAR, 1, WEB, SLEEPER, cordoned=1)
+    put(rows, NEAR, 2, WEB, metadata="{}")
+    put(rows, NEAR, 3, WEB, metadata=f'{{"{PUBLISH}": "10.0.0.2"}}')
+    put(rows, NEAR, 4, WEB, state="destroyed")
+    put(rows, NEAR, 5)
+    put(rows, ME, 6, WEB)
+    put(rows, GONE, 7, WEB)
+    route = await only(rows)
+    assert (route.id, route.app, route.version, route.gate) == (wanted, "shop", "v1", GATE)
+    assert [each.internal_port for each in route.services] == [8080, 81]
+    assert route.cordoned and route.publish == EVERYWHERE and route.instance is None
+    assert route.created_at == 5.5 and route.state is State.STARTED and route.autostart
+
+
+@pytest.mark.parametrize(
+    ("states", "worst"),
+    [
+        ((), RouteHealth.PASSING),
+        (("passing", "warning"), RouteHealth.UNASKED),
+        (("warning", "critical", "passing"), RouteHealth.CRITICAL),
+    ],
+)
+async def test_the_worst_check_of_a_service_counts_and_no_other(states: tuple[str, ...], worst: RouteHealth) -> None:
+    rows = Rows()
+    machine = put(rows, NEAR, 1, WEB)
+    for number, status in enumerate(states):
+        name = f"servicecheck-{number:02}"
+        rows.put("INSERT INTO health (node, machine, name, status) VALUES (?, ?, ?, ?)", NEAR, machine, name, status)
+    rows.put("INSERT INTO health (node, machine, name, status) VALUES (?, ?, 'disk', 'critical')", NEAR, machine)
+    assert (await only(rows)).health is worst
+
+
+async def test_of_two_rows_of_a_machine_the_later_generation_counts() -> None:
+    rows = Rows()
+    put(rows, NEAR, 1, WEB, state="stopped", generation=1)
+    put(rows, GONE, 1, WEB, generation=2)
+    assert (await only(rows)).state is State.STOPPED, "the other node is lost"
+
+
+async def test_a_machine_that_lacks_one_of_its_services_is_left_out() -> None:
+    rows = Rows()
+    put(rows, NEAR, 1, "nonsense", SLEEPER)
+    late = put(rows, NEAR, 2, WEB, SLEEPER)
+    rows.put("DELETE FROM services WHERE machine = ? AND number = 0", late)
+    put(rows, NEAR, 3, SLEEPER)
+    route = await only(rows)
+    assert [each.internal_port for each in route.services] == [81] and not route.autostart
+
+
+async def test_nothing_is_read_where_no_port_can_be_published_and_a_failure_keeps_what_was_told() -> None:
+    class Failing(Rows):
+        failures = 1
+
+        async def query(self, *given: object, **more: object) -> object:  # type: ignore[override]
+            if self.failures:
+                self.failures -= 1
+                raise Unavailable("not now")
+            return await super().query(*given, **more)  # type: ignore[arg-type]
+
+    rows, told = Failing(), list[object]()
+    put(rows, NEAR, 1, WEB)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(routes(rows, told).serve)
+        await eventually(lambda: told)
+        tasks.cancel_scope.cancel()
+    assert rows.failures == 0 and len(told) >= 1
+    async with anyio.create_task_group() as tasks:
+        silent: list[object] = []
+        tasks.start_soon(routes(rows, silent, wanted=False).serve)
+        await anyio.sleep(0.05)
+        assert silent == []
+        tasks.cancel_scope.cancel()
