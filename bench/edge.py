@@ -1,6 +1,6 @@
 """The edge beside HAProxy, in one run: requests a second of one core, and the latency that each adds at 500 requests a
-second. The machine behind both is an HAProxy that answers by itself. Proxies run on core 0, all else on core 1. `hop` is
-an edge whose machine is on another host: both edges run on core 0, and each request is a hop of its own, TLS included.
+second. The machine behind both is an HAProxy that answers by itself. Proxies run on core 0, all else on core 1. `hop`
+is an edge whose machine is on another host: both edges are on core 0, and each request is a hop of its own, with TLS.
 
 Needs Debian's haproxy and wrk: `PYTHONPATH=. python bench/edge.py [--seconds S]`.
 """

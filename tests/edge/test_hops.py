@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from hawker.auth.node_certificate import identity_of
 from hawker.config.machine import Port
-from hawker.edge.hops import HopAnswer, HopQuestion, NodeIdentity, cut_frame, hop_frame
+from hawker.edge.hop_line import FrameKind, HopAnswer, HopLine, HopQuestion, read_word, word
+from hawker.edge.hops import NodeIdentity
 from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -218,13 +219,21 @@ async def test_nobody_comes_in_who_is_not_of_the_cluster(
     question = HopQuestion(app=AppName("shop"), machine=MachineId("1" * 14), service=0)
     with pytest.raises((OSError, EOFError)):
         async with connected(gate, context) as (reader, writer):
-            writer.write(hop_frame(question))
+            writer.write(word(FrameKind.QUESTION, question))
             await reader.readexactly(1)
     assert far.edge.held == 0 and far.counted("hops_refused_PR01") == 0
 
 
 @pytest.mark.parametrize(
-    "said", [b"\xff\xff\xff\xff", b"\x00\x00\x00\x04nope", b"\x00\x00\x10\x01", b"\x00\x00\x00\x02\x81\xa1"], ids=repr
+    "said",
+    [
+        b"\xff\xff\xff\xff\xff",
+        b"\x01\x00\x00\x00\x04nope",
+        b"\x01\x00\x00\x10\x01",
+        b"\x03\x00\x00\x00\x04data",
+        b"\x05\0\0\0\0",
+    ],
+    ids=repr,
 )
 async def test_what_is_no_question_ends_the_connection(
     host: PlayedHost, far: PlayedHost, gate: GatePlace, said: bytes
@@ -269,22 +278,51 @@ async def test_new_keys_are_taken_up_without_a_restart(host: PlayedHost, far: Pl
         assert b"200 OK" in await ask(port, get())
 
 
+async def test_a_connection_is_used_again_and_not_when_it_is_gone(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await publish(host, far, gate, route(port, inside, handlers=("http",)))
+        for _ in range(3):
+            assert b"200 OK" in await ask(port, get())
+        assert len(far.edge._hops.table) == 1
+        for line in list(far.edge._hops.table._keys):
+            line.give_up()
+        for _ in range(3):
+            assert b"200 OK" in await ask(port, get())
+
+
+async def test_an_answer_that_is_broken_off_is_broken_off_for_the_client(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async def breaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+
+    async with app_server(breaks) as inside:
+        port = free_port()
+        await publish(host, far, gate, route(port, inside, handlers=("http",)))
+        with pytest.raises(ConnectionResetError):
+            await ask(port, get())
+        await eventually(lambda: not far.edge.gates.of or all(not g.total for g in far.edge.gates.of.values()))
+
+
 names = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=60)
 
 
 @given(names, names, st.integers(0, 100), st.floats(0, 60), st.booleans(), st.lists(st.integers(1, 40), max_size=20))
-def test_a_frame_is_read_back_however_it_comes(
+def test_a_question_is_read_however_it_comes(
     app: str, machine: str, service: int, hold_s: float, lasting: bool, cuts: list[int]
 ) -> None:
     question = HopQuestion(
         app=AppName(app), machine=MachineId(machine), service=service, hold_s=hold_s, lasting=lasting
     )
-    data, buffer, found = hop_frame(question) + b"rest", bytearray(), None
-    for piece in pieces(data, cuts):
-        buffer += piece
-        found = found or cut_frame(buffer)
-    assert found is not None and msgspec.msgpack.decode(found, type=HopQuestion) == question
-    assert buffer == b"rest"
+    heard: list[tuple[FrameKind, bytes]] = []
+    line = HopLine(lambda kind, data: heard.append((kind, data)), lambda: None, lambda error: None)
+    for piece in pieces(2 * word(FrameKind.QUESTION, question), cuts):
+        line.data_received(piece)
+    assert [(kind, read_word(data, HopQuestion)) for kind, data in heard] == [(FrameKind.QUESTION, question)] * 2
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -296,4 +334,4 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def test_answers_are_short() -> None:
-    assert len(hop_frame(HopAnswer(let_in=False, code="PR01", why="w" * 1000))) < 4096
+    assert len(word(FrameKind.ANSWER, HopAnswer(let_in=False, code="PR01", why="w" * 1000))) < 4096

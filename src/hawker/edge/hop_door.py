@@ -7,85 +7,103 @@ import socket
 from functools import partial
 
 import anyio
-import msgspec
 
 from hawker.clock import Clock
 from hawker.edge.dialing import Dialer
-from hawker.edge.hops import Handshake, HopAnswer, HopQuestion, NodeIdentity, cut_frame, hop_frame
+from hawker.edge.hop_line import FrameKind, HopAnswer, HopLine, HopQuestion, read_word
+from hawker.edge.hops import Handshake, NodeIdentity
 from hawker.edge.refusal import ProxyError
-from hawker.edge.splice import Side, address_of, reset
+from hawker.edge.splice import Side, address_of
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visits
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import GatePlace
 from hawker.log import bind
 
-ASK_S = 10.0
-"""A stranger has so long to ask."""
+ASK_S, REST_S = 10.0, 60.0
+"""A stranger has so long to ask, and one that was answered to ask again."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
+_WHY_CHARS = 1000
 _log = bind("hawker.edge")
 
 
 class _Guest(Side):
-    """An edge of another host. Keeps `Closable`."""
+    """One conversation of another host's edge with a machine. Keeps nothing when it is over."""
 
-    def __init__(self, door: "HopDoor") -> None:
+    def __init__(self, scope: anyio.CancelScope) -> None:
         super().__init__()
-        self._door = door
-        self.scope = anyio.CancelScope()
-        self.handshake: Handshake | None = None
-        self._asked = False
-        self.inside = False
-        self._late = asyncio.get_running_loop().call_later(ASK_S, self.give_up)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._asked or self.transport is None:
-            return
-        try:
-            found = cut_frame(self.early)
-            if found is None:
-                return
-            question = msgspec.msgpack.decode(found, type=HopQuestion)
-        except (ValueError, msgspec.DecodeError):
-            self.give_up()
-            return
-        self._asked = True
-        self._late.cancel()
-        self._door.begin(self, question)
-
-    def eof_received(self) -> bool:
-        """Who says its last before it is let in has left."""
-        if self.inside:
-            return super().eof_received()
-        self.give_up()
-        return False
+        self._scope = scope
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._late.cancel()
-        self.scope.cancel()
-        self._door.release(self)
+        self._scope.cancel()
         super().connection_lost(error)
 
+
+class _Host:
+    """A connection of another host's edge. Keeps `Closable`."""
+
+    def __init__(self, door: "HopDoor") -> None:
+        self._door = door
+        self.line = HopLine(self._hear, self._rest, self._lose)
+        self.handshake: Handshake | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._late = asyncio.get_running_loop().call_later(ASK_S, self.give_up)
+
     def give_up(self) -> None:
-        if self.transport is not None:
-            reset(self.transport)
+        if self.line.transport is not None:
+            self.line.give_up()
         elif self.handshake is not None:
             self.handshake.abort()
 
+    def refuse(self, error: ProxyError) -> None:
+        answer = HopAnswer(let_in=False, code=error.code.name, why=(error.known or error.told)[:_WHY_CHARS])
+        self.line.say(FrameKind.ANSWER, answer)
+        self._rest()
 
-class _GuestHandshake(Handshake):
+    def let_in(self) -> _Guest:
+        assert self._scope is not None, "it has asked"
+        self.line.say(FrameKind.ANSWER, HopAnswer(let_in=True))
+        return self.line.open(_Guest(self._scope))
+
+    def _hear(self, kind: FrameKind, data: bytes) -> None:
+        try:
+            question = read_word(data, HopQuestion)
+        except ValueError:
+            self.line.give_up()
+            return
+        if kind is not FrameKind.QUESTION or self._scope is not None:
+            self.line.give_up()
+            return
+        self._late.cancel()
+        self._scope = anyio.CancelScope()
+        self._door.begin(self, question, self._scope)
+
+    def _rest(self) -> None:
+        """It may ask again."""
+        self._scope = None
+        self._late.cancel()
+        self._late = asyncio.get_running_loop().call_later(REST_S, self.give_up)
+        self._door.table.rest(self)
+
+    def _lose(self, error: Exception) -> None:
+        self._late.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
+        self._door.table.release(self)
+
+
+class _HostHandshake(Handshake):
     """There is room for it, or it is closed."""
 
-    def __init__(self, door: "HopDoor", guest: _Guest) -> None:
-        super().__init__(door.identity.server(), guest)
+    def __init__(self, door: "HopDoor", host: _Host) -> None:
+        super().__init__(door.identity.server(), host.line)
         self._door = door
-        self._guest = guest
-        guest.handshake = self
+        self._host = host
+        host.handshake = self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._door.table.admit(self._guest, address_of(transport, "peername")):
+        if not self._door.table.admit(self._host, address_of(transport, "peername")):
             self.abort()
 
 
@@ -139,60 +157,44 @@ class HopDoor:
             finally:
                 server.close()
 
-    def begin(self, guest: _Guest, question: HopQuestion) -> None:
-        self.table.work(guest)
-        self._spawn(self._carry, guest, question)
-
-    def release(self, guest: _Guest) -> None:
-        self.table.release(guest)
+    def begin(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
+        self.table.work(host)
+        self._spawn(self._carry, host, question, scope)
 
     def _accept(self) -> asyncio.Protocol:
         """Nobody is let in before the worker has said who this node is."""
         try:
-            return _GuestHandshake(self, _Guest(self))
+            return _HostHandshake(self, _Host(self))
         except OSError as error:
             _log.error("this node has no certificate", extra={"error": str(error)})
             return _Closed()
 
-    async def _carry(self, guest: _Guest, question: HopQuestion) -> None:
-        with guest.scope:
+    async def _carry(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
+        with scope:
             try:
-                await self._let_in(guest, question)
+                await self._let_in(host, question)
             except ProxyError as error:
                 self._counters.add(f"hops_refused_{error.code.name}")
-                self._answer(
-                    guest, HopAnswer(let_in=False, code=error.code.name, why=(error.known or error.told)[:1000])
-                )
-                if guest.transport is not None:
-                    guest.transport.close()
+                host.refuse(error)
             except Exception:
-                guest.give_up()
+                host.give_up()
                 raise
 
-    async def _let_in(self, guest: _Guest, question: HopQuestion) -> None:
+    async def _let_in(self, host: _Host, question: HopQuestion) -> None:
         """Counted in the machine until both ends are done. Raises `ProxyError`."""
         hold_s = min(max(question.hold_s, 0.0), WAKE_TIMEOUT_S)
         began, over = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s, asyncio.Event()
         visit = await self._visits.admit(question.app, question.machine, question.service, began, hold=hold_s > 0)
         try:
             side = await self._dialer.dial(visit, began, partial(Side, over.set))
-            if guest.transport is None:
-                side.give_up()
-                return
             if question.lasting:
                 visit.last()
             self._counters.add("hops")
-            guest.inside = True
-            self._answer(guest, HopAnswer(let_in=True))
-            guest.join(side)
-            with anyio.CancelScope(shield=True):  # the guest's end is passed on by its side
+            host.let_in().join(side)
+            with anyio.CancelScope(shield=True):  # the end of one side is passed on to the other by themselves
                 await over.wait()
         finally:
             self._visits.end(visit)
-
-    def _answer(self, guest: _Guest, answer: HopAnswer) -> None:
-        if guest.transport is not None:
-            guest.transport.write(hop_frame(answer))
 
 
 class _Closed(asyncio.Protocol):

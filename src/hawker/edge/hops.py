@@ -1,31 +1,28 @@
 """From the edge of one host into a machine of another: the edge asks the machine's gate, and once that lets it in,
 bytes go both ways as if it had connected to the machine.
 
-TLS 1.3 both ways, with certificates that only nodes of the cluster have. A hop begins with a question and its answer,
-each four bytes of length and MessagePack. Before the answer says `let_in` not one byte has reached the machine, so what
-is refused may go elsewhere. A gate believes a question only as far as its own worker's word goes: the machine must be
-there, of that app, with that service. Nothing that a client sends is ever read here.
+TLS 1.3, with certificates that only nodes of the cluster have. Before the gate's answer says `let_in` not one byte has
+reached the machine, so what is refused may go elsewhere. A gate believes a question only as far as its own worker's word
+goes: the machine must be there, of that app, with that service. Nothing that a client sends is ever read here.
 """
 
 import asyncio
 import ssl
-import struct
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
 
-import msgspec
-
 from hawker.auth.node_certificate import AUTHORITIES, name_of
 from hawker.clock import Clock
 from hawker.edge.gates import Gate
+from hawker.edge.hop_line import FrameKind, HopAnswer, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.splice import address_of, reset, watch_peer
+from hawker.edge.splice import address_of, watch_peer
 from hawker.edge.tls_transport import TlsTransport
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
-from hawker.ids import AppName, MachineId
 from hawker.log import bind
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -35,50 +32,11 @@ REACH_S, ANSWER_S = 1.0, 2.0
 _LATE_S = 1.0
 """So much longer than a gate holds is its answer waited for."""
 _FULL_S, _AVOID_S = 0.1, 1.0
-_MAX_FRAME_BYTES = 4096
+FREE_S = 15.0
+"""So long is a connection kept that nobody uses."""
+_FREE_OF_GATE = 64
 _MAX_HANDSHAKE_BYTES = 64 << 10
-_LENGTH = struct.Struct(">I")
 _log = bind("hawker.edge")
-
-
-class HopQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """Into which service of which machine. `hold_s`: so long may the gate hold it and start the machine; 0 is now or
-    not at all. `lasting`: it has no end of its own, so a stop of the machine does not wait for it."""
-
-    app: AppName
-    machine: MachineId
-    service: int
-    hold_s: float = 0.0
-    lasting: bool = False
-
-
-class HopAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is of `Code` where it was not let in, and `why` what the app's log may say of it."""
-
-    let_in: bool
-    code: str = ""
-    why: str = ""
-
-
-def hop_frame(message: HopQuestion | HopAnswer) -> bytes:
-    data = msgspec.msgpack.encode(message)
-    assert len(data) <= _MAX_FRAME_BYTES, "questions and answers are short"
-    return _LENGTH.pack(len(data)) + data
-
-
-def cut_frame(buffer: bytearray) -> bytes | None:
-    """The first frame, taken out of the buffer; None before it is whole. Raises `ValueError` when it is too long."""
-    if len(buffer) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack_from(buffer)
-    if length > _MAX_FRAME_BYTES:
-        raise ValueError(f"a frame of {length} bytes, {_MAX_FRAME_BYTES} at most")
-    end = _LENGTH.size + length
-    if len(buffer) < end:
-        return None
-    data = bytes(buffer[_LENGTH.size : end])
-    del buffer[:end]
-    return data
 
 
 class NodeIdentity:
@@ -112,12 +70,20 @@ class NodeIdentity:
 
 
 class Handshake(asyncio.Protocol):
-    """Either end of a hop, until TLS is done: then `inner` is what the bytes go to."""
+    """Either end of a connection, until TLS is done: then `inner` is what the bytes go to, and `made` is called."""
 
-    def __init__(self, context: ssl.SSLContext, inner: asyncio.Protocol, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        inner: asyncio.Protocol,
+        *,
+        name: str | None = None,
+        made: Callable[[], None] = lambda: None,
+    ) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=name is None, server_hostname=name)
         self._inner = inner
+        self._made = made
         self._raw: asyncio.Transport | None = None
         self._bytes = 0
 
@@ -158,51 +124,72 @@ class Handshake(asyncio.Protocol):
             transport = TlsTransport(raw, self._tls, self._incoming, self._outgoing, self._inner)
             raw.set_protocol(transport)
             transport.begin()
+            self._made()
 
 
-class _Asker(asyncio.Protocol):
-    """Says its question and waits for the answer; what comes after that is for the protocol that follows it."""
+class _Caller:
+    """A connection to a gate, as who asks has it: one question at a time."""
 
-    def __init__(self, question: HopQuestion) -> None:
-        self._question = question
-        self.transport: asyncio.Transport | None = None
-        self.answer: asyncio.Future[HopAnswer] = asyncio.get_running_loop().create_future()
-        self.early = bytearray()
-        self.ended = False
+    def __init__(self, context: ssl.SSLContext, place: GatePlace, freed: Callable[["_Caller"], None]) -> None:
+        self._context = context
+        self._place = place
+        self.line = HopLine(self._hear, lambda: freed(self), self._lose)
+        self._answer: asyncio.Future[HopAnswer] | None = None
+        self._question: HopQuestion | None = None
+        self._handshake: Handshake | None = None
+        self.free_since = 0.0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self.transport.write(hop_frame(self._question))
+    async def connect(self) -> None:
+        """TLS is not done yet. Raises `OSError`."""
+        make = partial(Handshake, self._context, self.line, name=name_of(self._place.node), made=self._ask)
+        loop, place = asyncio.get_running_loop(), self._place
+        _, self._handshake = await asyncio.wait_for(loop.create_connection(make, place.host, place.port), REACH_S)
 
-    def data_received(self, data: bytes) -> None:
-        self.early += data
-        if self.answer.done():
+    async def ask(self, question: HopQuestion, within_s: float) -> HopAnswer:
+        """Raises `OSError`."""
+        self._question, self._answer = question, asyncio.get_running_loop().create_future()
+        if self.line.transport is not None:
+            self._ask()
+        try:
+            return await asyncio.wait_for(self._answer, within_s)
+        except BaseException:
+            self.give_up()
+            raise
+        finally:
+            self._answer = None
+
+    def give_up(self) -> None:
+        if self.line.transport is not None:
+            self.line.give_up()
+        elif self._handshake is not None:
+            self._handshake.abort()
+
+    def _ask(self) -> None:
+        if self._question is not None:
+            self.line.say(FrameKind.QUESTION, self._question)
+
+    def _hear(self, kind: FrameKind, data: bytes) -> None:
+        answer = self._answer
+        if answer is None or answer.done() or kind is not FrameKind.ANSWER:
+            self.line.give_up()
             return
         try:
-            found = cut_frame(self.early)
-            if found is not None:
-                self.answer.set_result(msgspec.msgpack.decode(found, type=HopAnswer))
-        except (ValueError, msgspec.DecodeError) as error:
-            self.answer.set_exception(ConnectionResetError(f"the gate is not understood: {error}"))
-        if self.answer.done() and self.transport is not None:
-            self.transport.pause_reading()
+            answer.set_result(read_word(data, HopAnswer))
+        except ValueError as error:
+            answer.set_exception(ConnectionResetError(f"the gate is not understood: {error}"))
 
-    def eof_received(self) -> bool:
-        self.ended = True
-        return self.answer.done()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.transport = None
-        if not self.answer.done():
-            self.answer.set_exception(error or ConnectionResetError("the gate closed the connection"))
+    def _lose(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
 
 
 class HopDialer:
-    """For one event loop."""
+    """For one event loop. Connections are used again."""
 
     def __init__(self, identity: NodeIdentity, clock: Clock) -> None:
         self._identity = identity
         self._now = clock.monotonic
+        self._free: dict[GatePlace, list[_Caller]] = {}
 
     async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
         """The protocol that `make` makes is at the machine's service then. Raises `ProxyError`; the gate is avoided
@@ -214,35 +201,55 @@ class HopDialer:
             app=target.machine.app, machine=target.machine.id, service=target.number, hold_s=hold_s, lasting=lasting
         )
         try:
-            asker, answer = await self._ask(place, question)
+            caller, answer = await self._ask(place, question)
         except (OSError, ssl.SSLError) as error:  # a timeout, too
             gate.failed(target.number, self._now())
-            known = (
-                f"host {place.node} of machine {gate.route.id} is not reached at {place.host}:{place.port} ({error})"
-            )
+            at, why = f"{place.host}:{place.port}", str(error) or type(error).__name__
+            known = f"host {place.node} of machine {gate.route.id} is not reached at {at} ({why})"
             raise ProxyError(Code.PC01, known=known) from error
         if not answer.let_in:
-            if asker.transport is not None:
-                asker.transport.close()
+            self._keep(place, caller)
             raise _refused(gate, answer, self._now())
         gate.answered(target.number)
-        return _handed_over(asker, make())
+        return caller.line.open(make())
 
-    async def _ask(self, place: GatePlace, question: HopQuestion) -> tuple[_Asker, HopAnswer]:
-        """Raises `OSError`."""
-        asker = _Asker(question)
-        make = partial(Handshake, self._identity.client(), asker, name=name_of(place.node))
-        loop = asyncio.get_running_loop()
-        _, handshake = await asyncio.wait_for(loop.create_connection(make, place.host, place.port), REACH_S)
-        within = question.hold_s + _LATE_S if question.hold_s else ANSWER_S
-        try:
-            return asker, await asyncio.wait_for(asker.answer, within)
-        except BaseException:
-            if asker.transport is not None:
-                reset(asker.transport)
-            else:
-                handshake.abort()
-            raise
+    def sweep(self) -> None:
+        """Close what nobody has used for long."""
+        oldest = self._now() - FREE_S
+        for place, callers in list(self._free.items()):
+            kept = [each for each in callers if each.free_since > oldest and each.line.is_free]
+            for caller in callers:
+                if caller not in kept and caller.line.transport is not None:
+                    caller.line.transport.close()
+            self._free[place] = kept
+            if not kept:
+                del self._free[place]
+
+    async def _ask(self, place: GatePlace, question: HopQuestion) -> tuple[_Caller, HopAnswer]:
+        """What a kept connection does not bring over is asked again by a new one. Raises `OSError`."""
+        within_s = question.hold_s + _LATE_S if question.hold_s else ANSWER_S
+        while (kept := self._take(place)) is not None:
+            with suppress(ConnectionError):
+                return kept, await kept.ask(question, within_s)
+        caller = _Caller(self._identity.client(), place, partial(self._keep, place))
+        await caller.connect()
+        return caller, await caller.ask(question, within_s)
+
+    def _take(self, place: GatePlace) -> _Caller | None:
+        callers = self._free.get(place)
+        while callers:
+            caller = callers.pop()
+            if caller.line.is_free:
+                return caller
+        return None
+
+    def _keep(self, place: GatePlace, caller: _Caller) -> None:
+        callers = self._free.setdefault(place, [])
+        if len(callers) < _FREE_OF_GATE and caller.line.is_free:
+            caller.free_since = self._now()
+            callers.append(caller)
+        elif caller.line.transport is not None:
+            caller.line.transport.close()
 
 
 def _refused(gate: Gate, answer: HopAnswer, now: float) -> ProxyError:
@@ -253,19 +260,3 @@ def _refused(gate: Gate, answer: HopAnswer, now: float) -> ProxyError:
     except KeyError:
         code = Code.PR01
     return ProxyError(code, known=answer.why)
-
-
-def _handed_over(asker: _Asker, protocol: P) -> P:
-    """Raises `ProxyError` where the connection has ended meanwhile."""
-    transport = cast(TlsTransport | None, asker.transport)
-    if transport is None:
-        raise ProxyError(Code.PC01, known="the gate closed the connection")
-    transport.set_protocol(protocol)
-    protocol.connection_made(transport)
-    reader = cast(asyncio.Protocol, protocol)
-    if asker.early:
-        reader.data_received(bytes(asker.early))
-    if asker.ended and not reader.eof_received():
-        transport.close()
-    transport.resume_reading()
-    return protocol

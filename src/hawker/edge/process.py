@@ -69,7 +69,8 @@ class Edge:
         self._link = WorkerLink(folder, clock)
         self._visits = Visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
         identity = NodeIdentity(folder)
-        dialer = Dialer(self._visits, clock, HopDialer(identity, clock))
+        self._hop_dialer = HopDialer(identity, clock)
+        dialer = Dialer(self._visits, clock, self._hop_dialer)
         self._pool = MachinePool(self._now)
         self.certificates = CertificateBook(folder, clock)
         scarce = DescriptorCount(self._now).scarce
@@ -260,6 +261,7 @@ class Edge:
             self._http.check_time()
             self.handshakes.check_time()
             self._pool.sweep()
+            self._hop_dialer.sweep()
 
 
 def _run(data_dir: Path | None, log_level: str) -> int:
