@@ -2,8 +2,8 @@
 bytes go both ways as if it had connected to the machine.
 
 TLS 1.3, with certificates that only nodes of the cluster have. Before the gate's answer says `let_in` not one byte has
-reached the machine, so what is refused may go elsewhere. A gate believes a question only as far as its own worker's word
-goes: the machine must be there, of that app, with that service. Nothing that a client sends is ever read here.
+reached the machine, so what is refused may go elsewhere. A gate believes a question only as far as its own worker's
+word goes: the machine must be there, of that app, with that service. Nothing that a client sends is ever read here.
 """
 
 import asyncio
