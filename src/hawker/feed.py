@@ -85,15 +85,25 @@ class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bytes
 
 
+class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """An address at which an app is reached. `shared`: others have it, too, so what names the app in a connection
+    decides. One that is not is the app's alone: no other's ports are served there."""
+
+    app: AppName
+    ip: str
+    shared: bool = False
+
+
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
-    """All machines with services, and all certificates; what is not among them is gone. `addresses` are those of the
-    host that ports may be published at; `region` goes into headers. `gate` is where this edge answers others, with what
-    `NODE_IDENTITY` has; null in no cluster."""
+    """All machines with services, all certificates, and the addresses of apps; what is not among them is gone.
+    `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
+    edge answers others, with what `NODE_IDENTITY` has; null in no cluster."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
     region: str = "local"
     certificates: tuple[SealedCertificate, ...] = ()
+    app_addresses: tuple[AppAddress, ...] = ()
     gate: GatePlace | None = None
 
 

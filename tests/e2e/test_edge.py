@@ -24,7 +24,8 @@ HELLO = "hawker/hello"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    with running_node(tmp_path_factory.mktemp("node"), "--edge-address", "127.0.0.1") as node:
+    pool = ("--public-ipv4", "127.7.0.0/28")
+    with running_node(tmp_path_factory.mktemp("node"), "--edge-address", "127.0.0.1", *pool) as node:
         yield node
 
 
@@ -176,3 +177,31 @@ def test_what_the_edge_could_not_do_is_in_the_apps_log_and_explained(node: Runni
     assert "mute" in hawker.say("ps", "-a", "silent")
     other = hawker.say("route", "explain", "-a", "silent", "http://localhost:1")
     assert "no app of this host publishes the port" in other
+
+
+def test_an_app_with_an_address_is_served_there_without_being_published(hawker: CommandLine, tmp_path: Path) -> None:
+    hawker.say("apps", "create", "addressed")
+    web, raw = free_port(), free_port()
+    services = [
+        {"internal_port": 8080, "ports": [{"port": web, "handlers": ["http"]}]},
+        {"internal_port": 8080, "ports": [{"port": raw}]},
+    ]
+    (tmp_path / "web.json").write_text(json.dumps({"image": HELLO, "services": services}))
+    hawker.say("machine", "run", "-a", "addressed", "--config", str(tmp_path / "web.json"))
+    own = hawker.say("ips", "allocate", "-a", "addressed", "v4").strip()
+    wait_for(lambda: answered(own, web) and answered(own, raw))
+    assert not answered("127.0.0.1", web), "nobody but the owner of the address is there"
+    shared = hawker.say("ips", "allocate", "-a", "addressed", "shared_v4").strip()
+    wait_for(lambda: answered("127.0.0.1", web))
+    assert not answered("127.0.0.1", raw), "a shared address has what a name tells apart"
+    for address in (own, shared):
+        hawker.say("ips", "release", "-a", "addressed", address)
+    wait_for(lambda: not answered(own, web) and not answered("127.0.0.1", web))
+    hawker.say("apps", "destroy", "--force", "addressed")
+
+
+def answered(address: str, port: int) -> bool:
+    try:
+        return ask(address, port=port).status == 200
+    except OSError:
+        return False

@@ -3,8 +3,8 @@
 import msgspec
 
 from hawker.edge.routes import MAX_PORTS_OF_APP, Door, Routes
-from hawker.feed import MachineRoute
-from hawker.ids import AppName
+from hawker.feed import AppAddress, GatePlace, MachineRoute
+from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from tests.edge.edge_kit import route
 
@@ -85,3 +85,67 @@ def test_a_claimed_name_counts_after_an_apps_own_name_and_with_tls_before_it() -
     assert secure.app_named(DOOR, "two.example.com", None, tls=True) == two
     assert secure.app_named(DOOR, "one.example.com", AppName("ghost"), tls=True) is None
     assert secure.app_named(DOOR, "x.example.com", None, tls=True) == one
+
+
+OWN, SHARED = "203.0.113.7", "198.51.100.1"
+
+
+def addressed(*machines: MachineRoute, owner: str = "shop", named: str = "shop") -> Routes:
+    routes = Routes()
+    addresses = (
+        AppAddress(app=AppName(owner), ip=OWN),
+        AppAddress(app=AppName(named), ip=SHARED, shared=True),
+    )
+    routes.replace(machines, HOSTS, addresses)
+    return routes
+
+
+def unpublished(port: int, *handlers: str, app: str = "shop") -> MachineRoute:
+    return msgspec.structs.replace(route(port, 8080, app=app, handlers=handlers), publish="")
+
+
+def test_an_app_with_a_shared_address_is_found_where_a_name_is_enough() -> None:
+    routes = addressed(unpublished(80, "http"), unpublished(443, "tls"), unpublished(5432), owner="nobody")
+    assert routes.doors == {Door(host, port) for host in HOSTS for port in (80, 443)}
+
+
+def test_an_address_of_ones_own_has_all_ports() -> None:
+    routes = addressed(unpublished(80, "http"), unpublished(5432), named="nobody")
+    assert routes.doors == {Door(OWN, 80), Door(OWN, 5432)}
+
+
+def test_nobody_is_served_at_an_address_that_another_app_has_alone() -> None:
+    thief = msgspec.structs.replace(route(80, 1, app="thief"), publish=OWN)
+    routes = addressed(thief, unpublished(80, app="shop"), named="nobody")
+    assert list(routes.apps(Door(OWN, 80))) == ["shop"]
+    routes.replace([thief], (*HOSTS, OWN), [AppAddress(app=AppName("shop"), ip=OWN)])
+    assert not routes.doors
+
+
+def test_of_two_owners_the_first_counts() -> None:
+    routes, machines = Routes(), [unpublished(80, app="a"), unpublished(80, app="b")]
+    routes.replace(machines, HOSTS, [AppAddress(app=AppName(app), ip=OWN) for app in ("b", "a")])
+    assert list(routes.apps(Door(OWN, 80))) == ["b"]
+
+
+def test_an_edge_without_addresses_serves_none_of_an_app() -> None:
+    routes = Routes()
+    routes.replace([unpublished(80, "http")], (), [AppAddress(app=AppName("shop"), ip=OWN)])
+    assert not routes.doors
+
+
+def test_a_machine_here_has_its_port_before_one_elsewhere() -> None:
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    older, newer = msgspec.structs.replace(route(80, 1, app="older"), gate=gate), route(80, 1, app="newer")
+    assert routes_of(older, newer).first_app(DOOR) == "newer"
+    assert routes_of(older).first_app(DOOR) == "older"
+
+
+def test_a_service_of_another_host_or_app_is_none_of_ours() -> None:
+    machine = route(80, 1)
+    routes = routes_of(machine)
+    assert routes.service(machine.app, machine.id, 0) is not None
+    assert routes.service(AppName("other"), machine.id, 0) is None
+    assert routes.service(machine.app, machine.id, 1) is None
+    routes.put(msgspec.structs.replace(machine, gate=GatePlace(node=NodeId("b" * 8), host="h", port=1)))
+    assert routes.service(machine.app, machine.id, 0) is None

@@ -24,7 +24,11 @@ SLEEPER = '{"internal_port": 81, "autostart": false, "ports": [{"port": 81}]}'
 
 def routes(rows: Rows, tell: Sequence[object] = (), *, wanted: bool = True) -> FarRoutes:
     told = tell if isinstance(tell, list) else []
-    return FarRoutes(ME, rows, lambda node: GATE if node == NEAR else None, lambda: wanted, told.append, SystemClock())
+
+    def take(*all_of_it: object) -> None:
+        told.append(all_of_it)
+
+    return FarRoutes(ME, rows, lambda node: GATE if node == NEAR else None, lambda: wanted, take, SystemClock())
 
 
 def put(rows: Rows, node: NodeId, number: int, *services: str, metadata: str = PUBLISHED, **more: str | float) -> str:
@@ -79,6 +83,26 @@ async def test_the_worst_check_of_a_service_counts_and_no_other(states: tuple[st
         rows.put("INSERT INTO health (node, machine, name, status) VALUES (?, ?, ?, ?)", NEAR, machine, name, status)
     rows.put("INSERT INTO health (node, machine, name, status) VALUES (?, ?, 'disk', 'critical')", NEAR, machine)
     assert (await only(rows)).health is worst
+
+
+async def test_apps_with_addresses_are_reached_without_being_published() -> None:
+    rows = Rows()
+    for node, app, ip, shared, at in (
+        (GONE, "shop", "203.0.113.7", 0, 9.0),
+        (NEAR, "bank", "203.0.113.7", 0, 4.0),
+        (NEAR, "shop", "198.51.100.1", 1, 5.0),
+    ):
+        rows.put(
+            "INSERT INTO app_ips (node, app, ip, shared, created_at) VALUES (?, ?, ?, ?, ?)", node, app, ip, shared, at
+        )
+    put(rows, NEAR, 1, WEB, metadata="{}")
+    assert (await only(rows)).publish == ""
+    found = await routes(rows).addresses()
+    assert [(each.app, each.ip, each.shared) for each in found] == [
+        ("bank", "203.0.113.7", False),
+        ("shop", "198.51.100.1", True),
+        ("shop", "203.0.113.7", False),
+    ]
 
 
 async def test_of_two_rows_of_a_machine_the_later_generation_counts() -> None:

@@ -12,6 +12,7 @@ from hawker.fleet.rows import (
     KEYS,
     NodeFacts,
     Row,
+    app_ip_rows,
     app_row,
     capacity_row,
     health_rows,
@@ -34,7 +35,7 @@ from hawker.fleet.rows import (
 from hawker.gpu import parse_gpus
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity, Resources
-from hawker.record.app import AppRecord
+from hawker.record.app import AppRecord, IpRecord
 from hawker.record.machine import CheckResult
 from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord, QuotaRule
@@ -70,7 +71,17 @@ def every_row() -> Iterator[Row]:
     yield usage_row(NODE, "org/me", Amount(machines=1, memory_mb=256))
     yield login_row(NODE, LOGIN)
     yield image_name_row(NODE, "docker.io/library/app:v1", "sha256:00", 5.5)
+    yield from app_ip_rows(NODE, "web", ip_of("v4"))
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
+
+
+def ip_of(kind: str, ip: str = "203.0.113.7") -> IpRecord:
+    return IpRecord(id="1", ip=ip, type=kind, region="global", service_name="", shared=False, created_at=2.5)
+
+
+def test_private_addresses_are_not_told() -> None:
+    assert not list(app_ip_rows(NODE, "web", ip_of("private_v6", "fdaa:0:1::2")))
+    assert not list(app_ip_rows(NODE, "web", ip_of("v6", "fdaa:0:1::2"))), "where the host had no other"
 
 
 def volume() -> VolumeRecord:

@@ -14,6 +14,7 @@ from hawker.machine import State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, autostarts, idle_s, published_at, worst
+from hawker.worker.ip_assignments import IpRequest
 from tests.certificates import issued
 
 pytestmark = pytest.mark.anyio
@@ -122,15 +123,34 @@ async def test_machines_of_other_nodes_are_told_until_they_are_here(worker: SimW
     record = worker.record(MachineId(await worker.stopped(services=[WEB])))
     own = door.whole().machines[0]
     far = msgspec.structs.replace(own, id=MachineId("f" * 14), gate=gate)
-    door.tell_far([far])
+    door.tell_far([far], [])
     assert {each.id for each in door.whole().machines} == {own.id, far.id}
-    door.tell_far([msgspec.structs.replace(own, gate=gate)])
+    door.tell_far([msgspec.structs.replace(own, gate=gate)], [])
     (told,) = door.whole().machines
     assert told.id == record.id and told.gate is None, "the word of its own node counts"
     assert door.whole().gate is None
     door.join(gate, lambda: "papers")
     door.give_keys()
     assert door.whole().gate == gate and (tmp_path / NODE_IDENTITY).read_text() == "papers"
+
+
+async def test_an_app_with_an_address_needs_an_edge_and_is_told(worker: SimWorker) -> None:
+    door = door_of(worker)
+    await worker.stopped(services=[WEB])
+    allocator = worker.parts.ips
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door.watch_addresses)
+        await allocator.allocate(APP, IpRequest(type="private_v6"))
+        await worker.parts.deps.clock.sleep(3.0)
+        assert door.whole().app_addresses == ()
+        given = await allocator.allocate(APP, IpRequest(type="shared_v4"))
+        await door.needed()
+        (told,) = door.whole().app_addresses
+        assert (told.app, told.ip, told.shared) == (APP, given.ip, True)
+        await allocator.release(APP, given.ip)
+        await worker.parts.deps.clock.sleep(3.0)
+        assert door.whole().app_addresses == ()
+        tasks.cancel_scope.cancel()
 
 
 async def test_an_edge_is_needed_for_others_where_nothing_is_published_here(worker: SimWorker) -> None:

@@ -76,6 +76,17 @@ CREATE TABLE image_names (
 ) WITHOUT ROWID;
 CREATE INDEX image_names_by_reference ON image_names (reference);
 
+-- Addresses of apps that are reached from outside, by the app's home. `shared`: others have it, too. Of several apps that
+-- have one alone, the one that got it first counts.
+CREATE TABLE app_ips (
+    node TEXT NOT NULL,
+    app TEXT NOT NULL,
+    ip TEXT NOT NULL,
+    shared INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, app, ip)
+) WITHOUT ROWID;
+
 -- scope: region
 
 -- `generation` tells which of several rows of one machine is the one that counts: the greatest.

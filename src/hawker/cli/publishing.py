@@ -44,7 +44,10 @@ def unserved(config: MachineConfig) -> Iterator[str]:
     if not config.services:
         return
     if not (config.metadata or {}).get(PUBLISH):
-        yield "its services are kept, and reached by nobody outside: publish them with -p, or metadata hawker_publish=*"
+        yield (
+            "its services are reached from outside only if its app has an address (hawker ips allocate),"
+            " or if it is published: -p, or metadata hawker_publish=*"
+        )
     if config.statics:
         yield "statics are kept and not served"
     for service in config.services:

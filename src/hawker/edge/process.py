@@ -147,7 +147,7 @@ class Edge:
         self._region = message.region
         self._hops.move(message.gate)
         self.certificates.replace(message.certificates)
-        for machine_id in self._routes.replace(message.machines, message.addresses):
+        for machine_id in self._routes.replace(message.machines, message.addresses, message.app_addresses):
             self.gates.forget(machine_id)
         for machine in message.machines:
             self.gates.update(machine, self._now())

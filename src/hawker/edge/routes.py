@@ -1,15 +1,15 @@
 """Which machines a connection to an address and port of the host may reach. Pure: the worker's feed in, targets out.
 
 A machine that is published is found at the ports that its own config names; of the machines of one app each one's own
-config counts. An app that publishes nothing is found nowhere.
+config counts. An app that publishes nothing and has no address is found nowhere.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hawker.config import Service
 from hawker.config.machine import Port
-from hawker.feed import EVERYWHERE, TLS, UNSERVED, MachineRoute
+from hawker.feed import EVERYWHERE, TLS, UNSERVED, AppAddress, MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 
@@ -65,14 +65,27 @@ class Routes:
     def __init__(self) -> None:
         self.machines: dict[MachineId, MachineRoute] = {}
         self._addresses: tuple[str, ...] = ()
+        self._owner_of: dict[str, AppName] = {}
+        self._owned_by: dict[AppName, list[str]] = {}
+        self._named: frozenset[AppName] = frozenset()
         self._targets: dict[Door, dict[AppName, dict[MachineId, ServiceTarget]]] = {}
         self._of_app: dict[AppName, dict[Door, int]] = {}
         self._doors: dict[MachineId, list[Door]] = {}
         self.refused: dict[MachineId, DoorRefused] = {}
 
-    def replace(self, machines: Iterable[MachineRoute], addresses: tuple[str, ...]) -> list[MachineId]:
-        """All that there is, with the host's addresses. Returns the machines that are gone."""
+    def replace(
+        self,
+        machines: Iterable[MachineRoute],
+        addresses: tuple[str, ...],
+        app_addresses: Sequence[AppAddress] = (),
+    ) -> list[MachineId]:
+        """All that there is, with the host's addresses and those of apps. Returns the machines that are gone."""
         self._addresses = addresses
+        self._owner_of = {each.ip: each.app for each in reversed(app_addresses) if not each.shared}
+        self._owned_by = {}
+        for ip, app in self._owner_of.items():
+            self._owned_by.setdefault(app, []).append(ip)
+        self._named = frozenset(each.app for each in app_addresses if each.shared)
         there = {machine.id: machine for machine in machines}
         gone = [machine_id for machine_id in self.machines if machine_id not in there]
         for machine_id in gone:
@@ -87,7 +100,7 @@ class Routes:
             return
         self.machines[machine.id] = machine
         self._doors[machine.id] = []
-        for door, target in _found_at(machine, self._addresses):
+        for door, target in self._found_at(machine):
             self._add(door, target)
 
     def forget(self, machine_id: MachineId) -> None:
@@ -160,6 +173,25 @@ class Routes:
         }
         return min(served) if served and _HTTPS not in served else _HTTPS
 
+    def _found_at(self, machine: MachineRoute) -> Iterator[tuple[Door, ServiceTarget]]:
+        """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for."""
+        found: dict[Door, ServiceTarget] = {}
+        for target, number in _served(machine):
+            for address in self._places(target):
+                if self._owner_of.get(address, machine.app) == machine.app:
+                    found.setdefault(Door(address, number), target)
+        yield from found.items()
+
+    def _places(self, target: ServiceTarget) -> Iterator[str]:
+        """Where the machine is published, where its app has addresses alone, and where a name is enough to find it."""
+        machine = target.machine
+        if machine.publish:
+            yield from self._addresses if machine.publish == EVERYWHERE else (machine.publish,)
+        if self._addresses:
+            yield from self._owned_by.get(machine.app, ())
+        if machine.app in self._named and (target.serves_http or target.ends_tls):
+            yield from self._addresses
+
     def _add(self, door: Door, target: ServiceTarget) -> None:
         machine, mine = target.machine, self._of_app.setdefault(target.machine.app, {})
         if door not in mine and len(mine) >= MAX_PORTS_OF_APP:
@@ -185,19 +217,14 @@ def _seniority(target: ServiceTarget) -> tuple[bool, float]:
     return not target.is_near, target.machine.created_at
 
 
-def _found_at(machine: MachineRoute, addresses: tuple[str, ...]) -> Iterator[tuple[Door, ServiceTarget]]:
-    """UDP is not served yet, nor are some handlers."""
-    if not machine.publish:
-        return
-    published = addresses if machine.publish == EVERYWHERE else (machine.publish,)
+def _served(machine: MachineRoute) -> Iterator[tuple[ServiceTarget, int]]:
+    """Each port. UDP is not served yet, nor are some handlers."""
     for number, service in enumerate(machine.services):
         if (service.protocol or "tcp") == "tcp" and service.internal_port:
             for port in service.ports or ():
-                if not UNSERVED.isdisjoint(port.handlers or ()):
-                    continue
-                for each in ports_of(port):
-                    for address in published:
-                        yield Door(address, each), ServiceTarget(machine, number, service, port)
+                if UNSERVED.isdisjoint(port.handlers or ()):
+                    for each in ports_of(port):
+                        yield ServiceTarget(machine, number, service, port), each
 
 
 def ports_of(port: Port) -> range:

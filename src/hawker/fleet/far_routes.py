@@ -1,5 +1,5 @@
-"""The published machines of other nodes, for the edge of this one: as the catalog has them, of nodes that live. What is
-told of their state is a hint; the gate on the machine's own host knows.
+"""The machines of other nodes that are reached from outside, and the addresses of apps, for the edge of this one: as
+the catalog has them, of nodes that live. What is told of a machine's state is a hint; the gate on its own host knows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from hawker.clock import Clock
 from hawker.config import Service
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
-from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
+from hawker.feed import EVERYWHERE, PUBLISH, AppAddress, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet.failover_view import CatalogQueries
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind
@@ -21,20 +21,21 @@ from hawker.machine import GONE, State
 MAX_MACHINES = 20_000
 """Of other nodes that an edge is told of."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
-_PUBLISHED = "json_extract(machines.metadata, ?) = ?"
+_ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
+_REACHED = "(json_extract(machines.metadata, ?) = ? OR machines.app IN (SELECT app FROM app_ips))"
 _MACHINES = (
-    "SELECT node, id, app, state, version, cordoned, created_at FROM machines "
-    f"WHERE node <> ? AND {_PUBLISHED} ORDER BY id, generation DESC LIMIT ?"
+    "SELECT node, id, app, state, version, cordoned, created_at, json_extract(metadata, ?) FROM machines "
+    f"WHERE node <> ? AND {_REACHED} ORDER BY id, generation DESC LIMIT ?"
 )
 _SERVICES = (
     "SELECT services.node, services.machine, services.number, services.config FROM services "
     "JOIN machines ON machines.node = services.node AND machines.id = services.machine "
-    f"WHERE services.node <> ? AND {_PUBLISHED} ORDER BY services.number"
+    f"WHERE services.node <> ? AND {_REACHED} ORDER BY services.number"
 )
 _HEALTH = (
     "SELECT health.node, health.machine, health.status FROM health "
     "JOIN machines ON machines.node = health.node AND machines.id = health.machine "
-    f"WHERE health.node <> ? AND {_PUBLISHED} AND substr(health.name, 1, ?) = ?"
+    f"WHERE health.node <> ? AND {_REACHED} AND substr(health.name, 1, ?) = ?"
 )
 _WORST = {"critical": RouteHealth.CRITICAL, "warning": RouteHealth.UNASKED}
 _log = bind("hawker.edge")
@@ -46,7 +47,7 @@ _Place = tuple[str, str]  # node, machine
 
 class FarRoutes:
     """`gate_of` says where the edge of a node that lives answers, None for one that does not; `wanted` whether this
-    node's edge serves anybody; `tell` takes all of them, whenever they are read."""
+    node's edge serves anybody; `tell` takes all of them, whenever they are read, with all addresses of apps."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class FarRoutes:
         catalog: CatalogQueries,
         gate_of: Callable[[NodeId], GatePlace | None],
         wanted: Callable[[], bool],
-        tell: Callable[[Sequence[MachineRoute]], None],
+        tell: Callable[[Sequence[MachineRoute], Sequence[AppAddress]], None],
         clock: Clock,
     ) -> None:
         self._me = me
@@ -69,15 +70,20 @@ class FarRoutes:
         while True:
             try:
                 if self._wanted():
-                    self._tell(await self.read())
+                    self._tell(await self.read(), await self.addresses())
             except HawkerError as error:
                 _log.warning("routes to other nodes cannot be read", extra={"error": str(error)})
             await self._clock.sleep(_EVERY_S)
 
+    async def addresses(self) -> list[AppAddress]:
+        """The one that was given first comes first. Raises what a query raises."""
+        rows = await self._rows(_ADDRESSES)
+        return [AppAddress(app=AppName(str(app)), ip=str(ip), shared=bool(shared)) for app, ip, shared in rows]
+
     async def read(self) -> list[MachineRoute]:
         """Raises what a query raises."""
         published = (self._me, f"$.{PUBLISH}", EVERYWHERE)
-        machines = await self._rows(_MACHINES, *published, MAX_MACHINES)
+        machines = await self._rows(_MACHINES, f"$.{PUBLISH}", *published, MAX_MACHINES)
         if not machines:
             return []
         services = _in_order(await self._rows(_SERVICES, *published))
@@ -119,7 +125,7 @@ def _in_order(rows: Iterable[Sequence[Value]]) -> dict[_Place, list[Service]]:
 def _route(
     row: Sequence[Value], gate: GatePlace, services: Sequence[Service], health: RouteHealth | None
 ) -> MachineRoute | None:
-    _, machine_id, app, state, version, cordoned, created_at = row
+    _, machine_id, app, state, version, cordoned, created_at, publish = row
     if state not in _STATES or state in GONE:
         return None
     return MachineRoute(
@@ -130,7 +136,7 @@ def _route(
         services=tuple(services),
         health=health or RouteHealth.PASSING,
         cordoned=bool(cordoned),
-        publish=EVERYWHERE,
+        publish=EVERYWHERE if publish == EVERYWHERE else "",
         autostart=any(each.autostart is not False for each in services),
         created_at=float(created_at) if isinstance(created_at, int | float) else 0.0,
         gate=gate,

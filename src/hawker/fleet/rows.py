@@ -12,7 +12,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.ids import NodeId
 from hawker.node import Capacity, Resources
-from hawker.record.app import AppRecord
+from hawker.record.app import AppRecord, IpRecord
 from hawker.record.machine import CheckResult, MachineRecord, counted
 from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord
@@ -34,6 +34,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "quota_usage": ("node", "subject"),
     "registry_logins": ("node", "org", "registry"),
     "image_names": ("node", "reference"),
+    "app_ips": ("node", "app", "ip"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -52,6 +53,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "quota_usage": ("amount",),
     "registry_logins": ("username", "at", "by", "gone"),
     "image_names": ("digest", "at"),
+    "app_ips": ("shared", "created_at"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -169,6 +171,12 @@ def image_row(node: NodeId, digest: str) -> Row:
 
 def image_name_row(node: NodeId, reference: str, digest: str, at: float) -> Row:
     return _row("image_names", (node, reference), (digest, at))
+
+
+def app_ip_rows(node: NodeId, app: str, record: IpRecord) -> Iterator[Row]:
+    """None for one that nobody outside can ask for."""
+    if record.is_public:
+        yield _row("app_ips", (node, app, record.ip), (int(record.shared), record.created_at))
 
 
 def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:

@@ -10,6 +10,7 @@ from hawker.fleet.publish import Publisher, Source
 from hawker.fleet.rows import (
     NodeFacts,
     Row,
+    app_ip_rows,
     app_row,
     capacity_row,
     health_rows,
@@ -23,7 +24,7 @@ from hawker.fleet.rows import (
 )
 from hawker.ids import MachineId, NodeId
 from hawker.node import Capacity
-from hawker.record.app import APPS
+from hawker.record.app import APPS, IPS
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, taken
 from hawker.record.node import NODE, TAKEOVERS, USED, used
 from hawker.record.volume import VOLUMES
@@ -53,6 +54,7 @@ def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, 
     return (
         Source(name=NODE.name, every=partial(keys, NODE), rows=rows.node),
         Source(name=APPS.name, every=partial(keys, APPS), rows=rows.app),
+        Source(name=IPS.name, every=partial(keys, IPS), rows=rows.app_ip),
         Source(name=MACHINES.name, every=partial(keys, MACHINES), rows=rows.machine),
         Source(name=TAKEOVERS.name, every=partial(keys, TAKEOVERS), rows=rows.takeover),
         Source(name=VOLUMES.name, every=partial(keys, VOLUMES), rows=rows.volume),
@@ -91,6 +93,10 @@ class _Rows:
     def app(self, key: str) -> Iterable[Row]:
         record = self._store.get(APPS, key)
         return () if record is None else (app_row(self._node, record),)
+
+    def app_ip(self, key: str) -> Iterable[Row]:
+        record = self._store.get(IPS, key)
+        return () if record is None else app_ip_rows(self._node, key.partition("/")[0], record)
 
     def machine(self, key: str) -> Iterable[Row]:
         record = self._store.get(MACHINES, key)

@@ -69,6 +69,11 @@ class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
     org: str = ""
     created_at: float
 
+    @property
+    def is_public(self) -> bool:
+        """It is on no private network; a `v6` is on one where the host had no other."""
+        return self.type != "private_v6" and not self.ip.startswith("fdaa:")
+
 
 class IpOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose an address is that is not shared."""

@@ -21,6 +21,7 @@ from hawker.feed import (
     NODE_IDENTITY,
     PUBLISH,
     AllMachines,
+    AppAddress,
     EdgeAnswer,
     EdgeLogLine,
     EdgeReport,
@@ -37,11 +38,12 @@ from hawker.feed import (
     WakeMachine,
     WorkerInbox,
 )
-from hawker.ids import MachineId
+from hawker.ids import AppName, MachineId
 from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
+from hawker.record.app import IPS, IpRecord
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
@@ -56,7 +58,7 @@ _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
 _SOURCE = "edge"
 _LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
-_KEYS_EVERY_S = 5.0
+_KEYS_EVERY_S, _ADDRESSES_EVERY_S = 5.0, 1.0
 _log = bind("hawker.edge")
 
 
@@ -99,6 +101,8 @@ class EdgeDoor:
         self._gate: GatePlace | None = None
         self._identity: Callable[[], str] | None = None
         self._far: dict[MachineId, MachineRoute] = {}
+        self._app_addresses: tuple[AppAddress, ...] = ()
+        self._addressed: frozenset[AppName] = frozenset()
         self._noted: dict[MachineId, None] = {}
         self._wake = anyio.Event()
         changes.listen(self._note)
@@ -108,13 +112,30 @@ class EdgeDoor:
         """The node is in a cluster: edges of others come in at `gate`. `identity` is the PEM that they know it by."""
         self._gate, self._identity = gate, identity
 
-    def tell_far(self, routes: Sequence[MachineRoute]) -> None:
-        """The published machines of other nodes, as they are now: all of them."""
+    def tell_far(self, routes: Sequence[MachineRoute], addresses: Sequence[AppAddress]) -> None:
+        """The machines of other nodes that are reached from outside, and the addresses of all apps of the fleet, as
+        they are now: all of them."""
+        self._tell_addresses(tuple(addresses))
         far = {route.id: route for route in routes}
         for machine_id in far.keys() | self._far.keys():
             if far.get(machine_id) != self._far.get(machine_id):
                 self._note(machine_id)
         self._far = far
+
+    async def watch_addresses(self) -> None:
+        """Of a node alone. Until cancelled."""
+        while self._gate is None:
+            public = [(key, record) for key, record in self._store.scan(IPS) if record.is_public]
+            public.sort(key=lambda each: each[1].created_at)
+            self._tell_addresses(tuple(_app_address(*each) for each in public))
+            await self._clock.sleep(_ADDRESSES_EVERY_S)
+
+    def _tell_addresses(self, addresses: tuple[AppAddress, ...]) -> None:
+        if addresses != self._app_addresses:
+            self._app_addresses = addresses
+            self._addressed = frozenset(each.app for each in addresses)
+            self._retell = True
+            self._wake.set()
 
     @property
     def serves_far(self) -> bool:
@@ -123,19 +144,26 @@ class EdgeDoor:
 
     async def needed(self) -> None:
         """Returns once a machine has something that the edge serves."""
-        if any(self._is_served(record) for _, record in self._store.scan(MACHINES)):
-            return
+        self._retell = True
         while True:
+            if self._retell:
+                self._retell = False
+                records: Iterator[MachineRecord | None] = (record for _, record in self._store.scan(MACHINES))
+            else:
+                records = (self._store.get(MACHINES, machine_id) for machine_id in self._taken())
+            if self._far or any(record is not None and self._is_served(record) for record in records):
+                return
             await self._wake.wait()
-            for machine_id in self._taken():
-                record = self._store.get(MACHINES, machine_id)
-                if machine_id in self._far or (record is not None and self._is_served(record)):
-                    return
+            self._wake = anyio.Event()
 
     def _is_served(self, record: MachineRecord) -> bool:
         """Here, or by the gate for others."""
+        if not record.config.services:
+            return False
         asked = (record.config.metadata or {}).get(PUBLISH, "")
-        return bool(published_at(asked, self._host.addresses) or (self._gate and asked == EVERYWHERE))
+        if published_at(asked, self._host.addresses):
+            return True
+        return record.app in self._addressed or (self._gate is not None and asked == EVERYWHERE)
 
     async def serve(self) -> None:
         """Answer the edge, which may come and go. Until cancelled."""
@@ -211,6 +239,7 @@ class EdgeDoor:
                 SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed)
                 for each in self._certificates.all()
             ),
+            app_addresses=self._app_addresses,
             gate=self._gate,
         )
 
@@ -306,6 +335,10 @@ class EdgeDoor:
         return tuple(noted)
 
 
+def _app_address(key: str, record: IpRecord) -> AppAddress:
+    return AppAddress(app=AppName(key.partition("/")[0]), ip=record.ip, shared=record.shared)
+
+
 def hosts_of(record: MachineRecord, *, own: bool) -> tuple[str, ...]:
     """Where a machine is reached from its host; `own` says that machines have addresses of their own. IPv4 first: apps
     are told to listen on 0.0.0.0."""
@@ -374,11 +407,12 @@ class HostEdge:
 
     async def serve(self) -> None:
         """Until cancelled."""
-        if not self._guard.is_there:
-            await self.door.needed()
-        self._guard.prepare()
-        self.door.give_keys()
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.door.watch_addresses)
+            if not self._guard.is_there:
+                await self.door.needed()
+            self._guard.prepare()
+            self.door.give_keys()
             tasks.start_soon(self._guard.serve)
             tasks.start_soon(self.door.serve)
             tasks.start_soon(self.door.keep_keys)
