@@ -70,7 +70,7 @@ def test_what_is_kept_and_not_served_is_said() -> None:
 
     plain = Service(internal_port=80, ports=(Port(port=80),))
     assert said(plain) == []
-    assert "reached by nobody" in said(plain, publish="")[0]
+    assert "hawker ips allocate" in said(plain, publish="")[0]
     assert "udp" in said(Service(protocol="udp", internal_port=53, ports=(Port(port=53),)))[0]
     assert said(Service(internal_port=80, ports=(Port(port=443, handlers=("tls", "http")),))) == []
     assert "pg_tls" in said(Service(internal_port=80, ports=(Port(port=5432, handlers=("pg_tls",)),)))[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.errors import Conflict, NotFound
+from hawker.errors import Conflict, HawkerError, NotFound, Unprocessable
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_releases import deploy_info, slot
@@ -69,6 +69,28 @@ def test_a_first_deploy_makes_the_app(hawker: Hawker, node: FakeNode, file: Path
     node.failures["get_app"] = NotFound("app not found")
     assert "created app shop" in hawker("deploy", "--detach").err
     assert node.call("create_app").body.name == "shop"
+
+
+@pytest.mark.parametrize(
+    ("words", "failure", "said"),
+    [
+        ((), None, "it is reached at "),
+        ((), Unprocessable("this host has no IPv4 address"), "no address for it: this host has no IPv4"),
+        (("--no-public-ips",), None, ""),
+    ],
+)
+def test_a_new_app_that_speaks_http_gets_an_address(
+    hawker: Hawker, node: FakeNode, file: Path, words: tuple[str, ...], failure: HawkerError | None, said: str
+) -> None:
+    file.write_text(FILE + "[http_service]\ninternal_port = 8080\n")
+    node.failures["get_app"] = NotFound("app not found")
+    if failure is not None:
+        node.failures["assign_ip"] = failure
+    assert said in hawker("deploy", "--detach", *words).err
+    if words:
+        assert "assign_ip" not in node.calls
+    else:
+        assert node.call("assign_ip").body.type == "shared_v4"
 
 
 def test_a_dry_run_is_shown_and_not_followed(hawker: Hawker, node: FakeNode, file: Path) -> None:

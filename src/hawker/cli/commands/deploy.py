@@ -20,14 +20,15 @@ from hawker.api.contract.deploy import (
     DeployInfo,
     DeployParams,
 )
+from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.route import Unary
 from hawker.cli.connect import talk
 from hawker.cli.deploys import begin, deploys_table, described, follow
-from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.exits import ExitStatus, Failure, text_of
 from hawker.cli.fly_file import FlyFile, config_option, lax_option, read_fly_file
 from hawker.cli.options import Command, app_option
 from hawker.cli.output import Form, note, output_option, show
-from hawker.errors import NotFound
+from hawker.errors import HawkerError, NotFound
 
 _HELP = """Bring an app's machines to what its fly.toml says, one after the other, each proven before the next.
 
@@ -51,6 +52,7 @@ STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
 @click.option("-i", "--image", metavar="IMAGE", help="What machines run; wins over the file's.")
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How machines are replaced; wins over the file's.")
 @click.option("--ha/--no-ha", default=True, help="Two machines for a new group with services, or one.")
+@click.option("--public-ips/--no-public-ips", default=True, help="A shared address for a new app that speaks HTTP.")
 @click.option("--skip-release-command", is_flag=True, help="Do not run it.")
 @click.option("--label", metavar="TEXT", default="", help="A word for the list of deploys, such as a commit.")
 @click.option("--detach", is_flag=True, help="Do not follow it.")
@@ -65,6 +67,7 @@ def command(
     image: str | None,
     strategy: Any,
     ha: bool,
+    public_ips: bool,
     skip_release_command: bool,
     label: str,
     detach: bool,
@@ -89,7 +92,8 @@ def command(
         lax=lax,
         label=label,
     )
-    talk(ctx, lambda caller: _there(caller, name))
+    public_ips = public_ips and not dry_run and found.config.http_service is not None
+    talk(ctx, lambda caller: _there(caller, name, public_ips=public_ips))
     return begin(ctx, name, body, form, detach=detach)
 
 
@@ -110,13 +114,22 @@ def _with_content(file: dict[str, Any], content: dict[str, bytes]) -> dict[str, 
     return rest | {"raw_value": b64encode(content[path]).decode()}
 
 
-async def _there(caller: Caller, app: str) -> None:
-    """A first deploy makes the app."""
+async def _there(caller: Caller, app: str, *, public_ips: bool) -> None:
+    """A first deploy makes the app, with an address where it can be reached."""
+    params = AppParams(app_name=app)
     try:
-        await caller.call(GET_APP, params=AppParams(app_name=app))
+        await caller.call(GET_APP, params=params)
+        return
     except NotFound:
         await caller.call(CREATE_APP, body=CreateAppRequest(name=app))
         note(f"created app {app}")
+    if public_ips:
+        try:
+            given = await caller.call(ASSIGN_IP, params=params, body=AssignIpRequest(type="shared_v4"))
+        except HawkerError as error:
+            note(f"no address for it: {text_of(error)}")
+        else:
+            note(f"it is reached at {given.ip} by its name: see `hawker ips list -a {app}`")
 
 
 _version = click.argument("version", metavar="[VERSION]", default="latest")
