@@ -4,6 +4,7 @@ cut off by what dies beside it."""
 import os
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from anyio.to_thread import run_sync
 from hawker.api.contract.machine import Machine, WaitState
 from hawker.errors import NoRoom, Unavailable
 from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
+from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
@@ -24,7 +26,8 @@ from tests.e2e.web import Page, ask
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
-HTTP_PORT, RAW_PORT = 18_080, 18_081
+HTTP_PORT, RAW_PORT, TLS_PORT = 18_080, 18_081, 18_443
+NAME = "www.example.com"
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +157,42 @@ def received(stranger: socket.socket) -> bytes:
         return stranger.recv(4096)
     except ConnectionResetError:
         return b""
+
+
+async def test_every_edge_shows_the_certificate_that_was_imported_at_one_node(
+    hosts: tuple[Host, Host], shop: Shop, tmp_path: Path
+) -> None:
+    here, there = hosts
+    wanted = config(0)
+    wanted["services"] = [{"internal_port": 8080, "ports": [{"port": TLS_PORT, "handlers": ["tls", "http"]}]}]
+    await order(shop, wanted)
+    chain, key = issued("*.example.com")
+    for name, text in (("chain.pem", chain), ("key.pem", key), ("root.pem", root_pem())):
+        (tmp_path / name).write_text(text)
+    line = CommandLine(here.node.environment | {"HAWKER_DATA_DIR": str(here.node.data_dir)})
+    files = ("--chain", str(tmp_path / "chain.pem"), "--key", str(tmp_path / "key.pem"))
+    line.say("certs", "import", "-a", shop.app, "*.example.com", *files)
+
+    def secure(host: Host) -> bool:
+        context = ssl.create_default_context(cafile=str(tmp_path / "root.pem"))
+        try:
+            with (
+                socket.create_connection((host.address, TLS_PORT), 10) as plain,
+                context.wrap_socket(plain, server_hostname=NAME) as tls,
+            ):
+                tls.sendall(f"GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n".encode())
+                return tls.recv(12) == b"HTTP/1.1 200"
+        except OSError:
+            return False
+
+    await eventually(lambda: run_sync(secure, there), WITHIN_S)
+    await eventually(lambda: run_sync(secure, here), WITHIN_S)
+    line.say("certs", "remove", "-a", shop.app, "*.example.com")
+
+    async def forgotten() -> bool:
+        return not await run_sync(secure, there)
+
+    await eventually(forgotten, WITHIN_S)
 
 
 async def test_route_explain_names_the_other_host(hosts: tuple[Host, Host], shop: Shop) -> None:

@@ -15,6 +15,7 @@ from hawker.fleet.rows import (
     app_ip_rows,
     app_row,
     capacity_row,
+    certificate_row,
     health_rows,
     image_name_row,
     image_row,
@@ -35,7 +36,7 @@ from hawker.fleet.rows import (
 from hawker.gpu import parse_gpus
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity, Resources
-from hawker.record.app import AppRecord, IpRecord
+from hawker.record.app import AppRecord, CertificateRecord, IpRecord
 from hawker.record.machine import CheckResult
 from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord, QuotaRule
@@ -72,7 +73,20 @@ def every_row() -> Iterator[Row]:
     yield login_row(NODE, LOGIN)
     yield image_name_row(NODE, "docker.io/library/app:v1", "sha256:00", 5.5)
     yield from app_ip_rows(NODE, "web", ip_of("v4"))
+    yield certificate_row(NODE, CERTIFICATE, "c2VhbGVk")
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
+
+
+CERTIFICATE = CertificateRecord(
+    hostname="a.example",
+    app=AppName("web"),
+    sealed=b"own",
+    kind="ecdsa",
+    authority="x",
+    not_after=9.0,
+    created_at=1.0,
+    updated_at=2.5,
+)
 
 
 def ip_of(kind: str, ip: str = "203.0.113.7") -> IpRecord:

@@ -87,6 +87,18 @@ CREATE TABLE app_ips (
     PRIMARY KEY (node, app, ip)
 ) WITHOUT ROWID;
 
+-- Certificates of host names, by the app's home. `sealed` is the chain and its key under the cluster's key, in base64. Of
+-- several nodes' rows of a host name the one made first counts.
+CREATE TABLE certificates (
+    node TEXT NOT NULL,
+    hostname TEXT NOT NULL,
+    app TEXT NOT NULL DEFAULT '',
+    sealed TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, hostname)
+) WITHOUT ROWID;
+
 -- scope: region
 
 -- `generation` tells which of several rows of one machine is the one that counts: the greatest.

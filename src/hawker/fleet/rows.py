@@ -12,7 +12,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.ids import NodeId
 from hawker.node import Capacity, Resources
-from hawker.record.app import AppRecord, IpRecord
+from hawker.record.app import AppRecord, CertificateRecord, IpRecord
 from hawker.record.machine import CheckResult, MachineRecord, counted
 from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord
@@ -35,6 +35,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "registry_logins": ("node", "org", "registry"),
     "image_names": ("node", "reference"),
     "app_ips": ("node", "app", "ip"),
+    "certificates": ("node", "hostname"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -54,6 +55,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "registry_logins": ("username", "at", "by", "gone"),
     "image_names": ("digest", "at"),
     "app_ips": ("shared", "created_at"),
+    "certificates": ("app", "sealed", "created_at", "updated_at"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -177,6 +179,12 @@ def app_ip_rows(node: NodeId, app: str, record: IpRecord) -> Iterator[Row]:
     """None for one that nobody outside can ask for."""
     if record.is_public:
         yield _row("app_ips", (node, app, record.ip), (int(record.shared), record.created_at))
+
+
+def certificate_row(node: NodeId, record: CertificateRecord, sealed: str) -> Row:
+    """`sealed` is for the fleet: what the record has only its own node can open."""
+    values = (record.app, sealed, record.created_at, record.updated_at)
+    return _row("certificates", (node, record.hostname), values)
 
 
 def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:

@@ -4,7 +4,8 @@ A host name is one app's. The key that seals them is made from the node's own an
 that serves strangers is given it, and not the key of all secrets.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,16 @@ MAX_OF_NODE = 2000
 PURPOSE = "certificates"
 
 
+@dataclass(frozen=True, slots=True)
+class FarCertificate:
+    """One that another node has, sealed as this node seals its own."""
+
+    hostname: str
+    app: AppName
+    sealed: bytes
+    created_at: float
+
+
 class Certificates:
     """`vault` is the node's; what is sealed here is sealed by one made from it."""
 
@@ -38,6 +49,7 @@ class Certificates:
         self.key = vault.key_for(PURPOSE)
         self._vault = Vault(self.key, clock)
         self._listeners: list[Callable[[], None]] = []
+        self._far: dict[str, FarCertificate] = {}
 
     def listen(self, changed: Callable[[], None]) -> None:
         """`changed` is called after each change."""
@@ -45,6 +57,30 @@ class Certificates:
 
     def all(self) -> Iterator[CertificateRecord]:
         return (record for _, record in self._store.scan(CERTIFICATES))
+
+    def served(self) -> dict[str, CertificateRecord | FarCertificate]:
+        """Those that edges show, by host name, also of other nodes. A name is of the app that had it first."""
+        found: dict[str, CertificateRecord | FarCertificate] = {record.hostname: record for record in self.all()}
+        for far in self._far.values():
+            own = found.get(far.hostname)
+            if own is None or (own.app != far.app and (far.created_at, far.app) < (own.created_at, own.app)):
+                found[far.hostname] = far
+        return found
+
+    def far(self, hostname: str, app: AppName, pair: bytes, created_at: float) -> FarCertificate:
+        """`pair` is what `opened` gave at its own node."""
+        return FarCertificate(hostname, app, self._vault.seal(owner_of(hostname), pair), created_at)
+
+    def tell_far(self, found: Iterable[FarCertificate]) -> None:
+        """All of other nodes, as they are now."""
+        self._far = {}
+        for each in sorted(found, key=lambda far: (far.created_at, far.app)):
+            self._far.setdefault(each.hostname, each)
+        self._tell()
+
+    def opened(self, record: CertificateRecord) -> bytes:
+        """Chain and key, in clear. Raises `Fault`."""
+        return self._vault.open(owner_of(record.hostname), record.sealed)
 
     def list(self, app: str) -> list[CertificateRecord]:
         """By host name."""
@@ -57,6 +93,9 @@ class Certificates:
         """Durable when it returns, in place of what was there. Raises `Unprocessable`, also when the name is another
         app's, and `NotFound` when there is no such app."""
         hostname, now = certificate_chain.hostname_of(text), self._clock.now()
+        claimed = self._far.get(hostname)
+        if claimed is not None and claimed.app != app:
+            raise Unprocessable(f"hostname: {hostname} is another app's")
         read = certificate_chain.read_certificate(hostname, fullchain, private_key, now)
         fresh = CertificateRecord(
             hostname=hostname,

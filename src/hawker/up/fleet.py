@@ -26,6 +26,7 @@ from hawker.errors import CannotStart, Conflict, HawkerError
 from hawker.fair.threads import Pool, in_thread
 from hawker.feed import HOP_OFFSET, GatePlace
 from hawker.fleet.app_bundle import AppBundler, vaults_of
+from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.failover_view import catalog_sight
 from hawker.fleet.far_routes import FarRoutes
 from hawker.fleet.gossip_bridge import GossipBridge
@@ -101,6 +102,7 @@ async def in_fleet(
             parts.node.id, parts.deps.store, parts.deps.clock, parts.quotas, catalog, ours.inside.publisher.note
         )
         tasks.start_soon(quotas.serve)
+        tasks.start_soon(ours.certificates.serve)
         tasks.start_soon(ours.fleet.hosts.serve)
         tasks.start_soon(_presence, place, parts)
         sight = catalog_sight(parts.node, ours.fleet, catalog)
@@ -115,6 +117,7 @@ class _Joined:
     inside: InFleet
     fleet: Fleet
     members: Members
+    certificates: FleetCertificates
     api: str
 
 
@@ -152,7 +155,11 @@ async def _joined(
     vaults = vaults_of(partial(_keys, gossip), clock)
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
     invites = Invites(parts.deps.store, clock, root, parts.node.id)
-    own = (*worker_sources(published_by(parts), _said(parts, api)), login_source(parts.node.id, parts.deps.store))
+    certificates = FleetCertificates(
+        parts.node.id, parts.deps.certificates, parts.deps.store, kept.catalog, vaults, clock
+    )
+    told = (login_source(parts.node.id, parts.deps.store), certificates.source)
+    own = (*worker_sources(published_by(parts), _said(parts, api)), *told)
     compare_every_s = None if kept.mirror is None else COMPARE_EVERY_S
     publisher = Publisher(kept.catalog, clock, parts.node.id, (*own, *more), compare_every_s=compare_every_s)
     agent_findings = None if kept.check is None else lambda: _agent_findings(kept, publisher)
@@ -174,7 +181,7 @@ async def _joined(
         publisher=publisher,
         fleet=fleet,
     )
-    return _Joined(inside=inside, fleet=fleet, members=members, api=api)
+    return _Joined(inside=inside, fleet=fleet, members=members, certificates=certificates, api=api)
 
 
 async def _presence(place: Place, parts: AssembledWorker) -> None:

@@ -237,7 +237,7 @@ class EdgeDoor:
             region=self._host.region,
             certificates=tuple(
                 SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed)
-                for each in self._certificates.all()
+                for each in self._certificates.served().values()
             ),
             app_addresses=self._app_addresses,
             gate=self._gate,

@@ -1,0 +1,113 @@
+"""Certificates in a fleet: the home of an app tells all nodes those of its host names, sealed under the cluster's key,
+so every edge can show them. What a node learns so is in its memory only; a lost home's stay until it is forgotten.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+
+from hawker.catalog.change import Value
+from hawker.catalog.contract import Statement
+from hawker.clock import Clock
+from hawker.errors import Fault, HawkerError
+from hawker.fleet.publish import Source
+from hawker.fleet.quotas import CatalogRows
+from hawker.fleet.rows import Row, certificate_row
+from hawker.ids import AppName, NodeId
+from hawker.log import bind
+from hawker.record.app import CERTIFICATES
+from hawker.secret.certificates import Certificates, FarCertificate, owner_of
+from hawker.store.contract import Reader
+from hawker.vault import Vault
+
+_EVERY_S, _QUERY_S = 1.0, 5.0
+_KNOWN = "SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ?"
+_SEALED = "SELECT sealed FROM certificates WHERE node = ? AND hostname = ?"
+_log = bind("hawker.certificates")
+
+_Place = tuple[str, str]  # node, host name
+
+
+class FleetCertificates:
+    """`vaults` are of the cluster's keys, the one to seal with first."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        own: Certificates,
+        store: Reader,
+        catalog: CatalogRows,
+        vaults: Callable[[], Sequence[Vault]],
+        clock: Clock,
+    ) -> None:
+        self._me = me
+        self._own = own
+        self._store = store
+        self._catalog = catalog
+        self._vaults = vaults
+        self._clock = clock
+        self._sealed: dict[str, tuple[Vault, bytes, bytes]] = {}
+        self._read: dict[_Place, tuple[Value, FarCertificate]] = {}
+
+    @property
+    def source(self) -> Source:
+        """What this node tells of its own. Looked at now and then: the cluster's keys may have changed."""
+        return Source(
+            name=CERTIFICATES.name,
+            every=lambda: [key for key, _ in self._store.scan(CERTIFICATES)],
+            rows=self._rows,
+            calm=True,
+            looked_at=True,
+        )
+
+    async def serve(self) -> None:
+        """Until cancelled. What cannot be read leaves what was known before."""
+        while True:
+            try:
+                await self.read()
+            except HawkerError as error:
+                _log.warning("certificates of other nodes cannot be read", extra={"error": str(error)})
+            await self._clock.sleep(_EVERY_S)
+
+    async def read(self) -> None:
+        """Fetches what is new. Raises what a query raises."""
+        known: dict[_Place, tuple[Value, FarCertificate]] = {}
+        for node, hostname, app, created_at, updated_at in await self._query(_KNOWN, self._me):
+            at = (str(node), str(hostname))
+            before = self._read.get(at)
+            if before is not None and before[0] == updated_at and before[1].app == app:
+                known[at] = before
+                continue
+            pair = await self._fetch(*at)
+            if pair is not None:
+                since = float(created_at) if isinstance(created_at, int | float) else 0.0
+                found = self._own.far(at[1], AppName(str(app)), pair, since)
+                known[at] = (updated_at, found)
+        if known != self._read:
+            self._read = known
+            self._own.tell_far([found for _, found in known.values()])
+
+    async def _fetch(self, node: str, hostname: str) -> bytes | None:
+        """None for what cannot be opened: it was sealed with a key that this node has not yet, or has no more."""
+        for (sealed,) in await self._query(_SEALED, node, hostname):
+            for vault in self._vaults():
+                try:
+                    return vault.open(owner_of(hostname), base64.b64decode(str(sealed)))
+                except (Fault, ValueError):
+                    continue
+        return None
+
+    def _rows(self, key: str) -> Iterable[Row]:
+        """Sealed anew only where the certificate or the key is another one: a row that says the same is not told."""
+        record = self._store.get(CERTIFICATES, key)
+        if record is None:
+            self._sealed.pop(key, None)
+            return ()
+        vault = self._vaults()[0]
+        known = self._sealed.get(key)
+        if known is None or known[:2] != (vault, record.sealed):
+            pair = self._own.opened(record)
+            known = self._sealed[key] = (vault, record.sealed, vault.seal(owner_of(key), pair))
+        return (certificate_row(self._me, record, base64.b64encode(known[2]).decode()),)
+
+    async def _query(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
+        return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows

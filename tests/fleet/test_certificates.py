@@ -1,0 +1,114 @@
+"""Certificates of one node at the others, by way of rows as the catalog has them."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from hawker.clock import SystemClock
+from hawker.errors import Unprocessable
+from hawker.fleet.certificates import FleetCertificates
+from hawker.fleet.rows import upsert
+from hawker.ids import AppName, NodeId
+from hawker.record.app import APPS, AppRecord
+from hawker.secret.certificate_chain import KeyPair
+from hawker.secret.certificates import Certificates, open_pair
+from hawker.store.memory_store import MemoryStore
+from hawker.vault import Vault
+from tests.certificates import issued
+from tests.fleet.desk import Desk
+
+pytestmark = pytest.mark.anyio
+CLOCK = SystemClock()
+NAME = "shop.example.com"
+
+
+class Node:
+    """With its own store and key, and the cluster's keys."""
+
+    def __init__(self, number: int, desk: Desk) -> None:
+        self.id = NodeId(f"{number:08x}")
+        self.store = MemoryStore()
+        self.vault = Vault(bytes([number]) * 32, CLOCK)
+        self.own = Certificates(self.store, self.vault, CLOCK)
+        self.cluster = [Vault(b"c" * 32, CLOCK)]
+        self.fleet = FleetCertificates(self.id, self.own, self.store, desk, lambda: self.cluster, CLOCK)
+
+    async def app(self, name: str) -> "Node":
+        record = AppRecord(id=name, name=AppName(name), org="o", network="", network_id=1, number=1, created_at=1.0)
+        await self.store.write(lambda tx: tx.put(APPS, name, record))
+        return self
+
+    async def publish(self, desk: Desk) -> None:
+        source = self.fleet.source
+        for key in source.every():
+            await desk.transact([upsert(row) for row in source.rows(key)])
+
+    def shown(self) -> Sequence[tuple[str, str]]:
+        return sorted((each.hostname, each.app) for each in self.own.served().values())
+
+    def pair(self, hostname: str) -> KeyPair:
+        return open_pair(Vault(self.own.key, CLOCK), hostname, self.own.served()[hostname].sealed)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_another_node_shows_a_certificate_that_it_can_open_with_its_own_key(desk: Desk) -> None:
+    home, other = await Node(1, desk).app("shop"), Node(2, desk)
+    chain, key = issued(NAME)
+    await home.own.put("shop", NAME, chain, key)
+    await home.publish(desk)
+    await other.fleet.read()
+    assert other.shown() == [(NAME, "shop")] and other.own.list("shop") == []
+    assert other.pair(NAME) == home.pair(NAME)
+    rows = desk.rows("SELECT sealed FROM certificates")
+    assert key not in str(rows) and "PRIVATE" not in str(rows)
+
+
+async def test_a_row_is_told_again_only_when_it_says_something_else(desk: Desk) -> None:
+    home = await Node(1, desk).app("shop")
+    await home.own.put("shop", NAME, *issued(NAME))
+    (first,), (again,) = (tuple(home.fleet.source.rows(NAME)) for _ in range(2))
+    assert first.digest == again.digest
+    home.cluster.insert(0, Vault(b"n" * 32, CLOCK))
+    (later,) = home.fleet.source.rows(NAME)
+    assert later.digest != first.digest, "sealed with the key in use"
+
+
+async def test_a_new_certificate_and_the_end_of_one_arrive(desk: Desk) -> None:
+    home, other = await Node(1, desk).app("shop"), Node(2, desk)
+    for _ in range(2):
+        await home.own.put("shop", NAME, *issued(NAME))
+        await home.publish(desk)
+        await other.fleet.read()
+        assert other.pair(NAME) == home.pair(NAME)
+    desk.rows("DELETE FROM certificates")
+    await other.fleet.read()
+    assert other.shown() == []
+
+
+async def test_a_name_is_of_the_app_that_had_it_first_at_every_node(desk: Desk) -> None:
+    home, other = await Node(1, desk).app("shop"), await Node(2, desk).app("thief")
+    await home.own.put("shop", NAME, *issued(NAME))
+    await other.own.put("thief", NAME, *issued(NAME))
+    for node in (home, other):
+        await node.publish(desk)
+    for node in (home, other):
+        await node.fleet.read()
+        assert node.shown() == [(NAME, "shop")]
+    with pytest.raises(Unprocessable, match="another app's"):
+        await other.own.put("thief", NAME, *issued(NAME))
+
+
+async def test_what_is_sealed_with_a_key_that_is_not_here_is_left_out_until_it_is(desk: Desk) -> None:
+    home, other = await Node(1, desk).app("shop"), Node(2, desk)
+    home.cluster = [Vault(b"n" * 32, CLOCK)]
+    await home.own.put("shop", NAME, *issued(NAME))
+    await home.publish(desk)
+    await other.fleet.read()
+    assert other.shown() == []
+    other.cluster.append(home.cluster[0])
+    await other.fleet.read()
+    assert other.shown() == [(NAME, "shop")]
