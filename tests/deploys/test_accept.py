@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from hawker.errors import HawkerError
+from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable
+from hawker.errors import Conflict, HawkerError
 from hawker.record.app import RELEASES
 from hawker.record.deploy import DEPLOYS
 from hawker.sim.node.sim_worker import SimWorker
@@ -41,3 +42,26 @@ async def test_a_dry_run_says_what_would_be_and_does_nothing(worker: SimWorker) 
     shown = await deploy(worker, WEB, dry_run=True)
     assert (shown.status, [slot.kind for slot in shown.slots]) == ("planned", ["create", "create"])
     assert worker.store.count(DEPLOYS) == 0 and await machines(worker) == []
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+async def test_while_a_client_drives_a_deploy_by_itself_ours_is_refused(worker: SimWorker, status: str) -> None:
+    releases = ReleaseTable(worker.store, worker.parts.deps.clock)
+    made = await releases.add(
+        "stall", image="a:1", strategy="rolling", description="", definition=b"", user="flyctl of ann"
+    )
+    await releases.move("stall", made.version, status)
+    with pytest.raises(Conflict, match=r"release 1 .* flyctl of ann .* deploy again in \d+ s"):
+        await deploy(worker, WEB)
+    assert worker.store.count(DEPLOYS) == 0 and await machines(worker) == []
+    await releases.move("stall", made.version, "complete")
+    await deploy(worker, WEB)
+
+
+async def test_a_client_that_said_nothing_for_long_is_gone(worker: SimWorker) -> None:
+    clock = worker.parts.deps.clock
+    await ReleaseTable(worker.store, clock).add(
+        "stall", image="a:1", strategy="rolling", description="", definition=b"", user=""
+    )
+    await clock.sleep(CLIENT_GONE_S + 1)
+    await deploy(worker, WEB)

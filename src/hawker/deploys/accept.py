@@ -30,12 +30,11 @@ from hawker.deploys.plan import (
     planned,
     warnings_of,
 )
-from hawker.deploys.releases import ReleaseStatus, added, check_size, next_version
+from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version
 from hawker.errors import BadRequest, Conflict, Unprocessable
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.reader import read_app_config
-from hawker.fsm import journal
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
@@ -72,7 +71,7 @@ class Intake:
         saying what has to change."""
         for action in DEPLOYING:
             grant.check(Attempt(action, app=app))
-        self._check_free(app)
+        check_free(self.table.store, app, self.clock.now())
         definition = msgspec.json.encode(body.definition or {})
         config = _read(definition, lax=bool(body.lax))
         caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
@@ -106,11 +105,6 @@ class Intake:
         if not body.dry_run:
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
         return made
-
-    def _check_free(self, app: str) -> None:
-        busy = journal.active(self.table.store, deploy_resource(app))
-        if busy is not None:
-            raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
 
     async def _pinned(self, app: str, image: str, caller: Caller, grant: Grant) -> str:
         """With the digest that the name means now, where the image is a registry's: a tag may move while machines
@@ -182,6 +176,7 @@ class Intake:
         return Accepted(release=release, deploy=deploy, plan=plan)
 
     def _begin(self, tx: Tx, app: str, made: Accepted) -> None:
+        check_free(tx, app, self.clock.now())
         self.runner.accept(
             tx,
             DEPLOY,

@@ -26,6 +26,9 @@ class ReleaseStatus(StrEnum):
     ROLLED_BACK = "rolled_back"
 
 
+CLIENT_GONE_S = 300.0
+"""After so long a client that drives a deploy by itself, and has not said that it ended, counts as gone."""
+_DRIVEN = frozenset({ReleaseStatus.PENDING, ReleaseStatus.RUNNING})
 ENDED = frozenset({ReleaseStatus.COMPLETE, ReleaseStatus.FAILED, ReleaseStatus.INTERRUPTED, ReleaseStatus.ROLLED_BACK})
 
 
@@ -81,6 +84,28 @@ class ReleaseTable:
             return moved(tx, app, version, status, now)
 
         return await self._store.write(apply)
+
+
+def check_free(reader: Reader, app: str, now: float) -> None:
+    """Raises `Conflict` while a deploy of the app is under way: one of ours, or one that a client such as flyctl drives
+    by itself. Such a client says when it begins and ends; one that has said nothing for long is believed to be gone."""
+    if journal.active(reader, deploy_resource(app)) is not None:
+        raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
+    newest = max((record for _, record in reader.scan(RELEASES, f"{app}/")), key=_version, default=None)
+    if newest is None or newest.status not in _DRIVEN:
+        return
+    if reader.get(DEPLOYS, deploy_key(app, newest.version)) is not None:
+        return
+    left_s = newest.updated_at + CLIENT_GONE_S - now
+    if left_s > 0:
+        raise Conflict(
+            f"release {newest.version} of app '{app}' is {newest.status}: {newest.user or 'a client'} brings machines to"
+            f" it; if that client is gone, deploy again in {left_s:.0f} s"
+        )
+
+
+def _version(record: ReleaseRecord) -> int:
+    return record.version
 
 
 def check_size(image: str, strategy: str, description: str, definition: bytes) -> None:
