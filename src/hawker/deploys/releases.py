@@ -99,8 +99,8 @@ def check_free(reader: Reader, app: str, now: float) -> None:
     left_s = newest.updated_at + CLIENT_GONE_S - now
     if left_s > 0:
         raise Conflict(
-            f"release {newest.version} of app '{app}' is {newest.status}: {newest.user or 'a client'} brings machines to"
-            f" it; if that client is gone, deploy again in {left_s:.0f} s"
+            f"release {newest.version} of app '{app}' is {newest.status}: {newest.user or 'a client'} brings machines"
+            f" to it; if that client is gone, deploy again in {left_s:.0f} s"
         )
 
 
