@@ -5,7 +5,9 @@ import pytest
 from hawker.deploys.deploy_table import KEPT, DeployTable
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployLimits, DeployRecord, SlotKind, SlotRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
+from tests.simulated_worker import worker
 
+__all__ = ["worker"]  # nobody works on these deploys, so what holds of deploys does not hold of them
 pytestmark = pytest.mark.anyio
 
 

@@ -16,6 +16,7 @@ from hawker.ids import MachineId
 from hawker.machine import SETTLED, WITH_INSTANCE, Policy, State
 from hawker.netpolicy.policies import wanted
 from hawker.node import Resources
+from hawker.proof.deploy_checks import deploys_at_rest, of_deploys
 from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps, is_resumption
 from hawker.proof.violation import Invariant, Violation
@@ -114,6 +115,7 @@ def of_store(reader: Reader, touched: Collection[MachineId] | None = None) -> li
         *_indexes(reader, machines, gone),
         *of_volumes(reader),
         *of_snapshots(reader),
+        *of_deploys(reader),
         *(found for record in read for found in _history(reader, record)),
     ]
 
@@ -133,6 +135,7 @@ def at_rest(reader: Reader, host: HostState) -> list[Violation]:
         *gpus_at_rest(machines, host),
         *volumes_at_rest(reader, host, delayed),
         *snapshots_at_rest(reader, host),
+        *deploys_at_rest(reader, delayed),
         *_containers(machines, host),
         *_memories(host),
         *(found for record in (*machines, *gone) for found in _exits(reader, record, host)),

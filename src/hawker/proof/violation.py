@@ -24,6 +24,8 @@ class Invariant(StrEnum):
     ALL_OR_NONE = "an order of all or nothing that is refused leaves nothing"
     CORDONED = "a cordoned node takes no new machines"
     SPARE_ONCE = "a spare starts at most once for one loss"
+    ONE_SLOT = "a deploy changes a machine in one slot"
+    DEPLOYED = "a deploy ends with each machine at its release, or as it was"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 
