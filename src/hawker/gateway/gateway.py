@@ -44,6 +44,7 @@ from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
 from hawker.gateway.forwarding import AnyCall, Before, Forwarding
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.lists import Lists
+from hawker.gateway.moves import FleetMoves
 from hawker.gateway.name_quorum import NameQuorum
 from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.silent_hosts import SilentRows
@@ -173,6 +174,7 @@ class Gateway:
             Lists(self._owners, self._fan_out, self._directory, self._directory),
             FleetVolumes(self._forwarding, self._app_sync),
             FleetRuns(self._forwarding, self._fan_out),
+            FleetMoves(self._forwarding, self._fan_out),
             self._logs,
             FleetAudit(self._directory, self._fan_out),
         )

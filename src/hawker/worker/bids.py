@@ -23,8 +23,7 @@ from hawker.image.config import Layer
 from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall
 from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER, short_of, taken
-from hawker.record.node import NODE
-from hawker.store.contract import Reader
+from hawker.record.node import closed
 from hawker.volume import attachment
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
@@ -246,14 +245,6 @@ def asked_by(parts: AssembledWorker, machine: CreateMachineRequest) -> Resources
         if machine.skip_launch
         else room_for(parts.deps.settings, parts.deps.driver.features.overhead_mib, machine.config)
     )
-
-
-def closed(reader: Reader) -> str | None:
-    """Why the node takes no new machines, if so."""
-    node = reader.get(NODE, "self")
-    if node is None:
-        return None
-    return "the node is draining" if node.draining else "the node is cordoned" if node.cordoned else None
 
 
 def _of(total: int, used: int, takes: int) -> Headroom:
