@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.machine import CheckStatus, LeaseInfo, Machine
 from hawker.api.in_process import InProcessCaller
-from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_copy, order_id, stays
+from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.machine import Mount
@@ -40,7 +40,7 @@ class Drain:
         caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
         self.mover = Mover(caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep)
 
-    async def of(self, *machine_ids: str) -> list[Moved]:
+    async def of(self, *machine_ids: str) -> list[Drained]:
         return await self.mover.move_all([Resident(app="shop", machine_id=each) for each in machine_ids])
 
     def state(self, machine_id: str) -> State:

@@ -65,7 +65,7 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Drained:
     """What became of one machine: its copy's id, or why it stays; one that is `gone` need not be moved. `note` is what
     else is to be known of one that was moved."""
 
@@ -130,25 +130,25 @@ class Mover:
         self._keep = keep
         self._spares = Spares(caller, clock, within_s=within_s)
 
-    async def move_all(self, residents: Sequence[Resident]) -> list[Moved]:
+    async def move_all(self, residents: Sequence[Resident]) -> list[Drained]:
         """One app after the other, one machine after the other: never more than one machine of an app is away."""
-        done: list[Moved] = []
+        done: list[Drained] = []
         for resident in sorted(residents, key=lambda each: (each.app, each.machine_id)):
             done.append(await self.move(resident))
         return done
 
-    async def move(self, resident: Resident) -> Moved:
+    async def move(self, resident: Resident) -> Drained:
         """What cannot be moved is said, and keeps nobody else from being moved."""
         try:
             machine = await self._at_rest(resident)
             left = stays(machine)
             if left is Left.GONE:
-                return Moved(resident=resident, name=machine.name, why=left.value, gone=True)
+                return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
                 return self._stay(resident, machine.name, left.value)
             return await self._move(resident, machine)
         except NotFound:
-            return Moved(resident=resident, why="it was destroyed meanwhile", gone=True)
+            return Drained(resident=resident, why="it was destroyed meanwhile", gone=True)
         except (HawkerError, Failure) as error:
             return self._stay(resident, "", str(error))
 
@@ -166,7 +166,7 @@ class Mover:
                 told = True
             await self._clock.sleep(LOOK_S)
 
-    async def _move(self, resident: Resident, machine: Machine) -> Moved:
+    async def _move(self, resident: Resident, machine: Machine) -> Drained:
         """What fails once the copy is ready leaves both, and the next drain goes on there: it finds the copy by its
         order, and spares that are pointed at it already."""
         replaced = await self._spares.in_place_of(resident.app, machine)
@@ -189,7 +189,7 @@ class Mover:
         self._say(f"{resident.app}: {machine.name} ({machine.id}): moved, the copy is {copy.id}")
         if note:
             self._say(f"{resident.app}: {machine.name}: {note}")
-        return Moved(resident=resident, name=machine.name, copy=copy.id, note=note)
+        return Drained(resident=resident, name=machine.name, copy=copy.id, note=note)
 
     async def _ordered(self, resident: Resident, machine: Machine, apart: Sequence[str]) -> Machine:
         """The copy of an earlier drain, as long as that is there; one that did not start was destroyed."""
@@ -236,6 +236,6 @@ class Mover:
         if not self._keep:
             await self._caller.call(DELETE_MACHINE, params=resident.params, query=DeleteMachineQuery(force=True))
 
-    def _stay(self, resident: Resident, name: str, why: str) -> Moved:
+    def _stay(self, resident: Resident, name: str, why: str) -> Drained:
         self._say(f"{resident.app}: {name or resident.machine_id} stays: {why}")
-        return Moved(resident=resident, name=name, why=why)
+        return Drained(resident=resident, name=name, why=why)

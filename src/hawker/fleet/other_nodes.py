@@ -11,7 +11,7 @@ from hawker.record.app import AppRecord
 from hawker.store.contract import Reader, Tx
 from hawker.vault import Vault
 
-_OWNER = "moved unit"
+SEALED_FOR = "moved unit"
 _BEHALF = "move"
 
 
@@ -53,12 +53,12 @@ class FleetOtherNodes:
         self._bundler.unpack(tx, app, packed)
 
     def seal(self, data: bytes) -> bytes:
-        return self._vaults()[0].seal(_OWNER, data)
+        return self._vaults()[0].seal(SEALED_FOR, data)
 
     def open(self, sealed: bytes) -> bytes:
         for vault in self._vaults():
             try:
-                return vault.open(_OWNER, sealed)
+                return vault.open(SEALED_FOR, sealed)
             except Fault:
                 continue
         raise Unavailable("what is to move was sealed with a key that this node does not know yet")

@@ -24,6 +24,11 @@ class Invariant(StrEnum):
     ALL_OR_NONE = "an order of all or nothing that is refused leaves nothing"
     CORDONED = "a cordoned node takes no new machines"
     SPARE_ONCE = "a spare starts at most once for one loss"
+    ONE_OWNER = "exactly one node owns a machine or volume"
+    ONE_WRITER = "one node at a time writes to a volume"
+    FOUND = "what has moved is found"
+    SAME = "what has moved is the same"
+    MOVE_ENDS = "a move ends, and leaves nothing"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 

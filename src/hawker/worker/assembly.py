@@ -31,7 +31,7 @@ from hawker.worker.health import HealthChecks, Prober
 from hawker.worker.id_ranges import id_pool
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.moves import Moves
+from hawker.worker.machine_moves import MachineMoves
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
@@ -68,7 +68,7 @@ class AssembledWorker:
     origins: VolumeClones
     backups: VolumeBackups
     soft_deletes: SoftDeletes
-    moves: Moves
+    moves: MachineMoves
     health: HealthChecks
     container_supervisors: ContainerSupervisors
     changes: Changes
@@ -100,6 +100,7 @@ def assemble(
     lookup: Lookup,
     fetch: Fetch,
     metrics: MetricsRegistry,
+    moves: type[MachineMoves] = MachineMoves,
 ) -> AssembledWorker:
     """Everything that handlers are given."""
     store, clock, changes = deps.store, deps.clock, deps.table.changes
@@ -119,7 +120,7 @@ def assemble(
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         backups=VolumeBackups(store, clock, deps.backups, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
-        moves=Moves(node, deps, room),
+        moves=moves(node, deps, room),
         health=HealthChecks(store, clock, changes, prober),
         container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,

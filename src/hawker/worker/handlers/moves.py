@@ -41,14 +41,14 @@ from hawker.permission import Action, Attempt
 from hawker.record.move import OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
 from hawker.worker.handlers.target import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.moves import Moves
+from hawker.worker.machine_moves import MachineMoves
 
 CANCEL_S = 25.0
 """How long the answer to a cancel waits for the machine to be as it was."""
 
 
 class MoveHandlers:
-    def __init__(self, node: NodeId, moves: Moves, runner: Runner[FlowDeps], clock: Clock) -> None:
+    def __init__(self, node: NodeId, moves: MachineMoves, runner: Runner[FlowDeps], clock: Clock) -> None:
         self._node = node
         self._moves = moves
         self._runner = runner

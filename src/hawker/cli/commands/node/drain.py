@@ -5,7 +5,7 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import DRAIN_NODE, DrainAnswer, NodeParams
 from hawker.cli.connect import talk
-from hawker.cli.draining import Moved, Mover, Resident
+from hawker.cli.draining import Drained, Mover, Resident
 from hawker.cli.exits import ExitStatus
 from hawker.cli.nodes import find_fleet_node
 from hawker.cli.options import completed, within_option
@@ -36,7 +36,7 @@ Examples:
 @output_option
 @click.pass_context
 def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Form) -> int:
-    async def drain(caller: Caller) -> list[Moved]:
+    async def drain(caller: Caller) -> list[Drained]:
         found = await find_fleet_node(caller, node)
         answer = await caller.call(DRAIN_NODE, params=NodeParams(node_id=found.id))
         note(f"{found.id} accepts no new machines; {len(answer.machines)} machines to move")
@@ -50,7 +50,7 @@ def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Fo
     return ExitStatus.FAILED if any(map(_stays, moved)) else ExitStatus.OK
 
 
-def _stays(each: Moved) -> bool:
+def _stays(each: Drained) -> bool:
     return bool(each.why) and not each.gone
 
 
@@ -58,7 +58,7 @@ def residents_of(answer: DrainAnswer) -> list[Resident]:
     return [Resident(app=machine.app, machine_id=machine.id) for machine in answer.machines]
 
 
-def moved_table(moved: list[Moved]) -> str:
+def moved_table(moved: list[Drained]) -> str:
     if not moved:
         return "nothing to move"
     rows = (
@@ -68,5 +68,5 @@ def moved_table(moved: list[Moved]) -> str:
     return table(("APP", "MACHINE", "NAME", "COPY", "OUTCOME"), rows)
 
 
-def _outcome(each: Moved) -> str:
+def _outcome(each: Drained) -> str:
     return each.why or (f"moved; {each.note}" if each.note else "moved")

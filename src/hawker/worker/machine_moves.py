@@ -10,6 +10,7 @@ from ipaddress import IPv4Network
 
 import msgspec
 
+from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import DeliverRequest, IncomingRequest, MoveRequest
 from hawker.config import Persist, persistence, stop_config, validate
 from hawker.errors import (
@@ -78,7 +79,7 @@ _LATER = {
 _DELIVERED = msgspec.msgpack.Decoder(Delivered)
 
 
-class Moves:
+class MachineMoves:
     """`room` answers what the node has."""
 
     def __init__(self, node: NodeRecord, deps: FlowDeps, room: Callable[[], Capacity]) -> None:
@@ -317,7 +318,7 @@ class Moves:
             await files_of(deps).adopt(move_id, unit.volume.id)
         reach("receive.accept.before")
         try:
-            accepted = await deps.store.write(lambda tx: self._own(tx, move_id, unit, given))
+            accepted = await deps.store.write(lambda tx: own(tx, deps, self._node, move_id, unit, given.app))
         except HawkerError as error:
             if error.retry and not isinstance(error, Conflict | NoRoom):
                 raise
@@ -343,73 +344,6 @@ class Moves:
             volume = None if record.volume is None else record.volume.id
             await self._deps.moved_files.drop(record.move, volume)
         return refused
-
-    def _own(self, tx: Tx, move_id: str, unit: Delivered, given: DeliverRequest) -> IncomingRecord:
-        deps = self._deps
-        record = tx.get(INCOMING, move_id)
-        assert record is not None, "it is never forgotten while it is awaited"
-        if record.state not in AWAITED:
-            return record
-        fields = msgspec.structs.asdict(given.app)
-        luggage = fields.pop("luggage")
-        app = AppRecord(**{**fields, "name": AppName(given.app.name)})
-        there = tx.get(APPS, app.name)
-        if there is not None and there.id != app.id:
-            raise WrongState(f"app '{app.name}' is another app at node {self._node.id}")
-        deps.others.there.unpack(tx, app, luggage)
-        if tx.get(APPS, app.name) is None:
-            tx.put(APPS, app.name, app)
-        hold(tx, record.holds, Resources())
-        if unit.volume is not None:
-            self._enter_volume(tx, unit.volume, record.generation)
-        if unit.machine is not None:
-            self._enter_machine(tx, unit, record)
-        for each in _ids(unit.machine, unit.volume):
-            tx.delete(MOVED, each)
-            tx.delete(GRANTS, each)
-        accepted = msgspec.structs.replace(record, state=IncomingState.ACCEPTED, holds=Resources())
-        tx.put(INCOMING, move_id, accepted)
-        return accepted
-
-    def _enter_volume(self, tx: Tx, volume: VolumeRecord, generation: int) -> None:
-        mine = msgspec.structs.replace(
-            volume, region=self._node.region, generation=generation, updated_at=self._deps.clock.now()
-        )
-        self._deps.volumes.insert(tx, mine)
-
-    def _enter_machine(self, tx: Tx, unit: Delivered, record: IncomingRecord) -> None:
-        """As it was, but for what belongs to a node: IPv4 address, user ids, room."""
-        deps, machine = self._deps, unit.machine
-        assert machine is not None
-        if tx.get(BY_NAME, f"{machine.app}/{machine.name}") is not None:
-            raise WrongState(f"another machine of app '{machine.app}' has the name '{machine.name}' there")
-        network = machine.network
-        if deps.networks is not None:
-            address = free_ipv4(tx, IPv4Network(deps.settings.ipv4_pool), machine.id)
-            network = msgspec.structs.replace(network, ipv4=address)
-        run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
-        room = room_for(deps.settings, deps.driver.features.overhead_mib, machine.config)
-        mine = msgspec.structs.replace(
-            machine,
-            region=self._node.region,
-            generation=record.generation,
-            network=network,
-            first_id=None,
-            gpus=(),
-            holds=room if unit.ran else Resources(),
-            running=None,
-            previous=None,
-            awaited=run.instance_id if unit.ran else None,
-            restarts=0,
-            state=State.STARTING if unit.ran else State.STOPPED,
-        )
-        mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
-        deps.table.enter(tx, mine, unit.versions, unit.events)
-        deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
-        happened = Happened("migrate", "started" if unit.ran else "done", "user")
-        deps.table.change(tx, mine, happened)
-        if unit.ran:
-            deps.runs.accept(tx, "start", machine_resource(mine.id), run)
 
     # What is over.
 
@@ -437,6 +371,75 @@ class Moves:
             run = journal.active(deps.store, incoming_resource(move_id))
             if (record is None or record.state not in AWAITED) and (run is None or run.state in ENDED):
                 await deps.moved_files.drop(move_id)
+
+
+def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered, carried: OrderedApp) -> IncomingRecord:
+    """What was granted is this node's: the only place where an owner's record is made of what came. Raises `WrongState`
+    for what it cannot own."""
+    record = tx.get(INCOMING, move_id)
+    assert record is not None, "it is never forgotten while it is awaited"
+    if record.state not in AWAITED:
+        return record
+    fields = msgspec.structs.asdict(carried)
+    luggage = fields.pop("luggage")
+    app = AppRecord(**{**fields, "name": AppName(carried.name)})
+    there = tx.get(APPS, app.name)
+    if there is not None and there.id != app.id:
+        raise WrongState(f"app '{app.name}' is another app at node {node.id}")
+    deps.others.there.unpack(tx, app, luggage)
+    if tx.get(APPS, app.name) is None:
+        tx.put(APPS, app.name, app)
+    hold(tx, record.holds, Resources())
+    if unit.volume is not None:
+        _enter_volume(tx, deps, node, unit.volume, record.generation)
+    if unit.machine is not None:
+        _enter_machine(tx, deps, node, unit, record)
+    for each in _ids(unit.machine, unit.volume):
+        tx.delete(MOVED, each)
+        tx.delete(GRANTS, each)
+    accepted = msgspec.structs.replace(record, state=IncomingState.ACCEPTED, holds=Resources())
+    tx.put(INCOMING, move_id, accepted)
+    return accepted
+
+
+def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, volume: VolumeRecord, generation: int) -> None:
+    mine = msgspec.structs.replace(volume, region=node.region, generation=generation, updated_at=deps.clock.now())
+    deps.volumes.insert(tx, mine)
+
+
+def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, record: IncomingRecord) -> None:
+    """As it was, but for what belongs to a node: IPv4 address, user ids, room."""
+    machine = unit.machine
+    assert machine is not None
+    if tx.get(BY_NAME, f"{machine.app}/{machine.name}") is not None:
+        raise WrongState(f"another machine of app '{machine.app}' has the name '{machine.name}' there")
+    network = machine.network
+    if deps.networks is not None:
+        address = free_ipv4(tx, IPv4Network(deps.settings.ipv4_pool), machine.id)
+        network = msgspec.structs.replace(network, ipv4=address)
+    run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
+    room = room_for(deps.settings, deps.driver.features.overhead_mib, machine.config)
+    mine = msgspec.structs.replace(
+        machine,
+        region=node.region,
+        generation=record.generation,
+        network=network,
+        first_id=None,
+        gpus=(),
+        holds=room if unit.ran else Resources(),
+        running=None,
+        previous=None,
+        awaited=run.instance_id if unit.ran else None,
+        restarts=0,
+        state=State.STARTING if unit.ran else State.STOPPED,
+    )
+    mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
+    deps.table.enter(tx, mine, unit.versions, unit.events)
+    deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
+    mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user"))
+    if unit.ran:
+        deps.table.change(tx, mine, Happened("start", "starting"))
+        deps.runs.accept(tx, "start", machine_resource(mine.id), run)
 
 
 def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str]:
