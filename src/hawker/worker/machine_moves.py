@@ -6,6 +6,7 @@ record and has granted it to nobody.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import IPv4Network
 
 import msgspec
@@ -26,6 +27,7 @@ from hawker.errors import (
 )
 from hawker.failpoint import reach
 from hawker.fsm import journal
+from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
 from hawker.ids import AppName, InstanceId, NodeId, VolumeId, new_ulid
 from hawker.log import bind
@@ -62,7 +64,7 @@ from hawker.worker.admission import free_ipv4
 from hawker.worker.capacity import room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.move import MOVE, MoveInput, files_of, migrated
+from hawker.worker.lifecycle.move import DELIVER, MOVE, DeliverInput, MoveInput, files_of, migrated
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, under_way
 from hawker.worker.lifecycle.start import Launch
 from hawker.worker.table import Happened
@@ -142,7 +144,7 @@ class MachineMoves:
             raise Unprocessable(f"mode: {wish.mode!r:.40} is not one of auto, cold")
         if wish.to == self._node.id:
             raise BadRequest(f"to: it is at node {self._node.id} already")
-        self._deps.others.there.nodes()
+        self._deps.others.check()
 
     def _order(
         self,
@@ -347,6 +349,11 @@ class MachineMoves:
 
     # What is over.
 
+    def _take_up(self, tx: Tx, move_id: str) -> None:
+        move = tx.get(MOVES, move_id)
+        if move is not None and move.state is MoveState.GRANTED and journal.active(tx, resource_of(move)) is None:
+            self._deps.runs.accept(tx, DELIVER.name, resource_of(move), DeliverInput(move=move_id))
+
     async def serve(self, every_s: float) -> None:
         """Until cancelled."""
         while True:
@@ -357,8 +364,12 @@ class MachineMoves:
             await self._deps.clock.sleep(every_s)
 
     async def sweep(self) -> None:
-        """Remove files that were retired long enough ago, and drafts of nothing."""
+        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries that an operator
+        ended."""
         deps = self._deps
+        for _, move in list(deps.store.scan(MOVES)):
+            if move.state is MoveState.GRANTED and journal.active(deps.store, resource_of(move)) is None:
+                await deps.store.write(partial(self._take_up, move_id=move.id))
         if deps.moved_files is None:
             return
         now = deps.clock.now()
@@ -440,6 +451,14 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
     if unit.ran:
         deps.table.change(tx, mine, Happened("start", "starting"))
         deps.runs.accept(tx, "start", machine_resource(mine.id), run)
+
+
+def resource_of(move: MoveRecord) -> Resource:
+    """What the runs of a move work on, at its source."""
+    if move.machine is not None:
+        return machine_resource(move.machine)
+    assert move.volume is not None, "a move is of something"
+    return volume_resource(move.volume)
 
 
 def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.directory import Node
-from hawker.errors import NotServed
+from hawker.errors import NotServed, Unavailable
 from hawker.fsm.contract import Resource, WhenBusy
 from hawker.ids import MachineId, NodeId, RunId
 from hawker.record.app import AppRecord
@@ -51,10 +51,15 @@ class LateNodes:
 
     @property
     def there(self) -> OtherNodes:
-        """Raises `NotServed` on a node that is alone."""
+        """Raises `Unavailable` before: runs are resumed while a node is on its way up."""
+        if self._others is None:
+            raise Unavailable("this node does not know of any others yet")
+        return self._others
+
+    def check(self) -> None:
+        """Asked by what answers. Raises `NotServed` on a node that is alone."""
         if self._others is None:
             raise NotServed("this node is in no cluster, so there is nowhere to move anything")
-        return self._others
 
 
 class LateRuns:

@@ -24,9 +24,9 @@ TRIES = 200
               help="Runs to spend on the shortest story of a finding; 0: no story.")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print the whole trace, and no story.")
 def command(seeds: range, plant: str | None, plants: bool, only: frozenset[int] | None, tries: int, trace: bool) -> int:
-    """Play moves between three nodes with their own code, over a network that loses, delays and parts, with daemons that
-    are killed, power that fails and disks that lie. Check that each machine and volume has one owner and one writer at
-    every moment, and that no acknowledged write is lost. The same seed gives the same run in every process.
+    """Play moves between three nodes with their own code, over a network that loses, delays and parts, with daemons
+    that are killed, power that fails and disks that lie. Check that each machine and volume has one owner and one
+    writer at every moment, and that no acknowledged write is lost. The same seed gives the same run in every process.
 
     \b
     Examples:

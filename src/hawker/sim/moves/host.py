@@ -1,5 +1,5 @@
-"""Hosts between which machines move: each is a worker's own code over a store in memory and a played host, and calls the
-others over the played network. What the nodes know of each other they know at once.
+"""Hosts between which machines move: each is a worker's own code over a store in memory and a played host, and calls
+the others over the played network. What the nodes know of each other they know at once.
 """
 
 from collections.abc import Sequence
@@ -114,11 +114,21 @@ class MoveHost:
     async def begin(self, tasks: TaskGroup) -> None:
         """A new life, unless there is one; returns once it answers."""
         if self.worker is None:
+            if self._endpoint is not None or self.kills:
+                await self._ended.wait()
             self._end, self._ended = anyio.Event(), anyio.Event()
             await tasks.start(self._live)
 
     async def kill(self, *, kept: float = 1.0, power: bool = False) -> None:
         """At this moment; returns once nothing of that life is left. `kept` is the share of what was not yet synced."""
+        if self.worker is not None:
+            self.fall(kept=kept)
+            await self._ended.wait()
+            if power:
+                self.cut_power()
+
+    def fall(self, *, kept: float) -> None:
+        """Killed at this moment: nothing that it does from now on counts."""
         if self.worker is None:
             return
         self.worker = None
@@ -126,8 +136,10 @@ class MoveHost:
         old = self.world.store
         self.world.store = old.crash(round(old.pending * kept))
         self._shut()
-        await self._ended.wait()
-        if power:
+
+    def cut_power(self) -> None:
+        """Between two lives."""
+        if self.worker is None:
             self.world.moved_files.cut_power()
             self.world.reboot()
 

@@ -1,6 +1,6 @@
-"""One run of moves: a plan drawn from a seed, played to its end in virtual time, and what was found in it. Machines with
-volumes write and move between three hosts while daemons are killed, the power fails, calls are lost or late, links are
-cut, disks lie and nodes refuse.
+"""One run of moves: a plan drawn from a seed, played to its end in virtual time, and what was found in it. Machines
+with volumes write and move between three hosts while daemons are killed, the power fails, calls are lost or late,
+links are cut, disks lie and nodes refuse.
 """
 
 from collections.abc import Iterator, Set
@@ -29,7 +29,7 @@ from hawker.proof.move_checks import (
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES
-from hawker.sim.fleet.network import CallNetwork, NetworkCut
+from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
 from hawker.sim.harness.trace import Speaker, Trace
@@ -57,6 +57,7 @@ class MoveVerb(StrEnum):
     LOSE = "lose"
     SPOIL = "spoil"
     REFUSE = "refuse"
+    AMBUSH = "ambush"
 
 
 _WEIGHTS = {
@@ -70,7 +71,9 @@ _WEIGHTS = {
     MoveVerb.LOSE: 2.0,
     MoveVerb.SPOIL: 2.0,
     MoveVerb.REFUSE: 2.0,
+    MoveVerb.AMBUSH: 4.0,
 }
+_AMBUSHED = ("accept_move", "accept_move", "offer_move", "hand_volume", "show_incoming_move", "show_outgoing_move")
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
 
@@ -106,12 +109,19 @@ def draw(seed: int) -> MovePlan:
                 word = chance.one_of(_LATE)
             case MoveVerb.CUT:
                 word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 60))
-            case MoveVerb.KILL | MoveVerb.POWER | MoveVerb.REFUSE | MoveVerb.LOSE:
+            case MoveVerb.AMBUSH:
+                word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 40))
+            case MoveVerb.REFUSE:
+                amount = float(chance.between(2, 6))
+            case MoveVerb.KILL | MoveVerb.POWER | MoveVerb.LOSE:
                 word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 40))
             case _:
                 pass
         operations.append(MoveOperation(0, at, _ACTOR, verb, host, amount, word))
-        if verb in (MoveVerb.KILL, MoveVerb.POWER):
+        if verb is MoveVerb.REFUSE:
+            for late, next_verb, next_word in ((0.1, MoveVerb.MOVE, ""), (0.2, MoveVerb.LATE, "accept_move")):
+                operations.append(MoveOperation(0, at + late, _ACTOR, next_verb, host, 0.0, next_word))
+        if verb in (MoveVerb.KILL, MoveVerb.POWER, MoveVerb.AMBUSH):
             operations.append(MoveOperation(0, at + amount / 4, _ACTOR, MoveVerb.BOOT, host))
         if verb in (MoveVerb.CUT, MoveVerb.LOSE, MoveVerb.REFUSE):
             operations.append(MoveOperation(0, at + amount, _ACTOR, MoveVerb.HEAL, host, 0.0, verb))
@@ -147,6 +157,8 @@ class MoveSimulation:
         self._found: list[Violation] = []
         self._acknowledged: dict[VolumeId, int] = {}
         self._generations = Generations()
+        self._ambushes: list[tuple[NodeId, str]] = []
+        self._fleet.call_network.hears = self._hear
         self._calls = 0
 
     async def play(self) -> MoveOutcome:
@@ -217,8 +229,19 @@ class MoveSimulation:
                 host.world.moved_files.spoils = 1
             case MoveVerb.REFUSE:
                 host.refuses = True
+            case MoveVerb.AMBUSH:
+                self._ambushes.append((host.id, word))
             case MoveVerb.HEAL:
                 self._heal(host)
+
+    def _hear(self, passing: PassingCall) -> None:
+        """A host that is waylaid loses its power at the next call of that name that it makes or answers, and all that
+        it had not synced."""
+        for host_id, route in list(self._ambushes):
+            if route == passing.route and host_id in (passing.sender, passing.receiver):
+                self._ambushes.remove((host_id, route))
+                self._say(f"ambush of {host_id} {'before' if passing.before else 'after'} {route}")
+                self._fleet.hosts[host_id].fall(kept=0.0)
 
     def _heal(self, host: MoveHost | None = None) -> None:
         self._fleet.call_network.cuts.clear()
@@ -252,6 +275,7 @@ class MoveSimulation:
     async def _rest(self) -> None:
         """All is healed and up, and everything has come to its end."""
         self._heal()
+        self._ambushes.clear()
         for host in self._fleet.hosts.values():
             await host.begin(self._tasks)
         try:

@@ -60,7 +60,7 @@ class FakeMovedFiles(FakeHostPart):
         said = piece.data.rstrip(b".")
         if self.spoils:
             self.spoils -= 1
-            said = said.partition(b":")[0] + b":0"
+            said = said.partition(b":")[0] + b":-7"
         if move in self.drafted:
             self.drafted[move][piece.offset] = said
 
