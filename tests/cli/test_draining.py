@@ -63,11 +63,16 @@ def node_with(*machines: Machine) -> FakeNode:
         ({"state": State.UPDATING}, Left.BUSY),
         ({"state": State.DESTROYING}, Left.GONE),
         ({"lease": LEASE}, Left.LEASED),
-        ({"config": WITH_VOLUME}, Left.VOLUMES),
+        ({"config": WITH_VOLUME}, None),
     ],
 )
 def test_what_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
     assert stays(machine(FIRST, **fields)) is why
+
+
+def test_a_machine_with_a_volume_stays_if_that_is_wanted() -> None:
+    assert stays(machine(FIRST, config=WITH_VOLUME), keep_volumes=True) is Left.VOLUMES
+    assert stays(machine(FIRST), keep_volumes=True) is None
 
 
 def test_a_copy_is_the_same_machine_elsewhere_in_its_region() -> None:

@@ -142,6 +142,8 @@ class MachineMoves:
             raise NotServed(f"mode: {_LATER[wish.mode]}: use `cold`, for which the machine is off meanwhile")
         if wish.mode not in _MODES:
             raise Unprocessable(f"mode: {wish.mode!r:.40} is not one of auto, cold")
+        if wish.source not in (None, self._node.id):
+            raise WrongState(f"source: it is at node {self._node.id}, and not at {wish.source!r:.40}")
         if wish.to == self._node.id:
             raise BadRequest(f"to: it is at node {self._node.id} already")
         self._deps.others.check()

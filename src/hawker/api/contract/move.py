@@ -38,9 +38,11 @@ class MoveParams(msgspec.Struct, frozen=True, kw_only=True):
 
 class MoveRequest(Request, frozen=True, kw_only=True):
     """`to` is a node; without it one of the machine's region is chosen, or of `region`. `mode` is `auto` or `cold`: the
-    machine is off while its volume is copied. `limit_mib_per_s` bounds the copy, 0 or nothing does not."""
+    machine is off while its volume is copied. `limit_mib_per_s` bounds the copy, 0 or nothing does not. With `source`
+    it is moved only if it is at that node."""
 
     to: str | None = None
+    source: str | None = None
     region: str | None = None
     mode: str | None = None
     limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None

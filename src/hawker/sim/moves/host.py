@@ -66,7 +66,7 @@ class SimOtherNodes:
         return self._me
 
     def caller(self, node: NodeId) -> Caller:
-        caller: Caller = self._peers.caller(node, behalf="move")  # type: ignore[assignment]  # the part that moves use
+        caller: Caller = self._peers.caller(node, behalf="move")
         return caller
 
     def nodes(self) -> Sequence[Node]:

@@ -143,7 +143,7 @@ class _RetiresEarly:
 
 
 def _early(files: MovedFiles) -> MovedFiles:
-    early: MovedFiles = _RetiresEarly(files)  # type: ignore[assignment]  # the rest is passed on
+    early: MovedFiles = _RetiresEarly(files)
     return early
 
 

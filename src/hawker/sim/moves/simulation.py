@@ -3,7 +3,7 @@ with volumes write and move between three hosts while daemons are killed, the po
 links are cut, disks lie and nodes refuse.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -28,7 +28,7 @@ from hawker.proof.move_checks import (
 )
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES
+from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, MoveState
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
@@ -41,6 +41,8 @@ HOSTS = 3
 RUN_S = 240.0
 _LOOK_S = 0.05
 _REST_S = 3000.0
+_ASKED_S = 5.0  # what was asked last has begun
+_SWEPT_S = 60.0  # what is looked at now and then was looked at
 _ACTOR = "world"
 
 
@@ -276,13 +278,16 @@ class MoveSimulation:
         """All is healed and up, and everything has come to its end."""
         self._heal()
         self._ambushes.clear()
+        self._fleet.call_network.late.clear()
+        await self._clock.sleep(_ASKED_S)
         for host in self._fleet.hosts.values():
             await host.begin(self._tasks)
-        try:
-            await eventually(self._clock, lambda: bool(self._found) or not any(self._left()), _REST_S, 1.0)
-        except TimeoutError:
-            self._note(Violation(Invariant.MOVE_ENDS, about, what) for about, what in self._left())
-        await self._clock.sleep(60.0)  # what is swept now and then
+        for _ in range(2):
+            try:
+                await eventually(self._clock, lambda: bool(self._found) or not any(self._left()), _REST_S, 1.0)
+            except TimeoutError:
+                self._note(Violation(Invariant.MOVE_ENDS, about, what) for about, what in self._left())
+            await self._clock.sleep(_SWEPT_S)
 
     def _left(self) -> Iterator[tuple[str, str]]:
         for host in self._fleet.hosts.values():
@@ -313,7 +318,7 @@ class MoveSimulation:
         if not records:
             yield Violation(Invariant.KEPT, self._machine, "is nowhere")
 
-    def _note(self, found: "Iterator[Violation] | list[Violation]") -> None:
+    def _note(self, found: Iterable[Violation]) -> None:
         for violation in found:
             if not self._found:
                 self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
@@ -332,8 +337,8 @@ class MoveSimulation:
             digest=self._trace.digest,
             lines=tuple(self._trace.lines),
             found=tuple(self._found),
-            moves=states.count("done"),
-            aborted=states.count("aborted"),
+            moves=states.count(MoveState.DONE),
+            aborted=states.count(MoveState.ABORTED),
             kills=sum(host.kills for host in self._fleet.hosts.values()),
         )
 
