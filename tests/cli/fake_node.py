@@ -118,7 +118,7 @@ RUN = Run(
 
 
 class FakeNode(
-    FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeCertificates, FakeMemory, FakeMoves
+    FakeMoves, FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeCertificates, FakeMemory
 ):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
