@@ -1,7 +1,7 @@
 import pytest
 
 from hawker.cli.main import main
-from hawker.sim.moves.planted import PLANTS
+from hawker.sim.moves.move_bugs import PLANTS
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:

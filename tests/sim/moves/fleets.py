@@ -10,8 +10,8 @@ from hawker.api.contract.volume import VolumeParams
 from hawker.ids import NodeId
 from hawker.record.move import MOVES, OPEN_MOVES, MoveRecord
 from hawker.sim.harness.loop import eventually
-from hawker.sim.moves.host import MoveHost
-from hawker.sim.moves.simulation import MovePlan, MoveSimulation
+from hawker.sim.moves.move_host import MoveHost
+from hawker.sim.moves.move_run import MovePlan, MoveSimulation
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 

@@ -6,8 +6,8 @@ from hawker.cli.exits import ExitStatus
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
 from hawker.sim.harness.plan import only_option, story
 from hawker.sim.harness.planted_bug import kit_of
-from hawker.sim.moves.planted import PLANTS
-from hawker.sim.moves.simulation import MoveOutcome, draw, play, shrink
+from hawker.sim.moves.move_bugs import PLANTS
+from hawker.sim.moves.move_run import MoveOutcome, draw, play, shrink
 from hawker.sim.node.kit import SOUND
 
 SEEDS = "1-20"

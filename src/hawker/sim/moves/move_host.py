@@ -38,7 +38,7 @@ class MoveWorld(VirtualWorld):
     store: MemoryStore
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MoveFleet:
     """What the hosts share."""
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hawker.sim.harness.planted_bug import PlantedBug
-from hawker.sim.moves.planted import PLANTS
-from hawker.sim.moves.simulation import draw, play
+from hawker.sim.moves.move_bugs import PLANTS
+from hawker.sim.moves.move_run import draw, play
 from hawker.sim.node.kit import WorkerKit
 
 SEEDS = 40

@@ -1,5 +1,5 @@
-from hawker.sim.moves.planted import PLANTS
-from hawker.sim.moves.simulation import HOSTS, MoveVerb, draw, play, shrink
+from hawker.sim.moves.move_bugs import PLANTS
+from hawker.sim.moves.move_run import HOSTS, MoveVerb, draw, play, shrink
 
 
 def test_the_same_seed_is_the_same_run_and_finds_nothing() -> None:

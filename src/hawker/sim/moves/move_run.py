@@ -33,7 +33,7 @@ from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
 from hawker.sim.harness.trace import Speaker, Trace
-from hawker.sim.moves.host import MoveFleet, MoveHost
+from hawker.sim.moves.move_host import MoveFleet, MoveHost
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, params
 
