@@ -16,7 +16,7 @@ from hawker.config import validate
 from hawker.config.effective import image_names
 from hawker.config.gpu_rules import demand_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
-from hawker.errors import BadRequest, HawkerError, Unprocessable
+from hawker.errors import BadRequest, HawkerError, Moved, Unprocessable
 from hawker.gpu import Demand
 from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
@@ -101,7 +101,10 @@ class Bidder:
         if ask.order_id is None:
             return None
         store, app = self._parts.deps.store, AppName(ask.app)
-        made = self._parts.deps.table.made_for(store, app, OrderId(ask.order_id))
+        try:
+            made = self._parts.deps.table.made_for(store, app, OrderId(ask.order_id))
+        except Moved:  # who has it says so
+            return None
         if made is not None and NUMBERED not in ask.order_id:
             return made.id
         prefix = f"{order_key(app, OrderId(ask.order_id))}{NUMBERED}"

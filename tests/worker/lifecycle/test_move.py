@@ -2,6 +2,8 @@
 it, the new owner hears of it.
 """
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -24,7 +26,7 @@ anyio_backend = in_virtual_time
 ME = NodeId("00000001")
 
 
-def node(number: int, *, free: int = 0, region: str = "mad", **fields: bool) -> Node:
+def node(number: int, *, free: int = 0, region: str = "mad", **fields: Any) -> Node:
     capacity = Capacity(cpus=1, memory_mib=free, disk_mib=free)
     return Node(id=NodeId(f"{number:08x}"), region=region, labels={}, capacity=capacity, used=Resources(), **fields)
 
