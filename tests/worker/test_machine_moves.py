@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hawker.api.contract.move import MOVE_FREE_VOLUME, SHOW_INCOMING, MoveParams, MoveRequest
+from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, SHOW_INCOMING, MoveParams, MoveRequest
 from hawker.api.contract.volume import VolumeParams
 from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, NotServed, Unprocessable, WrongState
 from hawker.machine import State
@@ -108,3 +108,18 @@ async def test_a_move_that_nobody_knows_is_not_found() -> None:
         with pytest.raises(NotFound):
             await fleet.worker(0).api.call(SHOW_INCOMING, params=MoveParams(move_id="01"))
         assert params(fleet.machine).machine_id == fleet.machine
+
+
+async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_label() -> None:
+    async with played_fleet() as fleet:
+        spare = await fleet.worker(0).stopped(standbys=[fleet.machine])
+        store, table = fleet.hosts[1].world.store, fleet.worker(1).parts.deps.table
+        record, versions = fleet.worker(0).record(spare), ()
+        await store.write(lambda tx: table.enter(tx, record, versions, ()))
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert move.state is MoveState.ABORTED and f"machine {spare} is at the node" in move.reason
+        labelled = await fleet.worker(0).stopped()
+        await fleet.worker(0).set_metadata(labelled, "hawker_labels", "disk=fast")
+        body = MoveRequest(to=fleet.id(2))
+        made = await fleet.worker(0).api.call(MOVE_MACHINE, params=params(labelled), body=body)
+        assert "does not have the label disk=fast" in (await fleet.ended(0, made.id)).reason

@@ -14,6 +14,7 @@ import msgspec
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import DeliverRequest, IncomingRequest, MoveRequest
 from hawker.config import Persist, persistence, stop_config, validate
+from hawker.config.placement import Spread, lacking, parse_labels, placement_of
 from hawker.errors import (
     BadRequest,
     Conflict,
@@ -34,7 +35,7 @@ from hawker.log import bind
 from hawker.machine import OFF, State
 from hawker.node import Capacity, Resources, shortfall
 from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import BY_NAME, MACHINES, MachineRecord, MachineTarget, machine_resource
+from hawker.record.machine import BY_APP, BY_NAME, MACHINES, MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
     AWAITED,
     CLOSED_MOVES,
@@ -56,7 +57,7 @@ from hawker.record.move import (
 )
 from hawker.record.node import NodeRecord, closed, hold, used
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState, volume_resource
-from hawker.store.contract import Tx
+from hawker.store.contract import Reader, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.moved_files import StoredPiece
 from hawker.worker import leases
@@ -257,6 +258,12 @@ class MachineMoves:
             raise NotServed("a microVM wrote the volume's blocks, and this node runs no microVMs")
         if unit.machine is not None:
             validate(unit.machine.config, deps.driver.features)
+            wanted, labels = placement_of(unit.machine.config), parse_labels(",".join(deps.settings.labels))
+            missing = lacking(wanted.labels, labels)
+            if missing is not None:
+                raise WrongState(f"the node does not have the label {missing}")
+            if wanted.driver not in (None, deps.driver.name):
+                raise WrongState(f"the node's driver is {deps.driver.name}")
 
     def _held_by(self, unit: Delivered) -> Resources:
         """A machine that is off takes no room here either, but for its volume."""
@@ -281,6 +288,8 @@ class MachineMoves:
             went = tx.get(MOVED, each)
             if went is not None and went.generation >= record.generation:
                 raise WrongState(f"{each} left this node under generation {went.generation}")
+        if record.machine is not None:
+            _check_apart(tx, record.machine)
         missing = shortfall(self._room(), used(tx), record.holds)
         if missing:
             lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
@@ -461,6 +470,15 @@ def resource_of(move: MoveRecord) -> Resource:
         return machine_resource(move.machine)
     assert move.volume is not None, "a move is of something"
     return volume_resource(move.volume)
+
+
+def _check_apart(reader: Reader, machine: MachineRecord) -> None:
+    """A machine and its spares are never on one node, nor those of an app that are to be apart. Raises `WrongState`."""
+    if placement_of(machine.config).spread is Spread.HARD and reader.count(BY_APP, f"{machine.app}/"):
+        raise WrongState(f"the node has machines of app '{machine.app}', and they are to be apart")
+    for _, there in reader.scan(MACHINES):
+        if machine.id in (there.config.standbys or ()) or there.id in (machine.config.standbys or ()):
+            raise WrongState(f"machine {there.id} is at the node, and one of the two stands by for the other")
 
 
 def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str]:
