@@ -7,9 +7,10 @@ from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, SHOW_INCOMI
 from hawker.api.contract.volume import VolumeParams
 from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, NotServed, Unprocessable, WrongState
 from hawker.machine import State
-from hawker.record.move import MOVED, RETIRED, RETIRED_KEPT_S, MoveState
+from hawker.record.move import GRANTS, MOVED, MOVES, RETIRED, RETIRED_KEPT_S, SIGNPOSTS_KEPT_S, MoveState
 from hawker.record.volume import VOLUMES
 from hawker.sim.node.sim_worker import APP, params
+from hawker.store.contract import Tx
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -123,3 +124,20 @@ async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_lab
         body = MoveRequest(to=fleet.id(2))
         made = await fleet.worker(0).api.call(MOVE_MACHINE, params=params(labelled), body=body)
         assert "does not have the label disk=fast" in (await fleet.ended(0, made.id)).reason
+
+
+async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        store = fleet.hosts[0].world.store
+        post = store.get(MOVED, fleet.free)
+        assert post is not None
+        old = fleet._clock.now() - SIGNPOSTS_KEPT_S - 1
+
+        def age(tx: Tx) -> None:
+            tx.put(MOVED, fleet.free, msgspec.structs.replace(post, at=old))
+            tx.put(MOVES, move.id, msgspec.structs.replace(move, updated_at=old))
+
+        await store.write(age)
+        await fleet.worker(0).parts.moves.sweep()
+        assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)

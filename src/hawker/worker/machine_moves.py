@@ -46,6 +46,7 @@ from hawker.record.move import (
     OPEN_MOVE_OF,
     OPEN_MOVES,
     RETIRED,
+    SIGNPOSTS_KEPT_S,
     Delivered,
     IncomingRecord,
     IncomingState,
@@ -57,7 +58,7 @@ from hawker.record.move import (
 )
 from hawker.record.node import NodeRecord, closed, hold, used
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState, volume_resource
-from hawker.store.contract import Reader, Tx
+from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.moved_files import StoredPiece
 from hawker.worker import leases
@@ -360,6 +361,20 @@ class MachineMoves:
 
     # What is over.
 
+    def _forget_old(self, tx: Tx) -> None:
+        """Moves that ended, and signposts, after their days; never what is still owed."""
+        oldest = self._deps.clock.now() - SIGNPOSTS_KEPT_S
+        for key, move in list(tx.scan(MOVES)):
+            if move.state not in OPEN_MOVES and move.updated_at < oldest:
+                tx.delete(MOVES, key)
+        for key, incoming in list(tx.scan(INCOMING)):
+            if incoming.state not in AWAITED and incoming.created_at < oldest:
+                tx.delete(INCOMING, key)
+        for key, post in list(tx.scan(MOVED)):
+            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None:
+                tx.delete(MOVED, key)
+                tx.delete(GRANTS, key)
+
     def _take_up(self, tx: Tx, move_id: str) -> None:
         move = tx.get(MOVES, move_id)
         if move is not None and move.state is MoveState.GRANTED and journal.active(tx, resource_of(move)) is None:
@@ -381,6 +396,7 @@ class MachineMoves:
         for _, move in list(deps.store.scan(MOVES)):
             if move.state is MoveState.GRANTED and journal.active(deps.store, resource_of(move)) is None:
                 await deps.store.write(partial(self._take_up, move_id=move.id))
+        await deps.store.write(self._forget_old, Durability.ORDERED)
         if deps.moved_files is None:
             return
         now = deps.clock.now()

@@ -21,6 +21,7 @@ from hawker.api.contract.move import (
     MoveParams,
 )
 from hawker.api.directory import Node
+from hawker.config import stop_config
 from hawker.config.process_rules import LONGEST_STOP_S
 from hawker.errors import Conflict, HawkerError, NoDestination, NotFound, Unavailable
 from hawker.fsm import journal
@@ -49,8 +50,8 @@ from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFiles
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.start import Launch
-from hawker.worker.lifecycle.stop import Halt, halt
+from hawker.worker.lifecycle.start import Launch, runs
+from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
 
@@ -168,6 +169,14 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         found = await deps.others.there.caller(node).call(SHOW_INCOMING, params=params)
     if found.state not in (IncomingState.READY, IncomingState.COPIED):
         raise Unavailable(found.reason or f"it is {found.state} there")
+    while _busy_volume(context, move):  # nothing new begins there
+        await context.clock.sleep(_LOOK_S)
+
+
+def _busy_volume(context: Context[MoveInput], move: MoveRecord) -> bool:
+    """Whether a snapshot, an extension or the like is under way at the volume."""
+    run = None if move.volume is None else journal.active(context.deps.store, volume_resource(move.volume))
+    return run is not None and run.id != context.run_id
 
 
 async def undo_prepare(context: Context[MoveInput]) -> None:
@@ -203,10 +212,6 @@ def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
         deps.table.change(tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None)
 
 
-async def undo_stop(context: Context[MoveInput]) -> None:
-    """The end of the run starts it again: `reopen`."""
-
-
 async def close(context: Context[MoveInput]) -> Outcome:
     """Nobody here writes to the volume from now on, and what was written is on disk."""
     deps, move = context.deps, move_in(context)
@@ -221,10 +226,7 @@ async def close(context: Context[MoveInput]) -> Outcome:
         await deps.fences.renew_soon(record.app, without={record.id})
     stored = 0
     if move.volume is not None:
-        if journal.active(deps.store, volume_resource(move.volume)) not in (
-            None,
-            journal.find(deps.store, context.run_id),
-        ):
+        if _busy_volume(context, move):
             return Retry("something else is under way at the volume", after_s=0.5)
         await files_of(deps).flush(move.volume)
         stored = await files_of(deps).stored_bytes(move.volume)
@@ -331,6 +333,14 @@ def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
     if was is MoveState.PREPARING or not move.ran:
         return
     run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
+    if runs(record):  # its stop was cut short, and its end is not recorded yet
+        signal, timeout_s = stop_config(record.config)
+        again = RestartInput(instance_id=run.instance_id, signal=signal, timeout_s=timeout_s)
+        deps.table.change(
+            tx, record, Happened("restart", "restarting"), state=State.RESTARTING, awaited=run.instance_id
+        )
+        deps.runs.accept(tx, "restart", machine_resource(record.id), again)
+        return
     deps.table.change(
         tx, record, Happened("start", "starting"), state=State.STARTING, restarts=0, awaited=run.instance_id
     )
@@ -462,8 +472,8 @@ MOVE = Flow(
     steps=(
         Step("choose", choose),
         Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, durable=True),
-        Step("stop", stop, undo=undo_stop, timeout_s=LONGEST_STOP_S + 30, backoff=_OFTEN, durable=True,
-             points=("intended", "asked")),
+        Step("stop", stop, undo=undo_halt, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=_OFTEN,
+             durable=True, points=("intended", "asked")),
         Step("close", close, timeout_s=600, backoff=_OFTEN, durable=True,
              points=("detached", "unmounted", "unrouted", "unlinked", "unbound")),
         Step("copy", copy, timeout_s=86_400, backoff=Backoff(attempts=2)),
