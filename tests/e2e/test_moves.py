@@ -42,7 +42,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[Host, Host]]:
 
 def _host(place: Path, number: int) -> Host:
     place.mkdir()
-    node = RunningNode(place, "--region", "mad", "--label", f"host={number}")
+    node = RunningNode(place, "--ephemeral", "--region", "mad", "--label", f"host={number}")
     return Host(node, HOSTS[number], two_ports(HOSTS[number]))
 
 
