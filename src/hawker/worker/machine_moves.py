@@ -7,11 +7,9 @@ record and has granted it to nobody.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from ipaddress import IPv4Network
 
 import msgspec
 
-from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import DeliverRequest, IncomingRequest, MoveRequest
 from hawker.config import Persist, persistence, stop_config, validate
 from hawker.config.placement import Spread, lacking, parse_labels, placement_of
@@ -30,12 +28,11 @@ from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
-from hawker.ids import AppName, InstanceId, NodeId, VolumeId, new_ulid
+from hawker.ids import AppName, NodeId, VolumeId
 from hawker.log import bind
 from hawker.machine import OFF, State
 from hawker.node import Capacity, Resources, shortfall
-from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import BY_APP, BY_NAME, MACHINES, MachineRecord, MachineTarget, machine_resource
+from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
     AWAITED,
     CLOSED_MOVES,
@@ -62,14 +59,10 @@ from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.moved_files import StoredPiece
 from hawker.worker import leases
-from hawker.worker.admission import free_ipv4
 from hawker.worker.capacity import room_for
-from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.move import DELIVER, MOVE, DeliverInput, MoveInput, files_of, migrated
-from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, under_way
-from hawker.worker.lifecycle.start import Launch
-from hawker.worker.table import Happened
+from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
 
 AT_ONCE = 2
 """Moves of a node under way at once, each way."""
@@ -409,75 +402,6 @@ class MachineMoves:
             run = journal.active(deps.store, incoming_resource(move_id))
             if (record is None or record.state not in AWAITED) and (run is None or run.state in ENDED):
                 await deps.moved_files.drop(move_id)
-
-
-def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered, carried: OrderedApp) -> IncomingRecord:
-    """What was granted is this node's: the only place where an owner's record is made of what came. Raises `WrongState`
-    for what it cannot own."""
-    record = tx.get(INCOMING, move_id)
-    assert record is not None, "it is never forgotten while it is awaited"
-    if record.state not in AWAITED:
-        return record
-    fields = msgspec.structs.asdict(carried)
-    luggage = fields.pop("luggage")
-    app = AppRecord(**{**fields, "name": AppName(carried.name)})
-    there = tx.get(APPS, app.name)
-    if there is not None and there.id != app.id:
-        raise WrongState(f"app '{app.name}' is another app at node {node.id}")
-    deps.others.there.unpack(tx, app, luggage)
-    if tx.get(APPS, app.name) is None:
-        tx.put(APPS, app.name, app)
-    hold(tx, record.holds, Resources())
-    if unit.volume is not None:
-        _enter_volume(tx, deps, node, unit.volume, record.generation)
-    if unit.machine is not None:
-        _enter_machine(tx, deps, node, unit, record)
-    for each in _ids(unit.machine, unit.volume):
-        tx.delete(MOVED, each)
-        tx.delete(GRANTS, each)
-    accepted = msgspec.structs.replace(record, state=IncomingState.ACCEPTED, holds=Resources())
-    tx.put(INCOMING, move_id, accepted)
-    return accepted
-
-
-def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, volume: VolumeRecord, generation: int) -> None:
-    mine = msgspec.structs.replace(volume, region=node.region, generation=generation, updated_at=deps.clock.now())
-    deps.volumes.insert(tx, mine)
-
-
-def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, record: IncomingRecord) -> None:
-    """As it was, but for what belongs to a node: IPv4 address, user ids, room."""
-    machine = unit.machine
-    assert machine is not None
-    if tx.get(BY_NAME, f"{machine.app}/{machine.name}") is not None:
-        raise WrongState(f"another machine of app '{machine.app}' has the name '{machine.name}' there")
-    network = machine.network
-    if deps.networks is not None:
-        address = free_ipv4(tx, IPv4Network(deps.settings.ipv4_pool), machine.id)
-        network = msgspec.structs.replace(network, ipv4=address)
-    run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
-    room = room_for(deps.settings, deps.driver.features.overhead_mib, machine.config)
-    mine = msgspec.structs.replace(
-        machine,
-        region=node.region,
-        generation=record.generation,
-        network=network,
-        first_id=None,
-        gpus=(),
-        holds=room if unit.ran else Resources(),
-        running=None,
-        previous=None,
-        awaited=run.instance_id if unit.ran else None,
-        restarts=0,
-        state=State.STARTING if unit.ran else State.STOPPED,
-    )
-    mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
-    deps.table.enter(tx, mine, unit.versions, unit.events)
-    deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
-    mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user"))
-    if unit.ran:
-        deps.table.change(tx, mine, Happened("start", "starting"))
-        deps.runs.accept(tx, "start", machine_resource(mine.id), run)
 
 
 def resource_of(move: MoveRecord) -> Resource:

@@ -23,7 +23,8 @@ from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_files import MovedFiles
 from hawker.worker.lifecycle.move import files_of, give_back
-from hawker.worker.machine_moves import MachineMoves, own
+from hawker.worker.lifecycle.receive import own
+from hawker.worker.machine_moves import MachineMoves
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -4,27 +4,48 @@ the move has ended.
 """
 
 from collections.abc import Sequence
+from ipaddress import IPv4Network
 from typing import Any
 
 import anyio
 import msgspec
 
 from hawker.api.contract.image import PIECE_BYTES
+from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import HAND_VOLUME, SHOW_OUTGOING, MovedPieceQuery, MoveParams, OutgoingMove
-from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
+from hawker.ids import AppName, InstanceId, new_ulid
 from hawker.image.readers import NODE as OWN_READER
 from hawker.image.readers import ImageReader
+from hawker.machine import State
 from hawker.node import Resources
-from hawker.record.move import AWAITED, CLOSED_MOVES, INCOMING, IncomingRecord, IncomingState, MoveState
-from hawker.record.node import hold
-from hawker.record.volume import GB
+from hawker.record.app import APPS, AppRecord
+from hawker.record.machine import BY_NAME, machine_resource
+from hawker.record.move import (
+    AWAITED,
+    CLOSED_MOVES,
+    GRANTS,
+    INCOMING,
+    MOVED,
+    Delivered,
+    IncomingRecord,
+    IncomingState,
+    MoveState,
+)
+from hawker.record.node import NodeRecord, hold
+from hawker.record.volume import GB, VolumeRecord
 from hawker.store.contract import Durability, Tx
 from hawker.volume.moved_files import StoredPiece
+from hawker.worker.admission import free_ipv4
+from hawker.worker.capacity import room_for
+from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.move import files_of
 from hawker.worker.lifecycle.pull import PullInput, image_resource
+from hawker.worker.lifecycle.start import Launch
+from hawker.worker.table import Happened
 
 _LOOK_S = 0.2
 _ASK_S = 5.0
@@ -216,6 +237,76 @@ def _incoming(context: Context[ReceiveInput]) -> IncomingRecord:
 
 def under_way(records: Sequence[IncomingRecord]) -> int:
     return sum(record.state in AWAITED for record in records)
+
+
+def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered, carried: OrderedApp) -> IncomingRecord:
+    """What was granted is this node's: the only place where an owner's record is made of what came. Raises `WrongState`
+    for what it cannot own."""
+    record = tx.get(INCOMING, move_id)
+    assert record is not None, "it is never forgotten while it is awaited"
+    if record.state not in AWAITED:
+        return record
+    fields = msgspec.structs.asdict(carried)
+    luggage = fields.pop("luggage")
+    app = AppRecord(**{**fields, "name": AppName(carried.name)})
+    there = tx.get(APPS, app.name)
+    if there is not None and there.id != app.id:
+        raise WrongState(f"app '{app.name}' is another app at node {node.id}")
+    deps.others.there.unpack(tx, app, luggage)
+    if tx.get(APPS, app.name) is None:
+        tx.put(APPS, app.name, app)
+    hold(tx, record.holds, Resources())
+    if unit.volume is not None:
+        _enter_volume(tx, deps, node, unit.volume, record.generation)
+    if unit.machine is not None:
+        _enter_machine(tx, deps, node, unit, record)
+    for each in (unit.machine, unit.volume):
+        if each is not None:
+            tx.delete(MOVED, each.id)
+            tx.delete(GRANTS, each.id)
+    accepted = msgspec.structs.replace(record, state=IncomingState.ACCEPTED, holds=Resources())
+    tx.put(INCOMING, move_id, accepted)
+    return accepted
+
+
+def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, volume: VolumeRecord, generation: int) -> None:
+    mine = msgspec.structs.replace(volume, region=node.region, generation=generation, updated_at=deps.clock.now())
+    deps.volumes.insert(tx, mine)
+
+
+def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, record: IncomingRecord) -> None:
+    """As it was, but for what belongs to a node: IPv4 address, user ids, room."""
+    machine = unit.machine
+    assert machine is not None
+    if tx.get(BY_NAME, f"{machine.app}/{machine.name}") is not None:
+        raise WrongState(f"another machine of app '{machine.app}' has the name '{machine.name}' there")
+    network = machine.network
+    if deps.networks is not None:
+        address = free_ipv4(tx, IPv4Network(deps.settings.ipv4_pool), machine.id)
+        network = msgspec.structs.replace(network, ipv4=address)
+    run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
+    room = room_for(deps.settings, deps.driver.features.overhead_mib, machine.config)
+    mine = msgspec.structs.replace(
+        machine,
+        region=node.region,
+        generation=record.generation,
+        network=network,
+        first_id=None,
+        gpus=(),
+        holds=room if unit.ran else Resources(),
+        running=None,
+        previous=None,
+        awaited=run.instance_id if unit.ran else None,
+        restarts=0,
+        state=State.STARTING if unit.ran else State.STOPPED,
+    )
+    mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
+    deps.table.enter(tx, mine, unit.versions, unit.events)
+    deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
+    mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user"))
+    if unit.ran:
+        deps.table.change(tx, mine, Happened("start", "starting"))
+        deps.runs.accept(tx, "start", machine_resource(mine.id), run)
 
 
 RECEIVE = Flow(
