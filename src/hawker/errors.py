@@ -103,7 +103,35 @@ class SnapshotLost(HawkerError):
     code = "snapshot_lost"
 
 
+class MoveUnderWay(HawkerError):
+    """It is on its way to another node; the same call may work once the move has ended."""
+
+    status = 409
+    retry = True
+    code = "move_under_way"
+
+
+class Moved(HawkerError):
+    """It was here, and `node` has it now: the call belongs there."""
+
+    status = 409
+    retry = True
+    code = "moved"
+
+    def __init__(self, text: str, *, node: str = "") -> None:
+        super().__init__(text)
+        self.node = node
+
+
 # No room.
+
+
+class NoDestination(HawkerError):
+    """No node can take what is to move. The text has each node's reason."""
+
+    status = 422
+    retry = True
+    code = "no_destination"
 
 
 class NoRoom(HawkerError):

@@ -29,9 +29,18 @@ ELSEWHERE: tuple[str, ...] = (
     "instance.exit.before",
     "instance.exit.after",
 )
+
 """Outside of any step. Around the transaction that acknowledges an operation: nothing is written; it is committed and
 the answer is not sent. When an instance has ended: its processes are gone; its exit is kept on the host; around the
 transaction in which the supervisor records it."""
+
+OF_TWO_NODES = (
+    "move.accept.before",
+    "move.accept.after",
+    "receive.accept.before",
+    "receive.accept.after",
+)
+"""The same around the acknowledgements of moves, at the source and at the destination."""
 
 _ARMED = os.environ.get(VARIABLE)
 _STEP: ContextVar[str] = ContextVar("step", default="")

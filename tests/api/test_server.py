@@ -167,7 +167,8 @@ def test_only_these_calls_ask_the_grant_themselves() -> None:
     lists = {"list_apps", "list_org_machines", "list_org_volumes"}
     others = {"create_app", "machine_history", "current_tokens", "revoke_token", "list_placements", "place"}
     logins = {"list_registry_logins", "put_registry_login", "delete_registry_login", "find_snapshot"}
-    assert own == lists | others | logins
+    moves = {"list_moves", "get_move", "cancel_move"}
+    assert own == lists | others | logins | moves
 
 
 def test_what_runs_a_program_or_makes_a_token_needs_control() -> None:

@@ -41,6 +41,7 @@ from tests.cli.fake_certificates import FakeCertificates
 from tests.cli.fake_command import FakeCommand
 from tests.cli.fake_fleet import FakeFleet
 from tests.cli.fake_memory import FakeMemory
+from tests.cli.fake_moves import FakeMoves
 from tests.cli.fake_releases import FakeReleases
 from tests.cli.fake_volumes import FakeVolumes
 
@@ -116,7 +117,9 @@ RUN = Run(
 )
 
 
-class FakeNode(FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeCertificates, FakeMemory):
+class FakeNode(
+    FakeMoves, FakeReleases, FakeCatalog, FakeFleet, FakeVolumes, FakeAddresses, FakeCertificates, FakeMemory
+):
     """`apps` holds machines by app; `fates` what a machine becomes when it is ordered or started; `failures` what a
     call is answered with instead, by the route's name; `calls` what came in, by the route's name. A wait goes on for
     `patience_s`, or until a machine is stopped."""

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.machine import CheckStatus, LeaseInfo, Machine
 from hawker.api.in_process import InProcessCaller
-from hawker.cli.draining import Left, Moved, Mover, Resident, copy_of, name_of_copy, order_id, stays
+from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.machine import Mount
@@ -40,7 +40,7 @@ class Drain:
         caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
         self.mover = Mover(caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep)
 
-    async def of(self, *machine_ids: str) -> list[Moved]:
+    async def of(self, *machine_ids: str) -> list[Drained]:
         return await self.mover.move_all([Resident(app="shop", machine_id=each) for each in machine_ids])
 
     def state(self, machine_id: str) -> State:
@@ -63,11 +63,16 @@ def node_with(*machines: Machine) -> FakeNode:
         ({"state": State.UPDATING}, Left.BUSY),
         ({"state": State.DESTROYING}, Left.GONE),
         ({"lease": LEASE}, Left.LEASED),
-        ({"config": WITH_VOLUME}, Left.VOLUMES),
+        ({"config": WITH_VOLUME}, None),
     ],
 )
 def test_what_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
     assert stays(machine(FIRST, **fields)) is why
+
+
+def test_a_machine_with_a_volume_stays_if_that_is_wanted() -> None:
+    assert stays(machine(FIRST, config=WITH_VOLUME), keep_volumes=True) is Left.VOLUMES
+    assert stays(machine(FIRST), keep_volumes=True) is None
 
 
 def test_a_copy_is_the_same_machine_elsewhere_in_its_region() -> None:

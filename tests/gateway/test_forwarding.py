@@ -13,7 +13,8 @@ from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachi
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
 from hawker.api.contract.volume import DELETE_VOLUME, GET_VOLUME
 from hawker.errors import DeadlineExceeded, Fault, LeaseHeld, NotFound, Unavailable
-from hawker.ids import NodeId
+from hawker.ids import AppName, NodeId
+from hawker.record.move import MOVED, MovedRecord
 from tests.gateway.town import FAR, Broker, Host, Town, of_machine, of_volume, town_of
 from tests.worker.hourglass import in_virtual_time
 
@@ -47,6 +48,19 @@ async def test_a_machine_of_another_region_is_found_by_asking_there(town: Town) 
     assert town.owner_of_machine(machine) is None
     shown = await Broker(town, next(iter(town.hosts.values()))).api.call(GET_MACHINE, params=of_machine(machine))
     assert shown.id == machine and ("get_machine", "ann") in host.calls
+
+
+async def test_a_broker_that_is_behind_is_sent_on_to_where_a_machine_moved(town: Town) -> None:
+    host, machine = await far_machine(town)
+    near = next(iter(town.hosts.values()))
+    went = MovedRecord(app=AppName(of_machine(machine).app_name), to=host.id, generation=2, at=0.0)
+    await near.worker.store.write(lambda tx: tx.put(MOVED, machine, went))
+    broker = Broker(town, near)
+    broker.made.note_order(went.app, machine, f"{near.id}:1:1")  # it was seen there a moment ago
+    assert (await broker.api.call(GET_MACHINE, params=of_machine(machine))).id == machine
+    assert ("get_machine", "ann") in near.calls + host.calls
+    await broker.api.call(STOP_MACHINE, params=of_machine(machine))
+    assert ("stop_machine", "ann") in host.calls
 
 
 async def test_nonce_and_caller_travel(town: Town) -> None:

@@ -8,6 +8,8 @@ import pytest
 from hawker.api.contract.machine import Machine
 from hawker.errors import HawkerError, NoRoom, OrderUncertain, Unavailable
 from hawker.node import Capacity
+from hawker.record.move import MOVED, MovedRecord
+from hawker.store.contract import Tx
 from tests.gateway.fleet import Broker, Fleet, Loss, fleet_at
 from tests.worker.hourglass import in_virtual_time
 
@@ -184,3 +186,28 @@ async def _all(fleet: Fleet, brokers: list[Broker], key: str | None = None) -> l
         for broker in brokers:
             tasks.start_soon(one, broker)
     return found
+
+
+async def test_a_replay_finds_its_machine_at_the_node_that_it_moved_to(tmp_path: Path) -> None:
+    async with fleet_at(tmp_path, 2) as fleet:
+        made = await fleet.broker().order(key="mine")
+        await fleet.at_rest()
+        source = next(host for host in fleet.hosts.values() if host.made())
+        target = next(host for host in fleet.hosts.values() if host is not source)
+        assert source.worker is not None and target.worker is not None
+        await fleet.knows(target)
+        (record,) = source.made()
+        went = MovedRecord(app=record.app, to=target.id, generation=2, at=0.0)
+        from_table, to_table = source.worker.parts.deps.table, target.worker.parts.deps.table
+        versions = from_table.versions(source.worker.store, record.id)
+
+        def leave(tx: Tx) -> None:
+            from_table.leave(tx, record)
+            tx.put(MOVED, record.id, went)
+
+        await source.worker.store.write(leave)
+        await target.worker.store.write(lambda tx: to_table.enter(tx, record, versions, ()))
+        assert (await fleet.broker().order(key="mine")).id == made.id
+        fleet.lose("quote", Loss.REFUSED, node=target)  # nobody says before the order that it was filled
+        assert (await fleet.broker().order(key="mine")).id == made.id
+        assert [each.id for each in fleet.made()] == [made.id]

@@ -12,6 +12,7 @@ from hawker.errors import (
     DeadlineExceeded,
     Fault,
     HawkerError,
+    Moved,
     NoRoom,
     OrderUncertain,
     QuotaExceeded,
@@ -34,7 +35,8 @@ def problem_of(error: HawkerError) -> Problem:
     if isinstance(error, QuotaExceeded):
         return Problem(error=str(error), status=error.code, scope="quota", shortfall=error.shortfall)
     order = error.order if isinstance(error, OrderUncertain) else None
-    return Problem(error=str(error), status=error.code, order=order)
+    node = error.node if isinstance(error, Moved) else None
+    return Problem(error=str(error), status=error.code, order=order, node=node)
 
 
 def failed(error: HawkerError) -> Failed:
@@ -63,6 +65,8 @@ def error_of(http_status: int, problem: Problem) -> HawkerError:
         return QuotaExceeded(problem.error, shortfall=problem.shortfall or {})
     if kind is OrderUncertain:
         return OrderUncertain(problem.error, order=problem.order or "")
+    if kind is Moved:
+        return Moved(problem.error, node=problem.node or "")
     return _with_text(kind, problem.error)
 
 

@@ -32,6 +32,7 @@ from hawker.api.contract.machine_operation import MEMORY_ROUTES, OPERATION_ROUTE
 from hawker.api.contract.machine_port import MACHINE_PORT_ROUTES
 from hawker.api.contract.market import LIST_PLACEMENTS, MARKET_PEER_ROUTES, MARKET_ROUTES, PLACEMENT_ROUTES
 from hawker.api.contract.metadata import METADATA_ROUTES
+from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, MOVE_PEER_ROUTES, MOVE_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES
 from hawker.api.contract.node import DOCTOR_ROUTES, NODE_INFO, NODE_ROUTES
 from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES
@@ -64,6 +65,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *PUBLISHED_PORT_ROUTES,
     *ORG_ROUTES,
     *VOLUME_ROUTES,
+    *MOVE_ROUTES,
     *SECRET_ROUTES,
     *SECRET_KEY_ROUTES,
     *TOKEN_ROUTES,
@@ -95,16 +97,20 @@ PEER_ROUTES: tuple[AnyRoute, ...] = (
     *IMAGE_PEER_ROUTES,
     *APP_FILE_PEER_ROUTES,
     *REGISTRY_PEER_ROUTES,
+    *MOVE_PEER_ROUTES,
 )
 """The calls between nodes. The peer API serves them beside those of `ROUTES` that nodes pass on."""
 
 _PASSED = (
     ADMIT_HOST,
+    CANCEL_MOVE,
     CORDON_NODE,
     CREATE_APP,
     DRAIN_NODE,
+    GET_MOVE,
     GET_RUN,
     LIST_APPS,
+    LIST_MOVES,
     LIST_ORG_MACHINES,
     LIST_ORG_VOLUMES,
     LIST_PLACEMENTS,

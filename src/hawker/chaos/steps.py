@@ -16,7 +16,7 @@ from hawker.chaos.daemon import Daemon
 from hawker.chaos.guests import CONTAINED, GUEST_DRIVERS, bring_kernels
 from hawker.chaos.kill_runner import KillOutcome, KillRunner
 from hawker.chaos.scenario_context import SampleMachines, write_commandless_image
-from hawker.chaos.scenarios import SCENARIOS, Scenario, unmet
+from hawker.chaos.scenarios import BETWEEN_NODES, SCENARIOS, Scenario, unmet
 from hawker.chaos.scrub import scrub
 from hawker.clock import Clock
 from hawker.errors import HawkerError
@@ -81,7 +81,7 @@ class StepsPlan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(scenario for scenario in SCENARIOS if self.flow in (None, scenario.flow))
 
 
-FLOW_NAMES = tuple(flow.name for flow in NODE_FLOWS)
+FLOW_NAMES = tuple(flow.name for flow in NODE_FLOWS if flow.name not in BETWEEN_NODES)
 
 
 async def run_steps(plan: StepsPlan, clock: Clock, tell: Callable[[DeathRow], None]) -> StepsReport:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import msgspec
 
@@ -25,7 +26,8 @@ from hawker.api.contract.machine import (
     WaitState,
 )
 from hawker.api.contract.machine_operation import STOP_MACHINE
-from hawker.cli import waiting
+from hawker.api.contract.move import LIST_MOVES, MOVE_MACHINE, ListMovesQuery, Move, MoveRequest
+from hawker.cli import moves, waiting
 from hawker.cli.exits import Failure
 from hawker.cli.standbys import Spares, that_stand_by
 from hawker.clock import Clock
@@ -45,7 +47,7 @@ _MOVED_FROM = "hawker_moved_from"
 class Left(Enum):
     """Why a machine stays where it is."""
 
-    VOLUMES = "its volumes are on this node: stop it, or move its data by hand"
+    VOLUMES = "it has a volume, and --keep-volumes leaves those where they are"
     SUSPENDED = "it is suspended and its memory is on this node: start or stop it first"
     LEASED = "a client holds its lease: wait until the lease is released or expires"
     BUSY = "an operation is under way on it: try again in a moment"
@@ -65,7 +67,7 @@ class Resident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Drained:
     """What became of one machine: its copy's id, or why it stays; one that is `gone` need not be moved. `note` is what
     else is to be known of one that was moved."""
 
@@ -77,17 +79,22 @@ class Moved:
     note: str = ""
 
 
-def stays(machine: Machine) -> Left | None:
+def stays(machine: Machine, *, keep_volumes: bool = False) -> Left | None:
     """Why the machine cannot be moved; None when it can."""
     if machine.state in GONE:
         return Left.GONE
-    if machine.config is not None and machine.config.mounts:
+    if keep_volumes and has_volume(machine):
         return Left.VOLUMES
     if machine.state is State.SUSPENDED:
         return Left.SUSPENDED
     if machine.lease is not None:
         return Left.LEASED
     return None if machine.state in OFF | {State.STARTED, State.CREATED} else Left.BUSY
+
+
+def has_volume(machine: Machine) -> bool:
+    """Then it moves as it is; a machine without one is copied."""
+    return machine.config is not None and bool(machine.config.mounts)
 
 
 def copy_of(machine: Machine, apart: Sequence[str] = ()) -> CreateMachineRequest:
@@ -120,7 +127,16 @@ class Mover:
     """`say` is told what is being done, for the person who waits."""
 
     def __init__(
-        self, caller: Caller, clock: Clock, node_id: NodeId, say: Callable[[str], None], *, within_s: float, keep: bool
+        self,
+        caller: Caller,
+        clock: Clock,
+        node_id: NodeId,
+        say: Callable[[str], None],
+        *,
+        within_s: float,
+        keep: bool,
+        keep_volumes: bool = False,
+        limit: int | None = None,
     ) -> None:
         self._caller = caller
         self._clock = clock
@@ -128,27 +144,31 @@ class Mover:
         self._say = say
         self._within_s = within_s
         self._keep = keep
+        self._keep_volumes = keep_volumes
+        self._limit = limit
         self._spares = Spares(caller, clock, within_s=within_s)
 
-    async def move_all(self, residents: Sequence[Resident]) -> list[Moved]:
+    async def move_all(self, residents: Sequence[Resident]) -> list[Drained]:
         """One app after the other, one machine after the other: never more than one machine of an app is away."""
-        done: list[Moved] = []
+        done: list[Drained] = []
         for resident in sorted(residents, key=lambda each: (each.app, each.machine_id)):
             done.append(await self.move(resident))
         return done
 
-    async def move(self, resident: Resident) -> Moved:
+    async def move(self, resident: Resident) -> Drained:
         """What cannot be moved is said, and keeps nobody else from being moved."""
         try:
             machine = await self._at_rest(resident)
-            left = stays(machine)
+            left = stays(machine, keep_volumes=self._keep_volumes)
             if left is Left.GONE:
-                return Moved(resident=resident, name=machine.name, why=left.value, gone=True)
+                return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
                 return self._stay(resident, machine.name, left.value)
+            if has_volume(machine):
+                return await self._move_whole(resident, machine)
             return await self._move(resident, machine)
         except NotFound:
-            return Moved(resident=resident, why="it was destroyed meanwhile", gone=True)
+            return Drained(resident=resident, why="it was destroyed meanwhile", gone=True)
         except (HawkerError, Failure) as error:
             return self._stay(resident, "", str(error))
 
@@ -166,7 +186,7 @@ class Mover:
                 told = True
             await self._clock.sleep(LOOK_S)
 
-    async def _move(self, resident: Resident, machine: Machine) -> Moved:
+    async def _move(self, resident: Resident, machine: Machine) -> Drained:
         """What fails once the copy is ready leaves both, and the next drain goes on there: it finds the copy by its
         order, and spares that are pointed at it already."""
         replaced = await self._spares.in_place_of(resident.app, machine)
@@ -189,7 +209,32 @@ class Mover:
         self._say(f"{resident.app}: {machine.name} ({machine.id}): moved, the copy is {copy.id}")
         if note:
             self._say(f"{resident.app}: {machine.name}: {note}")
-        return Moved(resident=resident, name=machine.name, copy=copy.id, note=note)
+        return Drained(resident=resident, name=machine.name, copy=copy.id, note=note)
+
+    async def _opened(self, resident: Resident) -> Move | None:
+        """The move of an earlier drain, or of somebody else, which the nodes go on with."""
+        found = await self._caller.call(LIST_MOVES, query=ListMovesQuery(app=resident.app, node=self._node_id))
+        mine = (each for each in found.moves if (each.machine, each.node) == (resident.machine_id, self._node_id))
+        return next((each for each in mine if each.state not in moves.ENDED), None)
+
+    async def _move_whole(self, resident: Resident, machine: Machine) -> Drained:
+        """With its volume: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
+        made = await self._opened(resident)
+        if made is None:
+            wish = MoveRequest(source=self._node_id, limit_mib_per_s=self._limit)
+            made = await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
+        return await self._follow(resident, machine.name, made)
+
+    async def _follow(self, resident: Resident, name: str, move: Move) -> Drained:
+        say = partial(self._say_of, resident)
+        done = await moves.follow(self._caller, move, self._clock, say)
+        away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
+        note = f"with its volume to node {done.to}{away}"
+        say(f"moved {note}")
+        return Drained(resident=resident, name=name, copy=resident.machine_id, note=note)
+
+    def _say_of(self, resident: Resident, text: str) -> None:
+        self._say(f"{resident.app}: {text}")
 
     async def _ordered(self, resident: Resident, machine: Machine, apart: Sequence[str]) -> Machine:
         """The copy of an earlier drain, as long as that is there; one that did not start was destroyed."""
@@ -236,6 +281,6 @@ class Mover:
         if not self._keep:
             await self._caller.call(DELETE_MACHINE, params=resident.params, query=DeleteMachineQuery(force=True))
 
-    def _stay(self, resident: Resident, name: str, why: str) -> Moved:
+    def _stay(self, resident: Resident, name: str, why: str) -> Drained:
         self._say(f"{resident.app}: {name or resident.machine_id} stays: {why}")
-        return Moved(resident=resident, name=name, why=why)
+        return Drained(resident=resident, name=name, why=why)

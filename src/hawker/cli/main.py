@@ -42,6 +42,7 @@ TABLE = {
     "place": CommandModule(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
     "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
     "volume": CommandModule(f"{_IN}.volumes", "The same as volumes.", hidden=True),
+    "moves": CommandModule(f"{_IN}.moves", "Show and cancel moves of machines and volumes between nodes."),
     "images": CommandModule(f"{_IN}.images", "List, pull, import, push and prune the node's images."),
     "registry": CommandModule(f"{_IN}.registry", "Log organizations in at registries of images."),
     "runs": CommandModule(f"{_IN}.runs", "List, show, retry and abort runs: what the node did."),

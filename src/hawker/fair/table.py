@@ -94,6 +94,14 @@ HANDOVERS = Share(
     key="node",
     over="the piece waits for its turn; then 429, and the node asks another one",
 )
+VOLUME_HANDOVERS = Share(
+    name="pieces of volumes for their next nodes",
+    total=8,
+    each=4,
+    waiting=64,
+    key="node",
+    over="the piece waits for its turn; then 429, and the node asks again",
+)
 UPLOADS = Share(
     name="files for machines that are uploaded",
     total=16,
@@ -230,6 +238,7 @@ SHARES = (
     DOWNLOADS,
     BUILDS,
     HANDOVERS,
+    VOLUME_HANDOVERS,
     UPLOADS,
     copies(USUAL_COPIES),
     BACKUPS,

@@ -115,13 +115,13 @@ def app_row(node: NodeId, record: AppRecord) -> Row:
     return _row("apps", (node, record.name), (record.org, 1 + record.reign if home else 0, _json(record)))
 
 
-def machine_row(node: NodeId, record: MachineRecord, *, generation: int = 1) -> Row:
+def machine_row(node: NodeId, record: MachineRecord) -> Row:
     values = (
         record.app,
         record.name,
         str(record.state),
         record.version,
-        generation,
+        record.generation,
         record.image.digest,
         record.network.private_ip,
         int(record.cordoned),

@@ -10,7 +10,7 @@ import anyio
 
 from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.route import AnyRoute, B, Call, P, Q, R, Socket, Stream, U, Unary, Upload
-from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.errors import HawkerError, Moved, NotFound, Unavailable
 from hawker.gateway.fan_out import Reach
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Kind, Owners
@@ -114,11 +114,18 @@ class Forwarding:
             node = await self._owner(kind, call, hint)
             try:
                 return await at(node, call)
+            except Moved as error:
+                if not error.node or error.node == node:
+                    raise
+                other: NodeId | None = NodeId(error.node)
+                self.owners.remember(kind, _named(kind, call), NodeId(error.node))
+                del error
             except NotFound as error:
                 other = await self._elsewhere(kind, call, hint, node)
                 if other is None:
                     raise
                 del error
+            assert other is not None
             return await at(other, call)
 
         return handle

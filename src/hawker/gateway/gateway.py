@@ -12,6 +12,7 @@ from hawker.api.contract.deploy import CREATE_DEPLOY
 from hawker.api.contract.image import RESOLVE_IMAGE
 from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
+from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList, region_list
 from hawker.api.contract.registry import REGISTRY_ROUTES, RegistryParams
 from hawker.api.contract.run import (
@@ -97,6 +98,54 @@ class FleetRuns:
 
 # Runs of a fleet: an id does not say which node has the run, so the nodes are asked.
 
+# Moves of a fleet: an id does not say which node a move is from either.
+
+
+class FleetMoves:
+    def __init__(self, passing: Forwarding, asking: FanOut) -> None:
+        self._forwarding = passing
+        self._fan_out = asking
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_MOVES, self.list)
+        handlers.on(GET_MOVE, self.get)
+        handlers.on(CANCEL_MOVE, self.cancel)
+
+    async def list(self, call: Call[NoParams, ListMovesQuery, None]) -> MoveList:
+        async def ask(caller: Caller) -> MoveList:
+            return await caller.call(LIST_MOVES, query=call.query)
+
+        nodes = (node.id for node in self._forwarding.owners.directory.nodes())
+        asked = await self._fan_out.every(nodes, call.caller, ask)
+        asked.some("moves")
+        call.metadata.missing_regions = asked.regions
+        found = [move for _, answer in asked.answers for move in answer.moves]
+        shown = [each for each in found if call.grant.permits(Attempt(Action.READ, app=each.app))]
+        return MoveList(moves=tuple(sorted(shown, key=lambda move: move.id, reverse=True)))
+
+    async def get(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+        _, move = await self._found(call)
+        return move
+
+    async def cancel(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+        node, move = await self._found(call)
+        call.grant.check(Attempt(Action.WRITE, app=move.app))
+        return await self._forwarding.unary_at(node, CANCEL_MOVE, call)
+
+    async def _found(self, call: Call[MoveParams, NoQuery, None]) -> tuple[NodeId, Move]:
+        async def one(caller: Caller) -> Move:
+            return await caller.call(GET_MOVE, params=call.params)
+
+        nodes = [node.id for node in self._forwarding.owners.directory.nodes()]
+        asked = await self._fan_out.first(nodes, call.caller, one)
+        for node, move in asked.answers:
+            if call.grant.permits(Attempt(Action.READ, app=move.app)):
+                return node, move
+        if asked.silent:
+            raise Unavailable(f"the move is at no node that could be asked: {asked.silent[0][1]}")
+        raise NotFound(f"move {call.params.move_id:.40} not found")
+
+
 _KINDS: tuple[Kind, ...] = ("machine", "volume")
 
 
@@ -173,6 +222,7 @@ class Gateway:
             Lists(self._owners, self._fan_out, self._directory, self._directory),
             FleetVolumes(self._forwarding, self._app_sync),
             FleetRuns(self._forwarding, self._fan_out),
+            FleetMoves(self._forwarding, self._fan_out),
             self._logs,
             FleetAudit(self._directory, self._fan_out),
         )

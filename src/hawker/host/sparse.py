@@ -88,7 +88,7 @@ def _fill(source: int, target: int) -> Way:
         return Way.REFLINK
     size = os.fstat(source).st_size
     os.ftruncate(target, size)
-    for offset, length in _stored(source, size):
+    for offset, length in stored_pieces(source, size):
         _copy_range(source, target, offset, length)
     return Way.COPY
 
@@ -103,9 +103,10 @@ def _reflink(source: int, target: int) -> bool:
     return True
 
 
-def _stored(source: int, size: int) -> Iterator[tuple[int, int]]:
-    """(offset, length) of the bytes that are stored, in pieces. Where holes cannot be told, that is all of them."""
-    end = 0
+def stored_pieces(source: int, size: int, begin: int = 0) -> Iterator[tuple[int, int]]:
+    """(offset, length) of the bytes that are stored from `begin` on, in pieces. Where holes cannot be told, that is all
+    of them."""
+    end = begin
     while end < size:
         try:
             start = os.lseek(source, end, os.SEEK_DATA)

@@ -7,7 +7,7 @@ without a key is known to this call alone; each node knows it by another name, w
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -33,6 +33,7 @@ from hawker.errors import (
     DeadlineExceeded,
     Fault,
     HawkerError,
+    Moved,
     NameTaken,
     OrderUncertain,
     TooLarge,
@@ -121,6 +122,9 @@ class Orders:
             if attempt.node in ahead:
                 ahead.remove(attempt.node)
             outcome = await self._send(order, attempt)
+            if isinstance(outcome, Refused) and isinstance(outcome.error, Moved) and outcome.error.node:
+                attempt = replace(attempt, node=NodeId(outcome.error.node))  # it was filled, and went there
+                outcome = await self._send(order, attempt)
             if isinstance(outcome, Machine):
                 return Filled(attempt.node, outcome)
             if isinstance(outcome, Refused) and isinstance(outcome.error, _DEFINITE):

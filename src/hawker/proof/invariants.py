@@ -19,6 +19,7 @@ from hawker.node import Resources
 from hawker.proof.deploy_checks import deploys_at_rest, of_deploys
 from hawker.proof.host_state import HostState
 from hawker.proof.legal_path import illegal_steps, is_resumption
+from hawker.proof.move_checks import held_by_incoming
 from hawker.proof.violation import Invariant, Violation
 from hawker.proof.volume_checks import held_by_volumes, of_snapshots, of_volumes, snapshots_at_rest, volumes_at_rest
 from hawker.record.machine import (
@@ -36,6 +37,7 @@ from hawker.record.machine import (
     claimed_by,
     id_key,
 )
+from hawker.record.move import MOVED
 from hawker.record.node import USED
 from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.store.contract import Bucket, Reader
@@ -150,7 +152,7 @@ def _records(reader: Reader, bucket: Bucket[MachineRecord]) -> list[MachineRecor
 
 
 def _capacity(reader: Reader, machines: Sequence[MachineRecord]) -> Iterator[Violation]:
-    total = held_by_volumes(reader)
+    total = held_by_volumes(reader).plus(held_by_incoming(reader))
     for record in machines:
         total = total.plus(record.holds)
     used = reader.get(USED, "all") or Resources()
@@ -171,6 +173,8 @@ def _indexes(reader: Reader, machines: Sequence[MachineRecord], gone: Sequence[M
     }
     for bucket, recorded in expected.items():
         found = {key: pointer.id for key, pointer in reader.scan(bucket)}
+        if bucket is BY_ORDER:  # of a machine that moved its order's name stays, so that it is not filled again
+            found = {key: each for key, each in found.items() if reader.get(MOVED, each) is None or key in recorded}
         for key in sorted(found.keys() | recorded.keys()):
             if found.get(key) != recorded.get(key):
                 what = f"{bucket.name} has {found.get(key)} and the records {recorded.get(key)}"

@@ -34,6 +34,7 @@ KNOWN = LAST | {
     ("update", "updating"),
     ("update", "failed"),
     ("destroy", "destroying"),
+    *(("migrate", status) for status in ("preparing", "stopped", "started", "done", "aborted")),
 }
 
 

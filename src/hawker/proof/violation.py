@@ -26,6 +26,11 @@ class Invariant(StrEnum):
     SPARE_ONCE = "a spare starts at most once for one loss"
     ONE_SLOT = "a deploy changes a machine in one slot"
     DEPLOYED = "a deploy ends with each machine at its release, or as it was"
+    ONE_OWNER = "exactly one node owns a machine or volume"
+    ONE_WRITER = "one node at a time writes to a volume"
+    FOUND = "what has moved is found"
+    SAME = "what has moved is the same"
+    MOVE_ENDS = "a move ends, and leaves nothing"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 

@@ -96,6 +96,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None = None
     previous: Previous | None = None
     order: OrderId | None = None  # what it was made for
+    generation: int = 1  # how many nodes have owned it
     first_id: int | None = None  # of the user and group ids of the host that are its own; None: it never had any
     last_event: EventId = EventId("")
     events: int = 0

@@ -32,6 +32,14 @@ NODE = Bucket("node", NodeRecord)
 COPY = Bucket("copy", CopyRecord)  # the one key "self"
 
 
+def closed(reader: Reader) -> str | None:
+    """Why the node takes no new machines, if so."""
+    node = reader.get(NODE, "self")
+    if node is None:
+        return None
+    return "the node is draining" if node.draining else "the node is cordoned" if node.cordoned else None
+
+
 # What machines and volumes hold of their node: `USED` is the sum, changed in the transaction that changes a record,
 # so that admission is one look and cannot be stale.
 

@@ -79,6 +79,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     backed_up_at: float | None = None  # when the schedule last began a snapshot
     key: SealedKey | None = None  # of an encrypted one
     guest_written: bool = False  # a guest had the blocks themselves, or those of what it was made from: never mounted
+    generation: int = 1  # how many nodes have owned it
     created_at: float
     updated_at: float
 

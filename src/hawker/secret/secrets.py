@@ -86,6 +86,14 @@ class Secrets:
         if sealed:
             tx.put(PINNED, f"{machine_id}/{version}", Pinned(app=app, sealed=sealed))
 
+    def pin_opened(
+        self, tx: Tx, app: AppName, machine_id: MachineId, version: Version, values: Mapping[str, str]
+    ) -> None:
+        """The same with values that come from another node."""
+        sealed = {name: self._vault.seal(_key(app, name), value.encode()) for name, value in values.items()}
+        if sealed:
+            tx.put(PINNED, f"{machine_id}/{version}", Pinned(app=app, sealed=sealed))
+
     def pinned(self, reader: Reader, machine_id: MachineId, version: Version) -> dict[str, str]:
         """Raises `Fault` when one of them cannot be read."""
         found = reader.get(PINNED, f"{machine_id}/{version}")

@@ -56,6 +56,7 @@ from hawker.volume.encryption import Ciphers, VolumeKeys
 from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
+from hawker.volume.moved_files import HostMovedFiles
 from hawker.volume.table import VolumeTable
 from hawker.worker.app_files import AppFiles
 from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
@@ -150,6 +151,7 @@ async def deps_of(
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
         copies=copies,
+        moved_files=None if file_of is None else HostMovedFiles(place.volumes, file_of),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,

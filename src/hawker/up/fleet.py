@@ -55,6 +55,7 @@ from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog
 from hawker.up.fleet_wiring import failover_of, published_by
 from hawker.up.seat import Seat
 from hawker.up.wiring import node_handlers
+from hawker.vault import Vault
 from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.edge_door import EdgeDoor
@@ -78,6 +79,8 @@ class InFleet:
     tokens: PeerTokens
     publisher: Publisher
     fleet: Fleet
+    bundler: AppBundler
+    vaults: Callable[[], Sequence[Vault]]
 
 
 def _gossips_at(seat: Seat) -> str:
@@ -180,6 +183,8 @@ async def _joined(
         tokens=tokens,
         publisher=publisher,
         fleet=fleet,
+        bundler=bundler,
+        vaults=vaults,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, certificates=certificates, api=api)
 

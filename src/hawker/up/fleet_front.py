@@ -16,6 +16,7 @@ from hawker.auth.tokens import Tokens, load_or_create_token
 from hawker.catalog.reads import PointReader
 from hawker.fleet.file_handover import FleetFiles
 from hawker.fleet.image_handover import FleetNeighbours
+from hawker.fleet.other_nodes import FleetOtherNodes
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, revoked_row
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
@@ -53,6 +54,7 @@ def front_of_fleet(
     fleet.peers.ask_also(directory.address_of)
     neighbours = FleetNeighbours(me, parts.node.region, looks, directory.node, fleet.peers.to)
     parts.deps.images.meet(neighbours)
+    parts.deps.others.meet(FleetOtherNodes(me, directory, fleet.peers.to, fleet.bundler, fleet.vaults))
     if parts.deps.files is not None:
         parts.deps.files.meet(FleetFiles(me, directory.nodes_of_app, directory.node, directory.nodes, fleet.peers.to))
     peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)

@@ -10,6 +10,7 @@ from hawker.config.machine import Mount
 from hawker.errors import NotFound, Unprocessable, WrongState
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.record.machine import MachineRecord
+from hawker.record.move import OPEN_MOVE_OF, check_here
 from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
 from hawker.store.contract import Reader, Tx
 
@@ -82,6 +83,7 @@ def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = Fal
         )
     if volume.machine is not None:
         raise WrongState(f"volume {volume_id} was detached, and machine {volume.machine} has it now")
+    check_here(tx, volume.id)
     _check_fits(volume, mount, to_guest=to_guest)
     written = volume.guest_written or to_guest
     taken = msgspec.structs.replace(volume, machine=machine.id, guest_written=written, updated_at=now)
@@ -129,6 +131,7 @@ def _named(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
     volume = reader.get(VOLUMES, mount.volume or "")
     if volume is None or volume.app != app or volume.state in GOING:
         raise NotFound(f"{_FIELD}.volume: app '{app}' has no volume {mount.volume!r:.60}")
+    check_here(reader, volume.id)
     if volume.machine is not None:
         raise WrongState(
             f"volume {volume.id} is attached to machine {volume.machine}: a volume has one machine at a time; stop that"
@@ -141,7 +144,11 @@ def _free(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
     """The oldest of this name that nobody has."""
     keys = (key.id for _, key in reader.scan(VOLUMES_BY_APP, f"{app}/"))
     named = [volume for key in keys if (volume := reader.get(VOLUMES, key)) is not None and volume.name == mount.name]
-    free = [volume for volume in named if volume.machine is None and volume.state not in GOING]
+    free = [
+        volume
+        for volume in named
+        if volume.machine is None and volume.state not in GOING and reader.get(OPEN_MOVE_OF, volume.id) is None
+    ]
     if not free:
         what = "every volume of that name is attached" if named else "there is none of that name"
         raise WrongState(

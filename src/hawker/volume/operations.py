@@ -24,6 +24,7 @@ from hawker.node import Capacity, Resources, shortfall
 from hawker.quota.quotas import Quotas
 from hawker.record.app import APPS, org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
+from hawker.record.move import check_here
 from hawker.record.node import used
 from hawker.record.quota import Amount
 from hawker.record.volume import GOING, IN_MAKING, VOLUMES, Fstype, VolumeRecord, VolumeState, volume_resource
@@ -213,6 +214,7 @@ class Volumes:
 
         def apply(tx: Tx) -> VolumeRecord:
             record = self._volume_table.find(tx, app, volume_id)
+            check_here(tx, record.id)
             machine = None if record.machine is None else tx.get(MACHINES, record.machine)
             if machine is None:
                 return record
@@ -265,6 +267,7 @@ class Volumes:
 
     def _changeable(self, reader: Reader, app: AppName, volume_id: str) -> VolumeRecord:
         record = self._volume_table.find(reader, app, volume_id)
+        check_here(reader, record.id)
         if record.state in GOING or record.state in IN_MAKING:
             raise WrongState(f"volume {record.id} is {record.state} and cannot be changed now")
         return record

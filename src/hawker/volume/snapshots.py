@@ -20,6 +20,7 @@ from hawker.log import bind
 from hawker.machine import State
 from hawker.quota.quotas import Quotas
 from hawker.record.machine import MACHINES
+from hawker.record.move import check_here
 from hawker.record.quota import Amount
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
@@ -105,6 +106,7 @@ class Snapshots:
     def accept(self, tx: Tx, app: AppName, volume_id: VolumeId, *, automatic: bool = False) -> SnapshotRecord:
         """The record, and the run that takes it. Raises as `take` does, but for the room on the host."""
         volume, there = self._owned(tx, app, volume_id), self.of_volume(tx, volume_id)
+        check_here(tx, volume.id)
         if volume.state not in MADE:
             raise WrongState(f"cannot snapshot volume {volume_id} in state '{volume.state}'")
         refuse_held(tx, self._driver.features, volume_id)

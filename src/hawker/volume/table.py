@@ -9,6 +9,7 @@ from hawker.clock import Clock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, VolumeId
 from hawker.node import Resources
+from hawker.record.move import check_not_gone
 from hawker.record.node import hold
 from hawker.record.volume import (
     GOING,
@@ -42,8 +43,10 @@ class VolumeTable:
         return record
 
     def find(self, reader: Reader, app: AppName, volume_id: str) -> VolumeRecord:
-        """The volume if it belongs to `app` and its file is not being removed."""
+        """The volume if it belongs to `app` and its file is not being removed. Raises `Moved` once another node owns
+        it."""
         record = reader.get(VOLUMES, volume_id)
+        check_not_gone(reader, volume_id, app)
         if record is None or record.app != app or record.state is VolumeState.DESTROYED:
             raise NotFound("volume not found")
         return record
@@ -99,6 +102,11 @@ class VolumeTable:
             if snapshot is not None:
                 tx.put(SNAPSHOTS, snapshot.id, msgspec.structs.replace(snapshot, app=app))
         return moved
+
+    def depart(self, tx: Tx, record: VolumeRecord) -> None:
+        """Another node has it."""
+        self.leave(tx, record)
+        hold(tx, record.holds, Resources())
 
     def remove(self, tx: Tx, record: VolumeRecord) -> None:
         """Its file is gone; the record stays readable for a while, and says that no file of it is to be kept."""

@@ -31,6 +31,7 @@ from hawker.worker.health import HealthChecks, Prober
 from hawker.worker.id_ranges import id_pool
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.machine_moves import MachineMoves
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
@@ -67,6 +68,7 @@ class AssembledWorker:
     origins: VolumeClones
     backups: VolumeBackups
     soft_deletes: SoftDeletes
+    moves: MachineMoves
     health: HealthChecks
     container_supervisors: ContainerSupervisors
     changes: Changes
@@ -98,9 +100,11 @@ def assemble(
     lookup: Lookup,
     fetch: Fetch,
     metrics: MetricsRegistry,
+    moves: type[MachineMoves] = MachineMoves,
 ) -> AssembledWorker:
     """Everything that handlers are given."""
     store, clock, changes = deps.store, deps.clock, deps.table.changes
+    deps.runs.meet(runner.accept)
     quotas = quotas_of(deps)
     volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room, quotas)
     snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner, quotas)
@@ -116,6 +120,7 @@ def assemble(
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         backups=VolumeBackups(store, clock, deps.backups, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
+        moves=moves(node, deps, room),
         health=HealthChecks(store, clock, changes, prober),
         container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
@@ -242,6 +247,7 @@ async def begin(
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
+    tasks.start_soon(parts.moves.serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
         tasks.start_soon(
             Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,

@@ -16,15 +16,14 @@ from hawker.config import validate
 from hawker.config.effective import image_names
 from hawker.config.gpu_rules import demand_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
-from hawker.errors import BadRequest, HawkerError, Unprocessable
+from hawker.errors import BadRequest, HawkerError, Moved, Unprocessable
 from hawker.gpu import Demand
 from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
 from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall
 from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER, short_of, taken
-from hawker.record.node import NODE
-from hawker.store.contract import Reader
+from hawker.record.node import closed
 from hawker.volume import attachment
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
@@ -102,7 +101,10 @@ class Bidder:
         if ask.order_id is None:
             return None
         store, app = self._parts.deps.store, AppName(ask.app)
-        made = self._parts.deps.table.made_for(store, app, OrderId(ask.order_id))
+        try:
+            made = self._parts.deps.table.made_for(store, app, OrderId(ask.order_id))
+        except Moved:  # who has it says so
+            return None
         if made is not None and NUMBERED not in ask.order_id:
             return made.id
         prefix = f"{order_key(app, OrderId(ask.order_id))}{NUMBERED}"
@@ -246,14 +248,6 @@ def asked_by(parts: AssembledWorker, machine: CreateMachineRequest) -> Resources
         if machine.skip_launch
         else room_for(parts.deps.settings, parts.deps.driver.features.overhead_mib, machine.config)
     )
-
-
-def closed(reader: Reader) -> str | None:
-    """Why the node takes no new machines, if so."""
-    node = reader.get(NODE, "self")
-    if node is None:
-        return None
-    return "the node is draining" if node.draining else "the node is cordoned" if node.cordoned else None
 
 
 def _of(total: int, used: int, takes: int) -> Headroom:

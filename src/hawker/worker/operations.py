@@ -35,6 +35,7 @@ from hawker.record.machine import (
     claimed_by,
     machine_resource,
 )
+from hawker.record.move import check_here
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import as_wished, attach, kept, reattach, volume_id_of
@@ -356,6 +357,7 @@ class Operations:
 
     def _claim(self, tx: Tx, target: MachineTarget) -> MachineRecord:
         record = self._table.find(tx, target.app, target.machine_id)
+        check_here(tx, record.id)
         leases.check(record, target.nonce, self._clock.now())
         return record
 

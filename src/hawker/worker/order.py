@@ -37,13 +37,12 @@ from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_APP, MachineRecord, Network
-from hawker.record.node import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated, NodeRecord
+from hawker.record.node import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated, NodeRecord, closed
 from hawker.region import accepts
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker import leases
 from hawker.worker.app_files import FilesOfApp
 from hawker.worker.apps import AppTable
-from hawker.worker.bids import closed
 from hawker.worker.capacity import room_for
 from hawker.worker.images import Images, OrgImages, resolve
 from hawker.worker.lifecycle.deps import FlowDeps

@@ -5,7 +5,7 @@ order and bounded. All are kept by changing them in the transaction that changes
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,7 @@ from hawker.record.machine import (
     VersionRecord,
     id_key,
 )
+from hawker.record.move import check_not_gone
 from hawker.record.node import hold, used
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.volume.attachment import detach
@@ -75,9 +76,11 @@ class MachineTable:
         return record
 
     def find(self, reader: Reader, app: AppName, machine_id: str) -> MachineRecord:
-        """The machine if it belongs to `app`, also when it was destroyed a short while ago."""
+        """The machine if it belongs to `app`, also when it was destroyed a short while ago. Raises `Moved` once another
+        node owns it."""
         key = MachineId(machine_id)
         record = self.lookup(reader, key)
+        check_not_gone(reader, key, app)
         if record is None or record.app != app:
             raise NotFound("machine not found")
         return record
@@ -86,9 +89,12 @@ class MachineTable:
         return reader.get(MACHINES, machine_id) or reader.get(DESTROYED, machine_id)
 
     def made_for(self, reader: Reader, app: AppName, order: OrderId | None) -> MachineRecord | None:
-        """The machine that this order of the app became, if it did."""
+        """The machine that this order of the app became, if it did. Raises `Moved` once another node owns it."""
         key = None if order is None else reader.get(BY_ORDER, order_key(app, order))
-        return None if key is None else self.lookup(reader, key.id)
+        if key is None:
+            return None
+        check_not_gone(reader, key.id, app)
+        return self.lookup(reader, key.id)
 
     def of_app(self, reader: Reader, app: AppName, after: str = "") -> Iterator[MachineRecord]:
         """The app's machines with an id beyond `after`, in the order of their ids; read as they are asked for, so that
@@ -153,13 +159,7 @@ class MachineTable:
 
     def remove(self, tx: Tx, record: MachineRecord, event: Happened) -> None:
         """Move a destroyed machine out of every index; its record and events stay readable for a while."""
-        tx.delete(MACHINES, record.id)
-        tx.delete(BY_APP, f"{record.app}/{record.id}")
-        tx.delete(BY_NAME, f"{record.app}/{record.name}")
-        if record.network.ipv4:
-            tx.delete(BY_IPV4, record.network.ipv4)
-        if record.first_id is not None:
-            tx.delete(BY_FIRST_ID, id_key(record.first_id))
+        self._unlist(tx, record)
         self._hold(tx, record.holds, Resources())
         detach(tx, record, self._clock.now())
         gone = msgspec.structs.replace(
@@ -173,6 +173,35 @@ class MachineTable:
         for key, _ in list(tx.scan(PINNED, f"{record.id}/")):
             tx.delete(PINNED, key)
         self._announce(tx, record.id)
+
+    def leave(self, tx: Tx, record: MachineRecord) -> None:
+        """Another node has it, with its history: nothing of it stays here but the name of the order that it was made
+        for, so that the order is not filled again."""
+        self._unlist(tx, record)
+        self._hold(tx, record.holds, Resources())
+        for bucket in _OF_MACHINE:
+            for key, _ in list(tx.scan(bucket, f"{record.id}/")):
+                tx.delete(bucket, key)
+        self._announce(tx, record.id)
+
+    def enter(
+        self, tx: Tx, record: MachineRecord, versions: Sequence[VersionRecord], events: Sequence[EventRecord]
+    ) -> None:
+        """A machine that comes from another node, with its history; its newest version is in `versions`."""
+        for version in versions:
+            tx.put(VERSIONS, f"{record.id}/{version.version}", version)
+        for event in events:
+            tx.put(EVENTS, f"{record.id}/{event.id}", event)
+        self.insert(tx, record)
+
+    def _unlist(self, tx: Tx, record: MachineRecord) -> None:
+        tx.delete(MACHINES, record.id)
+        tx.delete(BY_APP, f"{record.app}/{record.id}")
+        tx.delete(BY_NAME, f"{record.app}/{record.name}")
+        if record.network.ipv4:
+            tx.delete(BY_IPV4, record.network.ipv4)
+        if record.first_id is not None:
+            tx.delete(BY_FIRST_ID, id_key(record.first_id))
 
     def archived(self, tx: Tx, machine_id: MachineId, record: ArchiveRecord) -> None:
         """A destroyed machine's history is in the archive, so it may be dropped here; none is kept of one that was."""
@@ -247,6 +276,7 @@ def order_key(app: AppName, order: OrderId) -> str:
 
 
 _SIZED = Bucket(VERSIONS.name, msgspec.Raw)  # whose values are not read
+_OF_MACHINE = tuple(Bucket(each, msgspec.Raw) for each in (EVENTS.name, VERSIONS.name, PINNED.name))
 
 
 def _surplus(tx: Tx, machine_id: MachineId) -> list[str]:

@@ -33,8 +33,8 @@ class Ok(Answer, frozen=True, kw_only=True):
 class Problem(Answer, frozen=True, kw_only=True):
     """The body of every error answer. `error` is for people, `status` for programs. `scope`, `shortfall` and
     `nearest` tell what an order lacked: where (host, region, quota), how much of each resource, and the nearest region
-    that could fill it. `order` names one that may or may not have been filled. `errors` is `error` once more, for
-    clients of GraphQL."""
+    that could fill it. `order` names one that may or may not have been filled, `node` where something moved
+    to. `errors` is `error` once more, for clients of GraphQL."""
 
     error: str
     status: str
@@ -42,6 +42,7 @@ class Problem(Answer, frozen=True, kw_only=True):
     shortfall: dict[str, int] | None = None
     nearest: str | None = None
     order: str | None = None
+    node: str | None = None
     errors: tuple[dict[str, str], ...] = ()
 
 

@@ -14,10 +14,12 @@ from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.disks import Copies, Disks
+from hawker.volume.moved_files import MovedFiles
 from hawker.worker.changes import Changes
 from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
+from hawker.worker.machine_moves import MachineMoves
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.table import MachineTable
 
@@ -66,6 +68,10 @@ def _copies(copies: Copies) -> Copies:
     return copies
 
 
+def _moved_files(files: MovedFiles) -> MovedFiles:
+    return files
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerKit:
     """Each is called once in every life of the daemon, so that what a part remembers dies with it."""
@@ -77,6 +83,8 @@ class WorkerKit:
     networks: Callable[[Networks], Networks] = _networks
     disks: Callable[[Disks], Disks] = _disks
     copies: Callable[[Copies], Copies] = _copies
+    moved_files: Callable[[MovedFiles], MovedFiles] = _moved_files
+    moves: type[MachineMoves] = MachineMoves
     fences: Callable[[Store, HostFences | None], Fences] = Fences
     table: Callable[[Clock, Changes], MachineTable] = MachineTable
     runner: type[Runner[FlowDeps]] = Runner

@@ -46,6 +46,7 @@ from hawker.sim.node.fake_host import (
     SimHost,
     block_file,
 )
+from hawker.sim.node.fake_moved_files import FakeMovedFiles
 from hawker.sim.node.fake_volumes import FakeBackups, FakeCopies, FakeVolumes
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, SOUND, WorkerKit
 from hawker.sim.node.sim_worker import SimWorker, handlers_of_one
@@ -181,6 +182,7 @@ class SimWorld(ABC):
         )
         self.policies, self.copies = FakePolicies(self.crash_points), FakeCopies(self.crash_points, self.disks)
         self.backups = FakeBackups(self.crash_points, self.copies, self.disks)
+        self.moved_files = FakeMovedFiles(self.crash_points, self.disks)
         self.gpus = FakeGpus(self.crash_points, self.host)
         self.prober, self.fetcher = FakeProber(), FakeMetricsFetcher()
         self.store = store
@@ -270,6 +272,7 @@ class SimWorld(ABC):
             volumes=VolumeTable(self.clock, self.settings.deleted_volumes_kept_s),
             disks=kit.disks(self.disks),
             copies=kit.copies(self.copies),
+            moved_files=kit.moved_files(self.moved_files),
             backups=self.backups,
             gpus=self.gpus,
         )
@@ -293,6 +296,7 @@ class SimWorld(ABC):
             lookup=_nowhere,
             fetch=self.fetcher,
             metrics=metrics,
+            moves=kit.moves,
         )
 
 

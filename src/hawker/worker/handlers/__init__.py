@@ -22,6 +22,7 @@ from hawker.worker.handlers.machine_port import MachinePortHandlers
 from hawker.worker.handlers.machines import HistoryHandlers, MachineHandlers
 from hawker.worker.handlers.metadata import MetadataHandlers
 from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
+from hawker.worker.handlers.moves import MoveHandlers
 from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import AgentFindings, DoctorHandlers, NodeHandlers, OwnInfo
 from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
@@ -115,6 +116,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
     BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)
+    handlers.add(MoveHandlers(worker.node.id, worker.moves, worker.runner, deps.clock))
 
 
 def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:

@@ -16,7 +16,9 @@ from hawker.volume.flows import (
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
+from hawker.worker.lifecycle.move import DELIVER, MOVE
 from hawker.worker.lifecycle.pull import PULL
+from hawker.worker.lifecycle.receive import RECEIVE
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import START
 from hawker.worker.lifecycle.stop import REST, STOP
@@ -43,4 +45,7 @@ FLOWS: tuple[Flow[Any], ...] = (
     VOLUME_SNAPSHOT,
     VOLUME_BACKUP,
     VOLUME_DESTROY,
+    MOVE,
+    DELIVER,
+    RECEIVE,
 )

@@ -22,10 +22,12 @@ from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
 from hawker.volume.disks import Backups, Copies, Disks
 from hawker.volume.encryption import VolumeKeys
+from hawker.volume.moved_files import MovedFiles
 from hawker.volume.table import VolumeTable
 from hawker.worker.app_files import AppFiles
 from hawker.worker.edge_line import EdgeLine
 from hawker.worker.lifecycle.host_adapters import Devices, Networks, Rootfs
+from hawker.worker.other_nodes import LateNodes, LateRuns
 from hawker.worker.table import MachineTable
 
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
@@ -36,7 +38,8 @@ class FlowDeps:
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
     `disks` and `copies` where there are no volumes, `backups` where they go nowhere, `gpus` where the node has none,
     `logs` where none are kept; `files`, what was uploaded for machines, where no such files are. `fleet` answers every
-    call that a client may make, once the node answers."""
+    call that a client may make, once the node answers; `others` are the other nodes, `moved_files` what moves do with
+    volumes' files. `runs` begins runs of the worker."""
 
     store: Store
     table: MachineTable
@@ -62,6 +65,9 @@ class FlowDeps:
     logs: MachineLogs | None = None
     files: AppFiles | None = None
     fleet: LateCaller = field(default_factory=LateCaller)
+    moved_files: MovedFiles | None = None
+    others: LateNodes = field(default_factory=LateNodes)
+    runs: LateRuns = field(default_factory=LateRuns)
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]

@@ -1,8 +1,11 @@
 import msgspec
 
 from hawker.api.contract.cluster import NodeMachine
+from hawker.config import MachineConfig
+from hawker.config.machine import Mount
 from hawker.machine import State
 from tests.cli.conftest import Hawker
+from tests.cli.fake_moves import MOVE
 from tests.cli.fake_node import FakeNode, machine
 
 FIRST, SECOND = "3d8f0000000001", "3d8f0000000002"
@@ -36,3 +39,25 @@ def test_an_empty_node_has_nothing_to_move(hawker: Hawker, node: FakeNode) -> No
     said = hawker("node", "drain", "0badcafe")
     assert (said.status, said.out) == (0, "nothing to move\n")
     assert hawker("node", "drain", "ffff").status == 3
+
+
+def test_a_machine_with_a_volume_moves_with_it_and_stays_if_told(hawker: Hawker, node: FakeNode) -> None:
+    mounted = machine(FIRST, config=MachineConfig(image="web", mounts=(Mount(volume="vol_1", path="/data"),)))
+    node.add("shop", mounted)
+    node.residents = (NodeMachine(id=FIRST, app="shop"),)
+    said = hawker("node", "drain", "0badc", "--limit", "80")
+    assert said.status == 0 and "with its volume to node 4e5f6071, and was away for 5.2 s" in said.out
+    body = node.call("move_machine").body
+    assert (body.source, body.limit_mib_per_s) == ("0badcafe", 80)
+    assert "create_machine" not in node.calls
+    kept = hawker("node", "drain", "0badc", "--keep-volumes")
+    assert kept.status == 1 and "--keep-volumes leaves" in kept.out
+
+
+def test_a_drain_that_is_given_again_follows_the_move_that_there_is(hawker: Hawker, node: FakeNode) -> None:
+    mounted = machine(FIRST, config=MachineConfig(image="web", mounts=(Mount(volume="vol_1", path="/data"),)))
+    node.add("shop", mounted)
+    node.residents = (NodeMachine(id=FIRST, app="shop"),)
+    node.moves = (msgspec.structs.replace(MOVE, node="0badcafe", machine=FIRST),)
+    assert hawker("node", "drain", "0badc").status == 0
+    assert "move_machine" not in node.calls

@@ -25,6 +25,7 @@ TABLE = {
     "kill": CommandModule(f"{_IN}.operations", "Send a signal to machines.", attribute="kill"),
     "update": CommandModule(f"{_IN}.update", "Give a machine a new config and restart it."),
     "rename": CommandModule(f"{_IN}.operations", "Give a machine another name.", attribute="rename"),
+    "move": CommandModule(f"{_IN}.move", "Move a machine with its volume to another node."),
     "clone": CommandModule(f"{_IN}.clone", "Order another machine with the config of an existing one."),
     "destroy": CommandModule(f"{_IN}.operations", "Destroy machines.", attribute="destroy"),
     "rm": CommandModule(f"{_IN}.operations", "The same as destroy.", hidden=True, attribute="destroy"),

@@ -5,8 +5,9 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import DRAIN_NODE, DrainAnswer, NodeParams
 from hawker.cli.connect import talk
-from hawker.cli.draining import Moved, Mover, Resident
+from hawker.cli.draining import Drained, Mover, Resident
 from hawker.cli.exits import ExitStatus
+from hawker.cli.moves import limit_option
 from hawker.cli.nodes import find_fleet_node
 from hawker.cli.options import completed, within_option
 from hawker.cli.output import Form, note, output_option, show, table
@@ -17,10 +18,12 @@ _HELP = """Disable scheduling on NODE, and move its machines to other nodes of i
 each machine elsewhere, and destroys the machine when its copy runs and its checks pass. Machines of one app move one
 after the other.
 
-Each copy has a new id, and a name made of the old one. Spares of a machine stand by for its copy before the machine is
-destroyed; a moved spare stays a spare. If you interrupt a drain, repeat the command: it continues. Machines with
-volumes stay, and so do machines without room elsewhere, or in use: each is listed with what to do, and the exit status
-is 1. `hawker node uncordon` enables scheduling again.
+A machine with a volume moves with it, keeps its id and name, and is off while what the volume stores is copied. Each
+copy of another has a new id, and a name made of the old one. Spares of a machine stand by for its copy before the
+machine is destroyed; a moved spare stays a spare.
+
+If you interrupt a drain, repeat the command: it continues. Machines without room elsewhere stay, and so do those in
+use: each is listed with what to do, and the exit status is 1. `hawker node uncordon` enables scheduling again.
 
 \b
 Examples:
@@ -32,15 +35,28 @@ Examples:
 @click.command("drain", help=_HELP)
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @click.option("--keep", is_flag=True, help="Stop the moved machines, do not destroy them.")
+@click.option("--keep-volumes", is_flag=True, help="Leave machines with volumes where they are.")
+@limit_option
 @within_option
 @output_option
 @click.pass_context
-def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Form) -> int:
-    async def drain(caller: Caller) -> list[Moved]:
+def command(
+    ctx: click.Context, node: str, keep: bool, keep_volumes: bool, limit: int | None, within_s: float, form: Form
+) -> int:
+    async def drain(caller: Caller) -> list[Drained]:
         found = await find_fleet_node(caller, node)
         answer = await caller.call(DRAIN_NODE, params=NodeParams(node_id=found.id))
         note(f"{found.id} accepts no new machines; {len(answer.machines)} machines to move")
-        mover = Mover(caller, SystemClock(), NodeId(found.id), note, within_s=within_s, keep=keep)
+        mover = Mover(
+            caller,
+            SystemClock(),
+            NodeId(found.id),
+            note,
+            within_s=within_s,
+            keep=keep,
+            keep_volumes=keep_volumes,
+            limit=limit,
+        )
         moved = await mover.move_all(residents_of(answer))
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(_stays, moved))} stay")
         return moved
@@ -50,7 +66,7 @@ def command(ctx: click.Context, node: str, keep: bool, within_s: float, form: Fo
     return ExitStatus.FAILED if any(map(_stays, moved)) else ExitStatus.OK
 
 
-def _stays(each: Moved) -> bool:
+def _stays(each: Drained) -> bool:
     return bool(each.why) and not each.gone
 
 
@@ -58,7 +74,7 @@ def residents_of(answer: DrainAnswer) -> list[Resident]:
     return [Resident(app=machine.app, machine_id=machine.id) for machine in answer.machines]
 
 
-def moved_table(moved: list[Moved]) -> str:
+def moved_table(moved: list[Drained]) -> str:
     if not moved:
         return "nothing to move"
     rows = (
@@ -68,5 +84,5 @@ def moved_table(moved: list[Moved]) -> str:
     return table(("APP", "MACHINE", "NAME", "COPY", "OUTCOME"), rows)
 
 
-def _outcome(each: Moved) -> str:
+def _outcome(each: Drained) -> str:
     return each.why or (f"moved; {each.note}" if each.note else "moved")

@@ -13,7 +13,7 @@ TABLE = {
     "extend": CommandModule(f"{_IN}.change", "Make a volume larger.", attribute="extend"),
     "fork": CommandModule(f"{_IN}.create", "Fork a volume: create one with its content.", attribute="fork"),
     "detach": CommandModule(f"{_IN}.end", "Detach volumes from stopped machines.", attribute="detach"),
-    "move": CommandModule(f"{_IN}.change", "Move a volume to another app of the organization.", attribute="move"),
+    "move": CommandModule(f"{_IN}.change", "Move a volume to another node, or to another app.", attribute="move"),
     "destroy": CommandModule(f"{_IN}.end", "Destroy volumes; undelete works for a day.", attribute="destroy"),
     "rm": CommandModule(f"{_IN}.end", "The same as destroy.", hidden=True, attribute="destroy"),
     "undelete": CommandModule(f"{_IN}.end", "Undelete destroyed volumes.", attribute="undelete"),

@@ -3,6 +3,7 @@
 import click
 
 from hawker.api.caller import Caller
+from hawker.api.contract.move import MOVE_FREE_VOLUME, Move
 from hawker.api.contract.volume import (
     EXTEND_VOLUME,
     MOVE_VOLUME,
@@ -12,10 +13,11 @@ from hawker.api.contract.volume import (
     MoveVolumeRequest,
     UpdateVolumeRequest,
 )
+from hawker.cli import moves
 from hawker.cli.connect import talk
 from hawker.cli.notation import Written
 from hawker.cli.options import app_option, wait_option, within_option
-from hawker.cli.output import Form, as_json, note, output_option
+from hawker.cli.output import Form, as_json, note, output_option, show
 from hawker.cli.progress import states_display
 from hawker.cli.volume_options import Keeping, SizeAsked, keeping_options, size_gib, volume_argument
 from hawker.cli.volume_summary import about
@@ -80,16 +82,39 @@ def extend(
 @click.command("move")
 @volume_argument
 @app_option
-@click.option("--to", "target", required=True, metavar="APP", help="The app that is to have it.")
+@click.option("--to", "target", metavar="APP", help="The app that is to have it.")
+@click.option("--to-node", "node", metavar="NODE", help="The node that is to have it.")
+@moves.limit_option
+@moves.detach_option
 @output_option
 @click.pass_context
-def move(ctx: click.Context, volume: str, app: str | None, target: str, form: Form) -> None:
-    """Move VOLUME, which no machine has, and its snapshots to another app of the same organization."""
+def move(
+    ctx: click.Context,
+    volume: str,
+    app: str | None,
+    target: str | None,
+    node: str | None,
+    limit: int | None,
+    detach: bool,
+    form: Form,
+) -> None:
+    """Move VOLUME, which no machine has, to another node; or, with its snapshots, to another app of the same
+    organization. One that a machine has moves with it: `hawker machine move`."""
+    if (target is None) == (node is None):
+        raise click.UsageError("give either --to APP or --to-node NODE")
 
-    async def change(caller: Caller) -> OwnedVolume:
+    async def to_app(caller: Caller) -> OwnedVolume:
         found = await find_volume(caller, volume, app)
-        body = MoveVolumeRequest(app=target)
-        return OwnedVolume(target, await caller.call(MOVE_VOLUME, params=found.params, body=body))
+        body = MoveVolumeRequest(app=target or "")
+        return OwnedVolume(target or "", await caller.call(MOVE_VOLUME, params=found.params, body=body))
 
-    moved = talk(ctx, change)
+    async def to_node(caller: Caller) -> Move:
+        wish = await moves.wish_of(caller, node, None, "auto", limit)
+        found = await find_volume(caller, volume, app)
+        made = await caller.call(MOVE_FREE_VOLUME, params=found.params, body=wish)
+        return made if detach else await moves.follow(caller, made, SystemClock())
+
+    if node is not None:
+        return show(talk(ctx, to_node), form, moves.about)
+    moved = talk(ctx, to_app)
     click.echo(about(moved) if form is Form.TABLE else as_json(moved.volume))

@@ -1,0 +1,295 @@
+"""Moves of machines and volumes to other nodes: the calls of clients, and those that the two nodes of a move make to
+each other. All calls between nodes are idempotent and carry the generation that the destination is to own.
+"""
+
+from datetime import datetime
+from types import NoneType
+from typing import Annotated
+
+import msgspec
+
+from hawker.api.contract.body import Answer, Request
+from hawker.api.contract.image import PIECE_BYTES
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.volume import VolumeParams
+from hawker.api.route import NoParams, Tag, Unary
+from hawker.errors import (
+    Conflict,
+    LeaseHeld,
+    Moved,
+    MoveUnderWay,
+    NoDestination,
+    NoRoom,
+    NotFound,
+    NotServed,
+    OverShare,
+    Unavailable,
+    WrongState,
+)
+from hawker.permission import Action
+
+_PEER_S = 30.0
+
+
+class MoveParams(msgspec.Struct, frozen=True, kw_only=True):
+    move_id: str
+
+
+class MoveRequest(Request, frozen=True, kw_only=True):
+    """`to` is a node; without it one of the machine's region is chosen, or of `region`. `mode` is `auto` or `cold`: the
+    machine is off while its volume is copied. `limit_mib_per_s` bounds the copy, 0 or nothing does not. With `source`
+    it is moved only if it is at that node."""
+
+    to: str | None = None
+    source: str | None = None
+    region: str | None = None
+    mode: str | None = None
+    limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None
+
+
+class Move(Answer, frozen=True, kw_only=True):
+    """A move, as its source tells it. `state` is preparing, stopping, copying, granted, done or aborted; from granted
+    on `to` is the owner. Bytes are those that the volume's file stores; `rate` is bytes a second since the copy began,
+    `eta_s` seconds until it is complete. `away_ms` is how long the machine has been off for the move."""
+
+    id: str
+    app: str
+    machine: str | None = None
+    volume: str | None = None
+    node: str
+    to: str = ""
+    mode: str = "cold"
+    state: str
+    generation: int
+    stored_bytes: int = 0
+    copied_bytes: int = 0
+    rate: int = 0
+    eta_s: float | None = None
+    away_ms: int | None = None
+    reason: str = ""
+    created_at: datetime
+    updated_at: datetime
+
+
+class MoveList(Answer, frozen=True, kw_only=True):
+    """The newest first."""
+
+    moves: tuple[Move, ...]
+
+
+class ListMovesQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`app`, `node` and `state` narrow the list; `node` is where a move is from or to."""
+
+    app: str | None = None
+    node: str | None = None
+    state: str | None = None
+
+
+_REFUSED = (
+    NotFound,
+    Conflict,
+    LeaseHeld,
+    Moved,
+    MoveUnderWay,
+    NoDestination,
+    NotServed,
+    Unavailable,
+    WrongState,
+)
+
+MOVE_MACHINE = Unary(
+    name="move_machine",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/machines/{machine_id}/move",
+    params=MachineParams,
+    body=MoveRequest,
+    response=Move,
+    tag=Tag.MACHINES,
+    summary="Move a machine with its volume to another node",
+    status=202,
+    errors=_REFUSED,
+    body_optional=True,
+    strict=True,
+)
+
+MOVE_FREE_VOLUME = Unary(
+    name="move_volume_to_node",
+    method="POST",
+    path="/hawker/v1/apps/{app_name}/volumes/{volume_id}/moves",
+    params=VolumeParams,
+    body=MoveRequest,
+    response=Move,
+    tag=Tag.VOLUMES,
+    summary="Move a free volume to another node",
+    status=202,
+    errors=_REFUSED,
+    body_optional=True,
+    strict=True,
+)
+
+LIST_MOVES = Unary(
+    name="list_moves",
+    method="GET",
+    path="/hawker/v1/moves",
+    params=NoParams,
+    query=ListMovesQuery,
+    response=MoveList,
+    tag=Tag.NODE,
+    summary="List the moves of machines and volumes between nodes",
+    guarded=False,
+)
+
+GET_MOVE = Unary(
+    name="get_move",
+    method="GET",
+    path="/hawker/v1/moves/{move_id}",
+    params=MoveParams,
+    response=Move,
+    tag=Tag.NODE,
+    summary="Show a move",
+    errors=(NotFound, Unavailable),
+    guarded=False,
+)
+
+CANCEL_MOVE = Unary(
+    name="cancel_move",
+    method="POST",
+    path="/hawker/v1/moves/{move_id}/cancel",
+    params=MoveParams,
+    response=Move,
+    tag=Tag.NODE,
+    summary="Cancel a move: the machine runs again where it was",
+    errors=(NotFound, Unavailable, WrongState),
+    guarded=False,
+)
+
+MOVE_ROUTES = (MOVE_MACHINE, MOVE_FREE_VOLUME, LIST_MOVES, GET_MOVE, CANCEL_MOVE)
+
+
+# Between the two nodes.
+
+
+class IncomingRequest(Request, frozen=True, kw_only=True):
+    """Hold room for this. `unit` is a `record.move.Delivered` as it is now, sealed under the cluster's key."""
+
+    source: str
+    generation: int
+    app: OrderedApp
+    unit: bytes
+    limit_mib_per_s: int = 0
+
+
+class IncomingMove(Answer, frozen=True, kw_only=True):
+    """What the destination has of a move: holding, ready, copied, accepted, refused or dropped."""
+
+    state: str
+    generation: int
+    copied_bytes: int = 0
+    digest: str = ""
+    reason: str = ""
+
+
+class OutgoingMove(Answer, frozen=True, kw_only=True):
+    """What the source says of a move. `stored_bytes` is what there is to be copied."""
+
+    state: str
+    generation: int
+    stored_bytes: int = 0
+
+
+class DeliverRequest(Request, frozen=True, kw_only=True):
+    """`generation` was granted to this node: what is sealed in `unit` is its own."""
+
+    generation: int
+    app: OrderedApp
+    unit: bytes
+
+
+class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The first stored bytes from `offset` on, at most 4 MiB."""
+
+    generation: int
+    offset: int = 0
+    count: int = PIECE_BYTES
+
+
+OFFER_MOVE = Unary(
+    name="offer_move",
+    method="PUT",
+    path="/internal/v1/moves/{move_id}",
+    params=MoveParams,
+    body=IncomingRequest,
+    response=IncomingMove,
+    tag=Tag.NODE,
+    summary="Hold room at this node for what is to move here",
+    errors=(Conflict, NoRoom, NotServed, Unavailable, WrongState),
+    action=Action.WRITE,
+    timeout_s=_PEER_S,
+)
+
+SHOW_INCOMING = Unary(
+    name="show_incoming_move",
+    method="GET",
+    path="/internal/v1/moves/{move_id}",
+    params=MoveParams,
+    response=IncomingMove,
+    tag=Tag.NODE,
+    summary="Show how far a move to this node is",
+    errors=(NotFound,),
+    timeout_s=5.0,
+)
+
+DROP_INCOMING = Unary(
+    name="drop_incoming_move",
+    method="DELETE",
+    path="/internal/v1/moves/{move_id}",
+    params=MoveParams,
+    response=NoneType,
+    tag=Tag.NODE,
+    summary="Drop what was held here for a move that ended",
+    action=Action.WRITE,
+    timeout_s=5.0,
+)
+
+ACCEPT_MOVE = Unary(
+    name="accept_move",
+    method="POST",
+    path="/internal/v1/moves/{move_id}/accept",
+    params=MoveParams,
+    body=DeliverRequest,
+    response=IncomingMove,
+    tag=Tag.NODE,
+    summary="Own what was granted to this node, or refuse it for ever",
+    errors=(NotFound, Conflict, NoRoom, Unavailable, WrongState),
+    timeout_s=_PEER_S,
+)
+
+SHOW_OUTGOING = Unary(
+    name="show_outgoing_move",
+    method="GET",
+    path="/internal/v1/moves/{move_id}/source",
+    params=MoveParams,
+    response=OutgoingMove,
+    tag=Tag.NODE,
+    summary="Show what this node, the source of a move, says of it",
+    errors=(NotFound,),
+    timeout_s=5.0,
+)
+
+HAND_VOLUME = Unary(
+    name="hand_volume",
+    method="GET",
+    path="/internal/v1/moves/{move_id}/bytes",
+    params=MoveParams,
+    query=MovedPieceQuery,
+    response=bytes,
+    tag=Tag.NODE,
+    summary="Hand a piece of a volume to its next node: eight bytes of offset, and what lies there",
+    errors=(NotFound, Conflict, OverShare, WrongState),
+    timeout_s=_PEER_S,
+    media="application/octet-stream",
+    answer_bytes=PIECE_BYTES + 4096,
+)
+
+MOVE_PEER_ROUTES = (OFFER_MOVE, SHOW_INCOMING, DROP_INCOMING, ACCEPT_MOVE, SHOW_OUTGOING, HAND_VOLUME)

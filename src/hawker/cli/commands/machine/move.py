@@ -1,0 +1,53 @@
+"""`hawker machine move`: a machine goes to another node with its volume, and is the same machine there."""
+
+import click
+
+from hawker.api.caller import Caller
+from hawker.api.contract.move import MOVE_MACHINE, Move
+from hawker.cli import moves
+from hawker.cli.connect import talk
+from hawker.cli.machines import find_machine
+from hawker.cli.options import app_option, machine_argument
+from hawker.cli.output import Form, output_option, show
+from hawker.clock import SystemClock
+
+_HELP = """Move MACHINE with its volume to another node. It keeps its id, name, address and volume. It is off from the
+moment at which it is stopped until it is started there, which is as long as the copy of what its volume stores takes.
+
+The nodes do the work: if this command is interrupted, the move goes on; `hawker moves list` shows it.
+
+\b
+Examples:
+  hawker machine move pg --to 3f2a
+  hawker machine move pg --limit 50
+"""
+
+
+@click.command("move", help=_HELP)
+@machine_argument
+@app_option
+@moves.to_option
+@moves.region_option
+@moves.mode_option
+@moves.limit_option
+@moves.detach_option
+@output_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    machine: str,
+    app: str | None,
+    node: str | None,
+    region: str | None,
+    mode: str,
+    limit: int | None,
+    detach: bool,
+    form: Form,
+) -> None:
+    async def move(caller: Caller) -> Move:
+        wish = await moves.wish_of(caller, node, region, mode, limit)
+        owned = await find_machine(caller, machine, app)
+        made = await caller.call(MOVE_MACHINE, params=owned.params, body=wish)
+        return made if detach else await moves.follow(caller, made, SystemClock())
+
+    show(talk(ctx, move), form, moves.about)

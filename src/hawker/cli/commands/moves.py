@@ -1,0 +1,55 @@
+"""The `hawker moves` group: what moves between nodes, and how a move is ended."""
+
+import click
+
+from hawker.api.caller import Caller
+from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
+from hawker.cli import moves
+from hawker.cli.connect import talk
+from hawker.cli.output import Form, output_option, show
+
+
+@click.group("moves", no_args_is_help=True)
+def command() -> None:
+    """Show and cancel moves of machines and volumes between nodes."""
+
+
+@command.command("list")
+@click.option("-a", "--app", metavar="APP", help="Only those of this app.")
+@click.option("--node", metavar="NODE", help="Only those from or to this node, by its whole id.")
+@click.option("--state", metavar="STATE", help="Only those in this state.")
+@output_option
+@click.pass_context
+def list_(ctx: click.Context, app: str | None, node: str | None, state: str | None, form: Form) -> None:
+    """List moves, the newest first."""
+
+    async def ask(caller: Caller) -> MoveList:
+        return await caller.call(LIST_MOVES, query=ListMovesQuery(app=app, node=node, state=state))
+
+    show(talk(ctx, ask).moves, form, moves.moves_table)
+
+
+@command.command("show")
+@click.argument("move", metavar="MOVE")
+@output_option
+@click.pass_context
+def show_(ctx: click.Context, move: str, form: Form) -> None:
+    """Show MOVE: how far it is, and why it ended if it was aborted."""
+
+    async def ask(caller: Caller) -> Move:
+        return await caller.call(GET_MOVE, params=MoveParams(move_id=move))
+
+    show(talk(ctx, ask), form, moves.about)
+
+
+@command.command("cancel")
+@click.argument("move", metavar="MOVE")
+@output_option
+@click.pass_context
+def cancel(ctx: click.Context, move: str, form: Form) -> None:
+    """End MOVE: the machine runs again where it was. Once the destination owns it, move it back instead."""
+
+    async def ask(caller: Caller) -> Move:
+        return await caller.call(CANCEL_MOVE, params=MoveParams(move_id=move))
+
+    show(talk(ctx, ask), form, moves.about)

@@ -1,0 +1,96 @@
+"""Moves of machines and volumes, as the command line orders, follows and shows them."""
+
+from collections.abc import Callable, Iterable
+
+import click
+
+from hawker.api.caller import Caller
+from hawker.api.contract.move import GET_MOVE, Move, MoveParams, MoveRequest
+from hawker.cli.exits import Failure
+from hawker.cli.nodes import find_fleet_node
+from hawker.cli.output import fields, note, size, table
+from hawker.clock import Clock
+from hawker.errors import HawkerError, Unavailable
+from hawker.record.move import MoveState
+
+LOOK_S = 0.5
+SAY_EVERY_S = 5.0
+ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
+
+to_option = click.option("--to", "node", metavar="NODE", help="The node that is to have it; chosen unless told.")
+region_option = click.option("--region", metavar="REGION", help="Choose a node of this region, not of its own.")
+mode_option = click.option(
+    "--mode", type=click.Choice(("auto", "cold", "through", "lazy")), default="auto", help="Only cold is served yet."
+)
+limit_option = click.option("--limit", type=click.IntRange(min=0), metavar="MIB", help="Copy at most so many MiB/s.")
+detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
+
+
+async def wish_of(caller: Caller, node: str | None, region: str | None, mode: str, limit: int | None) -> MoveRequest:
+    """NODE may be the beginning of its id."""
+    to = None if node is None else (await find_fleet_node(caller, node)).id
+    return MoveRequest(to=to, region=region, mode=mode, limit_mib_per_s=limit)
+
+
+async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:
+    """Until it has ended; a line for each state, and every 5 s. A broker or node that is away is asked again. Raises
+    `Failure` when it was aborted."""
+    said, at = "", clock.monotonic()
+    while move.state not in ENDED:
+        if move.state != said or clock.monotonic() - at >= SAY_EVERY_S:
+            said, at = move.state, clock.monotonic()
+            say(line(move))
+        await clock.sleep(LOOK_S)
+        try:
+            move = await caller.call(GET_MOVE, params=MoveParams(move_id=move.id))
+        except Unavailable as error:
+            say(f"waiting: {error}")
+        except HawkerError as error:
+            if not error.retry:
+                raise
+    if move.state == MoveState.ABORTED:
+        raise Failure(f"the move was aborted, and {what(move)} is at node {move.node} as before: {move.reason}")
+    return move
+
+
+def what(move: Move) -> str:
+    return f"machine {move.machine}" if move.machine else f"volume {move.volume}"
+
+
+def line(move: Move) -> str:
+    """For example `copying 1.0 GiB of 4.0 GiB, 210.0 MiB/s, 15 s left`."""
+    if move.state != MoveState.COPYING:
+        return f"{what(move)}: {move.state}" + (f" at node {move.to}" if move.to else "")
+    left = "" if move.eta_s is None else f", {move.eta_s:.0f} s left"
+    return f"{what(move)}: copying {size(move.copied_bytes)} of {size(move.stored_bytes)}, {size(move.rate)}/s{left}"
+
+
+def about(move: Move) -> str:
+    return fields(
+        [
+            ("move", move.id),
+            ("app", move.app),
+            ("machine", move.machine or "-"),
+            ("volume", move.volume or "-"),
+            ("from", move.node),
+            ("to", move.to or "-"),
+            ("mode", move.mode),
+            ("state", move.state),
+            ("copied", f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"),
+            ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
+            ("away", "-" if move.away_ms is None else f"{move.away_ms / 1000:.1f} s"),
+            ("reason", move.reason or "-"),
+        ]
+    )
+
+
+def moves_table(moves: Iterable[Move]) -> str:
+    rows = [
+        (each.id, each.app, each.machine or each.volume or "-", each.node, each.to or "-", each.state, _copied(each))
+        for each in moves
+    ]
+    return table(("MOVE", "APP", "OF", "FROM", "TO", "STATE", "COPIED"), rows) if rows else "no moves"
+
+
+def _copied(move: Move) -> str:
+    return f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"

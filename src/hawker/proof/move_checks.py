@@ -1,0 +1,164 @@
+"""What holds of moves between nodes, whatever happened: one owner and one writer at every moment; nothing is lost, left
+or forgotten once nothing is under way. Written over the stores of all nodes at once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.node import Resources
+from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.move import (
+    AWAITED,
+    CLOSED_MOVES,
+    GRANTS,
+    INCOMING,
+    MOVED,
+    MOVES,
+    OPEN_MOVE_OF,
+    OPEN_MOVES,
+    IncomingState,
+)
+from hawker.record.volume import VOLUMES
+from hawker.store.contract import Reader
+from hawker.volume.attachment import volume_id_of
+
+
+def held_by_incoming(reader: Reader) -> Resources:
+    total = Resources()
+    for _, record in reader.scan(INCOMING):
+        total = total.plus(record.holds)
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSight:
+    """One node at one moment: its store, which machines run there, which volumes are mounted, how often each volume's
+    file was written to, of those that have one, and how many drafts there are."""
+
+    node: NodeId
+    reader: Reader
+    running: frozenset[MachineId] = frozenset()
+    mounted: frozenset[VolumeId] = frozenset()
+    contents: Mapping[VolumeId, int] | None = None
+    drafts: int = 0
+
+
+class Generations:
+    """The owners that were seen, each under its generation: of a generation there is one, and none comes after a
+    greater one."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, NodeId]] = {}
+
+    def broken(self, sights: Iterable[NodeSight]) -> Iterator[Violation]:
+        for sight in sights:
+            for unit, generation in owned_at(sight.reader):
+                known, node = self._seen.get(unit, (0, sight.node))
+                if generation > known:
+                    self._seen[unit] = (generation, sight.node)
+                elif generation < known or node != sight.node:
+                    what = f"node {sight.node} owns generation {generation}, and node {node} owned {known}"
+                    yield Violation(Invariant.ONE_OWNER, unit, what)
+
+
+def owned_at(reader: Reader) -> Iterator[tuple[str, int]]:
+    """Which units this node may act on, each with its generation."""
+    for _, machine in reader.scan(MACHINES):
+        if reader.get(GRANTS, machine.id) is None:
+            yield machine.id, machine.generation
+    for _, volume in reader.scan(VOLUMES):
+        if volume.machine is None and reader.get(GRANTS, volume.id) is None:
+            yield volume.id, volume.generation
+
+
+def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
+    """At every moment."""
+    sights = tuple(sights)
+    owners: dict[str, NodeId] = {}
+    runs: dict[MachineId, NodeId] = {}
+    for sight in sights:
+        for unit, _ in owned_at(sight.reader):
+            other = owners.setdefault(unit, sight.node)
+            if other != sight.node:
+                yield Violation(Invariant.ONE_OWNER, unit, f"nodes {other} and {sight.node} own it")
+        for machine_id in sight.running:
+            first = runs.setdefault(machine_id, sight.node)
+            if first != sight.node:
+                yield Violation(Invariant.ONE_WRITER, machine_id, f"runs at nodes {first} and {sight.node}")
+        yield from _written(sight)
+
+
+def _written(sight: NodeSight) -> Iterator[Violation]:
+    """A volume that was closed for its move is mounted by nobody there."""
+    for _, move in sight.reader.scan(MOVES):
+        if move.state in CLOSED_MOVES and move.volume in sight.mounted:
+            yield Violation(Invariant.ONE_WRITER, move.volume or "", f"is {move.state}, and mounted at {sight.node}")
+
+
+def moves_at_rest(sights: Iterable[NodeSight]) -> Iterator[Violation]:
+    """When nothing is under way, and no host is gone."""
+    sights = tuple(sights)
+    owners = {unit: sight.node for sight in sights for unit, _ in owned_at(sight.reader)}
+    for sight in sights:
+        reader = sight.reader
+        for _, move in reader.scan(MOVES):
+            if move.state in OPEN_MOVES:
+                yield Violation(Invariant.MOVE_ENDS, move.id, f"is {move.state}")
+            if move.unit not in owners:
+                yield Violation(Invariant.ONE_OWNER, move.unit, "is owned by nobody")
+        for _, incoming in reader.scan(INCOMING):
+            if incoming.state in AWAITED:
+                yield Violation(Invariant.MOVE_ENDS, incoming.move, f"is {incoming.state} at {sight.node} for ever")
+            elif incoming.holds != Resources():
+                yield Violation(Invariant.CAPACITY, incoming.move, f"holds {incoming.holds} at {sight.node} for ever")
+        for key, _ in reader.scan(OPEN_MOVE_OF):
+            yield Violation(Invariant.MOVE_ENDS, key, f"counts as moving at {sight.node}")
+        if sight.drafts:
+            yield Violation(Invariant.NOTHING_STRAY, sight.node, f"{sight.drafts} drafts are there")
+        for _, volume in reader.scan(VOLUMES):
+            if sight.contents is not None and volume.id not in sight.contents:
+                yield Violation(Invariant.KEPT, volume.id, f"node {sight.node} owns it and has no file")
+    yield from _signposts(sights, owners)
+
+
+def _signposts(sights: Iterable[NodeSight], owners: Mapping[str, NodeId]) -> Iterator[Violation]:
+    """From every node that had it, the signposts lead to who has it."""
+    readers = {sight.node: sight.reader for sight in sights}
+    for node, reader in readers.items():
+        accepted = (each for _, each in reader.scan(INCOMING) if each.state is IncomingState.ACCEPTED)
+        had = {record.unit for record in accepted} | {move.unit for _, move in reader.scan(MOVES)}
+        for unit in sorted(had):
+            at, steps = node, 0
+            while owners.get(unit) != at and steps <= len(readers):
+                post = readers[at].get(MOVED, unit) if at in readers else None
+                if post is None:
+                    yield Violation(Invariant.FOUND, unit, f"asked at node {node}: node {at} says that it is not there")
+                    break
+                at, steps = post.to, steps + 1
+
+
+def lost_writes(sights: Iterable[NodeSight], acknowledged: Mapping[VolumeId, int]) -> Iterator[Violation]:
+    """At rest: each volume has at least what its machine was told is on disk."""
+    for sight in sights:
+        for _, volume in sight.reader.scan(VOLUMES):
+            has, least = (sight.contents or {}).get(volume.id, 0), acknowledged.get(volume.id, 0)
+            if has < least:
+                what = f"{least} writes were acknowledged, and at node {sight.node} it has {has}"
+                yield Violation(Invariant.KEPT, volume.id, what)
+
+
+def not_the_same(before: MachineRecord, after: MachineRecord) -> Iterator[Violation]:
+    """What a machine keeps wherever it goes."""
+    kept = ("name", "app", "version", "order", "created_at")
+    for name in kept:
+        if getattr(before, name) != getattr(after, name):
+            what = f"{name} was {getattr(before, name)} and is {getattr(after, name)}"
+            yield Violation(Invariant.SAME, before.id, what)
+    if before.network.private_ip != after.network.private_ip:
+        yield Violation(Invariant.SAME, before.id, "has another address")
+    if before.config.metadata != after.config.metadata or volume_id_of(before.config) != volume_id_of(after.config):
+        yield Violation(Invariant.SAME, before.id, "has other metadata or another volume")
+    if after.last_event <= before.last_event and after.generation > before.generation:
+        yield Violation(Invariant.SAME, before.id, "its events do not go on")

@@ -1,0 +1,199 @@
+"""What a node stores of moves of machines and volumes to another node: the move at its source, what is on its way to
+this node, the grants by which owners change, and the signposts to where something went.
+
+A unit is a machine with its volume, under the machine's id, or a volume that no machine has, under its own.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from hawker.errors import Moved, MoveUnderWay
+from hawker.fsm.contract import Resource
+from hawker.ids import AppName, MachineId, NodeId, VolumeId
+from hawker.node import Resources
+from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
+from hawker.record.volume import VolumeRecord
+from hawker.store.contract import Bucket, Reader
+
+RETIRED_KEPT_S = 86_400.0
+"""How long the source keeps its file of a volume that went: seconds."""
+
+SIGNPOSTS_KEPT_S = 30 * 86_400.0
+
+
+class MoveState(StrEnum):
+    """Where a move is, at its source."""
+
+    PREPARING = "preparing"  # the destination is chosen, and gets room and image
+    STOPPING = "stopping"
+    COPYING = "copying"  # nobody writes to the volume
+    GRANTED = "granted"  # the destination is the owner, and has to hear of it
+    DONE = "done"
+    ABORTED = "aborted"  # the source is the owner; the machine is as it was
+
+
+OPEN_MOVES = frozenset({MoveState.PREPARING, MoveState.STOPPING, MoveState.COPYING, MoveState.GRANTED})
+CLOSED_MOVES = frozenset({MoveState.COPYING, MoveState.GRANTED})
+"""In these nobody at the source may write to the volume."""
+
+
+class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One move, at its source; `id` is that of the run that began it. `generation` is what the destination will own.
+    `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
+    when another instance of it was on its way; from `closed_at` on nobody wrote to the volume. Bytes are those that the
+    volume's file stores; times are Unix seconds.
+    `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit."""
+
+    id: str
+    app: AppName
+    machine: MachineId | None = None
+    volume: VolumeId | None = None
+    to: NodeId = NodeId("")
+    wanted: NodeId | None = None
+    region: str | None = None
+    limit_mib_per_s: int = 0
+    state: MoveState = MoveState.PREPARING
+    generation: int
+    ran: bool = False
+    stored_bytes: int = 0
+    copied_bytes: int = 0
+    away_at: float | None = None
+    closed_at: float | None = None
+    granted_at: float | None = None
+    back_at: float | None = None
+    reason: str = ""
+    created_at: float
+    updated_at: float
+
+    @property
+    def unit(self) -> str:
+        unit = self.machine or self.volume
+        assert unit is not None, "a move is of something"
+        return unit
+
+
+class MovePointer(msgspec.Struct, frozen=True, kw_only=True):
+    """The open move of a machine, or of a volume, also of one that goes with its machine."""
+
+    move: str
+
+
+class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """From its durable commit on, `to` owns the unit under `generation`, whether it has heard of it or not."""
+
+    unit: str
+    generation: int
+    to: NodeId
+    move: str
+    at: float
+
+
+class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A signpost: the machine or volume was here, and went to `to`."""
+
+    app: AppName
+    to: NodeId
+    generation: int
+    at: float
+
+
+class IncomingState(StrEnum):
+    """Of what is on its way here."""
+
+    HOLDING = "holding"  # room is held, the image is fetched
+    READY = "ready"
+    COPIED = "copied"  # the draft is whole and on disk; counts for nothing yet
+    ACCEPTED = "accepted"
+    REFUSED = "refused"  # for ever, whatever comes late
+    DROPPED = "dropped"
+
+
+AWAITED = frozenset({IncomingState.HOLDING, IncomingState.READY, IncomingState.COPIED})
+
+
+class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What another node is about to move here. `holds` is room of this node until it is accepted or dropped. `machine`
+    and `volume` are as the source had them when it asked. `upto` is how far the draft is whole and on disk."""
+
+    move: str
+    source: NodeId
+    app: AppName
+    generation: int
+    machine: MachineRecord | None = None
+    volume: VolumeRecord | None = None
+    holds: Resources = Resources()
+    limit_mib_per_s: int = 0
+    state: IncomingState = IncomingState.HOLDING
+    upto: int = 0
+    copied_bytes: int = 0
+    digest: str = ""
+    reason: str = ""
+    created_at: float
+
+    @property
+    def unit(self) -> str:
+        if self.machine is not None:
+            return self.machine.id
+        assert self.volume is not None, "a move is of something"
+        return self.volume.id
+
+
+class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The source's file of a volume that is whole elsewhere; removed after `until` (Unix seconds)."""
+
+    volume: VolumeId
+    generation: int
+    until: float
+
+
+class Delivered(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the owner of a unit has of it, as it goes to the next one. `secrets` are those that the machine's
+    version has, opened; it travels sealed."""
+
+    machine: MachineRecord | None = None
+    versions: tuple[VersionRecord, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    secrets: dict[str, str] = {}
+    volume: VolumeRecord | None = None
+    ran: bool = False
+
+
+MOVES = Bucket("moves", MoveRecord)  # move id
+OPEN_MOVE_OF = Bucket("open_moves", MovePointer)  # machine id, volume id
+GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
+MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
+INCOMING = Bucket("incoming", IncomingRecord)  # move id
+RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume id/generation
+
+
+def incoming_resource(move_id: str) -> Resource:
+    return Resource(kind="move", id=move_id)
+
+
+def check_here(reader: Reader, *ids: str | None) -> None:
+    """Raises `MoveUnderWay` while a machine or volume is on its way to another node, `Moved` once it has gone."""
+    for each in ids:
+        if each is None:
+            continue
+        went = reader.get(MOVED, each)
+        if went is not None:
+            raise Moved(f"{each} has moved to node {went.to}", node=went.to)
+        opened = reader.get(OPEN_MOVE_OF, each)
+        if opened is not None:
+            raise MoveUnderWay(
+                f"{each} is being moved to another node: wait for its end, or end it with"
+                f" `hawker moves cancel {opened.move}`"
+            )
+
+
+def check_not_gone(reader: Reader, id: str, app: AppName) -> None:
+    """Raises `Moved` once another node owns it, if it is of this app."""
+    went = reader.get(MOVED, id)
+    if went is not None and went.app == app:
+        raise Moved(f"{id} has moved to node {went.to}", node=went.to)
+
+
+def is_granted(reader: Reader, unit: str) -> bool:
+    """Whether another node owns it."""
+    return reader.get(GRANTS, unit) is not None

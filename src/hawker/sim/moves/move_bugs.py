@@ -1,0 +1,247 @@
+"""The planted bugs of moves: each is what a node of this kind gets wrong, and the simulator must find every one."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.move import MoveRequest
+from hawker.fsm.contract import Abort, Done, Flow, Outcome, Retry, Step
+from hawker.ids import AppName, VolumeId
+from hawker.proof.violation import Invariant as I
+from hawker.record.app import APPS
+from hawker.record.machine import MachineRecord
+from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, Delivered, IncomingRecord, IncomingState, MoveRecord
+from hawker.record.node import NODE
+from hawker.record.volume import VolumeRecord
+from hawker.sim.harness.planted_bug import PlantedBug
+from hawker.sim.node.faulty_store import StoreOver, TxOver
+from hawker.sim.node.kit import WorkerKit
+from hawker.store.contract import Bucket, Durability, Tx
+from hawker.up.wiring import NODE_FLOWS
+from hawker.volume.moved_files import MovedFiles
+from hawker.worker.lifecycle.move import files_of, give_back
+from hawker.worker.lifecycle.receive import own
+from hawker.worker.machine_moves import MachineMoves
+
+T = TypeVar("T")
+R = TypeVar("R")
+StepDo: TypeAlias = Callable[[Any], Awaitable[Outcome]]
+Flows: TypeAlias = Callable[[], Sequence[Flow[Any]]]
+
+
+def _with_step(flow: str, step: str, made: Callable[[StepDo], StepDo]) -> Flows:
+    """The node's flows, of which one does one step in another way."""
+
+    def row(found: Step) -> Step:
+        return replace(found, do=made(found.do)) if found.name == step else found
+
+    def changed(each: Flow[Any]) -> Flow[Any]:
+        return replace(each, steps=tuple(map(row, each.steps))) if each.name == flow else each
+
+    return lambda: tuple(map(changed, NODE_FLOWS))
+
+
+def _owns_what_it_copied(fetch: StepDo) -> StepDo:
+    """The destination does not wait for the grant, where it knows the app."""
+
+    async def owns(context: Any) -> Outcome:
+        found, deps = await fetch(context), context.deps
+        record = deps.store.get(INCOMING, context.resource.id)
+        known = record is not None and deps.store.get(APPS, record.app) is not None
+        if not isinstance(found, Done) or record is None or record.state is not IncomingState.READY or not known:
+            return found
+        if record.volume is not None:
+            await files_of(deps).adopt(record.move, record.volume.id)
+        return Done(commit=lambda tx: _own_early(tx, deps, record))
+
+    return owns
+
+
+def _own_early(tx: Tx, deps: Any, record: IncomingRecord) -> None:
+    app, node = tx.get(APPS, record.app), tx.get(NODE, "self")
+    assert app is not None and node is not None
+    fields = msgspec.structs.asdict(app)
+    del fields["idempotency_key"], fields["home"]
+    carried = OrderedApp(**fields, luggage=deps.others.there.pack(tx, app))
+    unit = Delivered(machine=record.machine, volume=record.volume, ran=record.machine is not None)
+    own(tx, deps, node, record.move, unit, carried)
+
+
+def _gives_up_a_delivery(deliver: StepDo) -> StepDo:
+    """A new owner that does not answer counts as one that refused."""
+
+    async def delivers(context: Any) -> Outcome:
+        found, deps = await deliver(context), context.deps
+        if not isinstance(found, Retry):
+            return found
+        move = deps.store.get(MOVES, context.input.move)
+        return Done(result="refused", commit=lambda tx: _restart(tx, deps, move))
+
+    return delivers
+
+
+def _restart(tx: Tx, deps: Any, move: MoveRecord) -> None:
+    tx.delete(GRANTS, move.unit)
+    for each in filter(None, (move.machine, move.volume)):
+        tx.delete(MOVED, each)
+    give_back(tx, deps, move.id, "no answer")
+
+
+def _believes_the_copy(copy: StepDo) -> StepDo:
+    async def copies(context: Any) -> Outcome:
+        found = await copy(context)
+        differs = isinstance(found, Abort) and "is not what is here" in str(found.error)
+        return Done(result="") if differs else found
+
+    return copies
+
+
+def _never_releases() -> Sequence[Flow[Any]]:
+    return tuple(replace(each, on_end=None) if each.name == "receive" else each for each in NODE_FLOWS)
+
+
+class _SameGeneration(MachineMoves):
+    """What goes to another node has the generation that it had."""
+
+    def _order(
+        self,
+        tx: Tx,
+        run: str,
+        app: AppName,
+        machine: MachineRecord | None,
+        volume: VolumeRecord | None,
+        wish: MoveRequest,
+    ) -> MoveRecord:
+        move = super()._order(tx, run, app, machine, volume, wish)
+        same = msgspec.structs.replace(move, generation=move.generation - 1)
+        tx.put(MOVES, move.id, same)
+        return same
+
+
+class _KeepsRoom(MachineMoves):
+    """What was held for a move that ended stays held."""
+
+    async def drop(self, move_id: str) -> None:
+        return None
+
+
+class _RetiresEarly:
+    """A source whose file is gone as soon as it was read whole."""
+
+    def __init__(self, files: MovedFiles) -> None:
+        self._files = files
+
+    async def digest(self, volume_id: VolumeId) -> str:
+        found = await self._files.digest(volume_id)
+        await self._files.retire(volume_id, 0)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+def _early(files: MovedFiles) -> MovedFiles:
+    early: MovedFiles = _RetiresEarly(files)
+    return early
+
+
+class _LazyGrants(StoreOver):
+    """A store that syncs a grant with whatever is synced next."""
+
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        put: set[str] = set()
+        result = await self._inner.write(lambda tx: apply(_Noting(tx, put)), Durability.ORDERED)
+        if durability is Durability.DURABLE and GRANTS.name not in put:
+            await self._inner.write(lambda tx: None, Durability.DURABLE)
+        return result
+
+
+class _Noting(TxOver):
+    """Which buckets are put to."""
+
+    def __init__(self, tx: Tx, put: set[str]) -> None:
+        super().__init__(tx)
+        self._into = put
+
+    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        self._into.add(bucket.name)
+        self._tx.put(bucket, key, value)
+
+    def delete(self, bucket: Bucket[T], key: str) -> None:
+        self._tx.delete(bucket, key)
+
+    def on_commit(self, call: Callable[[], None]) -> None:
+        self._tx.on_commit(call)
+
+
+class _NoSignposts(StoreOver):
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        return await self._inner.write(lambda tx: apply(_WithoutSignposts(tx, set())), durability)
+
+
+class _WithoutSignposts(_Noting):
+    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        if bucket.name != MOVED.name:
+            super().put(bucket, key, value)
+
+
+class _ForgetsRefusals(StoreOver):
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        return await self._inner.write(lambda tx: apply(_WithoutRefusals(tx, set())), durability)
+
+
+class _WithoutRefusals(_Noting):
+    """A refusal is answered, and not written down."""
+
+    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        if isinstance(value, IncomingRecord) and value.state is IncomingState.REFUSED:
+            there = self.get(INCOMING, key)
+            assert there is not None, "what is refused was held"
+            self._tx.put(INCOMING, key, msgspec.structs.replace(there, holds=value.holds))
+        else:
+            super().put(bucket, key, value)
+
+
+def _plant(name: str, what: str, kit: WorkerKit, *breaks: I) -> PlantedBug[WorkerKit]:
+    return PlantedBug(name=name, what=what, kit=kit, breaks=frozenset(breaks))
+
+
+PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
+    _plant(
+        "starts-ungranted",
+        "the destination owns what it copied, before it was granted",
+        WorkerKit(flows=_with_step("receive", "fetch", _owns_what_it_copied)),
+        *I,
+    ),
+    _plant(
+        "restarts-granted",
+        "the source takes back what it granted when the new owner does not answer",
+        WorkerKit(flows=_with_step("deliver", "deliver", _gives_up_a_delivery)),
+        *I,
+    ),
+    _plant("same-generation", "a new owner has the generation of the old one", WorkerKit(moves=_SameGeneration), *I),
+    _plant("grant-not-durable", "a grant is acted on before it is on disk", WorkerKit(store=_LazyGrants), *I),
+    _plant("early-retirement", "the source's file goes before the grant", WorkerKit(moved_files=_early), *I),
+    _plant(
+        "room-kept",
+        "what was held for a move that was aborted stays held",
+        WorkerKit(flows=_never_releases, moves=_KeepsRoom),
+        *I,
+    ),
+    _plant("no-signpost", "a node forgets where what it had went", WorkerKit(store=_NoSignposts), *I),
+    _plant(
+        "refusal-forgotten",
+        "a node that refused takes what comes once more",
+        WorkerKit(store=_ForgetsRefusals),
+        *I,
+    ),
+    _plant(
+        "copy-believed",
+        "the copy is not compared with its source",
+        WorkerKit(flows=_with_step("move", "copy", _believes_the_copy)),
+        *I,
+    ),
+)

@@ -1,0 +1,191 @@
+"""Hosts between which machines move: each is a worker's own code over a store in memory and a played host, and calls
+the others over the played network. What the nodes know of each other they know at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from hawker.api.caller import Caller
+from hawker.api.directory import Node
+from hawker.errors import WrongState
+from hawker.fleet.app_bundle import AppBundler, vaults_of
+from hawker.fleet.other_nodes import SEALED_FOR
+from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.node import Capacity
+from hawker.proof.move_checks import NodeSight, owned_at
+from hawker.record.app import AppRecord
+from hawker.record.node import NODE, NodeRecord
+from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
+from hawker.sim.node.crash_points import Death
+from hawker.sim.node.fake_host import FakeRegistry
+from hawker.sim.node.kit import WorkerKit
+from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.world import VirtualWorld, volumes_used
+from hawker.store.contract import Reader, Tx
+from hawker.store.memory_store import MemoryStore
+from hawker.up.wiring import node_handlers
+
+REGION = "mad"
+ROOM = Capacity(cpus=4, memory_mib=4096, disk_mib=100_000)
+_KEY = bytes(range(32))
+
+
+class MoveWorld(VirtualWorld):
+    store: MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFleet:
+    """What the hosts share."""
+
+    call_network: CallNetwork
+    kit: WorkerKit
+    hosts: dict[NodeId, "MoveHost"] = field(default_factory=dict)
+
+    def sights(self) -> list[NodeSight]:
+        return [host.sight() for host in self.hosts.values()]
+
+
+class SimOtherNodes:
+    """Keeps `worker.other_nodes.OtherNodes`. A node that `refuses` owns nothing that it is granted."""
+
+    def __init__(self, fleet: MoveFleet, worker: SimWorker) -> None:
+        self._fleet = fleet
+        self._deps = worker.parts.deps
+        self._me = worker.parts.node.id
+        self._vaults = vaults_of(lambda: [_KEY], self._deps.clock)
+        self._bundler = AppBundler(self._deps.store, self._deps.secrets, self._deps.clock, self._me, self._vaults)
+        self._peers = SimPeers(fleet.call_network, self._me)
+
+    @property
+    def me(self) -> NodeId:
+        return self._me
+
+    def caller(self, node: NodeId) -> Caller:
+        caller: Caller = self._peers.caller(node, behalf="move")
+        return caller
+
+    def nodes(self) -> Sequence[Node]:
+        return [Node(id=host.id, region=REGION, labels={}) for host in self._fleet.hosts.values()]
+
+    def seen_at(self, machine: MachineId) -> NodeId | None:
+        for host in self._fleet.hosts.values():
+            if any(unit == machine for unit, _ in owned_at(host.world.store)):
+                return host.id
+        return None
+
+    def pack(self, reader: Reader, app: AppRecord) -> bytes:
+        return self._bundler.pack(reader, app)
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
+        if self._fleet.hosts[self._me].refuses:
+            raise WrongState("this node does not want it")
+        self._bundler.unpack(tx, app, packed)
+
+    def seal(self, data: bytes) -> bytes:
+        return self._vaults()[0].seal(SEALED_FOR, data)
+
+    def open(self, sealed: bytes) -> bytes:
+        return self._vaults()[0].open(SEALED_FOR, sealed)
+
+
+class MoveHost:
+    """`worker` is what is up now; between two lives nobody even refuses a connection."""
+
+    def __init__(self, fleet: MoveFleet, number: int, seed: int) -> None:
+        self.id = NodeId(f"{number:08x}")
+        self._fleet = fleet
+        record = NodeRecord(id=self.id, region=REGION, created_at=0.0)
+        self.world = MoveWorld(
+            MemoryStore(), Path("node"), seed=seed, room=ROOM, kit=fleet.kit, node=record, nameservers=("fdaa::3",)
+        )
+        self.world.registry = FakeRegistry()
+        self.worker: SimWorker | None = None
+        self.refuses = False
+        self.kills = 0
+        self._end = anyio.Event()
+        self._ended = anyio.Event()
+        self._endpoint: SimEndpoint | None = None
+
+    async def begin(self, tasks: TaskGroup) -> None:
+        """A new life, unless there is one; returns once it answers."""
+        if self.worker is None:
+            if self._endpoint is not None or self.kills:
+                await self._ended.wait()
+            self._end, self._ended = anyio.Event(), anyio.Event()
+            await tasks.start(self._live)
+
+    async def kill(self, *, kept: float = 1.0, power: bool = False) -> None:
+        """At this moment; returns once nothing of that life is left. `kept` is the share of what was not yet synced."""
+        if self.worker is not None:
+            self.fall(kept=kept)
+            await self._ended.wait()
+            if power:
+                self.cut_power()
+
+    def fall(self, *, kept: float) -> None:
+        """Killed at this moment: nothing that it does from now on counts."""
+        if self.worker is None:
+            return
+        self.worker = None
+        self.kills += 1
+        old = self.world.store
+        self.world.store = old.crash(round(old.pending * kept))
+        self._shut()
+
+    def cut_power(self) -> None:
+        """Between two lives."""
+        if self.worker is None:
+            self.world.moved_files.cut_power()
+            self.world.reboot()
+
+    async def _live(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        if self.world.store.get(NODE, "self") is None:
+            await self.world.store.write(lambda tx: tx.put(NODE, "self", self.world.node))
+        try:
+            async with self.world.open() as worker:
+                deps, others = worker.parts.deps, SimOtherNodes(self._fleet, worker)
+                deps.others.meet(others)
+                handlers = node_handlers(worker.parts)
+                self._endpoint = SimEndpoint(clock=self.world.clock, handlers=handlers, tasks=worker.tasks)
+                self._fleet.call_network.peers[self.id] = self._endpoint
+                self.worker = worker
+                task_status.started()
+                await self._end.wait()
+        except Death:
+            pass
+        finally:
+            self.worker = None
+            self._shut()
+            self._ended.set()
+
+    def _shut(self) -> None:
+        if self._endpoint is not None:
+            self._fleet.call_network.peers.pop(self.id, None)
+            self._endpoint.over.set()
+            self._endpoint = None
+
+    def sight(self) -> NodeSight:
+        world = self.world
+        return NodeSight(
+            node=self.id,
+            reader=world.store,
+            running=frozenset(world.host.running()),
+            mounted=frozenset(world.disks.attached),
+            contents={volume_id: file.content for volume_id, file in world.disks.files.items()},
+            drafts=len(world.moved_files.drafted),
+        )
+
+    def write(self) -> dict[VolumeId, int]:
+        """Each machine that runs writes to its volume, and is told that it is on disk; what each volume then has."""
+        told = {}
+        for volume_id in volumes_used(self.world.host).values():
+            file = self.world.disks.files.get(volume_id)
+            if file is not None and volume_id in self.world.disks.attached:
+                file.content += 1
+                told[volume_id] = file.content
+        return told

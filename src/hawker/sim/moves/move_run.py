@@ -1,0 +1,353 @@
+"""One run of moves: a plan drawn from a seed, played to its end in virtual time, and what was found in it. Machines
+with volumes write and move between three hosts while daemons are killed, the power fails, calls are lost or late,
+links are cut, disks lie and nodes refuse.
+"""
+
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
+from hawker.api.contract.volume import VolumeParams
+from hawker.errors import HawkerError
+from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.machine import SETTLED, State
+from hawker.proof.host_state import HostState
+from hawker.proof.invariants import at_rest
+from hawker.proof.move_checks import (
+    Generations,
+    NodeSight,
+    lost_writes,
+    moves_at_rest,
+    not_the_same,
+    of_moves,
+    owned_at,
+)
+from hawker.proof.violation import Invariant, Violation
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, MoveState
+from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
+from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
+from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.moves.move_host import MoveFleet, MoveHost
+from hawker.sim.node.kit import SOUND, WorkerKit
+from hawker.sim.node.sim_worker import APP, params
+
+HOSTS = 3
+RUN_S = 240.0
+_LOOK_S = 0.05
+_REST_S = 3000.0
+_ASKED_S = 5.0  # what was asked last has begun
+_SWEPT_S = 60.0  # what is looked at now and then was looked at
+_ACTOR = "world"
+
+
+class MoveVerb(StrEnum):
+    MOVE = "move"
+    MOVE_VOLUME = "move_volume"
+    CANCEL = "cancel"
+    KILL = "kill"
+    POWER = "power"
+    BOOT = "boot"
+    CUT = "cut"
+    HEAL = "heal"
+    LATE = "late"
+    LOSE = "lose"
+    SPOIL = "spoil"
+    REFUSE = "refuse"
+    AMBUSH = "ambush"
+
+
+_WEIGHTS = {
+    MoveVerb.MOVE: 10.0,
+    MoveVerb.MOVE_VOLUME: 4.0,
+    MoveVerb.CANCEL: 2.0,
+    MoveVerb.KILL: 4.0,
+    MoveVerb.POWER: 3.0,
+    MoveVerb.CUT: 2.0,
+    MoveVerb.LATE: 4.0,
+    MoveVerb.LOSE: 2.0,
+    MoveVerb.SPOIL: 2.0,
+    MoveVerb.REFUSE: 2.0,
+    MoveVerb.AMBUSH: 4.0,
+}
+_AMBUSHED = ("accept_move", "accept_move", "offer_move", "hand_volume", "show_incoming_move", "show_outgoing_move")
+_LATE = ("accept_move", "offer_move", "drop_incoming_move")
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOperation(RunOperation[MoveVerb]):
+    """`label` is a host's number, `word` what else the verb takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan(RunPlan[MoveOperation]):
+    """Three hosts, a machine and a volume that no machine has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOutcome(RunOutcome[MovePlan]):
+    """`moves` that ended well, `aborted` ones, `kills` of daemons."""
+
+    moves: int
+    aborted: int
+    kills: int
+
+
+def draw(seed: int) -> MovePlan:
+    """What happens, and when: blows come in the seconds around a move."""
+    chance, operations = Chance(LoopClock(seed)), list[MoveOperation]()
+    at = 1.0
+    while at < RUN_S:
+        verb = chance.weighed(_WEIGHTS)
+        host = str(chance.between(1, HOSTS))
+        word, amount = "", 0.0
+        match verb:
+            case MoveVerb.LATE:
+                word = chance.one_of(_LATE)
+            case MoveVerb.CUT:
+                word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 60))
+            case MoveVerb.AMBUSH:
+                word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 40))
+            case MoveVerb.REFUSE:
+                amount = float(chance.between(2, 6))
+            case MoveVerb.KILL | MoveVerb.POWER | MoveVerb.LOSE:
+                word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 40))
+            case _:
+                pass
+        operations.append(MoveOperation(0, at, _ACTOR, verb, host, amount, word))
+        if verb is MoveVerb.REFUSE:
+            for late, next_verb, next_word in ((0.1, MoveVerb.MOVE, ""), (0.2, MoveVerb.LATE, "accept_move")):
+                operations.append(MoveOperation(0, at + late, _ACTOR, next_verb, host, 0.0, next_word))
+        if verb in (MoveVerb.KILL, MoveVerb.POWER, MoveVerb.AMBUSH):
+            operations.append(MoveOperation(0, at + amount / 4, _ACTOR, MoveVerb.BOOT, host))
+        if verb in (MoveVerb.CUT, MoveVerb.LOSE, MoveVerb.REFUSE):
+            operations.append(MoveOperation(0, at + amount, _ACTOR, MoveVerb.HEAL, host, 0.0, verb))
+        at += chance.one_of((0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 4.0, 12.0))
+    return MovePlan(seed=seed, operations=numbered(operations))
+
+
+def play(plan: MovePlan, kit: WorkerKit = SOUND) -> MoveOutcome:
+    """The same in every process."""
+    return anyio.run(_play, plan, kit, backend_options={"loop_factory": VirtualTimeLoop})
+
+
+async def _play(plan: MovePlan, kit: WorkerKit) -> MoveOutcome:
+    return await MoveSimulation(plan, kit).play()
+
+
+def shrink(found: MoveOutcome, kit: WorkerKit, tries: int) -> MoveOutcome:
+    def again(numbers: Set[int]) -> MoveOutcome:
+        return play(found.plan.only(numbers), kit)
+
+    return Shrinker(found, again, tries).shrink()
+
+
+class MoveSimulation:
+    def __init__(self, plan: MovePlan, kit: WorkerKit) -> None:
+        self._plan = plan
+        self._clock = LoopClock(plan.seed)
+        self._trace = Trace()
+        self._fleet = MoveFleet(CallNetwork(self._clock), kit)
+        for number in range(1, HOSTS + 1):
+            host = MoveHost(self._fleet, number, plan.seed * 100 + number)
+            self._fleet.hosts[host.id] = host
+        self._found: list[Violation] = []
+        self._acknowledged: dict[VolumeId, int] = {}
+        self._generations = Generations()
+        self._ambushes: list[tuple[NodeId, str]] = []
+        self._fleet.call_network.hears = self._hear
+        self._calls = 0
+
+    async def play(self) -> MoveOutcome:
+        try:
+            async with anyio.create_task_group() as tasks:
+                await self._run(tasks)
+                tasks.cancel_scope.cancel()
+        except* Exception as group:  # noqa: BLE001 - whatever breaks a node is a finding
+            for error in group.exceptions:
+                self._note([Violation(Invariant.ANSWERS, "node", f"{type(error).__name__}: {error}")])
+        return self._outcome()
+
+    async def _run(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        await tasks.start(self._fleet.call_network.serve)
+        for host in self._fleet.hosts.values():
+            await host.begin(tasks)
+        await self._stock()
+        tasks.start_soon(self._watch)
+        await do_in_turn(self._plan.operations, self._clock, self._do, self._clock.monotonic())
+        await self._rest()
+        self._judge()
+        for host in self._fleet.hosts.values():
+            await host.kill()
+
+    async def _stock(self) -> None:
+        """A machine with a volume, and a free volume, at the first host; the app is known everywhere."""
+        first = next(iter(self._fleet.hosts.values())).worker
+        assert first is not None
+        await first.app()
+        volume = await first.volume("data", size_gb=1, region="mad", encrypted=False)
+        free = await first.volume("free", size_gb=1, region="mad", encrypted=False)
+        config = {"mounts": [{"volume": volume.id, "path": "/data"}], "metadata": {"a": "b"}}
+        self._machine = MachineId(await first.started(restart={"policy": "always"}, **config))
+        self._volume, self._free = VolumeId(volume.id), VolumeId(free.id)
+        self._before = first.record(self._machine)
+
+    async def _watch(self) -> None:
+        """Machines write, and everything is looked at."""
+        while True:
+            await self._clock.sleep(_LOOK_S)
+            for host in self._fleet.hosts.values():
+                self._acknowledged.update(host.write())
+            sights = self._fleet.sights()
+            self._note([*of_moves(sights), *self._generations.broken(sights)])
+
+    async def _do(self, operation: MoveOperation) -> None:
+        if self._found:
+            return
+        self._say(f"{operation.verb} {operation.label} {operation.word}".rstrip())
+        host = self._fleet.hosts[NodeId(f"{int(operation.label):08x}")]
+        network, word = self._fleet.call_network, operation.word
+        match operation.verb:
+            case MoveVerb.MOVE | MoveVerb.MOVE_VOLUME | MoveVerb.CANCEL:
+                self._tasks.start_soon(self._ask, operation.verb, host)
+            case MoveVerb.KILL | MoveVerb.POWER:
+                await host.kill(kept=float(word), power=operation.verb is MoveVerb.POWER)
+            case MoveVerb.BOOT:
+                await host.begin(self._tasks)
+            case MoveVerb.CUT:
+                other = frozenset({NodeId(f"{int(word):08x}")})
+                network.cuts.append(NetworkCut(frozenset({host.id}), other, both=operation.amount > 30))
+            case MoveVerb.LATE:
+                network.late.append(word)
+            case MoveVerb.LOSE:
+                network.lost = network.mute = 0.2
+            case MoveVerb.SPOIL:
+                host.world.moved_files.spoils = 1
+            case MoveVerb.REFUSE:
+                host.refuses = True
+            case MoveVerb.AMBUSH:
+                self._ambushes.append((host.id, word))
+            case MoveVerb.HEAL:
+                self._heal(host)
+
+    def _hear(self, passing: PassingCall) -> None:
+        """A host that is waylaid loses its power at the next call of that name that it makes or answers, and all that
+        it had not synced."""
+        for host_id, route in list(self._ambushes):
+            if route == passing.route and host_id in (passing.sender, passing.receiver):
+                self._ambushes.remove((host_id, route))
+                self._say(f"ambush of {host_id} {'before' if passing.before else 'after'} {route}")
+                self._fleet.hosts[host_id].fall(kept=0.0)
+
+    def _heal(self, host: MoveHost | None = None) -> None:
+        self._fleet.call_network.cuts.clear()
+        self._fleet.call_network.lost = self._fleet.call_network.mute = 0.0
+        for each in self._fleet.hosts.values() if host is None else (host,):
+            each.refuses, each.world.moved_files.spoils = False, 0
+
+    async def _ask(self, verb: MoveVerb, to: MoveHost) -> None:
+        """At the owner, as a broker with a settled catalog does; a refusal is an answer."""
+        unit = self._free if verb is MoveVerb.MOVE_VOLUME else self._machine
+        worker = next((each.worker for each in self._fleet.hosts.values() if each.worker and _owns(each, unit)), None)
+        if worker is None:
+            return
+        try:
+            match verb:
+                case MoveVerb.MOVE:
+                    made = await worker.api.call(MOVE_MACHINE, params=params(unit), body=MoveRequest(to=to.id))
+                case MoveVerb.MOVE_VOLUME:
+                    at = VolumeParams(app_name=APP, volume_id=unit)
+                    made = await worker.api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest(to=to.id))
+                case _:
+                    move = next((each for _, each in worker.store.scan(MOVES) if each.state in OPEN_MOVES), None)
+                    if move is None:
+                        return
+                    made = await worker.api.call(CANCEL_MOVE, params=MoveParams(move_id=move.id))
+            self._calls += 1
+            self._say(f"{verb}: {made.state} from {made.node} to {made.to}")
+        except HawkerError as error:
+            self._say(f"{verb}: {error}")
+
+    async def _rest(self) -> None:
+        """All is healed and up, and everything has come to its end."""
+        self._heal()
+        self._ambushes.clear()
+        self._fleet.call_network.late.clear()
+        await self._clock.sleep(_ASKED_S)
+        for host in self._fleet.hosts.values():
+            await host.begin(self._tasks)
+        for _ in range(2):
+            try:
+                await eventually(self._clock, lambda: bool(self._found) or not any(self._left()), _REST_S, 1.0)
+            except TimeoutError:
+                self._note(Violation(Invariant.MOVE_ENDS, about, what) for about, what in self._left())
+            await self._clock.sleep(_SWEPT_S)
+
+    def _left(self) -> Iterator[tuple[str, str]]:
+        for host in self._fleet.hosts.values():
+            if host.worker is None:
+                yield host.id, "is down"
+                continue
+            reader = host.world.store
+            yield from ((run.run_id, f"{run.flow} at {run.step}") for run in host.worker.parts.runner.list(active=True))
+            yield from ((each.id, each.state) for _, each in reader.scan(MOVES) if each.state in OPEN_MOVES)
+            yield from ((each.move, each.state) for _, each in reader.scan(INCOMING) if each.state in AWAITED)
+            yield from ((each.id, each.state) for _, each in reader.scan(MACHINES) if each.state not in SETTLED)
+
+    def _judge(self) -> None:
+        if self._found:
+            return
+        sights = self._fleet.sights()
+        self._note([*of_moves(sights), *moves_at_rest(sights), *lost_writes(sights, self._acknowledged)])
+        self._note(self._machine_at_rest(sights))
+        for host in self._fleet.hosts.values():
+            seen: HostState = replace(host.world.seen(), ended=None)
+            self._note(at_rest(host.world.store, seen))
+
+    def _machine_at_rest(self, sights: list[NodeSight]) -> Iterator[Violation]:
+        records = [record for sight in sights if (record := sight.reader.get(MACHINES, self._machine)) is not None]
+        for record in records:
+            yield from not_the_same(self._before, record)
+            yield from _running(record)
+        if not records:
+            yield Violation(Invariant.KEPT, self._machine, "is nowhere")
+
+    def _note(self, found: Iterable[Violation]) -> None:
+        for violation in found:
+            if not self._found:
+                self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
+            if len(self._found) < 20 and violation not in self._found:
+                self._found.append(violation)
+
+    def _say(self, text: str) -> None:
+        self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
+
+    def _outcome(self) -> MoveOutcome:
+        states = [each.state for sight in self._fleet.sights() for _, each in sight.reader.scan(MOVES)]
+        return MoveOutcome(
+            plan=self._plan,
+            operations=self._calls,
+            ended_at=self._clock.monotonic(),
+            digest=self._trace.digest,
+            lines=tuple(self._trace.lines),
+            found=tuple(self._found),
+            moves=states.count(MoveState.DONE),
+            aborted=states.count(MoveState.ABORTED),
+            kills=sum(host.kills for host in self._fleet.hosts.values()),
+        )
+
+
+def _owns(host: MoveHost, unit: str) -> bool:
+    return any(owned == unit for owned, _ in owned_at(host.world.store))
+
+
+def _running(record: MachineRecord) -> Iterator[Violation]:
+    """Nobody stopped it but its moves."""
+    if record.state is not State.STARTED:
+        yield Violation(Invariant.SAME, record.id, f"ran before its moves, and is {record.state}")

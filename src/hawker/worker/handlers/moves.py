@@ -1,0 +1,171 @@
+"""Answers about moves: to clients at the source of a move, and between its two nodes."""
+
+from contextlib import suppress
+
+from hawker.api.contract.body import instant
+from hawker.api.contract.image import PIECE_BYTES
+from hawker.api.contract.machine import MachineParams
+from hawker.api.contract.move import (
+    ACCEPT_MOVE,
+    CANCEL_MOVE,
+    DROP_INCOMING,
+    GET_MOVE,
+    HAND_VOLUME,
+    LIST_MOVES,
+    MOVE_FREE_VOLUME,
+    MOVE_MACHINE,
+    OFFER_MOVE,
+    SHOW_INCOMING,
+    SHOW_OUTGOING,
+    DeliverRequest,
+    IncomingMove,
+    IncomingRequest,
+    ListMovesQuery,
+    Move,
+    MovedPieceQuery,
+    MoveList,
+    MoveParams,
+    MoveRequest,
+    OutgoingMove,
+)
+from hawker.api.contract.volume import VolumeParams
+from hawker.api.handlers import answers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.clock import Clock
+from hawker.errors import HawkerError, NotFound
+from hawker.fair.table import VOLUME_HANDOVERS
+from hawker.fair.turns import Turns
+from hawker.fsm.runner import Runner
+from hawker.ids import AppName, NodeId, RunId
+from hawker.permission import Action, Attempt
+from hawker.record.move import OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
+from hawker.worker.handlers.target import target_of
+from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.machine_moves import MachineMoves
+
+CANCEL_S = 25.0
+"""How long the answer to a cancel waits for the machine to be as it was."""
+
+
+class MoveHandlers:
+    def __init__(self, node: NodeId, moves: MachineMoves, runner: Runner[FlowDeps], clock: Clock) -> None:
+        self._node = node
+        self._moves = moves
+        self._runner = runner
+        self._clock = clock
+        self._handovers = Turns(VOLUME_HANDOVERS)
+
+    @answers(MOVE_MACHINE)
+    async def machine(self, call: Call[MachineParams, NoQuery, MoveRequest]) -> Move:
+        made = await self._moves.of_machine(target_of(call.params, call.nonce), call.body)
+        return self._show(made)
+
+    @answers(MOVE_FREE_VOLUME)
+    async def volume(self, call: Call[VolumeParams, NoQuery, MoveRequest]) -> Move:
+        return self._show(await self._moves.of_volume(AppName(call.params.app_name), call.params.volume_id, call.body))
+
+    @answers(LIST_MOVES)
+    async def list(self, call: Call[NoParams, ListMovesQuery, None]) -> MoveList:
+        query = call.query
+        shown = [
+            self._show(each)
+            for each in self._moves.list()
+            if query.app in (None, each.app)
+            and query.state in (None, each.state)
+            and query.node in (None, each.to, self._node)
+            and call.grant.permits(Attempt(Action.READ, app=each.app))
+        ]
+        return MoveList(moves=tuple(shown))
+
+    @answers(GET_MOVE)
+    async def get(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+        move = self._moves.get(call.params.move_id)
+        if not call.grant.permits(Attempt(Action.READ, app=move.app)):
+            raise NotFound(f"move {move.id} not found")
+        return self._show(move)
+
+    @answers(CANCEL_MOVE)
+    async def cancel(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+        move = self._moves.check_cancellable(call.params.move_id)
+        call.grant.check(Attempt(Action.WRITE, app=move.app))
+        if move.state in OPEN_MOVES:
+            run = RunId(move.id)
+            await self._runner.cancel(run, "cancelled by the user")
+            with suppress(HawkerError):  # it is promised, and takes longer
+                await self._runner.wait(run, CANCEL_S)
+        return self._show(self._moves.get(move.id))
+
+    @answers(OFFER_MOVE)
+    async def offer(self, call: Call[MoveParams, NoQuery, IncomingRequest]) -> IncomingMove:
+        return _incoming(await self._moves.hold(call.params.move_id, call.body))
+
+    @answers(SHOW_INCOMING)
+    async def incoming(self, call: Call[MoveParams, NoQuery, None]) -> IncomingMove:
+        return _incoming(self._moves.incoming(call.params.move_id))
+
+    @answers(DROP_INCOMING)
+    async def drop(self, call: Call[MoveParams, NoQuery, None]) -> None:
+        await self._moves.drop(call.params.move_id)
+
+    @answers(ACCEPT_MOVE)
+    async def accept(self, call: Call[MoveParams, NoQuery, DeliverRequest]) -> IncomingMove:
+        return _incoming(await self._moves.accept(call.params.move_id, call.body))
+
+    @answers(SHOW_OUTGOING)
+    async def outgoing(self, call: Call[MoveParams, NoQuery, None]) -> OutgoingMove:
+        move = self._moves.get(call.params.move_id)
+        return OutgoingMove(state=move.state, generation=move.generation, stored_bytes=move.stored_bytes)
+
+    @answers(HAND_VOLUME)
+    async def hand(self, call: Call[MoveParams, MovedPieceQuery, None]) -> bytes:
+        query, count = call.query, min(max(1, call.query.count), PIECE_BYTES)
+        async with self._handovers.hold(f"node {call.caller}"):
+            piece = await self._moves.piece(call.params.move_id, query.generation, query.offset, count)
+        return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
+
+    def _show(self, move: MoveRecord) -> Move:
+        now = self._clock.now()
+        rate = _rate(move, now)
+        left = move.stored_bytes - move.copied_bytes
+        return Move(
+            id=move.id,
+            app=move.app,
+            machine=move.machine,
+            volume=move.volume,
+            node=self._node,
+            to=move.to or move.wanted or "",
+            state=move.state,
+            generation=move.generation,
+            stored_bytes=move.stored_bytes,
+            copied_bytes=min(move.copied_bytes, move.stored_bytes),
+            rate=rate,
+            eta_s=left / rate if rate and move.state is MoveState.COPYING else None,
+            away_ms=_away_ms(move, now),
+            reason=move.reason,
+            created_at=instant(move.created_at),
+            updated_at=instant(move.updated_at),
+        )
+
+
+def _rate(move: MoveRecord, now: float) -> int:
+    """Bytes a second since the volume was closed."""
+    if move.closed_at is None or not move.copied_bytes:
+        return 0
+    until = now if move.state is MoveState.COPYING else move.granted_at or move.updated_at
+    return int(move.copied_bytes / max(0.001, until - move.closed_at))
+
+
+def _away_ms(move: MoveRecord, now: float) -> int | None:
+    if move.away_at is None:
+        return None
+    return max(0, int(1000 * ((now if move.back_at is None else move.back_at) - move.away_at)))
+
+
+def _incoming(record: IncomingRecord) -> IncomingMove:
+    return IncomingMove(
+        state=record.state,
+        generation=record.generation,
+        copied_bytes=record.copied_bytes,
+        digest=record.digest,
+        reason=record.reason,
+    )

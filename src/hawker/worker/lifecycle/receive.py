@@ -1,0 +1,322 @@
+"""Flow `receive`, at the destination of a move: have the image, copy the volume once nobody writes to it, wait for the
+grant. Until this node has accepted the grant durably, all of it counts for nothing, and goes when the source says that
+the move has ended.
+"""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+from typing import Any
+
+import anyio
+import msgspec
+
+from hawker.api.contract.image import PIECE_BYTES
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.move import HAND_VOLUME, SHOW_OUTGOING, MovedPieceQuery, MoveParams, OutgoingMove
+from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
+from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
+from hawker.ids import AppName, InstanceId, new_ulid
+from hawker.image.readers import NODE as OWN_READER
+from hawker.image.readers import ImageReader
+from hawker.machine import State
+from hawker.node import Resources
+from hawker.record.app import APPS, AppRecord
+from hawker.record.machine import BY_NAME, machine_resource
+from hawker.record.move import (
+    AWAITED,
+    CLOSED_MOVES,
+    GRANTS,
+    INCOMING,
+    MOVED,
+    Delivered,
+    IncomingRecord,
+    IncomingState,
+    MoveState,
+)
+from hawker.record.node import NodeRecord, hold
+from hawker.record.volume import GB, VolumeRecord
+from hawker.store.contract import Durability, Tx
+from hawker.volume.moved_files import StoredPiece
+from hawker.worker.admission import free_ipv4
+from hawker.worker.capacity import room_for
+from hawker.worker.id_ranges import id_pool, with_ids
+from hawker.worker.images import needed
+from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.move import files_of
+from hawker.worker.lifecycle.pull import PullInput, image_resource
+from hawker.worker.lifecycle.start import Launch
+from hawker.worker.table import Happened
+
+_LOOK_S = 0.2
+_ASK_S = 5.0
+_SYNCED_BYTES = 64 << 20
+"""What is copied anew, at most, after a crash."""
+
+
+class ReceiveInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's resource names the move; `org` may have the image."""
+
+    org: str
+
+
+def change_incoming(tx: Tx, move_id: str, **fields: Any) -> IncomingRecord:
+    """As it is now. Raises `NotFound`."""
+    record = tx.get(INCOMING, move_id)
+    if record is None:
+        raise NotFound(f"move {move_id} is not known here")
+    changed = msgspec.structs.replace(record, **fields)
+    tx.put(INCOMING, move_id, changed)
+    return changed
+
+
+def drop_incoming(tx: Tx, record: IncomingRecord, state: IncomingState, reason: str) -> IncomingRecord:
+    """Its room is free again; the record stays, and says that nothing of it is to come any more."""
+    hold(tx, record.holds, Resources())
+    return change_incoming(tx, record.move, state=state, reason=reason, holds=Resources())
+
+
+async def image(context: Context[ReceiveInput]) -> Outcome:
+    """Have what the machine runs from."""
+    deps, record = context.deps, _incoming(context)
+    if record.machine is not None:
+        wanted, org = needed(record.machine), context.input.org
+        for each in wanted:
+            if not deps.images.is_here_for(each, ImageReader(org) if each.registry else OWN_READER):
+                await context.child("pull", image_resource(each, org), PullInput(image=each, org=org))
+            deps.images.mark_used(each.digest)
+    return Done(commit=lambda tx: _ready(tx, context))
+
+
+def _ready(tx: Tx, context: Context[ReceiveInput]) -> None:
+    record = tx.get(INCOMING, context.resource.id)
+    if record is not None and record.state is IncomingState.HOLDING:
+        change_incoming(tx, record.move, state=IncomingState.READY)
+
+
+async def fetch(context: Context[ReceiveInput]) -> Outcome:
+    """Copy what the source's file stores, and no holes; resumed from what was on disk."""
+    record = _incoming(context)
+    if record.volume is None or record.state is not IncomingState.READY:
+        return Done()
+    ended = await _await_closed(context, record)
+    if ended:
+        return Abort(ended)
+    files, move = files_of(context.deps), record.move
+    await files.begin(move, record.volume.made_gb * GB, record.upto)
+    context.reach("drafted")
+    await _copy(context, record)
+    await files.sync(move)
+    digest = await files.digest_of_draft(move)
+    context.reach("copied")
+    return Done(commit=lambda tx: _copied(tx, context, digest))
+
+
+def _copied(tx: Tx, context: Context[ReceiveInput], digest: str) -> None:
+    record = tx.get(INCOMING, context.resource.id)
+    if record is not None and record.state is IncomingState.READY:
+        change_incoming(tx, record.move, state=IncomingState.COPIED, digest=digest)
+
+
+async def _await_closed(context: Context[ReceiveInput], record: IncomingRecord) -> str:
+    """Until nobody writes to the volume at its source; why that will not be, if so."""
+    while True:
+        said = await ask_source(context.deps, record)
+        ended = over(said, record)
+        if ended:
+            return ended
+        if isinstance(said, OutgoingMove) and MoveState(said.state) in CLOSED_MOVES:
+            return ""
+        await context.clock.sleep(_LOOK_S)
+
+
+async def ask_source(deps: FlowDeps, record: IncomingRecord) -> OutgoingMove | HawkerError:
+    """What it says of the move, or why it says nothing."""
+    params = MoveParams(move_id=record.move)
+    try:
+        return await deps.others.there.caller(record.source).call(SHOW_OUTGOING, params=params)
+    except HawkerError as error:
+        return error
+
+
+def over(said: OutgoingMove | HawkerError, record: IncomingRecord) -> str:
+    """Why nothing of it comes any more, as far as the source says so; a source that is silent says nothing."""
+    if isinstance(said, NotFound):
+        return f"node {record.source} knows of no such move"
+    if isinstance(said, HawkerError):
+        return ""
+    if said.generation != record.generation or said.state == MoveState.ABORTED:
+        return f"the move is {said.state} at node {record.source}"
+    return ""
+
+
+async def _copy(context: Context[ReceiveInput], record: IncomingRecord) -> None:
+    """One piece is fetched while the one before it is written."""
+    deps, clock = context.deps, context.clock
+    began, sent, written, unsynced = clock.monotonic(), 0, record.copied_bytes, 0
+    offset = record.upto
+    piece = await _piece(deps, record, offset)
+    while piece is not None:
+        offset = piece.offset + len(piece.data)
+        following = list[StoredPiece | None]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_piece_into, deps, record, offset, following)
+            tasks.start_soon(files_of(deps).write, record.move, piece)
+        sent, written, unsynced = sent + len(piece.data), written + len(piece.data), unsynced + len(piece.data)
+        if unsynced >= _SYNCED_BYTES:
+            await files_of(deps).sync(record.move)
+            unsynced = 0
+            await _note(deps, record, written, upto=offset)
+        else:
+            await _note(deps, record, written, upto=None)
+        if record.limit_mib_per_s:
+            due = began + sent / (record.limit_mib_per_s << 20)
+            await clock.sleep(max(0.0, due - clock.monotonic()))
+        piece = following[0]
+
+
+async def _note(deps: FlowDeps, record: IncomingRecord, written: int, *, upto: int | None) -> None:
+    """How far it is; `upto` is on disk."""
+    fields: dict[str, int] = {"copied_bytes": written} if upto is None else {"copied_bytes": written, "upto": upto}
+    await deps.store.write(lambda tx: change_incoming(tx, record.move, **fields), Durability.ORDERED)
+
+
+async def _piece_into(deps: FlowDeps, record: IncomingRecord, offset: int, into: list[StoredPiece | None]) -> None:
+    into.append(await _piece(deps, record, offset))
+
+
+async def _piece(deps: FlowDeps, record: IncomingRecord, offset: int) -> StoredPiece | None:
+    """The next stored bytes of the source's file. Raises `Unavailable` for an answer that cannot be."""
+    query = MovedPieceQuery(generation=record.generation, offset=offset, count=PIECE_BYTES)
+    caller = deps.others.there.caller(record.source)
+    said = await caller.call(HAND_VOLUME, params=MoveParams(move_id=record.move), query=query)
+    if not said:
+        return None
+    at, data = int.from_bytes(said[:8], "big"), said[8:]
+    size = 0 if record.volume is None else record.volume.made_gb * GB
+    if at < offset or not data or at + len(data) > size:
+        raise Unavailable(f"node {record.source} handed over {len(data)} bytes at {at}, which cannot be")
+    return StoredPiece(at, data)
+
+
+async def settle(context: Context[ReceiveInput]) -> Outcome:
+    """Until it is accepted or refused, or the source says that it will not come."""
+    while True:
+        record = _incoming(context)
+        if record.state not in AWAITED:
+            return Done()
+        ended = over(await ask_source(context.deps, record), record)
+        if ended and _incoming(context).state in AWAITED:
+            return Abort(ended)
+        for _ in range(int(_ASK_S / _LOOK_S)):
+            await context.clock.sleep(_LOOK_S)
+            if _incoming(context).state not in AWAITED:
+                break
+
+
+async def undo_hold(context: Context[ReceiveInput]) -> None:
+    """The draft goes; its room with the end of the run."""
+    record = context.deps.store.get(INCOMING, context.resource.id)
+    if record is None or record.state is IncomingState.ACCEPTED or context.deps.moved_files is None:
+        return
+    await files_of(context.deps).drop(record.move)
+
+
+def release(tx: Tx, ended: EndedRun[ReceiveInput]) -> None:
+    record = tx.get(INCOMING, ended.resource.id)
+    if ended.ending is not Ending.DONE and record is not None and record.state in AWAITED:
+        drop_incoming(tx, record, IncomingState.DROPPED, ended.error or "cancelled")
+
+
+def _incoming(context: Context[ReceiveInput]) -> IncomingRecord:
+    """Raises `NotFound`."""
+    record = context.deps.store.get(INCOMING, context.resource.id)
+    if record is None:
+        raise NotFound(f"move {context.resource.id} is not known here")
+    return record
+
+
+def under_way(records: Sequence[IncomingRecord]) -> int:
+    return sum(record.state in AWAITED for record in records)
+
+
+def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered, carried: OrderedApp) -> IncomingRecord:
+    """What was granted is this node's: the only place where an owner's record is made of what came. Raises `WrongState`
+    for what it cannot own."""
+    record = tx.get(INCOMING, move_id)
+    assert record is not None, "it is never forgotten while it is awaited"
+    if record.state not in AWAITED:
+        return record
+    fields = msgspec.structs.asdict(carried)
+    luggage = fields.pop("luggage")
+    app = AppRecord(**{**fields, "name": AppName(carried.name)})
+    there = tx.get(APPS, app.name)
+    if there is not None and there.id != app.id:
+        raise WrongState(f"app '{app.name}' is another app at node {node.id}")
+    deps.others.there.unpack(tx, app, luggage)
+    if tx.get(APPS, app.name) is None:
+        tx.put(APPS, app.name, app)
+    hold(tx, record.holds, Resources())
+    if unit.volume is not None:
+        _enter_volume(tx, deps, node, unit.volume, record.generation)
+    if unit.machine is not None:
+        _enter_machine(tx, deps, node, unit, record)
+    for each in (unit.machine, unit.volume):
+        if each is not None:
+            tx.delete(MOVED, each.id)
+            tx.delete(GRANTS, each.id)
+    accepted = msgspec.structs.replace(record, state=IncomingState.ACCEPTED, holds=Resources())
+    tx.put(INCOMING, move_id, accepted)
+    return accepted
+
+
+def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, volume: VolumeRecord, generation: int) -> None:
+    mine = msgspec.structs.replace(volume, region=node.region, generation=generation, updated_at=deps.clock.now())
+    deps.volumes.insert(tx, mine)
+
+
+def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, record: IncomingRecord) -> None:
+    """As it was, but for what belongs to a node: IPv4 address, user ids, room."""
+    machine = unit.machine
+    assert machine is not None
+    if tx.get(BY_NAME, f"{machine.app}/{machine.name}") is not None:
+        raise WrongState(f"another machine of app '{machine.app}' has the name '{machine.name}' there")
+    network = machine.network
+    if deps.networks is not None:
+        address = free_ipv4(tx, IPv4Network(deps.settings.ipv4_pool), machine.id)
+        network = msgspec.structs.replace(network, ipv4=address)
+    run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
+    room = room_for(deps.settings, deps.driver.features.overhead_mib, machine.config)
+    mine = msgspec.structs.replace(
+        machine,
+        region=node.region,
+        generation=record.generation,
+        network=network,
+        first_id=None,
+        gpus=(),
+        holds=room if unit.ran else Resources(),
+        running=None,
+        previous=None,
+        awaited=run.instance_id if unit.ran else None,
+        restarts=0,
+        state=State.STARTING if unit.ran else State.STOPPED,
+    )
+    mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
+    deps.table.enter(tx, mine, unit.versions, unit.events)
+    deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
+    mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user"))
+    if unit.ran:
+        deps.table.change(tx, mine, Happened("start", "starting"))
+        deps.runs.accept(tx, "start", machine_resource(mine.id), run)
+
+
+RECEIVE = Flow(
+    name="receive",
+    input=ReceiveInput,
+    steps=(
+        Step("image", image, undo=undo_hold, timeout_s=3600, backoff=Backoff(attempts=2), points=("child_accepted",)),
+        Step("fetch", fetch, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=30, cap_s=5.0), durable=True,
+             points=("drafted", "copied")),
+        Step("settle", settle, timeout_s=86_400.0, backoff=Backoff(attempts=1000)),
+    ),
+    on_end=release,
+)  # fmt: skip

@@ -1,0 +1,447 @@
+"""Moves as single transactions: order one, cancel one; hold room for what comes, own what was granted, or refuse it for
+ever. What is acknowledged is on disk when these return; flows do the rest.
+
+Invariant: the owner of a machine or volume is the end of its chain of grants. A node acts on one only while it has its
+record and has granted it to nobody.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from hawker.api.contract.move import DeliverRequest, IncomingRequest, MoveRequest
+from hawker.config import Persist, persistence, stop_config, validate
+from hawker.config.placement import Spread, lacking, parse_labels, placement_of
+from hawker.errors import (
+    BadRequest,
+    Conflict,
+    HawkerError,
+    NoRoom,
+    NotFound,
+    NotServed,
+    Unavailable,
+    Unprocessable,
+    WrongState,
+)
+from hawker.failpoint import reach
+from hawker.fsm import journal
+from hawker.fsm.contract import Resource
+from hawker.fsm.run import ENDED
+from hawker.ids import AppName, NodeId, VolumeId
+from hawker.log import bind
+from hawker.machine import OFF, State
+from hawker.node import Capacity, Resources, shortfall
+from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
+from hawker.record.move import (
+    AWAITED,
+    CLOSED_MOVES,
+    GRANTS,
+    INCOMING,
+    MOVED,
+    MOVES,
+    OPEN_MOVE_OF,
+    OPEN_MOVES,
+    RETIRED,
+    SIGNPOSTS_KEPT_S,
+    Delivered,
+    IncomingRecord,
+    IncomingState,
+    MovePointer,
+    MoveRecord,
+    MoveState,
+    check_here,
+    incoming_resource,
+)
+from hawker.record.node import NodeRecord, closed, hold, used
+from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState, volume_resource
+from hawker.store.contract import Durability, Reader, Tx
+from hawker.volume.attachment import attached_to, volume_id_of
+from hawker.volume.moved_files import StoredPiece
+from hawker.worker import leases
+from hawker.worker.capacity import room_for
+from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.move import DELIVER, MOVE, DeliverInput, MoveInput, files_of, migrated
+from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
+
+AT_ONCE = 2
+"""Moves of a node under way at once, each way."""
+
+_log = bind("hawker.moves")
+_MODES = frozenset({None, "auto", "cold"})
+_LATER = {
+    "through": "the mode `through` (run at the destination while the source is copied) is not served yet",
+    "lazy": "the mode `lazy` (copy what is asked for first) is not served yet",
+}
+_DELIVERED = msgspec.msgpack.Decoder(Delivered)
+
+
+class MachineMoves:
+    """`room` answers what the node has."""
+
+    def __init__(self, node: NodeRecord, deps: FlowDeps, room: Callable[[], Capacity]) -> None:
+        self._node = node
+        self._deps = deps
+        self._room = room
+
+    # At the source.
+
+    async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord:
+        """Order the move of a machine with its volume. Raises `NotServed` for what cannot be moved, `Conflict` and
+        `WrongState` for what cannot be moved now."""
+        self._check(wish)
+        deps = self._deps
+
+        def apply(tx: Tx) -> MoveRecord:
+            record = deps.table.find(tx, target.app, target.machine_id)
+            leases.check(record, target.nonce, deps.clock.now())
+            check_here(tx, record.id)
+            if journal.active(tx, machine_resource(record.id)) is not None:
+                raise Conflict(f"machine {record.id} is {record.state} and not at rest: something is under way on it")
+            _check_movable(record)
+            volume_id = volume_id_of(record.config)
+            volume = None if volume_id is None else attached_to(tx, volume_id, record.id)
+            if volume is not None:
+                _check_volume(volume)
+            signal, timeout_s = stop_config(record.config)
+            run = deps.runs.accept(
+                tx, MOVE.name, machine_resource(record.id), MoveInput(signal=signal, timeout_s=timeout_s)
+            )
+            move = self._order(tx, run, record.app, record, volume, wish)
+            deps.table.change(tx, record, migrated("preparing", move))
+            return move
+
+        return await self._commit(apply)
+
+    async def of_volume(self, app: AppName, volume_id: str, wish: MoveRequest) -> MoveRecord:
+        """The same for a volume that no machine has."""
+        self._check(wish)
+        deps = self._deps
+
+        def apply(tx: Tx) -> MoveRecord:
+            volume = deps.volumes.find(tx, app, volume_id)
+            check_here(tx, volume.id)
+            if volume.machine is not None:
+                raise WrongState(
+                    f"volume {volume.id} is attached to machine {volume.machine}, and moves with it: use"
+                    f" `hawker machine move {volume.machine}`"
+                )
+            _check_volume(volume)
+            run = deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
+            return self._order(tx, run, volume.app, None, volume, wish)
+
+        return await self._commit(apply)
+
+    def _check(self, wish: MoveRequest) -> None:
+        if wish.mode in _LATER:
+            raise NotServed(f"mode: {_LATER[wish.mode]}: use `cold`, for which the machine is off meanwhile")
+        if wish.mode not in _MODES:
+            raise Unprocessable(f"mode: {wish.mode!r:.40} is not one of auto, cold")
+        if wish.source not in (None, self._node.id):
+            raise WrongState(f"source: it is at node {self._node.id}, and not at {wish.source!r:.40}")
+        if wish.to == self._node.id:
+            raise BadRequest(f"to: it is at node {self._node.id} already")
+        self._deps.others.check()
+
+    def _order(
+        self,
+        tx: Tx,
+        run: str,
+        app: AppName,
+        machine: MachineRecord | None,
+        volume: VolumeRecord | None,
+        wish: MoveRequest,
+    ) -> MoveRecord:
+        now, reader = self._deps.clock.now(), tx
+        owned = machine or volume
+        assert owned is not None, "a move is of something"
+        move = MoveRecord(
+            id=run,
+            app=app,
+            machine=None if machine is None else machine.id,
+            volume=None if volume is None else volume.id,
+            wanted=NodeId(wish.to) if wish.to else None,
+            region=wish.region or owned.region,
+            limit_mib_per_s=wish.limit_mib_per_s or 0,
+            generation=1 + max(each.generation for each in (machine, volume) if each is not None),
+            ran=machine is not None and machine.state is State.STARTED,
+            created_at=now,
+            updated_at=now,
+        )
+        busy = [each for _, each in reader.scan(MOVES) if each.state in OPEN_MOVES and each.app == app]
+        if busy:
+            raise Conflict(f"move {busy[0].id} of app '{app}' is under way: one machine of an app is away at a time")
+        tx.put(MOVES, move.id, move)
+        for each in filter(None, (move.machine, move.volume)):
+            tx.put(OPEN_MOVE_OF, each, MovePointer(move=move.id))
+        return move
+
+    async def _commit(self, apply: Callable[[Tx], MoveRecord]) -> MoveRecord:
+        reach("move.accept.before")
+        made = await self._deps.store.write(apply)
+        reach("move.accept.after")
+        return made
+
+    def get(self, move_id: str) -> MoveRecord:
+        """Raises `NotFound`."""
+        found = self._deps.store.get(MOVES, move_id)
+        if found is None:
+            raise NotFound(f"move {move_id:.40} not found")
+        return found
+
+    def list(self) -> Sequence[MoveRecord]:
+        """The newest first."""
+        return [record for _, record in self._deps.store.scan(MOVES, reverse=True)]
+
+    def check_cancellable(self, move_id: str) -> MoveRecord:
+        """Raises `NotFound`, `WrongState` once the destination owns it."""
+        move = self.get(move_id)
+        if move.state is MoveState.GRANTED:
+            raise WrongState(f"node {move.to} owns it already: move it back once the move is done")
+        return move
+
+    async def piece(self, move_id: str, generation: int, offset: int, count: int) -> StoredPiece | None:
+        """Of the volume's file, while nobody writes to it. Raises `NotFound`, `WrongState`."""
+        move = self.get(move_id)
+        if move.generation != generation or move.volume is None:
+            raise NotFound(f"move {move_id:.40} hands over no generation {generation}")
+        if move.state not in CLOSED_MOVES:
+            raise WrongState(f"the move is {move.state}: nothing is handed over")
+        return await files_of(self._deps).piece(move.volume, max(0, offset), count)
+
+    # At the destination.
+
+    async def hold(self, move_id: str, asked: IncomingRequest) -> IncomingRecord:
+        """Hold room for it, and begin to get ready. Asked again, it is what it was. Raises why it cannot be here."""
+        deps = self._deps
+        unit = _DELIVERED.decode(deps.others.there.open(asked.unit))
+        known = deps.store.get(INCOMING, move_id)
+        if known is not None:
+            return known
+        self._check_servable(unit)
+        app = AppName(asked.app.name)
+        record = IncomingRecord(
+            move=move_id,
+            source=NodeId(asked.source),
+            app=app,
+            generation=asked.generation,
+            machine=unit.machine,
+            volume=unit.volume,
+            holds=self._held_by(unit),
+            limit_mib_per_s=asked.limit_mib_per_s,
+            created_at=deps.clock.now(),
+        )
+
+        def apply(tx: Tx) -> IncomingRecord:
+            there = tx.get(INCOMING, move_id)
+            if there is not None:
+                return there
+            self._check_free(tx, record)
+            tx.put(INCOMING, move_id, record)
+            hold(tx, Resources(), record.holds)
+            deps.runs.accept(tx, RECEIVE.name, incoming_resource(move_id), ReceiveInput(org=asked.app.org))
+            return record
+
+        return await deps.store.write(apply)
+
+    def _check_servable(self, unit: Delivered) -> None:
+        deps = self._deps
+        if unit.volume is not None and (deps.disks is None or deps.moved_files is None):
+            raise NotServed("this node has no volumes")
+        if unit.volume is not None and unit.volume.guest_written and not deps.driver.features.disks:
+            raise NotServed("a microVM wrote the volume's blocks, and this node runs no microVMs")
+        if unit.machine is not None:
+            validate(unit.machine.config, deps.driver.features)
+            wanted, labels = placement_of(unit.machine.config), parse_labels(",".join(deps.settings.labels))
+            missing = lacking(wanted.labels, labels)
+            if missing is not None:
+                raise WrongState(f"the node does not have the label {missing}")
+            if wanted.driver not in (None, deps.driver.name):
+                raise WrongState(f"the node's driver is {deps.driver.name}")
+
+    def _held_by(self, unit: Delivered) -> Resources:
+        """A machine that is off takes no room here either, but for its volume."""
+        deps, holds = self._deps, Resources()
+        if unit.volume is not None:
+            holds = holds.plus(unit.volume.holds)
+        if unit.machine is not None and unit.ran:
+            holds = holds.plus(room_for(deps.settings, deps.driver.features.overhead_mib, unit.machine.config))
+        return holds
+
+    def _check_free(self, tx: Tx, record: IncomingRecord) -> None:
+        """Raises `Unavailable` when the node takes nothing, `Conflict` when it takes nothing more now, `WrongState`
+        when what comes is here, or was here later than the source knows, `NoRoom`."""
+        reason = closed(tx)
+        if reason is not None:
+            raise Unavailable(reason)
+        if under_way([each for _, each in tx.scan(INCOMING)]) >= AT_ONCE:
+            raise Conflict(f"{AT_ONCE} moves to this node are under way")
+        for each in _ids(record.machine, record.volume):
+            if tx.get(MACHINES, each) is not None or tx.get(VOLUMES, each) is not None:
+                raise WrongState(f"{each} is at this node, or has not left it yet")
+            went = tx.get(MOVED, each)
+            if went is not None and went.generation >= record.generation:
+                raise WrongState(f"{each} left this node under generation {went.generation}")
+        if record.machine is not None:
+            _check_apart(tx, record.machine)
+        missing = shortfall(self._room(), used(tx), record.holds)
+        if missing:
+            lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
+            raise NoRoom(f"short of {lacks}", scope="host", shortfall=missing)
+
+    def incoming(self, move_id: str) -> IncomingRecord:
+        """Raises `NotFound`."""
+        found = self._deps.store.get(INCOMING, move_id)
+        if found is None:
+            raise NotFound(f"move {move_id:.40} is not known here")
+        return found
+
+    async def drop(self, move_id: str) -> None:
+        """Nothing of it comes any more. What was accepted stays."""
+        deps = self._deps
+
+        def apply(tx: Tx) -> bool:
+            record = tx.get(INCOMING, move_id)
+            if record is None or record.state not in AWAITED:
+                return False
+            drop_incoming(tx, record, IncomingState.DROPPED, "the source gave the move up")
+            return True
+
+        if await deps.store.write(apply) and deps.moved_files is not None:
+            await deps.moved_files.drop(move_id)
+
+    async def accept(self, move_id: str, given: DeliverRequest) -> IncomingRecord:
+        """Own what was granted: the durable commit after which this node may act on it. What it cannot own it refuses
+        for ever. Raises `NotFound`, `Unavailable`."""
+        deps, record = self._deps, self.incoming(move_id)
+        if given.generation != record.generation:
+            raise NotFound(f"move {move_id:.40} brings generation {record.generation}, not {given.generation}")
+        if record.state in (IncomingState.ACCEPTED, IncomingState.REFUSED, IncomingState.DROPPED):
+            return await self._answer_again(record)
+        if record.volume is not None and record.state is not IncomingState.COPIED:
+            return await self._refuse(record, "its volume was not copied")
+        unit = _DELIVERED.decode(deps.others.there.open(given.unit))
+        if unit.volume is not None:
+            await files_of(deps).adopt(move_id, unit.volume.id)
+        reach("receive.accept.before")
+        try:
+            accepted = await deps.store.write(lambda tx: own(tx, deps, self._node, move_id, unit, given.app))
+        except HawkerError as error:
+            if error.retry and not isinstance(error, Conflict | NoRoom):
+                raise
+            return await self._refuse(record, str(error))
+        reach("receive.accept.after")
+        return accepted
+
+    async def _answer_again(self, record: IncomingRecord) -> IncomingRecord:
+        """One that was dropped here cannot be had back: it counts as refused."""
+        if record.state is not IncomingState.DROPPED:
+            return record
+        return await self._refuse(record, record.reason)
+
+    async def _refuse(self, record: IncomingRecord, reason: str) -> IncomingRecord:
+        def apply(tx: Tx) -> IncomingRecord:
+            current = tx.get(INCOMING, record.move) or record
+            if current.state is IncomingState.ACCEPTED:
+                return current
+            return drop_incoming(tx, current, IncomingState.REFUSED, reason)
+
+        refused = await self._deps.store.write(apply)
+        if refused.state is IncomingState.REFUSED and self._deps.moved_files is not None:
+            volume = None if record.volume is None else record.volume.id
+            await self._deps.moved_files.drop(record.move, volume)
+        return refused
+
+    # What is over.
+
+    def _forget_old(self, tx: Tx) -> None:
+        """Moves that ended, and signposts, after their days; never what is still owed."""
+        oldest = self._deps.clock.now() - SIGNPOSTS_KEPT_S
+        for key, move in list(tx.scan(MOVES)):
+            if move.state not in OPEN_MOVES and move.updated_at < oldest:
+                tx.delete(MOVES, key)
+        for key, incoming in list(tx.scan(INCOMING)):
+            if incoming.state not in AWAITED and incoming.created_at < oldest:
+                tx.delete(INCOMING, key)
+        for key, post in list(tx.scan(MOVED)):
+            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None:
+                tx.delete(MOVED, key)
+                tx.delete(GRANTS, key)
+
+    def _take_up(self, tx: Tx, move_id: str) -> None:
+        move = tx.get(MOVES, move_id)
+        if move is not None and move.state is MoveState.GRANTED and journal.active(tx, resource_of(move)) is None:
+            self._deps.runs.accept(tx, DELIVER.name, resource_of(move), DeliverInput(move=move_id))
+
+    async def serve(self, every_s: float) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.sweep()
+            except (HawkerError, OSError) as error:
+                _log.error("what moves left is not looked at", extra={"error": str(error)})
+            await self._deps.clock.sleep(every_s)
+
+    async def sweep(self) -> None:
+        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries that an operator
+        ended."""
+        deps = self._deps
+        for _, move in list(deps.store.scan(MOVES)):
+            if move.state is MoveState.GRANTED and journal.active(deps.store, resource_of(move)) is None:
+                await deps.store.write(partial(self._take_up, move_id=move.id))
+        await deps.store.write(self._forget_old, Durability.ORDERED)
+        if deps.moved_files is None:
+            return
+        now = deps.clock.now()
+        for key, kept in list(deps.store.scan(RETIRED)):
+            if kept.until <= now:
+                await deps.moved_files.forget(VolumeId(kept.volume), kept.generation)
+                await deps.store.write(lambda tx, key=key: tx.delete(RETIRED, key))  # type: ignore[misc]
+        for move_id in await deps.moved_files.drafts():
+            record = deps.store.get(INCOMING, move_id)
+            run = journal.active(deps.store, incoming_resource(move_id))
+            if (record is None or record.state not in AWAITED) and (run is None or run.state in ENDED):
+                await deps.moved_files.drop(move_id)
+
+
+def resource_of(move: MoveRecord) -> Resource:
+    """What the runs of a move work on, at its source."""
+    if move.machine is not None:
+        return machine_resource(move.machine)
+    assert move.volume is not None, "a move is of something"
+    return volume_resource(move.volume)
+
+
+def _check_apart(reader: Reader, machine: MachineRecord) -> None:
+    """A machine and its spares are never on one node, nor those of an app that are to be apart. Raises `WrongState`."""
+    if placement_of(machine.config).spread is Spread.HARD and reader.count(BY_APP, f"{machine.app}/"):
+        raise WrongState(f"the node has machines of app '{machine.app}', and they are to be apart")
+    for _, there in reader.scan(MACHINES):
+        if machine.id in (there.config.standbys or ()) or there.id in (machine.config.standbys or ()):
+            raise WrongState(f"machine {there.id} is at the node, and one of the two stands by for the other")
+
+
+def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str]:
+    return [each.id for each in (machine, volume) if each is not None]
+
+
+def _check_movable(record: MachineRecord) -> None:
+    """Raises `NotServed` for what no move takes along, `Conflict` and `WrongState` for what it does not now."""
+    if record.state is State.SUSPENDED:
+        raise WrongState(f"machine {record.id} is suspended, and its memory is at this node: start or stop it first")
+    if record.state not in OFF | {State.STARTED}:
+        raise Conflict(f"machine {record.id} is {record.state} and not at rest")
+    if persistence(record.config) is not Persist.NEVER:
+        raise NotServed("a machine that keeps its root filesystem (rootfs.persist) is not moved yet: it would be lost")
+    if record.config.guest is not None and record.config.guest.gpus:
+        raise NotServed("a machine with GPUs is not moved: they are this host's")
+
+
+def _check_volume(volume: VolumeRecord) -> None:
+    if volume.encrypted:
+        raise NotServed(
+            f"volume {volume.id} is encrypted, and its key is sealed under this node's own: encrypted volumes are not"
+            " moved yet; back it up, and restore it there"
+        )
+    if volume.state is not VolumeState.CREATED:
+        raise Conflict(f"volume {volume.id} is {volume.state}: wait until it is created")

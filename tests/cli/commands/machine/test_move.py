@@ -1,0 +1,28 @@
+from hawker.cli.exits import ExitStatus
+from tests.cli.conftest import Hawker
+from tests.cli.fake_node import FakeNode, machine
+
+FIRST = "3d8f0000000001"
+
+
+def test_a_move_is_ordered_and_followed_to_its_end(hawker: Hawker, node: FakeNode) -> None:
+    node.add("shop", machine(FIRST))
+    said = hawker("machine", "move", FIRST, "--to", "0badc", "--limit", "50")
+    assert said.status == ExitStatus.OK and "state" in said.out and "done" in said.out
+    body = node.call("move_machine").body
+    assert (body.to, body.mode, body.limit_mib_per_s) == ("0badcafe", "auto", 50)
+    assert "copying 1.0 GiB of 4.0 GiB, 200.0 MiB/s, 15 s left" in said.err
+
+
+def test_a_move_that_was_aborted_says_why_and_where_the_machine_is(hawker: Hawker, node: FakeNode) -> None:
+    node.add("shop", machine(FIRST))
+    node.ends = {"state": "aborted", "reason": "no room"}
+    said = hawker("machine", "move", FIRST)
+    assert said.status == ExitStatus.FAILED
+    assert "is at node 0a1b2c3d as before: no room" in said.err
+
+
+def test_a_detached_move_is_not_followed(hawker: Hawker, node: FakeNode) -> None:
+    node.add("shop", machine(FIRST))
+    said = hawker("machine", "move", FIRST, "--detach", "--output", "json")
+    assert said.status == ExitStatus.OK and '"copying"' in said.out and "get_move" not in node.calls

@@ -1,0 +1,24 @@
+from hawker.cli.exits import ExitStatus
+from tests.cli.conftest import Hawker
+from tests.cli.fake_moves import MOVE
+from tests.cli.fake_node import FakeNode
+
+
+def test_moves_are_listed_by_app_and_state(hawker: Hawker, node: FakeNode) -> None:
+    assert hawker("moves", "list").out == "no moves\n"
+    node.moves = (MOVE,)
+    node.calls.clear()
+    row = hawker("moves", "list", "-a", "shop", "--state", "copying").out.splitlines()[1].split()
+    assert row[:6] == ["01MOVE", "shop", "3d8f0000000001", "0a1b2c3d", "4e5f6071", "copying"]
+    query = node.call("list_moves").query
+    assert (query.app, query.state) == ("shop", "copying")
+
+
+def test_a_move_is_shown_and_an_unknown_one_is_not_found(hawker: Hawker) -> None:
+    assert "5.2 s" in hawker("moves", "show", "01MOVE").out
+    assert hawker("moves", "show", "nothing").status == ExitStatus.NOT_FOUND
+
+
+def test_a_cancelled_move_says_so(hawker: Hawker, node: FakeNode) -> None:
+    said = hawker("moves", "cancel", "01MOVE")
+    assert "cancelled by the user" in said.out and node.call("cancel_move").params.move_id == "01MOVE"

@@ -1,0 +1,54 @@
+"""The moves of the fake node."""
+
+from typing import Any
+
+import msgspec
+
+from hawker.api.contract.move import Move, MoveList
+from hawker.api.route import Call
+from hawker.errors import NotFound
+from tests.cli.fake_addresses import AT
+
+MOVE = Move(
+    id="01MOVE",
+    app="shop",
+    machine="3d8f0000000001",
+    volume="vol_0000000000000001",
+    node="0a1b2c3d",
+    to="4e5f6071",
+    state="copying",
+    generation=2,
+    stored_bytes=4 << 30,
+    copied_bytes=1 << 30,
+    rate=200 << 20,
+    eta_s=15.0,
+    away_ms=5200,
+    created_at=AT,
+    updated_at=AT,
+)
+
+
+class FakeMoves:
+    """`moves` are listed; one that is asked for becomes what `ends` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moves: tuple[Move, ...] = ()
+        self.ends: dict[str, Any] = {"state": "done", "copied_bytes": 4 << 30}
+
+    async def _move_machine(self, call: Call[Any, Any, Any]) -> Move:
+        return msgspec.structs.replace(MOVE, machine=call.params.machine_id)
+
+    async def _move_volume_to_node(self, call: Call[Any, Any, Any]) -> Move:
+        return msgspec.structs.replace(MOVE, machine=None, volume=call.params.volume_id)
+
+    async def _list_moves(self, call: Call[Any, Any, Any]) -> MoveList:
+        return MoveList(moves=self.moves)
+
+    async def _get_move(self, call: Call[Any, Any, Any]) -> Move:
+        if call.params.move_id != MOVE.id:
+            raise NotFound("move not found")
+        return msgspec.structs.replace(MOVE, **self.ends)
+
+    async def _cancel_move(self, call: Call[Any, Any, Any]) -> Move:
+        return msgspec.structs.replace(MOVE, state="aborted", reason="cancelled by the user")

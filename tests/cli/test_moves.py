@@ -1,0 +1,34 @@
+"""How moves are told; what follows one is in the tests of the commands."""
+
+import msgspec
+import pytest
+
+from hawker.api.in_process import InProcessCaller
+from hawker.cli.exits import Failure
+from hawker.cli.moves import about, follow, line, moves_table
+from hawker.clock import ManualClock
+from tests.cli.fake_moves import MOVE
+from tests.cli.fake_node import FakeNode
+
+pytestmark = pytest.mark.anyio
+
+
+def test_the_copy_is_told_with_bytes_rate_and_time_left() -> None:
+    assert line(MOVE).endswith("copying 1.0 GiB of 4.0 GiB, 200.0 MiB/s, 15 s left")
+    assert line(msgspec.structs.replace(MOVE, state="granted")).endswith("granted at node 4e5f6071")
+
+
+def test_a_volume_by_itself_is_told_by_its_own_id() -> None:
+    free = msgspec.structs.replace(MOVE, machine=None, away_ms=None, state="preparing", to="")
+    assert line(free) == "volume vol_0000000000000001: preparing"
+    assert "vol_0000000000000001" in moves_table([free]) and "away" in about(free)
+
+
+async def test_following_ends_with_the_move_and_raises_when_it_was_aborted() -> None:
+    node, said = FakeNode(), list[str]()
+    caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
+    assert (await follow(caller, MOVE, ManualClock(), said.append)).state == "done"
+    assert len(said) == 1
+    node.ends = {"state": "aborted", "reason": "no room"}
+    with pytest.raises(Failure, match="as before: no room"):
+        await follow(caller, MOVE, ManualClock(), said.append)

@@ -1,0 +1,217 @@
+"""Machines and volumes that move between two real nodes, whoever is killed when: the same machine, and not one
+acknowledged write is lost.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from hawker.api.contract.machine import Machine
+from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveParams, MoveRequest
+from hawker.api.contract.volume import VolumeParams
+from hawker.errors import BadRequest, HawkerError, NoDestination, NoRoom, NotFound, NotServed, Unavailable
+from tests.e2e.command_line import CommandLine
+from tests.e2e.running_node import RunningNode
+from tests.e2e.shop import Shop
+from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, two_ports
+from tests.e2e.test_volumes import make
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+
+LEDGER = "i=0; while true; do i=$((i+1)); echo $i >> /data/ledger; sync /data/ledger; echo $i; sleep 0.02; done"
+"""Numbers that are on disk before they are said."""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[tuple[Host, Host]]:
+    pair = (_host(tmp_path / "0", 0), _host(tmp_path / "1", 1))
+    try:
+        _begin(pair[0])
+        assert pair[1].join(pair[0].node).returncode == 0
+        _begin(pair[1])
+        yield pair
+    finally:
+        strays = [stray for each in pair for stray in each.node.withdraw()]
+    assert not strays, f"left on the host: {strays}"
+
+
+def _host(place: Path, number: int) -> Host:
+    place.mkdir()
+    node = RunningNode(place, "--ephemeral", "--region", "mad", "--label", f"host={number}")
+    return Host(node, HOSTS[number], two_ports(HOSTS[number]))
+
+
+def _begin(host: Host) -> None:
+    host.node.start("--advertise", host.address, "--peer-port", str(host.port))
+
+
+@pytest.fixture
+async def shop(hosts: tuple[Host, Host]) -> AsyncIterator[Shop]:
+    """As the broker of the first node knows it."""
+    async with hosts[0].node.client() as client:
+        shop = Shop(client, "moves")
+
+        async def opened() -> bool:
+            try:
+                return bool(await shop.open())
+            except Unavailable:
+                return False
+
+        await eventually(opened, WITHIN_S)
+        yield shop
+
+
+async def with_ledger(shop: Shop, image: str) -> Machine:
+    volume = await make(shop, region="mad")
+    config: dict[str, Any] = {
+        "image": image,
+        "guest": {"memory_mb": 64},
+        "mounts": [{"volume": volume.id, "path": "/data"}],
+        "init": {"exec": ["/bin/sh", "-c", LEDGER]},
+        "metadata": {"kept": "yes"},
+        "restart": {"policy": "no"},
+        "stop_config": {"signal": "SIGKILL", "timeout": 1},
+    }
+
+    async def ran() -> Machine | None:
+        try:
+            return await shop.run(config, name="ledger")
+        except (NoRoom, Unavailable):
+            return None
+
+    made = await eventually(ran, WITHIN_S)
+    assert made is not None
+    return made
+
+
+async def said(shop: Shop, machine: Machine) -> int:
+    """The last number that the ledger has."""
+    text = await shop.said(machine.id, "tail", "-n", "1", "/data/ledger")
+    return int(text)
+
+
+async def moved(shop: Shop, machine: Machine, to: str) -> Move:
+    """Once it has ended."""
+    made = await shop.client.call(MOVE_MACHINE, params=shop.params(machine.id), body=MoveRequest(to=to))
+    return await ended(shop, made.id)
+
+
+def owns(host: Host, machine: Machine) -> bool:
+    """Whether its volume's file is at this node."""
+    assert machine.config is not None and machine.config.mounts
+    return (host.node.data_dir / "volumes" / str(machine.config.mounts[0].volume) / "disk").exists()
+
+
+async def ended(shop: Shop, move_id: str) -> Move:
+    async def over() -> Move | None:
+        try:
+            move = await shop.client.call(GET_MOVE, params=MoveParams(move_id=move_id))
+        except HawkerError:
+            return None
+        return move if move.state in ("done", "aborted") else None
+
+    found = await eventually(over, WITHIN_S)
+    assert found is not None
+    return found
+
+
+async def test_a_machine_moves_with_its_volume_and_back(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
+) -> None:
+    machine = await with_ledger(shop, toolbox_image)
+    ids = [host.node.node_id for host in hosts]
+    first = await shop.get(machine.id)
+    here = 0 if owns(hosts[0], machine) else 1
+    for turn in (1, 2, 3):
+        there = (here + turn) % 2
+        before = await said(shop, machine)
+        move = await moved(shop, machine, ids[there])
+        assert move.state == "done", move
+        assert (move.generation, move.node) == (turn + 1, ids[1 - there])
+        assert owns(hosts[there], machine) and not owns(hosts[1 - there], machine)
+        after = await shop.wait(machine.id, "started")
+        assert (after.id, after.name, after.private_ip) == (first.id, first.name, first.private_ip)
+        assert after.config is not None and after.config.metadata == {"kept": "yes"}
+        numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
+        assert before in numbers
+
+
+async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says_why(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
+) -> None:
+    volume = await make(shop, name="free", region="mad")
+    ids = [host.node.node_id for host in hosts]
+    here = 0 if (hosts[0].node.data_dir / "volumes" / volume.id / "disk").exists() else 1
+    command = CommandLine(hosts[0].node.environment | {"HAWKER_DATA_DIR": str(hosts[0].node.data_dir)})
+    told = command("volumes", "move", volume.id, "-a", shop.app, "--to-node", ids[1 - here])
+    assert told.status == 0 and "done" in told.out, told
+    assert (hosts[1 - here].node.data_dir / "volumes" / volume.id / "disk").exists()
+    listed = command.say("moves", "list", "-a", shop.app)
+    assert volume.id in listed and "done" in listed
+    move_id = listed.splitlines()[1].split()[0]
+    assert "done" in command.say("moves", "show", move_id)
+    params = VolumeParams(app_name=shop.app, volume_id=volume.id)
+    for mode in ("through", "lazy"):
+        with pytest.raises(NotServed, match=mode):
+            await shop.client.call(MOVE_FREE_VOLUME, params=params, body=MoveRequest(mode=mode))
+    with pytest.raises(BadRequest, match="already"):
+        await shop.client.call(MOVE_FREE_VOLUME, params=params, body=MoveRequest(to=ids[1 - here]))
+    refused = command("moves", "cancel", move_id)
+    assert refused.status == 0 and "done" in refused.out
+
+
+SOURCE = ("move.prepare.after", "move.stop.intended", "move.close.after", "move.grant.after", "deliver.retire.retired")
+DESTINATION = ("receive.fetch.drafted", "receive.fetch.copied", "receive.accept.before", "receive.accept.after")
+
+
+@pytest.mark.parametrize("place", [*SOURCE, *DESTINATION])
+async def test_a_move_ends_and_nothing_is_lost_when_a_daemon_dies_at(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str, place: str
+) -> None:
+    """The daemon that comes to the place first kills itself there with SIGKILL; the next one goes on."""
+    machine = await with_ledger(shop, toolbox_image)
+    here = 0 if owns(hosts[0], machine) else 1
+    dies = here if place in SOURCE else 1 - here
+    before = await said(shop, machine)
+    await anyio.to_thread.run_sync(_again, hosts[dies], place)
+    to = hosts[1 - here].node.node_id
+    async with hosts[0].node.client() as client:
+        fresh = Shop(client, shop.app)
+
+        async def begun() -> Move | None:
+            try:
+                params = fresh.params(machine.id)
+                return await fresh.client.call(MOVE_MACHINE, params=params, body=MoveRequest(to=to))
+            except (NotFound, Unavailable, NoRoom, NoDestination):
+                return None  # the nodes have not heard of each other yet
+
+        made = await eventually(begun, WITHIN_S)
+    assert made is not None
+    await anyio.to_thread.run_sync(hosts[dies].node.ended)
+    await anyio.to_thread.run_sync(_again, hosts[dies], None)
+    async with hosts[0].node.client() as client:
+        last = Shop(client, shop.app)
+        move = await ended(last, made.id)
+        assert owns(hosts[0], machine) != owns(hosts[1], machine)
+        assert owns(hosts[1 - here], machine) == (move.state == "done"), move
+
+        async def runs() -> bool:
+            try:
+                return (await last.get(machine.id)).state == "started"
+            except HawkerError:
+                return False
+
+        assert await eventually(runs, WITHIN_S)
+        text = await last.said(machine.id, "cat", "/data/ledger")
+        assert before in [int(line) for line in text.split()]
+
+
+def _again(host: Host, place: str | None) -> None:
+    if host.node.alive:
+        host.node.kill()
+    host.node.launch("--advertise", host.address, "--peer-port", str(host.port), failpoint=place).wait_ready()

@@ -1,0 +1,86 @@
+"""Each check of moves finds what it is there for, and nothing in a sound fleet."""
+
+import msgspec
+import pytest
+
+from hawker.ids import VolumeId
+from hawker.node import Resources
+from hawker.proof.move_checks import (
+    Generations,
+    NodeSight,
+    held_by_incoming,
+    lost_writes,
+    moves_at_rest,
+    not_the_same,
+    of_moves,
+)
+from hawker.proof.violation import Invariant
+from hawker.record.machine import MACHINES
+from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
+from hawker.store.contract import Tx
+from tests.sim.moves.fleets import PlayedFleet, played_fleet
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+async def moved(fleet: PlayedFleet) -> list[NodeSight]:
+    await fleet.ended(0, (await fleet.move(0, 1)).id)
+    assert await fleet.settled() == []
+    return fleet._fleet.sights()
+
+
+async def test_a_sound_move_breaks_nothing_and_each_breach_is_found() -> None:
+    async with played_fleet() as fleet:
+        before = fleet.worker(0).record(fleet.machine)
+        sights = await moved(fleet)
+        generations = Generations()
+        assert [*of_moves(sights), *moves_at_rest(sights), *generations.broken(sights)] == []
+        record = fleet.worker(1).record(fleet.machine)
+        assert list(not_the_same(before, record)) == []
+        renamed = msgspec.structs.replace(record, name="other")
+        assert [each.invariant for each in not_the_same(before, renamed)] == [Invariant.SAME]
+        (move,) = [each for _, each in sights[0].reader.scan(MOVES)]
+
+        def break_it(tx: Tx) -> None:
+            tx.delete(GRANTS, fleet.machine)
+            tx.delete(MOVED, fleet.machine)
+            tx.put(MACHINES, record.id, record)
+            tx.put(MOVES, move.id, msgspec.structs.replace(move, state=MoveState.COPYING))
+
+        await fleet.hosts[0].world.store.write(break_it)
+        assert Invariant.ONE_OWNER in {each.invariant for each in of_moves(sights)}
+        assert Invariant.ONE_OWNER in {each.invariant for each in generations.broken(sights)}
+        assert Invariant.MOVE_ENDS in {each.invariant for each in moves_at_rest(sights)}
+
+
+async def test_two_writers_and_a_mounted_volume_that_was_closed_are_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        (move,) = [each for _, each in sights[0].reader.scan(MOVES)]
+        closed = msgspec.structs.replace(move, state=MoveState.GRANTED)
+        await fleet.hosts[0].world.store.write(lambda tx: tx.put(MOVES, move.id, closed))
+        assert move.machine is not None and move.volume is not None
+        twice = [
+            NodeSight(node=each.node, reader=each.reader, running=frozenset({move.machine}),
+                      mounted=frozenset({move.volume}))
+            for each in sights
+        ]  # fmt: skip
+        kinds = [each.what for each in of_moves(twice) if each.invariant is Invariant.ONE_WRITER]
+        assert any("runs at nodes" in what for what in kinds) and any("mounted at" in what for what in kinds)
+
+
+async def test_a_missing_signpost_a_lost_write_and_room_for_ever_are_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        volume = VolumeId(fleet._volume)
+        assert list(lost_writes(sights, {volume: 1})) == []
+        assert [each.invariant for each in lost_writes(sights, {volume: 1 << 40})] == [Invariant.KEPT]
+        await fleet.hosts[0].world.store.write(lambda tx: tx.delete(MOVED, fleet.machine))
+        assert Invariant.FOUND in {each.invariant for each in moves_at_rest(sights)}
+        ((key, incoming),) = list(sights[1].reader.scan(INCOMING))
+        held = msgspec.structs.replace(incoming, holds=Resources(memory_mib=5))
+        await fleet.hosts[1].world.store.write(lambda tx: tx.put(INCOMING, key, held))
+        assert held_by_incoming(sights[1].reader) == Resources(memory_mib=5)
+        assert Invariant.CAPACITY in {each.invariant for each in moves_at_rest(sights)}

@@ -1,0 +1,88 @@
+"""Three played hosts with a machine and a free volume, for tests that order moves themselves."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+
+from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveRequest
+from hawker.api.contract.volume import VolumeParams
+from hawker.ids import NodeId
+from hawker.record.move import MOVES, OPEN_MOVES, MoveRecord
+from hawker.sim.harness.loop import eventually
+from hawker.sim.moves.move_host import MoveHost
+from hawker.sim.moves.move_run import MovePlan, MoveSimulation
+from hawker.sim.node.kit import SOUND, WorkerKit
+from hawker.sim.node.sim_worker import APP, SimWorker, params
+
+
+class PlayedFleet(MoveSimulation):
+    """The first host has the machine and the volume."""
+
+    @property
+    def hosts(self) -> list[MoveHost]:
+        return list(self._fleet.hosts.values())
+
+    def worker(self, number: int) -> SimWorker:
+        worker = self.hosts[number].worker
+        assert worker is not None, "it is up"
+        return worker
+
+    @property
+    def machine(self) -> str:
+        return self._machine
+
+    @property
+    def free(self) -> str:
+        return self._free
+
+    def id(self, number: int) -> NodeId:
+        return self.hosts[number].id
+
+    async def move(self, source: int, to: int | None, **fields: object) -> Move:
+        body = MoveRequest(to=None if to is None else self.id(to), **fields)  # type: ignore[arg-type]
+        return await self.worker(source).api.call(MOVE_MACHINE, params=params(self.machine), body=body)
+
+    async def move_free(self, source: int, to: int) -> Move:
+        at = VolumeParams(app_name=APP, volume_id=self.free)
+        return await self.worker(source).api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest(to=self.id(to)))
+
+    async def ended(self, source: int, move_id: str) -> MoveRecord:
+        def over() -> bool:
+            record = self.hosts[source].world.store.get(MOVES, move_id)
+            return record is not None and record.state not in OPEN_MOVES
+
+        await eventually(self._clock, over, 3600)
+        record = self.hosts[source].world.store.get(MOVES, move_id)
+        assert record is not None
+        return record
+
+    async def again(self, number: int, *, kept: float = 1.0, power: bool = False) -> None:
+        """Killed, and up again."""
+        await self.hosts[number].kill(kept=kept, power=power)
+        await self.hosts[number].begin(self._tasks)
+
+    def judged(self) -> list[str]:
+        self._judge()
+        return [str(each) for each in self._found]
+
+    async def settled(self) -> list[str]:
+        """What is found once everything has come to its end."""
+        await self._rest()
+        return self.judged()
+
+
+@asynccontextmanager
+async def played_fleet(kit: WorkerKit = SOUND, seed: int = 1) -> AsyncIterator[PlayedFleet]:
+    fleet = PlayedFleet(MovePlan(seed=seed, operations=()), kit)
+    async with anyio.create_task_group() as tasks:
+        fleet._tasks = tasks
+        await tasks.start(fleet._fleet.call_network.serve)
+        for host in fleet.hosts:
+            await host.begin(tasks)
+        await fleet._stock()
+        tasks.start_soon(fleet._watch)
+        yield fleet
+        for host in fleet.hosts:
+            await host.kill()
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,27 @@
+from hawker.sim.moves.move_bugs import PLANTS
+from hawker.sim.moves.move_run import HOSTS, MoveVerb, draw, play, shrink
+
+
+def test_the_same_seed_is_the_same_run_and_finds_nothing() -> None:
+    first, second = play(draw(4)), play(draw(4))
+    assert first.digest == second.digest and first.lines == second.lines
+    assert first.found == () and first.kills > 0 and first.moves + first.aborted > 0
+
+
+def test_some_seeds_keep_every_promise() -> None:
+    outcomes = [play(draw(seed)) for seed in range(1, 4)]
+    assert [outcome.found for outcome in outcomes] == [()] * 3
+    assert sum(outcome.moves for outcome in outcomes) > 0
+
+
+def test_a_plan_has_every_kind_of_blow_and_each_that_falls_gets_up() -> None:
+    verbs = {operation.verb for seed in range(1, 9) for operation in draw(seed).operations}
+    assert verbs == set(MoveVerb)
+    assert {operation.label for operation in draw(1).operations} == {str(each + 1) for each in range(HOSTS)}
+
+
+def test_a_finding_is_told_by_fewer_operations() -> None:
+    kit = next(plant.kit for plant in PLANTS if plant.name == "same-generation")
+    found = play(draw(1), kit)
+    shortest = shrink(found, kit, 12)
+    assert shortest.found and len(shortest.plan.operations) < len(found.plan.operations)

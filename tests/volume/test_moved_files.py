@@ -1,0 +1,103 @@
+"""Files of volumes that move, on a real file system: holes stay holes, a digest says what is in a file and not how it
+lies, and a draft counts for nothing until it is adopted.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hawker.errors import NotFound
+from hawker.ids import VolumeId
+from hawker.volume.moved_files import DIGESTED_BYTES, HostMovedFiles, StoredPiece, digest_of
+
+pytestmark = pytest.mark.anyio
+ONE = VolumeId("vol_0000000000000001")
+SIZE = 64 << 20
+PIECE = 4 << 20
+
+
+def at(root: Path) -> HostMovedFiles:
+    return HostMovedFiles(root, lambda volume_id: root / volume_id / "disk")
+
+
+def made(root: Path, **content: bytes) -> Path:
+    """A sparse file with these bytes at these MiB, as `at_3=...`."""
+    file = root / ONE / "disk"
+    file.parent.mkdir(parents=True)
+    with file.open("wb") as opened:
+        opened.truncate(SIZE)
+        for place, data in content.items():
+            opened.seek(int(place.removeprefix("at_")) << 20)
+            opened.write(data)
+    return file
+
+
+async def copy(source: HostMovedFiles, target: HostMovedFiles, move: str = "01") -> None:
+    await target.begin(move, SIZE, 0)
+    offset = 0
+    while (piece := await source.piece(ONE, offset, PIECE)) is not None:
+        assert piece.offset >= offset and 0 < len(piece.data) <= PIECE
+        await target.write(move, piece)
+        offset = piece.offset + len(piece.data)
+    await target.sync(move)
+
+
+async def test_a_copy_has_the_same_content_and_digest_and_keeps_holes(tmp_path: Path) -> None:
+    source, target = at(tmp_path / "s"), at(tmp_path / "d")
+    file = made(tmp_path / "s", at_0=os.urandom(70_000), at_9=bytes(1 << 20), at_33=os.urandom(5 << 20))
+    await copy(source, target)
+    assert await source.digest(ONE) == await target.digest_of_draft("01")
+    assert not (tmp_path / "d" / ONE).exists()
+    await target.adopt("01", ONE)
+    await target.adopt("01", ONE)
+    copied = tmp_path / "d" / ONE / "disk"
+    assert copied.read_bytes() == file.read_bytes()
+    assert copied.stat().st_blocks < file.stat().st_blocks  # zeros that were written are holes now
+    assert await target.drafts() == []
+
+
+def test_a_digest_is_of_content_and_size_and_not_of_holes(tmp_path: Path) -> None:
+    plain, sparse, other = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    plain.write_bytes(bytes(3 * DIGESTED_BYTES) + b"x")
+    with sparse.open("wb") as opened:
+        opened.seek(3 * DIGESTED_BYTES)
+        opened.write(b"x")
+    assert digest_of(plain) == digest_of(sparse)
+    other.write_bytes(b"y" + bytes(3 * DIGESTED_BYTES - 1) + b"x")
+    longer = tmp_path / "d"
+    longer.write_bytes(plain.read_bytes() + bytes(1))
+    assert len({digest_of(plain), digest_of(other), digest_of(longer)}) == 3
+
+
+async def test_a_draft_that_is_taken_up_has_nothing_beyond_what_was_on_disk(tmp_path: Path) -> None:
+    target = at(tmp_path)
+    await target.begin("01", SIZE, 0)
+    for offset in (0, 8 << 20):
+        await target.write("01", StoredPiece(offset, b"z" * 4096))
+    await target.begin("01", SIZE, 4 << 20)
+    draft = tmp_path / ".incoming" / "01"
+    assert draft.stat().st_size == SIZE
+    content = draft.read_bytes()
+    assert content[:4096] == b"z" * 4096 and not any(content[4096:])
+
+
+async def test_what_is_dropped_retired_and_forgotten_is_gone_in_turn(tmp_path: Path) -> None:
+    files = at(tmp_path)
+    file = made(tmp_path, at_1=b"data")
+    assert await files.stored_bytes(ONE) > 0
+    await files.flush(ONE)
+    await files.begin("01", SIZE, 0)
+    assert await files.drafts() == ["01"]
+    await files.drop("01")
+    await files.drop("01", VolumeId("vol_0000000000000002"))
+    assert await files.drafts() == []
+    for _ in range(2):
+        await files.retire(ONE, 2)
+    kept = tmp_path / ".retired" / f"{ONE}.2"
+    assert kept.exists() and not file.parent.exists()
+    with pytest.raises(NotFound):
+        await files.piece(ONE, 0, PIECE)
+    for _ in range(2):
+        await files.forget(ONE, 2)
+    assert not kept.exists()

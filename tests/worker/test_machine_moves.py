@@ -1,0 +1,143 @@
+"""Orders of moves, and what a destination takes: refused by name, held once, owned once."""
+
+import msgspec
+import pytest
+
+from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, SHOW_INCOMING, MoveParams, MoveRequest
+from hawker.api.contract.volume import VolumeParams
+from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, NotServed, Unprocessable, WrongState
+from hawker.machine import State
+from hawker.record.move import GRANTS, MOVED, MOVES, RETIRED, RETIRED_KEPT_S, SIGNPOSTS_KEPT_S, MoveState
+from hawker.record.volume import VOLUMES
+from hawker.sim.node.sim_worker import APP, params
+from hawker.store.contract import Tx
+from tests.sim.moves.fleets import played_fleet
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+@pytest.mark.parametrize(
+    ("wish", "error", "why"),
+    [
+        (MoveRequest(mode="through"), NotServed, "through"),
+        (MoveRequest(mode="lazy"), NotServed, "lazy"),
+        (MoveRequest(mode="warm"), Unprocessable, "auto, cold"),
+        (MoveRequest(to="00000001"), BadRequest, "already"),
+        (MoveRequest(source="00000002"), WrongState, "is at node 00000001"),
+    ],
+)
+async def test_what_is_not_served_is_refused_by_name(wish: MoveRequest, error: type[HawkerError], why: str) -> None:
+    async with played_fleet() as fleet:
+        moves = fleet.worker(0).parts.moves
+        with pytest.raises(error, match=why):
+            await moves.of_volume(fleet.worker(0).record(fleet.machine).app, fleet.free, wish)
+
+
+async def test_a_node_that_is_alone_moves_nothing() -> None:
+    async with played_fleet() as fleet:
+        fleet.worker(0).parts.deps.others._others = None
+        with pytest.raises(NotServed, match="in no cluster"):
+            await fleet.move(0, 1)
+
+
+async def test_an_attached_or_encrypted_volume_does_not_move_by_itself() -> None:
+    async with played_fleet() as fleet:
+        at, api = VolumeParams(app_name=APP, volume_id=fleet._volume), fleet.worker(0).api
+        with pytest.raises(WrongState, match="hawker machine move"):
+            await api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest())
+        deps = fleet.worker(0).parts.deps
+
+        def encrypt(tx: object) -> None:
+            record = deps.volumes.get(tx, fleet.free)  # type: ignore[arg-type]
+            deps.volumes.change(tx, record, encrypted=True)  # type: ignore[arg-type]
+
+        await deps.store.write(encrypt)
+        with pytest.raises(NotServed, match="encrypted"):
+            await fleet.move_free(0, 1)
+
+
+async def test_one_machine_of_an_app_is_away_at_a_time() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+        with pytest.raises(Conflict, match="one machine of an app"):
+            await fleet.move_free(0, 1)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert (await fleet.ended(0, (await fleet.move_free(0, 1)).id)).state is MoveState.DONE
+
+
+async def test_a_stopped_machine_moves_and_stays_stopped() -> None:
+    async with played_fleet() as fleet:
+        await fleet.worker(0).stop(fleet.machine)
+        await fleet.worker(0).reaches(fleet.machine, State.STOPPED)
+        assert (await fleet.ended(0, (await fleet.move(0, 2)).id)).state is MoveState.DONE
+        await fleet.worker(2).reaches(fleet.machine, State.STOPPED)
+        await fleet.worker(2).start(fleet.machine)
+        await fleet.worker(2).reaches(fleet.machine, State.STARTED)
+        assert fleet.worker(2).events(fleet.machine).count("migrate/done") == 1
+        assert await fleet.settled() == []
+
+
+async def test_there_and_back_and_on_is_generation_4_and_leaves_one_signpost_each() -> None:
+    async with played_fleet() as fleet:
+        for source, to in ((0, 1), (1, 0), (0, 2)):
+            assert (await fleet.ended(source, (await fleet.move(source, to)).id)).state is MoveState.DONE
+            await fleet.worker(to).reaches(fleet.machine, State.STARTED)
+        assert fleet.worker(2).record(fleet.machine).generation == 4
+        posts = [host.world.store.get(MOVED, fleet.machine) for host in fleet.hosts]
+        assert [None if post is None else post.to for post in posts] == [fleet.id(2), fleet.id(0), None]
+        assert await fleet.settled() == []
+
+
+async def test_a_retired_file_is_kept_for_a_day() -> None:
+    async with played_fleet() as fleet:
+        await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        world = fleet.hosts[0].world
+        assert (fleet.free, 2) in world.moved_files.retired
+        assert world.store.get(VOLUMES, fleet.free) is None and world.store.count(RETIRED) == 1
+        ((key, kept),) = list(world.store.scan(RETIRED))
+        assert kept.until > fleet._clock.now() + RETIRED_KEPT_S - 60
+        over = msgspec.structs.replace(kept, until=fleet._clock.now())
+        await world.store.write(lambda tx: tx.put(RETIRED, key, over))
+        await fleet._clock.sleep(60)
+        assert world.moved_files.retired == {} and world.store.count(RETIRED) == 0
+
+
+async def test_a_move_that_nobody_knows_is_not_found() -> None:
+    async with played_fleet() as fleet:
+        with pytest.raises(NotFound):
+            await fleet.worker(0).api.call(SHOW_INCOMING, params=MoveParams(move_id="01"))
+        assert params(fleet.machine).machine_id == fleet.machine
+
+
+async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_label() -> None:
+    async with played_fleet() as fleet:
+        spare = await fleet.worker(0).stopped(standbys=[fleet.machine])
+        store, table = fleet.hosts[1].world.store, fleet.worker(1).parts.deps.table
+        record, versions = fleet.worker(0).record(spare), ()
+        await store.write(lambda tx: table.enter(tx, record, versions, ()))
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert move.state is MoveState.ABORTED and f"machine {spare} is at the node" in move.reason
+        labelled = await fleet.worker(0).stopped()
+        await fleet.worker(0).set_metadata(labelled, "hawker_labels", "disk=fast")
+        body = MoveRequest(to=fleet.id(2))
+        made = await fleet.worker(0).api.call(MOVE_MACHINE, params=params(labelled), body=body)
+        assert "does not have the label disk=fast" in (await fleet.ended(0, made.id)).reason
+
+
+async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        store = fleet.hosts[0].world.store
+        post = store.get(MOVED, fleet.free)
+        assert post is not None
+        old = fleet._clock.now() - SIGNPOSTS_KEPT_S - 1
+
+        def age(tx: Tx) -> None:
+            tx.put(MOVED, fleet.free, msgspec.structs.replace(post, at=old))
+            tx.put(MOVES, move.id, msgspec.structs.replace(move, updated_at=old))
+
+        await store.write(age)
+        await fleet.worker(0).parts.moves.sweep()
+        assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)
