@@ -65,7 +65,7 @@ from hawker.worker.lifecycle.move import DELIVER, MOVE, DeliverInput, MoveInput,
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
 
 AT_ONCE = 2
-"""Moves of a node under way at once, each way."""
+"""Moves to a node under way at once."""
 
 _log = bind("hawker.moves")
 _MODES = frozenset({None, "auto", "cold"})

@@ -3,6 +3,7 @@
 import click
 
 from hawker.cli.exits import ExitStatus
+from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
 from hawker.sim.harness.plan import only_option, story
 from hawker.sim.harness.planted_bug import kit_of
@@ -23,7 +24,16 @@ TRIES = 200
 @click.option("--tries", type=click.IntRange(0, 10_000), default=TRIES, show_default=True,
               help="Runs to spend on the shortest story of a finding; 0: no story.")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print the whole trace, and no story.")
-def command(seeds: range, plant: str | None, plants: bool, only: frozenset[int] | None, tries: int, trace: bool) -> int:
+@click.option("--json", "json", is_flag=True, help="Print one object a line for each seed.")
+def command(
+    seeds: range,
+    plant: str | None,
+    plants: bool,
+    only: frozenset[int] | None,
+    tries: int,
+    trace: bool,
+    json: bool,
+) -> int:
     """Play moves between three nodes with their own code, over a network that loses, delays and parts, with daemons
     that are killed, power that fails and disks that lie. Check that each machine and volume has one owner and one
     writer at every moment, and that no acknowledged write is lost. The same seed gives the same run in every process.
@@ -42,9 +52,14 @@ def command(seeds: range, plant: str | None, plants: bool, only: frozenset[int] 
         for seed in seeds:
             plan = draw(seed)
             outcome = play(plan if only is None else plan.only(only), kit)
-            _tell(outcome, trace=trace)
+            if json:
+                found = [str(each) for each in outcome.found]
+                counts = {"moves": outcome.moves, "aborted": outcome.aborted, "kills": outcome.kills}
+                click.echo(line_of_json({"seed": seed, "digest": outcome.digest, **counts, "found": found}))
+            else:
+                _tell(outcome, trace=trace)
             if outcome.found:
-                if tries and not trace:
+                if tries and not trace and not json:
                     again = f"hawker sim moves --seeds {seed}-{seed}" + (f" --plant {plant}" if plant else "")
                     shortest = shrink(outcome, kit, tries)
                     for line in story(shortest, len(plan.operations), f"{again} {only_option(shortest)}"):
