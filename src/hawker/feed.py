@@ -69,6 +69,14 @@ class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bytes
 
 
+class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
+    """What a certificate authority asks for at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555, 8.3)."""
+
+    hostname: str
+    token: str
+    answer: str
+
+
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     """All machines with services, and all certificates; what is not among them is gone. `addresses` are those of the
     host that ports may be published at; `region` and `via` go into headers."""
@@ -77,6 +85,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     addresses: tuple[str, ...] = ()
     region: str = "local"
     certificates: tuple[SealedCertificate, ...] = ()
+    challenges: tuple[ShownChallenge, ...] = ()
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):

@@ -182,6 +182,7 @@ class EdgeDoor:
                 SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed)
                 for each in self._certificates.all()
             ),
+            challenges=tuple(self._certificates.challenges),
         )
 
     def _say(self, told: EdgeLogLine) -> None:

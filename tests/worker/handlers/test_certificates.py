@@ -23,6 +23,7 @@ from hawker.api.contract.certificate import (
 from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
+from hawker.secret.certificate_orders import CertificateOrders
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.handlers.certificates import CertificateHandlers
@@ -83,7 +84,13 @@ async def test_a_check_looks_where_the_name_leads(worker: SimWorker) -> None:
         return leads
 
     handlers = CertificateHandlers(
-        worker.store, parts.deps.clock, parts.apps, parts.ips, parts.deps.certificates, lookup
+        worker.store,
+        parts.deps.clock,
+        parts.apps,
+        parts.ips,
+        parts.deps.certificates,
+        CertificateOrders(worker.store, parts.deps.settings, parts.deps.clock),
+        lookup,
     )
     call: Call[Any, Any, Any] = Call(params=ONE, query=NoQuery(), body=None, grant=None, request_id="r")  # type: ignore[arg-type]
     alone = await handlers.check(call)
@@ -117,7 +124,7 @@ async def test_removing_the_only_one_is_warned_about(worker: SimWorker) -> None:
 
 
 async def test_ordering_one_is_not_served_and_says_what_is(worker: SimWorker) -> None:
-    with pytest.raises(NotServed, match="import one"):
+    with pytest.raises(NotServed, match="import one instead"):
         await worker.api.call(ORDER_CERTIFICATE, params=HERE, body=OrderCertificateRequest(hostname=NAME))
     ghost = AppParams(app_name="ghost")
     with pytest.raises(NotFound):
