@@ -13,6 +13,7 @@ import requests
 from acme import challenges, client, crypto_util, errors, messages
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from josepy import jwa, jwk
 
 from hawker.errors import Unavailable
 from hawker.version import VERSION
@@ -89,11 +90,11 @@ _FAILED = (errors.Error, messages.Error, josepy.errors.Error, requests.RequestEx
 
 def _client(authority: Authority) -> client.ClientV2:
     scalar = int.from_bytes(authority.key, "big") % (_P256_ORDER - 1) + 1
-    key = josepy.JWKEC(key=ec.derive_private_key(scalar, ec.SECP256R1()))
+    key = jwk.JWKEC(key=ec.derive_private_key(scalar, ec.SECP256R1()))
     verify = str(authority.ca_file) if authority.ca_file is not None else True
     net = client.ClientNetwork(
         key,
-        alg=josepy.ES256,
+        alg=jwa.ES256,
         verify_ssl=verify,  # type: ignore[arg-type]  # a path, too, as requests has it
         user_agent=f"hawker/{VERSION}",
         timeout=_CALL_S,
