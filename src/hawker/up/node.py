@@ -42,7 +42,6 @@ from hawker.record.machine import MACHINES, MachineTarget
 from hawker.record.node import NODE, NodeRecord, used
 from hawker.runtime.driver import NodeDriver
 from hawker.runtime.driver_selection import DriverSelection
-from hawker.secret.certificate_orders import CertificateBuyer
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.store.sqlite import RESERVE_BYTES, SqliteStore
@@ -266,7 +265,9 @@ async def _serve(
             tasks.start_soon(told.hear, signals, boot)
             await begin(tasks, parts, supervisor, reconciler)
             tasks.start_soon(edge.serve)
-            tasks.start_soon(CertificateBuyer(deps.store, deps.certificates, settings, deps.clock).serve)
+            if settings.acme_directory is not None:
+                buyer = certificate_orders.CertificateBuyer(deps.store, deps.certificates, settings, deps.clock)
+                tasks.start_soon(buyer.serve)
             if resolver is not None:
                 tasks.start_soon(resolver.serve)
                 if fleet is not None:

@@ -23,7 +23,6 @@ from hawker.api.contract.certificate import (
 from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
-from hawker.secret.certificate_orders import CertificateOrders
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.handlers.certificates import CertificateHandlers
@@ -89,7 +88,7 @@ async def test_a_check_looks_where_the_name_leads(worker: SimWorker) -> None:
         parts.apps,
         parts.ips,
         parts.deps.certificates,
-        CertificateOrders(worker.store, parts.deps.settings, parts.deps.clock),
+        parts.deps.settings,
         lookup,
     )
     call: Call[Any, Any, Any] = Call(params=ONE, query=NoQuery(), body=None, grant=None, request_id="r")  # type: ignore[arg-type]

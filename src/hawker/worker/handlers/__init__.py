@@ -7,7 +7,6 @@ from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
 from hawker.place import Place
-from hawker.secret.certificate_orders import CertificateOrders
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
 from hawker.worker.handlers.app_files import AppFileHandlers
@@ -127,8 +126,7 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     handlers.add(AppLogHandlers(worker.node, deps.store, apps, deps.clock, deps.logs))
     handlers.add(AppFileHandlers(deps.store, apps, worker.quotas, deps.files))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)
-    orders = CertificateOrders(deps.store, deps.settings, deps.clock)
-    CertificateHandlers(deps.store, deps.clock, apps, worker.ips, deps.certificates, orders, worker.lookup).bind(
+    CertificateHandlers(deps.store, deps.clock, apps, worker.ips, deps.certificates, deps.settings, worker.lookup).bind(
         handlers
     )
     PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)

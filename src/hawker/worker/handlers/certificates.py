@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
@@ -37,14 +39,21 @@ from hawker.api.handlers import Handlers
 from hawker.api.paging import page_of
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import NotFound
 from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
-from hawker.secret.certificate_orders import CertificateOrders
 from hawker.secret.certificates import Certificates
+from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
 from hawker.worker.assembly import Lookup
 from hawker.worker.ip_assignments import IpAllocator, IpType
+
+if TYPE_CHECKING:
+    from hawker.secret import certificate_orders
+    from hawker.secret.certificate_orders import CertificateOrders
+else:
+    certificate_orders = deferred("hawker.secret.certificate_orders")
 
 _ACTIVE, _PENDING = "active", "pending_validation"
 _PUBLIC = frozenset({IpType.V4, IpType.V6, IpType.SHARED_V4})
@@ -60,7 +69,7 @@ class CertificateHandlers:
         apps: AppTable,
         ips: IpAllocator,
         certificates: Certificates,
-        orders: CertificateOrders,
+        settings: Settings,
         lookup: Lookup,
     ) -> None:
         self._store = store
@@ -68,8 +77,12 @@ class CertificateHandlers:
         self._apps = apps
         self._ips = ips
         self._certificates = certificates
-        self._orders = orders
+        self._settings = settings
         self._lookup = lookup
+
+    @cached_property
+    def _orders(self) -> "CertificateOrders":
+        return certificate_orders.CertificateOrders(self._store, self._settings, self._clock)
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_CERTIFICATES, self.list)
