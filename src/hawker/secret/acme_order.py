@@ -5,7 +5,6 @@ The node answers for a host name by HTTP-01: at port 80, what the authority asks
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import josepy
@@ -19,7 +18,6 @@ from hawker.errors import Unavailable
 from hawker.version import VERSION
 
 _CALL_S = 20
-_ISSUE_S = 90.0
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _MAX_REASON = 500
 
@@ -73,19 +71,20 @@ class AcmeOrder:
         return str(offered[0].chall.encode("token")), str(answer)
 
     def finish(self) -> Issued:
-        """Takes 90 s at most, and what its calls take. Raises `Unavailable`."""
+        """Takes 90 s at most (the library's bound), and what its calls take. Raises `Unavailable`."""
         assert self._client is not None and self._order is not None, "begun"
         try:
             if self._asked is not None:
                 self._client.answer_challenge(self._asked, self._asked.response(self._client.net.key))
-            deadline = datetime.now() + timedelta(seconds=_ISSUE_S)  # local, as the library compares
-            done = self._client.poll_and_finalize(self._order, deadline)
+            done = self._client.poll_and_finalize(self._order)
         except _FAILED as error:
             raise Unavailable(_reason(error)) from error
         return Issued(chain=done.fullchain_pem, key=self._key.decode())
 
 
-_FAILED = (errors.Error, messages.Error, josepy.errors.Error, requests.RequestException, OSError, ValueError)
+_NOT_ACME = (LookupError, TypeError, AttributeError, ValueError)
+"""What the library raises on JSON that is not what it looks for."""
+_FAILED = (errors.Error, messages.Error, josepy.errors.Error, requests.RequestException, OSError, *_NOT_ACME)
 
 
 def _client(authority: Authority) -> client.ClientV2:

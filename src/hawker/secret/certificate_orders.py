@@ -98,12 +98,12 @@ class CertificateBuyer:
         self._clock = clock
 
     async def serve(self) -> None:
-        """Until cancelled; at once where the settings name no authority."""
-        if self._settings.acme_directory is None:
-            return
+        """Until cancelled. The settings name an authority."""
+        directory = self._settings.acme_directory
+        assert directory is not None
         while True:
             for order in _all_due(self._store, self._clock.now()):
-                await self._try(self._settings.acme_directory, order)
+                await self._try(directory, order)
             await self._clock.sleep(_LOOK_EVERY_S)
 
     async def _try(self, directory: str, order: CertificateOrder) -> None:

@@ -57,6 +57,7 @@ from hawker.worker.format import enter
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
     from hawker.fleet import joining, quotas
+    from hawker.secret import certificate_orders
     from hawker.up import fleet as up_fleet
     from hawker.up import fleet_front
     from hawker.up.fleet import InFleet
@@ -64,6 +65,7 @@ else:
     catalog_server = deferred("hawker.catalog.http.server")
     joining = deferred("hawker.fleet.joining")
     quotas = deferred("hawker.fleet.quotas")
+    certificate_orders = deferred("hawker.secret.certificate_orders")
     up_fleet = deferred("hawker.up.fleet")
     fleet_front = deferred("hawker.up.fleet_front")
 
