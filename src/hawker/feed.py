@@ -94,6 +94,14 @@ class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
     shared: bool = False
 
 
+class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
+    """What a certificate authority asks for at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555, 8.3)."""
+
+    hostname: str
+    token: str
+    answer: str
+
+
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     """All machines with services, all certificates, and the addresses of apps; what is not among them is gone.
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
@@ -105,6 +113,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     certificates: tuple[SealedCertificate, ...] = ()
     app_addresses: tuple[AppAddress, ...] = ()
     gate: GatePlace | None = None
+    challenges: tuple[ShownChallenge, ...] = ()
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):

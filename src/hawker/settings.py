@@ -92,6 +92,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     # what clients reach: published ports
     edge_addresses: tuple[str, ...] = ()
+    acme_directory: str | None = None
+    acme_email: str | None = None
+    acme_ca_file: Path | None = None
     idle_s: float = 300.0
 
     # how the fleet judges nodes
@@ -140,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_endpoint(self.otel_endpoint)
         _check_log_endpoint(self.log_endpoint)
         _check_agent(self.catalog_url)
+        _check_directory(self.acme_directory)
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
         _check_edge(self.edge_addresses)
@@ -311,6 +315,11 @@ _SUCH_AS = {"public_ipv4": "203.0.113.0/28", "public_ipv6": "2001:db8:1::/64"}
 NOWHERE = "none"
 """In `edge_addresses`: no port is published."""
 EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+def _check_directory(url: str | None) -> None:
+    if url is not None and (urlsplit(url).scheme != "https" or not urlsplit(url).hostname):
+        raise ValueError(f"acme_directory {url!r} is no https:// URL")
 
 
 def _check_edge(texts: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import Fault
-from hawker.feed import CERTIFICATE_KEY, SealedCertificate
+from hawker.feed import CERTIFICATE_KEY, SealedCertificate, ShownChallenge
 from hawker.ids import AppName
 from hawker.secret.certificates import open_pair
 from hawker.vault import Vault
@@ -40,6 +40,7 @@ class CertificateBook:
         self._of: dict[str, SealedCertificate] = {}
         self._contexts: OrderedDict[_Key, ssl.SSLContext] = OrderedDict()
         self._own: KeyPair | None = None
+        self._challenges: dict[tuple[str, str], str] = {}
 
     def replace(self, certificates: Iterable[SealedCertificate]) -> None:
         """All that there are. What was opened of one that is gone is forgotten."""
@@ -47,6 +48,14 @@ class CertificateBook:
         there = {(each.hostname, each.sealed) for each in self._of.values()} | {("", b"")}
         for key in [key for key in self._contexts if key[:2] not in there]:
             del self._contexts[key]
+
+    def show(self, challenges: Iterable[ShownChallenge]) -> None:
+        """All that certificate authorities may ask for now."""
+        self._challenges = {(each.hostname, each.token): each.answer for each in challenges}
+
+    def challenge(self, hostname: str, token: str) -> str | None:
+        """The answer to who asks for this token at this host; none where nothing was ordered."""
+        return self._challenges.get((hostname, token))
 
     def find(self, name: str) -> SealedCertificate | None:
         """The one for this name, else the one for a wildcard of one label."""

@@ -22,7 +22,15 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import UNSENT_MAX, Side, address_of, reset, watch_peer
 from hawker.edge.visits import Counters, Spawn, Visits
-from hawker.edge.writing import Origin, answer_to_client, own_answer, redirect_to_https, request_to_machine
+from hawker.edge.writing import (
+    CHALLENGES,
+    Origin,
+    answer_to_client,
+    challenge_answer,
+    own_answer,
+    redirect_to_https,
+    request_to_machine,
+)
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName, new_ulid
@@ -36,7 +44,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServices:
-    """What connections share. `say` tells the app's log what could not be done; `claimer` is whose host name it is."""
+    """What connections share. `say` tells the app's log what could not be done; `claimer` is whose host name it
+    is; `challenge` answers a certificate authority that asks for this token at this host."""
 
     routes: Routes
     visits: Visits
@@ -48,6 +57,7 @@ class HttpServices:
     spawn: Spawn
     say: Callable[[EdgeLogLine], None]
     claimer: Callable[[str], AppName | None]
+    challenge: Callable[[str, str], str | None]
     region: Callable[[], str]
 
 
@@ -241,6 +251,10 @@ class HttpConnection(asyncio.Protocol):
         self._answered = False
         app: AppName | None = None
         try:
+            proof = self._challenge(head)
+            if proof is not None:
+                self.write(challenge_answer(head, proof, request_id))
+                return False
             app = self._find(head)
             target = self._services.routes.newest(self._door, app)
             if target is not None and target.port.force_https and self._tls is None:
@@ -254,6 +268,13 @@ class HttpConnection(asyncio.Protocol):
         finally:
             self._machine = None
             self._idle_s, self.deadline = 0.0, inf
+
+    def _challenge(self, head: RequestHead) -> str | None:
+        """Before any redirect, in plain HTTP, whatever app's door it is; other tokens are the machine's matter."""
+        if self._tls is not None or head.method not in (b"GET", b"HEAD") or not head.target.startswith(CHALLENGES):
+            return None
+        token = head.target.removeprefix(CHALLENGES).decode("latin-1")
+        return self._services.challenge(head.host.lower().rstrip("."), token)
 
     def _find(self, head: RequestHead) -> AppName:
         """The app that is asked for. Raises `ProxyError`, also where TLS was for another one."""

@@ -92,6 +92,7 @@ class Edge:
                 spawn=self.spawn,
                 say=self.say,
                 claimer=self.certificates.app_of,
+                challenge=self.certificates.challenge,
                 region=lambda: self._region,
             )
         )
@@ -149,6 +150,7 @@ class Edge:
         self.certificates.replace(message.certificates)
         for machine_id in self._routes.replace(message.machines, message.addresses, message.app_addresses):
             self.gates.forget(machine_id)
+        self.certificates.show(message.challenges)
         for machine in message.machines:
             self.gates.update(machine, self._now())
         self._listeners.ask()

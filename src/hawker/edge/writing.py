@@ -13,6 +13,8 @@ from hawker.edge.head import RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
 
 VIA = b"hawker"
+CHALLENGES = b"/.well-known/acme-challenge/"
+"""Source: RFC 8555, 8.3."""
 _OURS = frozenset(
     b"""fly-client-ip fly-forwarded-port fly-region fly-request-id fly-replay-src fly-replay-failed
     fly-replay-cache-status fly-preferred-instance-unavailable x-forwarded-proto x-forwarded-ssl""".split()
@@ -142,6 +144,15 @@ def own_answer(error: ProxyError, request_id: bytes, *, head_only: bool = False)
         allowed,
         b"" if head_only else text,
     )
+
+
+def challenge_answer(head: RequestHead, answer: str, request_id: bytes) -> bytes:
+    """To a certificate authority."""
+    body = answer.encode()
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: %d\r\nserver: %b\r\n"
+        b"fly-request-id: %b\r\nconnection: close\r\n\r\n%b"
+    ) % (len(body), VIA, request_id, b"" if head.method == b"HEAD" else body)
 
 
 def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> bytes:

@@ -188,9 +188,9 @@ PINNED = Bucket("machine_secrets", Pinned)  # machine id/version
 
 
 class CertificateRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate that was imported for a host name of an app; `sealed` is its chain and key. `kind` is rsa or ecdsa,
-    `authority` who issued it. `points_here`: at the last check the name led to an address of the app. Times are Unix
-    seconds."""
+    """A certificate for a host name of an app, imported, or `ordered` by the node itself; `sealed` is its chain and
+    key. `kind` is rsa or ecdsa, `authority` who issued it. `points_here`: at the last check the name led to an address
+    of the app. Times are Unix seconds."""
 
     hostname: str
     app: AppName
@@ -201,6 +201,23 @@ class CertificateRecord(msgspec.Struct, frozen=True, kw_only=True):
     points_here: bool = False
     created_at: float
     updated_at: float
+    ordered: bool = False
 
 
 CERTIFICATES = Bucket("certificates", CertificateRecord)  # host name; it is one app's
+
+
+class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """An app's wish that the node orders the certificate of a host name, and a new one before it expires. `failures`
+    are those since the last success, `reason` the cause of the last one; empty when there is none. Times are Unix
+    seconds."""
+
+    hostname: str
+    app: AppName
+    created_at: float
+    failures: int = 0
+    failed_at: float = 0.0
+    reason: str = ""
+
+
+CERTIFICATE_ORDERS = Bucket("certificate_orders", CertificateOrder)  # host name; it is one app's

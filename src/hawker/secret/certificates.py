@@ -13,8 +13,9 @@ import msgspec
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import NotFound, Unprocessable
+from hawker.feed import ShownChallenge
 from hawker.ids import AppName
-from hawker.record.app import APPS, CERTIFICATES, CertificateRecord
+from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateRecord
 from hawker.store.contract import Reader, Store, Tx
 from hawker.vault import Vault
 
@@ -28,6 +29,7 @@ MAX_OF_APP = 500
 MAX_OF_NODE = 2000
 """With `certificate_chain.MAX_KEPT_BYTES` each they fit into what the edge is told at once."""
 PURPOSE = "certificates"
+ACCOUNT_PURPOSE = "account at a certificate authority"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Certificates:
         self._clock = clock
         self.key = vault.key_for(PURPOSE)
         self._vault = Vault(self.key, clock)
+        self.account_key = vault.key_for(ACCOUNT_PURPOSE)
+        self.challenges: list[ShownChallenge] = []
         self._listeners: list[Callable[[], None]] = []
         self._far: dict[str, FarCertificate] = {}
 
@@ -89,8 +93,24 @@ class Certificates:
     def get(self, app: str, text: str) -> CertificateRecord:
         return _found(self._store, app, certificate_chain.hostname_of(text))
 
-    async def put(self, app: str, text: str, fullchain: str, private_key: str) -> CertificateRecord:
-        """Durable when it returns, in place of what was there. Raises `Unprocessable`, also when the name is another
+    def challenge(self, shown: ShownChallenge) -> None:
+        """The edge answers it until `unchallenge`."""
+        self.challenges.append(shown)
+        self._tell()
+
+    def unchallenge(self, shown: ShownChallenge) -> None:
+        self.challenges.remove(shown)
+        self._tell()
+
+    def find(self, app: str, hostname: str) -> CertificateRecord | None:
+        record = self._store.get(CERTIFICATES, hostname)
+        return record if record is not None and record.app == app else None
+
+    async def put(
+        self, app: str, text: str, fullchain: str, private_key: str, *, ordered: bool = False
+    ) -> CertificateRecord:
+        """Durable when it returns, in place of what was there. One that was `ordered` is taken only while its order is
+        there. Raises `Unprocessable`, also when the name is another
         app's, and `NotFound` when there is no such app."""
         hostname, now = certificate_chain.hostname_of(text), self._clock.now()
         claimed = self._far.get(hostname)
@@ -106,16 +126,21 @@ class Certificates:
             not_after=read.not_after,
             created_at=now,
             updated_at=now,
+            ordered=ordered,
         )
 
         def apply(tx: Tx) -> CertificateRecord:
             if tx.get(APPS, app) is None:
                 raise NotFound("app not found")
-            there = tx.get(CERTIFICATES, hostname)
+            order, there = tx.get(CERTIFICATE_ORDERS, hostname), tx.get(CERTIFICATES, hostname)
+            if ordered and (order is None or order.app != app):
+                raise NotFound(f"the order of {hostname} is gone")
+            if order is not None and order.app != app:
+                raise Unprocessable(f"hostname: {hostname} is another app's")
             if there is not None and there.app != app:
                 raise Unprocessable(f"hostname: {hostname} is another app's")
             if there is None:
-                _check_room(tx, app)
+                check_room(tx, app)
             kept = {} if there is None else {"created_at": there.created_at, "points_here": there.points_here}
             record = msgspec.structs.replace(fresh, **kept)
             tx.put(CERTIFICATES, hostname, record)
@@ -165,6 +190,9 @@ def forget_all(tx: Tx, app: str) -> None:
     for hostname, record in list(tx.scan(CERTIFICATES)):
         if record.app == app:
             tx.delete(CERTIFICATES, hostname)
+    for hostname, order in list(tx.scan(CERTIFICATE_ORDERS)):
+        if order.app == app:
+            tx.delete(CERTIFICATE_ORDERS, hostname)
 
 
 def _found(reader: Reader, app: str, hostname: str) -> CertificateRecord:
@@ -174,7 +202,8 @@ def _found(reader: Reader, app: str, hostname: str) -> CertificateRecord:
     return record
 
 
-def _check_room(tx: Tx, app: str) -> None:
+def check_room(tx: Tx, app: str) -> None:
+    """For one more. Raises `Unprocessable`."""
     records = [record for _, record in tx.scan(CERTIFICATES)]
     if sum(record.app == app for record in records) >= MAX_OF_APP:
         raise Unprocessable(f"an app has at most {MAX_OF_APP} certificates: use one for a wildcard")

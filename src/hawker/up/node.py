@@ -57,6 +57,7 @@ from hawker.worker.format import enter
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
     from hawker.fleet import joining, quotas
+    from hawker.secret import certificate_orders
     from hawker.up import fleet as up_fleet
     from hawker.up import fleet_front
     from hawker.up.fleet import InFleet
@@ -64,6 +65,7 @@ else:
     catalog_server = deferred("hawker.catalog.http.server")
     joining = deferred("hawker.fleet.joining")
     quotas = deferred("hawker.fleet.quotas")
+    certificate_orders = deferred("hawker.secret.certificate_orders")
     up_fleet = deferred("hawker.up.fleet")
     fleet_front = deferred("hawker.up.fleet_front")
 
@@ -267,6 +269,9 @@ async def _serve(
             if fleet is not None and doors.seat is not None:
                 tasks.start_soon(up_fleet.join_edge(fleet, doors.seat, edge.door).serve)
             tasks.start_soon(edge.serve)
+            if settings.acme_directory is not None:
+                buyer = certificate_orders.CertificateBuyer(deps.store, deps.certificates, settings, deps.clock)
+                tasks.start_soon(buyer.serve)
             if resolver is not None:
                 tasks.start_soon(resolver.serve)
                 if fleet is not None:

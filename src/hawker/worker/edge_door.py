@@ -241,6 +241,7 @@ class EdgeDoor:
             ),
             app_addresses=self._app_addresses,
             gate=self._gate,
+            challenges=tuple(self._certificates.challenges),
         )
 
     def _say(self, told: EdgeLogLine) -> None:

@@ -83,7 +83,13 @@ async def test_a_check_looks_where_the_name_leads(worker: SimWorker) -> None:
         return leads
 
     handlers = CertificateHandlers(
-        worker.store, parts.deps.clock, parts.apps, parts.ips, parts.deps.certificates, lookup
+        worker.store,
+        parts.deps.clock,
+        parts.apps,
+        parts.ips,
+        parts.deps.certificates,
+        parts.deps.settings,
+        lookup,
     )
     call: Call[Any, Any, Any] = Call(params=ONE, query=NoQuery(), body=None, grant=None, request_id="r")  # type: ignore[arg-type]
     alone = await handlers.check(call)
@@ -117,7 +123,7 @@ async def test_removing_the_only_one_is_warned_about(worker: SimWorker) -> None:
 
 
 async def test_ordering_one_is_not_served_and_says_what_is(worker: SimWorker) -> None:
-    with pytest.raises(NotServed, match="import one"):
+    with pytest.raises(NotServed, match="import one instead"):
         await worker.api.call(ORDER_CERTIFICATE, params=HERE, body=OrderCertificateRequest(hostname=NAME))
     ghost = AppParams(app_name="ghost")
     with pytest.raises(NotFound):

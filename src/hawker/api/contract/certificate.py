@@ -38,7 +38,8 @@ class IssuedCertificate(Answer, frozen=True, kw_only=True):
 
 
 class CertificateEntry(Answer, frozen=True, kw_only=True):
-    """`source` is custom; `status` active, or pending_validation once it has expired."""
+    """`source` is custom, or fly for one that the node ordered; `status` active, or pending_validation once it has
+    expired."""
 
     source: str
     status: str
@@ -176,7 +177,7 @@ ORDER_CERTIFICATE = Unary(
     body=OrderCertificateRequest,
     response=CertificateDetail,
     tag=Tag.APPS,
-    summary="Order a certificate (ACME); not served by this node yet",
+    summary="Order a certificate (ACME), and its successors; it comes later",
     status=201,
     errors=(NotFound, NotServed),
 )
@@ -250,7 +251,7 @@ DELETE_ORDERED_CERTIFICATE = Unary(
     params=CertificateParams,
     response=CertificateDetail,
     tag=Tag.APPS,
-    summary="Remove the certificates that were ordered for a host name: there are none yet",
+    summary="Remove the order of a certificate, and what came of it",
     errors=(NotFound,),
     action=Action.WRITE,
 )

@@ -90,7 +90,11 @@ def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, 
 @output_option
 @click.pass_context
 def order_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -> None:
-    """Order a certificate (ACME). No node serves this yet: use `import`."""
+    """Order a certificate for a host name; it is renewed before it expires.
+
+    The name must lead to port 80 of the app's node, where an app speaks plain HTTP. `hawker certs show` says how far
+    it is. Only nodes with an --acme-directory order.
+    """
     body = OrderCertificateRequest(hostname=hostname)
     show(
         talk(ctx, lambda caller: caller.call(ORDER_CERTIFICATE, params=AppParams(app_name=app), body=body)),

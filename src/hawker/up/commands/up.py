@@ -74,6 +74,10 @@ HELP: dict[str, str] = {
     "machine_packets_per_s": "How many packets a machine may send in a second; 0: no limit.",
     "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
     " node alone, none in a fleet; the word none: nowhere.",
+    "acme_directory": "The URL of the directory of a certificate authority (ACME) that certificates are ordered at; its"
+    " terms count as agreed to. Default: none are ordered.",
+    "acme_email": "Whom the certificate authority writes to.",
+    "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
     "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
     "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",

@@ -128,7 +128,9 @@ def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     handlers.add(AppLogHandlers(worker.node, deps.store, apps, deps.clock, deps.logs))
     handlers.add(AppFileHandlers(deps.store, apps, worker.quotas, deps.files))
     IpHandlers(deps.store, apps, worker.ips).bind(handlers)
-    CertificateHandlers(deps.store, deps.clock, apps, worker.ips, deps.certificates, worker.lookup).bind(handlers)
+    CertificateHandlers(deps.store, deps.clock, apps, worker.ips, deps.certificates, deps.settings, worker.lookup).bind(
+        handlers
+    )
     PolicyHandlers(deps.store, deps.fences, apps, worker.policies).bind(handlers)
 
 

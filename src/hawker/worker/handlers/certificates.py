@@ -1,7 +1,10 @@
 """Answers about the certificates of apps' host names."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
@@ -36,13 +39,21 @@ from hawker.api.handlers import Handlers
 from hawker.api.paging import page_of
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
-from hawker.errors import NotServed
-from hawker.record.app import AppRecord, CertificateRecord
+from hawker.deferred import deferred
+from hawker.errors import NotFound
+from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
 from hawker.secret.certificates import Certificates
+from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
 from hawker.worker.assembly import Lookup
 from hawker.worker.ip_assignments import IpAllocator, IpType
+
+if TYPE_CHECKING:
+    from hawker.secret import certificate_orders
+    from hawker.secret.certificate_orders import CertificateOrders
+else:
+    certificate_orders = deferred("hawker.secret.certificate_orders")
 
 _ACTIVE, _PENDING = "active", "pending_validation"
 _PUBLIC = frozenset({IpType.V4, IpType.V6, IpType.SHARED_V4})
@@ -58,6 +69,7 @@ class CertificateHandlers:
         apps: AppTable,
         ips: IpAllocator,
         certificates: Certificates,
+        settings: Settings,
         lookup: Lookup,
     ) -> None:
         self._store = store
@@ -65,7 +77,12 @@ class CertificateHandlers:
         self._apps = apps
         self._ips = ips
         self._certificates = certificates
+        self._settings = settings
         self._lookup = lookup
+
+    @cached_property
+    def _orders(self) -> "CertificateOrders":
+        return certificate_orders.CertificateOrders(self._store, self._settings, self._clock)
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_CERTIFICATES, self.list)
@@ -80,106 +97,132 @@ class CertificateHandlers:
     async def list(self, call: Call[AppParams, ListCertificatesQuery, None]) -> CertificateList:
         app = self._apps.get(self._store, call.params.app_name)
         wanted = (call.query.filter or "").lower()
-        found = [record for record in self._certificates.list(app.name) if wanted in record.hostname]
+        ordered = {order.hostname for order in self._orders.list(app.name)}
+        names = ordered | {record.hostname for record in self._certificates.list(app.name)}
+        found = sorted(name for name in names if wanted in name)
         limit = CERTIFICATES_IN_PAGE if call.query.limit is None else call.query.limit
-        page = page_of(found, lambda record: record.hostname, limit, call.query.cursor, most=MOST_IN_PAGE)
+        page = page_of(found, str, limit, call.query.cursor, most=MOST_IN_PAGE)
         return CertificateList(
-            certificates=tuple(map(self._summary, page.items)),
+            certificates=tuple(self._summary(self._kept(app, name)) for name in page.items),
             total_count=len(found),
             next_cursor=page.next_cursor or "",
         )
 
     async def order(self, call: Call[AppParams, NoQuery, OrderCertificateRequest]) -> CertificateDetail:
-        self._apps.get(self._store, call.params.app_name)
-        raise NotServed("ordering certificates is not served by this node yet: import one that was issued elsewhere")
+        app = self._apps.get(self._store, call.params.app_name)
+        order = await self._orders.put(app.name, call.body.hostname)
+        return self._detail(app, self._kept(app, order.hostname))
 
     async def put(self, call: Call[AppParams, NoQuery, ImportCertificateRequest]) -> CertificateDetail:
         app, body = self._apps.get(self._store, call.params.app_name), call.body
         record = await self._certificates.put(app.name, body.hostname, body.fullchain, body.private_key)
-        return self._detail(app, record)
+        return self._detail(app, self._kept(app, record.hostname))
 
     async def get(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
         return self._detail(*self._found(call.params))
 
     async def check(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
-        app, record = self._found(call.params)
-        addresses = await self._lookup(record.hostname.replace("*", "check", 1))
+        app, kept = self._found(call.params)
+        addresses = await self._lookup(kept.hostname.replace("*", "check", 1))
         wanted = {ip.ip for ip in self._ips.list(app.name) if ip.type in _PUBLIC}
         right = bool(wanted.intersection(addresses) if wanted else addresses)
-        record = await self._certificates.note_check(app.name, record.hostname, points_here=right)
-        return self._detail(app, record, _records(addresses))
+        if kept.record is not None:
+            await self._certificates.note_check(app.name, kept.hostname, points_here=right)
+        return self._detail(app, self._kept(app, kept.hostname), (right, _records(addresses)))
 
     async def delete(self, call: Call[CertificateParams, NoQuery, None]) -> None:
-        app, record = self._found(call.params)
-        await self._certificates.delete(app.name, record.hostname)
+        app, kept = self._found(call.params)
+        await self._orders.delete(app.name, kept.hostname)
+        if kept.record is not None:
+            await self._certificates.delete(app.name, kept.hostname)
 
     async def delete_custom(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
-        app, record = self._found(call.params)
-        await self._certificates.delete(app.name, record.hostname)
-        warning = f"{record.hostname} has no certificate any more: nothing is served under it with TLS"
-        return self._detail(app, record, gone=warning)
+        app, kept = self._found(call.params)
+        if kept.record is None or kept.record.ordered:
+            raise NotFound(f"no certificate was imported for {kept.hostname}")
+        await self._certificates.delete(app.name, kept.hostname)
+        return self._detail(app, _Kept(kept.hostname, None, kept.order), gone=_gone(kept.hostname))
 
     async def delete_ordered(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
-        """None is ever ordered, so none is there to be removed."""
-        return self._detail(*self._found(call.params))
+        """One that was imported stays."""
+        app, kept = self._found(call.params)
+        await self._orders.delete(app.name, kept.hostname)
+        if kept.record is not None and not kept.record.ordered:
+            return self._detail(app, _Kept(kept.hostname, kept.record, None))
+        if kept.record is not None:
+            await self._certificates.delete(app.name, kept.hostname)
+        return self._detail(app, _Kept(kept.hostname, None, None), gone=_gone(kept.hostname))
 
-    def _found(self, params: CertificateParams) -> tuple[AppRecord, CertificateRecord]:
+    def _found(self, params: CertificateParams) -> tuple[AppRecord, "_Kept"]:
         app = self._apps.get(self._store, params.app_name)
-        return app, self._certificates.get(app.name, params.hostname)
+        order = self._orders.find(app.name, params.hostname)
+        if order is not None:
+            return app, self._kept(app, order.hostname)
+        return app, self._kept(app, self._certificates.get(app.name, params.hostname).hostname)
 
-    def _status(self, record: CertificateRecord) -> str:
-        return _ACTIVE if self._clock.now() < record.not_after else _PENDING
+    def _kept(self, app: AppRecord, hostname: str) -> "_Kept":
+        return _Kept(hostname, self._certificates.find(app.name, hostname), self._orders.find(app.name, hostname))
 
-    def _summary(self, record: CertificateRecord) -> CertificateSummary:
-        status = self._status(record)
+    def _status(self, kept: "_Kept") -> str:
+        return _ACTIVE if kept.record is not None and self._clock.now() < kept.record.not_after else _PENDING
+
+    def _summary(self, kept: "_Kept") -> CertificateSummary:
+        status, record = self._status(kept), kept.record
+        ordered = record is not None and record.ordered
         return CertificateSummary(
-            hostname=record.hostname,
+            hostname=kept.hostname,
             status=status,
-            configured=status == _ACTIVE and record.points_here,
-            acme_requested=False,
+            configured=status == _ACTIVE and kept.points_here,
+            acme_requested=kept.order is not None,
             acme_alpn_configured=False,
             acme_dns_configured=False,
-            acme_http_configured=False,
-            has_custom_certificate=True,
-            has_fly_certificate=False,
+            acme_http_configured=ordered,
+            has_custom_certificate=record is not None and not ordered,
+            has_fly_certificate=ordered,
             ownership_txt_configured=False,
-            created_at=instant(record.created_at),
-            updated_at=instant(record.updated_at),
+            created_at=instant(kept.created_at),
+            updated_at=instant(kept.created_at if record is None else record.updated_at),
         )
 
     def _detail(
-        self, app: AppRecord, record: CertificateRecord, records: DnsRecords | None = None, gone: str = ""
+        self, app: AppRecord, kept: "_Kept", found: tuple[bool, DnsRecords] | None = None, gone: str = ""
     ) -> CertificateDetail:
-        status = _PENDING if gone else self._status(record)
+        """`found` is what a check found now, and whether that is right."""
+        status, record = self._status(kept), kept.record
+        points_here = kept.points_here if found is None else found[0]
         return CertificateDetail(
-            hostname=record.hostname,
+            hostname=kept.hostname,
             status=status,
-            configured=status == _ACTIVE and record.points_here,
-            acme_requested=False,
-            certificates=() if gone else (_entry(record, status),),
-            dns_requirements=self._requirements(app, record.hostname),
+            configured=status == _ACTIVE and points_here,
+            acme_requested=kept.order is not None,
+            certificates=() if record is None else (_entry(record, status),),
+            dns_requirements=self._requirements(app, kept.hostname),
             validation=CertificateValidation(
-                dns_configured=record.points_here,
+                dns_configured=points_here,
                 alpn_configured=False,
-                http_configured=False,
+                http_configured=record is not None and record.ordered,
                 ownership_txt_configured=False,
             ),
-            validation_errors=() if gone else tuple(self._errors(record, records)),
-            dns_records=records,
+            validation_errors=() if gone else tuple(self._errors(kept, found)),
+            dns_records=None if found is None else found[1],
             warning=gone,
         )
 
-    def _errors(self, record: CertificateRecord, records: DnsRecords | None) -> Sequence[ValidationError]:
-        found = []
-        if self._clock.now() >= record.not_after:
-            found.append(("expired", "the certificate has expired", "import a new one"))
-        if records is not None and not record.points_here:
-            where = ", ".join(records.resolved_addresses) or "nowhere"
-            found.append(("dns", f"the name leads to {where}", "point it to an address of the app, or of its host"))
-        now = instant(self._clock.now())
+    def _errors(self, kept: "_Kept", found: tuple[bool, DnsRecords] | None) -> Sequence[ValidationError]:
+        errors, now = [], self._clock.now()
+        if kept.record is not None and now >= kept.record.not_after:
+            errors.append(("expired", "the certificate has expired", "import a new one", now))
+        if kept.order is not None and kept.order.reason:
+            remedy = "have the name lead to this host's port 80, where an app speaks plain HTTP"
+            errors.append(("acme", kept.order.reason, remedy, kept.order.failed_at))
+        if found is not None and not found[0]:
+            where = ", ".join(found[1].resolved_addresses) or "nowhere"
+            errors.append(
+                ("dns", f"the name leads to {where}", "point it to an address of the app, or of its host", now)
+            )
         return [
-            ValidationError(code=code, message=message, remediation=remedy, timestamp=now)
-            for code, message, remedy in found
+            ValidationError(code=code, message=message, remediation=remedy, timestamp=instant(at))
+            for code, message, remedy, at in errors
         ]
 
     def _requirements(self, app: AppRecord, hostname: str) -> DnsRequirements:
@@ -196,10 +239,31 @@ class CertificateHandlers:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What there is of a host name: a certificate, the wish that one is ordered, or both."""
+
+    hostname: str
+    record: CertificateRecord | None
+    order: CertificateOrder | None
+
+    @property
+    def points_here(self) -> bool:
+        return self.record is not None and self.record.points_here
+
+    @property
+    def created_at(self) -> float:
+        return min(each.created_at for each in (self.record, self.order) if each is not None)
+
+
+def _gone(hostname: str) -> str:
+    return f"{hostname} has no certificate any more: nothing is served under it with TLS"
+
+
 def _entry(record: CertificateRecord, status: str) -> CertificateEntry:
     expires_at = instant(record.not_after)
     return CertificateEntry(
-        source="custom",
+        source="fly" if record.ordered else "custom",
         status=status,
         issuer=record.authority,
         created_at=instant(record.updated_at),

@@ -1,0 +1,231 @@
+"""Certificates that the node orders, judged by Pebble: Let's Encrypt's own test authority, which asks a real edge."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import dns.flags
+import dns.message
+import dns.rdatatype
+import dns.rrset
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from hawker.clock import SystemClock
+from hawker.feed import CERTIFICATE_KEY, AllMachines, SealedCertificate, ShownChallenge
+from hawker.ids import AppName
+from hawker.record.app import APPS, CERTIFICATE_ORDERS, AppRecord, CertificateOrder
+from hawker.secret.certificate_orders import CertificateBuyer, CertificateOrders
+from hawker.secret.certificates import Certificates
+from hawker.settings import Settings
+from hawker.store.memory_store import MemoryStore
+from hawker.vault import Vault
+from tests.certificates import issued, root_pem
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.waiting import eventually
+
+SOURCE = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"
+NAME, SHOP = "shop.example.com", AppName("shop")
+KEY = b"n" * 32
+
+
+@pytest.fixture(scope="module")
+def pebble_program() -> Iterator[Path]:
+    """Built by Go, whose cache makes the second time quick."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("needs Go, to build the test authority Pebble")
+    folder = Path(tempfile.mkdtemp(prefix="pebble"))
+    environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-mod=mod"}
+    built = subprocess.run([go, "install", SOURCE], env=environment, capture_output=True, text=True, check=False)
+    if built.returncode:
+        shutil.rmtree(folder)
+        pytest.skip(f"Go cannot build Pebble here: {built.stderr[-200:]}")
+    yield folder / "pebble"
+    shutil.rmtree(folder)
+
+
+async def _answer_names(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A name server for which every name is this host; over TCP, as Pebble asks."""
+    with suppress(EOFError, OSError):
+        while True:
+            (length,) = struct.unpack(">H", await reader.readexactly(2))
+            query = dns.message.from_wire(await reader.readexactly(length))
+            answer = dns.message.make_response(query)
+            answer.flags |= dns.flags.RA
+            question = query.question[0]
+            if question.rdtype == dns.rdatatype.A:
+                answer.answer.append(dns.rrset.from_text(question.name, 60, "IN", "A", HOST))
+            wire = answer.to_wire()
+            writer.write(struct.pack(">H", len(wire)) + wire)
+    writer.close()
+
+
+@dataclass(frozen=True)
+class Pebble:
+    directory: str
+    ca_file: Path
+
+
+@contextmanager
+def _running(program: Path, folder: Path, http_port: int, names_port: int) -> Iterator[tuple[Pebble, int]]:
+    chain, key = issued("localhost")
+    for name, text in (("chain.pem", chain), ("key.pem", key), ("ca.pem", root_pem())):
+        (folder / name).write_text(text)
+    port = free_port()
+    config = {
+        "listenAddress": f"{HOST}:{port}",
+        "managementListenAddress": f"{HOST}:{free_port()}",
+        "certificate": str(folder / "chain.pem"),
+        "privateKey": str(folder / "key.pem"),
+        "httpPort": http_port,
+        "tlsPort": free_port(),
+    }
+    (folder / "config.json").write_text(json.dumps({"pebble": config}))
+    environment = {**os.environ, "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0"}
+    command = [str(program), "-config", str(folder / "config.json"), "-dnsserver", f"{HOST}:{names_port}"]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as it:
+        try:
+            yield Pebble(f"https://localhost:{port}/dir", folder / "ca.pem"), port
+        finally:
+            it.terminate()
+
+
+@asynccontextmanager
+async def pebble_at(program: Path, http_port: int) -> AsyncIterator[Pebble]:
+    """An authority that asks this host's `http_port` where others ask port 80."""
+    folder = Path(tempfile.mkdtemp(prefix="pebble"))
+    names = await asyncio.start_server(_answer_names, HOST, 0)
+    try:
+        with _running(program, folder, http_port, names.sockets[0].getsockname()[1]) as (pebble, port):
+            await eventually(lambda: _listens(port))
+            yield pebble
+    finally:
+        names.close()
+        shutil.rmtree(folder)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+@dataclass
+class Node:
+    """The daemon's part in it."""
+
+    store: MemoryStore
+    certificates: Certificates
+    orders: CertificateOrders
+    buyer: CertificateBuyer
+
+    def order(self) -> CertificateOrder:
+        found = self.store.get(CERTIFICATE_ORDERS, NAME)
+        assert found is not None
+        return found
+
+
+async def node_beside(host: PlayedHost, pebble: Pebble) -> Node:
+    """It feeds the host's edge."""
+    store, clock = MemoryStore(), SystemClock()
+    for number, name in enumerate((SHOP, AppName("other"))):
+        record = AppRecord(id=name, number=number, name=name, org="o", network="n", network_id=1, created_at=0.0)
+        await store.write(lambda tx, record=record: tx.put(APPS, record.name, record))  # type: ignore[misc]
+    settings = Settings(
+        data_dir=host.folder, acme_directory=pebble.directory, acme_ca_file=pebble.ca_file, acme_email="a@example.com"
+    )
+    certificates = Certificates(store, Vault(KEY, clock), clock)
+    (host.folder / CERTIFICATE_KEY).write_bytes(certificates.key)
+
+    def tell() -> None:
+        sealed = tuple(
+            SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed) for each in certificates.all()
+        )
+        host.worker.say(
+            AllMachines(
+                machines=tuple(host.worker.machines.values()),
+                addresses=(HOST,),
+                certificates=sealed,
+                challenges=tuple(certificates.challenges),
+            )
+        )
+
+    certificates.listen(tell)
+    orders = CertificateOrders(store, settings, clock)
+    return Node(store, certificates, orders, CertificateBuyer(store, certificates, settings, clock))
+
+
+async def test_pebble_issues_what_is_ordered_and_clients_are_shown_it(host: PlayedHost, pebble_program: Path) -> None:
+    async with app_server(says(OK)) as inside:
+        plain, secure = free_port(), free_port()
+        await host.publish(route(plain, inside, handlers=("http",)), route(secure, inside, handlers=("tls", "http")))
+        async with pebble_at(pebble_program, plain) as pebble:
+            node = await node_beside(host, pebble)
+            await node.orders.put(SHOP, NAME)
+            host.tasks.start_soon(node.buyer.serve)
+            await eventually(lambda: host.edge.certificates.find(NAME) or node.order().reason)
+            assert not node.order().reason
+            record = node.certificates.get(SHOP, NAME)
+            assert record.ordered and record.authority.startswith("Pebble") and record.kind == "ecdsa"
+            assert await issuer_shown_at(secure) == record.authority
+            await eventually(lambda: not node.certificates.challenges)
+            assert node.order().failures == 0
+
+
+async def test_what_pebble_refuses_is_kept_in_its_words_and_tried_again(host: PlayedHost, pebble_program: Path) -> None:
+    """Nothing listens where it asks; then something does."""
+    async with app_server(says(OK)) as inside:
+        plain = free_port()
+        async with pebble_at(pebble_program, plain) as pebble:
+            node = await node_beside(host, pebble)
+            await node.orders.put(SHOP, NAME)
+            host.tasks.start_soon(node.buyer.serve)
+            await eventually(lambda: node.order().failures)
+            assert "refused" in node.order().reason and node.certificates.find(SHOP, NAME) is None
+            assert node.certificates.challenges == []
+            await host.publish(route(plain, inside, handlers=("http",)))
+            await node.orders.put(SHOP, NAME)
+            await eventually(lambda: node.certificates.find(SHOP, NAME))
+
+
+async def issuer_shown_at(port: int) -> str:
+    """In the words of the certificate that a client gets. It trusts nobody's roots: Pebble makes new ones each time."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=NAME)
+    der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    certificate = x509.load_der_x509_certificate(der)
+    assert NAME in str(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    return str(certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+async def test_only_a_shown_token_is_answered_and_before_any_redirect(host: PlayedHost) -> None:
+    seen: list[bytes] = []
+    async with app_server(says(OK, seen)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("http",)))
+        shown = ShownChallenge(hostname=NAME, token="t0ken", answer="t0ken.thumb")
+        machines = tuple(host.worker.machines.values())
+        host.worker.say(AllMachines(machines=machines, addresses=(HOST,), challenges=(shown,)))
+        await eventually(lambda: host.edge.certificates.challenge(NAME, "t0ken"))
+        path = "/.well-known/acme-challenge/"
+        answer = await ask(port, get(f"{path}t0ken", host=NAME.upper()))
+        assert answer.startswith(b"HTTP/1.1 200 OK") and answer.endswith(b"\r\n\r\nt0ken.thumb") and not seen
+        for token, name in (("t0ke", NAME), ("t0ken/", NAME), ("t0ken", "other.example.com"), ("%ff\x80", NAME)):
+            assert (await ask(port, get(f"{path}{token}", host=name))).find(b"t0ken.thumb") == -1
+        host.worker.say(AllMachines(machines=machines, addresses=(HOST,)))
+        await eventually(lambda: not host.edge.certificates.challenge(NAME, "t0ken"))
+        assert b"t0ken.thumb" not in await ask(port, get(f"{path}t0ken", host=NAME))
+    assert seen, "other tokens are the machine's matter"

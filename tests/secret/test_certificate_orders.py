@@ -1,0 +1,75 @@
+"""Orders of certificates: what may be ordered, by whom, and when each is due."""
+
+import msgspec
+import pytest
+
+from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
+from hawker.errors import NotFound, NotServed, Unprocessable
+from hawker.ids import AppName
+from hawker.record.app import CERTIFICATE_ORDERS, CertificateOrder, CertificateRecord
+from hawker.secret.certificate_orders import CertificateOrders, is_due
+from hawker.sim.node.sim_worker import APP, SimWorker
+from tests.certificates import issued
+
+pytestmark = pytest.mark.anyio
+HOST = "shop.example.com"
+DAY = 86_400.0
+
+
+@pytest.fixture
+def orders(worker: SimWorker) -> CertificateOrders:
+    settings = msgspec.structs.replace(worker.parts.deps.settings, acme_directory="https://ca.example.com/dir")
+    return CertificateOrders(worker.store, settings, worker.parts.deps.clock)
+
+
+async def test_a_node_without_an_authority_orders_nothing(worker: SimWorker) -> None:
+    plain = CertificateOrders(worker.store, worker.parts.deps.settings, worker.parts.deps.clock)
+    with pytest.raises(NotServed, match="acme_directory"):
+        await plain.put(APP, HOST)
+
+
+@pytest.mark.parametrize("name", ["*.example.com", "localhost", "-x.example.com", "", "a" * 300, "192.0.2.7"])
+async def test_what_cannot_be_ordered_is_refused(orders: CertificateOrders, name: str) -> None:
+    with pytest.raises(Unprocessable, match="hostname"):
+        await orders.put(APP, name)
+
+
+async def test_a_name_is_one_apps_also_when_only_ordered(worker: SimWorker, orders: CertificateOrders) -> None:
+    await worker.api.call(CREATE_APP, body=CreateAppRequest(name="other", org_slug="personal"))
+    certificates = worker.parts.deps.certificates
+    await orders.put(APP, "Shop.example.com.")
+    with pytest.raises(Unprocessable, match="another app's"):
+        await orders.put("other", HOST)
+    with pytest.raises(Unprocessable, match="another app's"):
+        await certificates.put("other", HOST, *issued(HOST))
+    with pytest.raises(NotFound):
+        await orders.put("ghost", HOST)
+    assert not await orders.delete("other", HOST)
+    assert [order.hostname for order in orders.list(APP)] == [HOST] and orders.list("other") == []
+    assert await orders.delete(APP, HOST) and orders.find(APP, HOST) is None
+
+
+async def test_what_was_issued_after_its_order_was_taken_back_is_not_kept(worker: SimWorker) -> None:
+    with pytest.raises(NotFound, match="is gone"):
+        await worker.parts.deps.certificates.put(APP, HOST, *issued(HOST), ordered=True)
+
+
+async def test_orders_go_with_their_app(worker: SimWorker, orders: CertificateOrders) -> None:
+    await orders.put(APP, HOST)
+    await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
+    assert list(worker.store.scan(CERTIFICATE_ORDERS)) == []
+
+
+def test_when_an_order_is_due() -> None:
+    order = CertificateOrder(hostname=HOST, app=AppName(APP), created_at=0.0)
+    own = CertificateRecord(
+        hostname=HOST, app=AppName(APP), sealed=b"", kind="ecdsa", authority="ca", not_after=90 * DAY, created_at=0.0,
+        updated_at=0.0, ordered=True,
+    )  # fmt: skip
+    imported = msgspec.structs.replace(own, ordered=False)
+    assert is_due(order, None, 0.0)
+    assert not is_due(order, own, 59 * DAY) and is_due(order, own, 60 * DAY), "in its last third"
+    assert not is_due(order, imported, 89 * DAY) and is_due(order, imported, 90 * DAY), "an imported one wins"
+    once, often = (msgspec.structs.replace(order, failures=n, failed_at=1000.0) for n in (1, 1000))
+    assert not is_due(once, None, 1119.0) and is_due(once, None, 1120.0)
+    assert not is_due(often, None, DAY) and is_due(often, None, 1000.0 + DAY), "a day at most"
