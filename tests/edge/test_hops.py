@@ -20,6 +20,7 @@ from hawker.edge.hops import NodeIdentity
 from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
+from hawker.token_bucket import Allowance, TokenBuckets
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, played_host, route, says
 from tests.waiting import eventually
 
@@ -267,6 +268,24 @@ async def connected(
         yield reader, writer
     finally:
         writer.transport.abort()
+
+
+async def test_newcomers_of_one_network_are_bounded_and_kept_connections_go_on(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await publish(host, far, gate, route(port, inside, handlers=("http",)))
+        assert b"200 OK" in await ask(port, get())
+        monkeypatch.setattr(far.edge._hops, "_newcomers", TokenBuckets(Allowance(0.001, 1.0)))
+        closed = 0
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection(HOST, gate.port)
+            with suppress(ConnectionResetError), anyio.move_on_after(0.5):
+                closed += await reader.read() == b""
+            writer.close()
+        assert closed == 4 and far.counted("hops_too_many") == 4
+        assert b"200 OK" in await ask(port, get()), "over the connection that is there"
 
 
 async def test_new_keys_are_taken_up_without_a_restart(host: PlayedHost, far: PlayedHost, gate: GatePlace) -> None:

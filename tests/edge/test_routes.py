@@ -146,6 +146,6 @@ def test_a_service_of_another_host_or_app_is_none_of_ours() -> None:
     routes = routes_of(machine)
     assert routes.service(machine.app, machine.id, 0) is not None
     assert routes.service(AppName("other"), machine.id, 0) is None
-    assert routes.service(machine.app, machine.id, 1) is None
+    assert routes.service(machine.app, machine.id, 1) is routes.service(machine.app, machine.id, -1) is None
     routes.put(msgspec.structs.replace(machine, gate=GatePlace(node=NodeId("b" * 8), host="h", port=1)))
     assert routes.service(machine.app, machine.id, 0) is None

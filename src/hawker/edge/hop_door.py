@@ -14,13 +14,17 @@ from hawker.edge.hop_line import FrameKind, HopAnswer, HopLine, HopQuestion, rea
 from hawker.edge.hops import Handshake, NodeIdentity
 from hawker.edge.refusal import ProxyError
 from hawker.edge.splice import Side, address_of
+from hawker.edge.tls_connection import network_of
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visits
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import GatePlace
 from hawker.log import bind
+from hawker.token_bucket import Allowance, TokenBuckets
 
 ASK_S, REST_S = 10.0, 60.0
 """A stranger has so long to ask, and one that was answered to ask again."""
+NEWCOMERS = Allowance(100.0, 500.0)
+"""Connections a second, of a /24 or a /48."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
 _WHY_CHARS = 1000
@@ -103,7 +107,8 @@ class _HostHandshake(Handshake):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._door.table.admit(self._host, address_of(transport, "peername")):
+        address = address_of(transport, "peername")
+        if not (self._door.may_begin(address) and self._door.table.admit(self._host, address)):
             self.abort()
 
 
@@ -127,6 +132,7 @@ class HopDoor:
         self._spawn = spawn
         self._clock = clock
         self._counters = counters
+        self._newcomers = TokenBuckets(NEWCOMERS)
         self._place: GatePlace | None = None
         self._moved = asyncio.Event()
 
@@ -157,6 +163,13 @@ class HopDoor:
             finally:
                 server.close()
 
+    def may_begin(self, address: str) -> bool:
+        """Strangers have so many handshakes begun, and no more of this process's time. Edges keep their connections."""
+        if self._newcomers.take(network_of(address), self._clock.monotonic()):
+            return True
+        self._counters.add("hops_too_many")
+        return False
+
     def begin(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
         self.table.work(host)
         self._spawn(self._carry, host, question, scope)
@@ -182,7 +195,7 @@ class HopDoor:
 
     async def _let_in(self, host: _Host, question: HopQuestion) -> None:
         """Counted in the machine until both ends are done. Raises `ProxyError`."""
-        hold_s = min(max(question.hold_s, 0.0), WAKE_TIMEOUT_S)
+        hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
         began, over = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s, asyncio.Event()
         visit = await self._visits.admit(question.app, question.machine, question.service, began, hold=hold_s > 0)
         try:

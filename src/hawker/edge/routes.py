@@ -135,7 +135,7 @@ class Routes:
     def service(self, app: AppName, machine_id: MachineId, number: int) -> ServiceTarget | None:
         """Of a machine of this host, published or not."""
         machine = self.machines.get(machine_id)
-        if machine is None or machine.app != app or machine.gate is not None or number >= len(machine.services):
+        if machine is None or machine.app != app or machine.gate is not None or not 0 <= number < len(machine.services):
             return None
         service = machine.services[number]
         return ServiceTarget(machine, number, service, next(iter(service.ports or ()), Port()))
