@@ -18,10 +18,10 @@ from hawker.errors import NoRoom, Unavailable
 from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
-from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_images import SMALL
-from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, two_ports
+from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host
+from tests.e2e.two_hosts import two_hosts
 from tests.e2e.web import Page, ask
 from tests.waiting import eventually
 
@@ -33,22 +33,9 @@ NAME = "www.example.com"
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
     """Both up, in one cluster, each with published ports at its own address."""
-    place = tmp_path_factory.mktemp("fleet")
-    pair = (_host(place / "0", 0), _host(place / "1", 1))
-    try:
-        pair[0].node.start("--advertise", pair[0].address, "--peer-port", str(pair[0].port))
-        assert pair[1].join(pair[0].node).returncode == 0
-        pair[1].node.start()
+    flags = [("--edge-address", address) for address in HOSTS[:2]]
+    with two_hosts(tmp_path_factory.mktemp("fleet"), flags) as pair:
         yield pair
-    finally:
-        strays = [stray for each in pair for stray in each.node.withdraw()]
-    assert not strays, f"left on the host: {strays}"
-
-
-def _host(place: Path, number: int) -> Host:
-    place.mkdir()
-    flags = ("--ephemeral", "--region", "mad", "--label", f"host={number}", "--edge-address", HOSTS[number])
-    return Host(RunningNode(place, *flags), HOSTS[number], two_ports(HOSTS[number]))
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hawker.api.contract.registry import PUT_LOGIN, LoginRequest, RegistryParams
 from hawker.errors import BadRequest, HawkerError, NoRoom, Unavailable
 from tests.e2e.command_line import CommandLine
 from tests.e2e.images import variant, write_docker_archive
-from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
-from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, two_ports
+from tests.e2e.test_fleet_join import WITHIN_S, Host
+from tests.e2e.two_hosts import two_hosts
 from tests.fixtures.parts import ImageParts, push
 from tests.fixtures.registry import PASSWORD, USER, Registry
 from tests.waiting import eventually
@@ -25,22 +25,8 @@ SMALL = {"guest": {"memory_mb": 64}}
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
     """Both up, and in one cluster; what one of them leaves on the host fails the tests."""
-    place = tmp_path_factory.mktemp("fleet")
-    pair = (_host(place / "0", 0), _host(place / "1", 1))
-    try:
-        pair[0].node.start("--advertise", pair[0].address, "--peer-port", str(pair[0].port))
-        assert pair[1].join(pair[0].node).returncode == 0
-        pair[1].node.start()
+    with two_hosts(tmp_path_factory.mktemp("fleet")) as pair:
         yield pair
-    finally:
-        strays = [stray for each in pair for stray in each.node.withdraw()]
-    assert not strays, f"left on the host: {strays}"
-
-
-def _host(place: Path, number: int) -> Host:
-    place.mkdir()
-    node = RunningNode(place, "--ephemeral", "--region", "mad", "--label", f"host={number}")
-    return Host(node, HOSTS[number], two_ports(HOSTS[number]))
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, M
 from hawker.api.contract.volume import VolumeParams
 from hawker.errors import BadRequest, HawkerError, NoDestination, NoRoom, NotFound, NotServed, Unavailable
 from tests.e2e.command_line import CommandLine
-from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
-from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, two_ports
+from tests.e2e.test_fleet_join import WITHIN_S, Host
 from tests.e2e.test_volumes import make
+from tests.e2e.two_hosts import two_hosts
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
@@ -29,25 +29,8 @@ LEDGER = "i=0; while true; do i=$((i+1)); echo $i >> /data/ledger; sync /data/le
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[tuple[Host, Host]]:
-    pair = (_host(tmp_path / "0", 0), _host(tmp_path / "1", 1))
-    try:
-        _begin(pair[0])
-        assert pair[1].join(pair[0].node).returncode == 0
-        _begin(pair[1])
+    with two_hosts(tmp_path) as pair:
         yield pair
-    finally:
-        strays = [stray for each in pair for stray in each.node.withdraw()]
-    assert not strays, f"left on the host: {strays}"
-
-
-def _host(place: Path, number: int) -> Host:
-    place.mkdir()
-    node = RunningNode(place, "--ephemeral", "--region", "mad", "--label", f"host={number}")
-    return Host(node, HOSTS[number], two_ports(HOSTS[number]))
-
-
-def _begin(host: Host) -> None:
-    host.node.start("--advertise", host.address, "--peer-port", str(host.port))
 
 
 @pytest.fixture

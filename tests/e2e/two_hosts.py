@@ -1,0 +1,28 @@
+"""Two real nodes of one cluster, on loopback addresses of their own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.running_node import RunningNode
+from tests.e2e.test_fleet_join import HOSTS, Host, two_ports
+
+
+@contextmanager
+def two_hosts(place: Path, flags: Sequence[Sequence[str]] = ((), ())) -> Iterator[tuple[Host, Host]]:
+    """Both up, each with its own `flags`; what one of them leaves on the host fails the test."""
+    first, second = (_host(place / str(number), number, own) for number, own in enumerate(flags))
+    try:
+        first.node.start("--advertise", first.address, "--peer-port", str(first.port))
+        assert second.join(first.node).returncode == 0
+        second.node.start()
+        yield first, second
+    finally:
+        strays = [stray for each in (first, second) for stray in each.node.withdraw()]
+    assert not strays, f"left on the host: {strays}"
+
+
+def _host(place: Path, number: int, flags: Sequence[str]) -> Host:
+    place.mkdir()
+    node = RunningNode(place, "--ephemeral", "--region", "mad", "--label", f"host={number}", *flags)
+    return Host(node, HOSTS[number], two_ports(HOSTS[number]))
