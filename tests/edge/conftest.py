@@ -1,13 +1,27 @@
-"""What the edge's tests share: a host that is played."""
+"""What the edge's tests share: hosts that are played."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.edge.edge_kit import PlayedHost, played_host
+from hawker.feed import GatePlace
+from tests.edge.edge_kit import KEY, PlayedHost, played_host
 
 
 @pytest.fixture
 async def host() -> AsyncIterator[PlayedHost]:
     async with played_host() as host:
         yield host
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[PlayedHost]:
+    async with played_host() as host:
+        yield host
+
+
+@pytest.fixture
+async def gate(host: PlayedHost, far: PlayedHost) -> GatePlace:
+    """Of the far host; both are of one cluster."""
+    await host.join("a" * 8, KEY)
+    return await far.join("b" * 8, KEY)

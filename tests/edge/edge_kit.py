@@ -42,6 +42,8 @@ from hawker.machine import State
 from tests.waiting import eventually
 
 HOST = "127.0.0.1"
+KEY = b"k" * 32
+"""Of the cluster."""
 _numbers = itertools.count(1)
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -286,3 +288,15 @@ def get(path: str = "/", *fields: str, host: str = "shop.localhost", method: str
     """A request whose connection is closed after it."""
     lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *fields, "Connection: close", "", ""]
     return "\r\n".join(lines).encode()
+
+
+async def publish_far(host: PlayedHost, far: PlayedHost, gate: GatePlace, *machines: MachineRoute) -> None:
+    """Machines of the far host, which has no address of its own for them, as both hear of them."""
+    for machine in machines:
+        far.worker.put(msgspec.structs.replace(machine, publish=""))
+        await eventually(lambda: machine.id in far.edge.gates.of)  # noqa: B023
+    await host.publish(*(seen_from_afar(machine, gate) for machine in machines))
+
+
+def seen_from_afar(machine: MachineRoute, gate: GatePlace) -> MachineRoute:
+    return msgspec.structs.replace(machine, gate=gate, instance=None, hosts=())

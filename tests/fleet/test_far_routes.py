@@ -22,13 +22,13 @@ WEB = '{"internal_port": 8080, "protocol": "tcp", "ports": [{"port": 80, "handle
 SLEEPER = '{"internal_port": 81, "autostart": false, "ports": [{"port": 81}]}'
 
 
-def routes(rows: Rows, tell: Sequence[object] = (), *, wanted: bool = True) -> FarRoutes:
+def routes(rows: Rows, tell: Sequence[object] = ()) -> FarRoutes:
     told = tell if isinstance(tell, list) else []
 
     def take(*all_of_it: object) -> None:
         told.append(all_of_it)
 
-    return FarRoutes(ME, rows, lambda node: GATE if node == NEAR else None, lambda: wanted, take, SystemClock())
+    return FarRoutes(ME, rows, lambda node: GATE if node == NEAR else None, lambda: True, take, SystemClock())
 
 
 def put(rows: Rows, node: NodeId, number: int, *services: str, metadata: str = PUBLISHED, **more: str | float) -> str:
@@ -139,9 +139,17 @@ async def test_nothing_is_read_where_no_port_can_be_published_and_a_failure_keep
         await eventually(lambda: told)
         tasks.cancel_scope.cancel()
     assert rows.failures == 0 and len(told) >= 1
+    silent: list[object] = []
+    asked: list[object] = []
+
+    def wanted() -> bool:
+        asked.append(None)
+        return False
+
+    idle = routes(rows, silent)
+    idle._wanted = wanted
     async with anyio.create_task_group() as tasks:
-        silent: list[object] = []
-        tasks.start_soon(routes(rows, silent, wanted=False).serve)
-        await anyio.sleep(0.05)
-        assert silent == []
+        tasks.start_soon(idle.serve)
+        await eventually(lambda: len(asked) >= 2)
         tasks.cancel_scope.cancel()
+    assert silent == []

@@ -10,7 +10,7 @@ import anyio
 
 from hawker.clock import Clock
 from hawker.edge.dialing import Dialer
-from hawker.edge.hop_line import FrameKind, HopAnswer, HopLine, HopQuestion, read_word
+from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.hops import Handshake, NodeIdentity
 from hawker.edge.refusal import ProxyError
 from hawker.edge.splice import Side, address_of
@@ -61,21 +61,21 @@ class _Host:
 
     def refuse(self, error: ProxyError) -> None:
         answer = HopAnswer(let_in=False, code=error.code.name, why=(error.known or error.told)[:_WHY_CHARS])
-        self.line.say(FrameKind.ANSWER, answer)
+        self.line.say(HopFrame.ANSWER, answer)
         self._rest()
 
     def let_in(self) -> _Guest:
         assert self._scope is not None, "it has asked"
-        self.line.say(FrameKind.ANSWER, HopAnswer(let_in=True))
+        self.line.say(HopFrame.ANSWER, HopAnswer(let_in=True))
         return self.line.open(_Guest(self._scope))
 
-    def _hear(self, kind: FrameKind, data: bytes) -> None:
+    def _hear(self, kind: HopFrame, data: bytes) -> None:
         try:
             question = read_word(data, HopQuestion)
         except ValueError:
             self.line.give_up()
             return
-        if kind is not FrameKind.QUESTION or self._scope is not None:
+        if kind is not HopFrame.QUESTION or self._scope is not None:
             self.line.give_up()
             return
         self._late.cancel()

@@ -26,7 +26,7 @@ _MAX_UNHEARD_BYTES = 4 << 20
 _HEAD = struct.Struct(">BI")
 
 
-class FrameKind(IntEnum):
+class HopFrame(IntEnum):
     QUESTION = 1
     ANSWER = 2
     DATA = 3
@@ -55,11 +55,11 @@ class HopAnswer(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def frame(kind: FrameKind, data: bytes = b"") -> bytes:
+def frame(kind: HopFrame, data: bytes = b"") -> bytes:
     return _HEAD.pack(kind, len(data)) + data
 
 
-def word(kind: FrameKind, message: HopQuestion | HopAnswer) -> bytes:
+def word(kind: HopFrame, message: HopQuestion | HopAnswer) -> bytes:
     data = msgspec.msgpack.encode(message)
     assert len(data) <= MAX_WORD_BYTES, "questions and answers are short"
     return frame(kind, data)
@@ -115,7 +115,7 @@ class HopStream(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if data and not self._ended and not self.is_closing():
-            self._line.send(FrameKind.DATA, bytes(data))
+            self._line.send(HopFrame.DATA, bytes(data))
 
     def can_write_eof(self) -> bool:
         return True
@@ -123,14 +123,14 @@ class HopStream(asyncio.Transport):
     def write_eof(self) -> None:
         if not self._ended and not self.is_closing():
             self._ended = True
-            self._line.send(FrameKind.END)
+            self._line.send(HopFrame.END)
 
     def close(self) -> None:
         """The other side is heard until it has closed, too, and nobody else hears it."""
         if self.is_closing():
             return
         self._closing = True
-        self._line.send(FrameKind.CLOSE)
+        self._line.send(HopFrame.CLOSE)
         self._line.resume()
         self._late = asyncio.get_running_loop().call_later(_CLOSES_WITHIN_S, self._line.give_up)
         self._tell_lost(None)
@@ -158,7 +158,7 @@ class HopStream(asyncio.Transport):
             self._late.cancel()
         if not self._closing:
             self._closing = True
-            self._line.send(FrameKind.CLOSE)
+            self._line.send(HopFrame.CLOSE)
             self._tell_lost(None)
 
     def lose(self, error: Exception) -> None:
@@ -190,7 +190,7 @@ class HopLine(asyncio.Protocol):
 
     def __init__(
         self,
-        heard: Callable[[FrameKind, bytes], None],
+        heard: Callable[[HopFrame, bytes], None],
         freed: Callable[[], None],
         lost: Callable[[Exception], None],
     ) -> None:
@@ -233,11 +233,11 @@ class HopLine(asyncio.Protocol):
         if self._stream is not None:
             self._stream.resume_writing()
 
-    def send(self, kind: FrameKind, data: bytes = b"") -> None:
+    def send(self, kind: HopFrame, data: bytes = b"") -> None:
         if self.transport is not None:
             self.transport.write(frame(kind, data))
 
-    def say(self, kind: FrameKind, message: HopQuestion | HopAnswer) -> None:
+    def say(self, kind: HopFrame, message: HopQuestion | HopAnswer) -> None:
         if self.transport is not None:
             self.transport.write(word(kind, message))
 
@@ -291,11 +291,11 @@ class HopLine(asyncio.Protocol):
         if len(self._buffer) < _HEAD.size:
             return False
         kind, length = _HEAD.unpack_from(self._buffer)
-        if kind == FrameKind.DATA:
+        if kind == HopFrame.DATA:
             del self._buffer[: _HEAD.size]
             self._left = length
             return True
-        if kind not in set(FrameKind) or length > MAX_WORD_BYTES:
+        if kind not in set(HopFrame) or length > MAX_WORD_BYTES:
             self._buffer.clear()
             self.give_up()
             return False
@@ -304,18 +304,18 @@ class HopLine(asyncio.Protocol):
             return False
         data = bytes(self._buffer[_HEAD.size : end])
         del self._buffer[:end]
-        self._take(FrameKind(kind), data)
+        self._take(HopFrame(kind), data)
         return True
 
-    def _take(self, kind: FrameKind, data: bytes) -> None:
-        if kind in (FrameKind.QUESTION, FrameKind.ANSWER):
+    def _take(self, kind: HopFrame, data: bytes) -> None:
+        if kind in (HopFrame.QUESTION, HopFrame.ANSWER):
             if self._stream is None:
                 self._heard(kind, data)
             else:
                 self.give_up()
         elif self._stream is None:
             self.give_up()
-        elif kind is FrameKind.END:
+        elif kind is HopFrame.END:
             self._stream.hear_end()
         else:
             stream, self._stream = self._stream, None

@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 from hawker.auth.node_certificate import AUTHORITIES, name_of
 from hawker.clock import Clock
 from hawker.edge.gates import Gate
-from hawker.edge.hop_line import FrameKind, HopAnswer, HopLine, HopQuestion, read_word
+from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.splice import address_of, watch_peer
 from hawker.edge.tls_transport import TlsTransport
@@ -166,11 +166,11 @@ class _Caller:
 
     def _ask(self) -> None:
         if self._question is not None:
-            self.line.say(FrameKind.QUESTION, self._question)
+            self.line.say(HopFrame.QUESTION, self._question)
 
-    def _hear(self, kind: FrameKind, data: bytes) -> None:
+    def _hear(self, kind: HopFrame, data: bytes) -> None:
         answer = self._answer
-        if answer is None or answer.done() or kind is not FrameKind.ANSWER:
+        if answer is None or answer.done() or kind is not HopFrame.ANSWER:
             self.line.give_up()
             return
         try:

@@ -158,11 +158,8 @@ async def _joined(
     vaults = vaults_of(partial(_keys, gossip), clock)
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
     invites = Invites(parts.deps.store, clock, root, parts.node.id)
-    certificates = FleetCertificates(
-        parts.node.id, parts.deps.certificates, parts.deps.store, kept.catalog, vaults, clock
-    )
-    told = (login_source(parts.node.id, parts.deps.store), certificates.source)
-    own = (*worker_sources(published_by(parts), _said(parts, api)), *told)
+    certificates = _certificates(parts, kept, vaults)
+    own = _told_by(parts, api, certificates)
     compare_every_s = None if kept.mirror is None else COMPARE_EVERY_S
     publisher = Publisher(kept.catalog, clock, parts.node.id, (*own, *more), compare_every_s=compare_every_s)
     agent_findings = None if kept.check is None else lambda: _agent_findings(kept, publisher)
@@ -187,6 +184,19 @@ async def _joined(
         vaults=vaults,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, certificates=certificates, api=api)
+
+
+def _certificates(
+    parts: AssembledWorker, kept: NodeCatalog, vaults: Callable[[], Sequence[Vault]]
+) -> FleetCertificates:
+    deps = parts.deps
+    return FleetCertificates(parts.node.id, deps.certificates, deps.store, kept.catalog, vaults, deps.clock)
+
+
+def _told_by(parts: AssembledWorker, api: str, certificates: FleetCertificates) -> tuple[Source, ...]:
+    """What this node publishes of its own."""
+    logins = login_source(parts.node.id, parts.deps.store)
+    return (*worker_sources(published_by(parts), _said(parts, api)), logins, certificates.source)
 
 
 async def _presence(place: Place, parts: AssembledWorker) -> None:

@@ -1,0 +1,150 @@
+"""The gate's end of a hop: who comes in, how many, and what strangers get."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import anyio
+import msgspec
+import pytest
+
+from hawker.auth.node_certificate import identity_of
+from hawker.config.machine import Port
+from hawker.edge.hop_line import HopFrame, HopQuestion, word
+from hawker.edge.hops import NodeIdentity
+from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
+from hawker.ids import AppName, MachineId, NodeId
+from hawker.machine import State
+from hawker.token_bucket import Allowance, TokenBuckets
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, publish_far, route, says
+from tests.waiting import eventually
+
+replace = msgspec.structs.replace
+OTHER_KEY = b"o" * 32
+
+
+@pytest.mark.parametrize("key", [OTHER_KEY, None])
+async def test_nobody_comes_in_who_is_not_of_the_cluster(
+    far: PlayedHost, gate: GatePlace, tmp_path: Path, key: bytes | None
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if key is not None:
+        (tmp_path / NODE_IDENTITY).write_text(identity_of(NodeId("a" * 8), [key]))
+        context.load_cert_chain(tmp_path / NODE_IDENTITY)
+    question = HopQuestion(app=AppName("shop"), machine=MachineId("1" * 14), service=0)
+    with pytest.raises((OSError, EOFError)):
+        async with connected(gate, context) as (reader, writer):
+            writer.write(word(HopFrame.QUESTION, question))
+            await reader.readexactly(1)
+    assert far.edge.held == 0 and far.counted("hops_refused_PR01") == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\xff\xff\xff\xff\xff",
+        b"\x01\x00\x00\x00\x04nope",
+        b"\x01\x00\x00\x10\x01",
+        b"\x03\x00\x00\x00\x04data",
+        b"\x05\0\0\0\0",
+    ],
+    ids=repr,
+)
+async def test_what_is_no_question_ends_the_connection(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, said: bytes
+) -> None:
+    context = NodeIdentity(host.folder).client()
+    context.check_hostname = False
+    async with connected(gate, context) as (reader, writer):
+        writer.write(said + bytes(8192))
+        with pytest.raises((OSError, EOFError)):
+            await reader.readexactly(1)
+
+
+async def test_noise_before_tls_and_silence_hold_nothing(
+    far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hawker.edge.hop_door.ASK_S", 0.1)
+    for noise in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(1000)):
+        reader, writer = await asyncio.open_connection(HOST, gate.port)
+        writer.write(noise)
+        with anyio.fail_after(30), suppress(ConnectionResetError):
+            assert len(await reader.read()) < 100
+        writer.close()
+
+
+async def test_newcomers_of_one_network_are_bounded_and_kept_connections_go_on(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await publish_far(host, far, gate, route(port, inside, handlers=("http",)))
+        assert b"200 OK" in await ask(port, get())
+        monkeypatch.setattr(far.edge._hops, "_newcomers", TokenBuckets(Allowance(0.001, 1.0)))
+        closed = 0
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection(HOST, gate.port)
+            with suppress(ConnectionResetError), anyio.move_on_after(0.5):
+                closed += await reader.read() == b""
+            writer.close()
+        assert closed == 4 and far.counted("hops_too_many") == 4
+        assert b"200 OK" in await ask(port, get()), "over the connection that is there"
+
+
+async def test_the_gate_keeps_the_hard_limit_of_all_edges_together(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    most, inside_now, served = 0, 0, 0
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal most, inside_now, served
+        await reader.readuntil(b"\r\n\r\n")
+        inside_now += 1
+        most = max(most, inside_now)
+        await eventually(lambda: inside_now >= 2 or served >= 18)
+        inside_now, served = inside_now - 1, served + 1
+        writer.write(OK)
+
+    async with app_server(slow) as inside:
+        port, own = free_port(), free_port()
+        machine = route(port, inside, handlers=("http",), hard=2)
+        await publish_far(host, far, gate, machine)
+        near = replace(machine, services=(replace(machine.services[0], ports=(port_like(machine, own),)),))
+        await far.publish(near)
+        answers = await asyncio.gather(*(ask(each, get()) for each in (port, own) * 10))
+        assert all(b"200 OK" in each for each in answers) and most <= 2
+
+
+async def test_who_leaves_gives_its_place_at_the_other_host_back(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    port = free_port()
+    machine = route(port, 1, handlers=("http",), state=State.STOPPED)
+    far.worker.on_wake = lambda asleep: replace(asleep, state=State.STARTING)
+    await publish_far(host, far, gate, machine)
+    _, writer = await asyncio.open_connection(HOST, port)
+    writer.write(get())
+    await eventually(lambda: far.edge.held == 1)
+    writer.close()
+    await eventually(lambda: far.edge.held == 0)
+    await eventually(lambda: host.edge.gates.of[machine.id].total == 0)
+
+
+@asynccontextmanager
+async def connected(
+    gate: GatePlace, context: ssl.SSLContext
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(gate.host, gate.port, ssl=context)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+def port_like(machine: MachineRoute, number: int) -> Port:
+    (port,) = machine.services[0].ports or ()
+    return replace(port, port=number)
