@@ -21,6 +21,7 @@ from hawker.edge.machine_connection import MachineConnection, MachinePool
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import UNSENT_MAX, Side, address_of, reset, watch_peer
+from hawker.edge.steering import UNAVAILABLE, Steering, steering_of
 from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import (
     CHALLENGES,
@@ -290,7 +291,12 @@ class HttpConnection(asyncio.Protocol):
         self, head: RequestHead, app: AppName, origin: Origin, lines: bytes, request_id: bytes, began: float
     ) -> bool:
         self._body = _request_body(head)
-        joined = await self._reach(app, began)
+        steering = steering_of(head.fields)
+        if not steering.allows_region(self._services.region()):
+            raise ProxyError(Code.PR02)
+        joined = await self._reach(app, began, steering)
+        if steering.prefer not in (None, joined.visit.target.machine.id):
+            lines += b"%b: %b\r\n" % (UNAVAILABLE, str(steering.prefer).encode("latin-1"))
         try:
             try:
                 return await self._exchange(head, joined, origin, lines, request_id)
@@ -308,11 +314,11 @@ class HttpConnection(asyncio.Protocol):
         finally:
             self._services.visits.end(joined.visit)
 
-    async def _reach(self, app: AppName, began: float) -> Joined[MachineConnection]:
+    async def _reach(self, app: AppName, began: float, steering: Steering) -> Joined[MachineConnection]:
         self._held, self.deadline = True, self._now() + _LEFT_S if self._ended else inf
         try:
             return await self._services.dialer.reach(
-                self._door, app, began, MachineConnection, rested=self._services.pool.take
+                self._door, app, began, MachineConnection, rested=self._services.pool.take, steering=steering
             )
         finally:
             self._held, self.deadline = False, inf

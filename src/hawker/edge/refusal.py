@@ -16,6 +16,7 @@ class Code(Enum):
     """Each with its HTTP status, and what is said when nothing better is known."""
 
     PR01 = _Kind(503, "no machine of the app can take the request")
+    PR02 = _Kind(404, "the machine or region that was asked for is not there")
     PR03 = _Kind(503, "no machine took the request in time")
     PR04 = _Kind(504, "no machine answered in time")
     PU02 = _Kind(502, "the machine broke the answer off")

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
+from hawker.edge.steering import NOWHERE_SAID, Steering
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
@@ -83,10 +84,32 @@ class Visits:
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
         self.waiting = 0
 
-    async def begin(self, door: Door, app: AppName, began: float, cause: ProxyError | None = None) -> Visit:
+    async def begin(
+        self,
+        door: Door,
+        app: AppName,
+        began: float,
+        cause: ProxyError | None = None,
+        steering: Steering = NOWHERE_SAID,
+    ) -> Visit:
         """A machine of the app that this request is counted in from now on; `end` it once, whatever happens. `began`
         is when the request did. `cause` is why the last machine did not take it. Raises `ProxyError`."""
+        there = self._routes.apps(door).get(app, {})
+        if steering.force is not None:
+            if steering.force not in there:
+                raise ProxyError(Code.PR02)
+            return await self._enter(
+                app, Door(steering.force, door.port), lambda: self._only(door, app, steering), began
+            )
+        preferred = there.get(steering.prefer) if steering.prefer is not None else None
+        found = None if preferred is None else self._try([preferred])
+        if found is not None:
+            return found
         return await self._enter(app, door, lambda: list(self._routes.apps(door).get(app, {}).values()), began, cause)
+
+    def _only(self, door: Door, app: AppName, steering: Steering) -> list[ServiceTarget]:
+        found = self._routes.apps(door).get(app, {}).get(steering.force or MachineId(""))
+        return [] if found is None else [found]
 
     async def admit(self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool) -> Visit:
         """The same for a request of another host's edge, into this machine of ours. Without `hold` it is let in now or

@@ -1,0 +1,47 @@
+"""What a client says of where its request is to go: to one machine of the app, or to a region. Pure. Fields and meaning
+are those of superfly/docs (networking/dynamic-request-routing).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hawker.ids import MachineId
+
+FORCE_INSTANCE, PREFER_INSTANCE = b"fly-force-instance-id", b"fly-prefer-instance-id"
+FORCE_REGION = b"fly-force-region"
+UNAVAILABLE = b"fly-preferred-instance-unavailable"
+_ANYWHERE = "any"
+_MAX_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """`force`: this machine or none. `prefer`: this one if it can take the request now. `regions`: none but machines of
+    these; empty for all."""
+
+    force: MachineId | None = None
+    prefer: MachineId | None = None
+    regions: frozenset[str] = frozenset()
+
+    def allows_region(self, region: str) -> bool:
+        return not self.regions or not self.regions.isdisjoint((region, _ANYWHERE))
+
+
+NOWHERE_SAID = Steering()
+
+
+def steering_of(fields: Iterable[tuple[bytes, bytes]]) -> Steering:
+    """Of a request's fields, whose names are in lower case; of several of a kind the first counts."""
+    found: dict[bytes, str] = {}
+    for name, value in fields:
+        if name in (FORCE_INSTANCE, PREFER_INSTANCE, FORCE_REGION):
+            found.setdefault(name, value.decode("latin-1").strip()[:_MAX_CHARS])
+    if not found:
+        return NOWHERE_SAID
+    force, prefer = found.get(FORCE_INSTANCE), found.get(PREFER_INSTANCE)
+    regions = found.get(FORCE_REGION, "").lower().split(",")
+    return Steering(
+        force=MachineId(force) if force else None,
+        prefer=MachineId(prefer) if prefer else None,
+        regions=frozenset(filter(None, (each.strip() for each in regions))),
+    )
