@@ -132,3 +132,10 @@ class ChunkedBody:
             raise BadBody("there are too many trailers")
         self._trailers.append(b"%b: %b\r\n" % (match[1], match[2]))
         return b""
+
+
+def request_body(*, chunked: bool, length: int | None) -> MessageBody:
+    """As a request's head says; without either there is none."""
+    if chunked:
+        return ChunkedBody()
+    return CountedBody(length) if length else NoBody()

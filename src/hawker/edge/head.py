@@ -247,3 +247,11 @@ def _origin_form(method: bytes, target: bytes, authority: bytes) -> bytes:
 
 def _malformed(why: str) -> ProxyError:
     return ProxyError(Code.HB01, f"{Code.HB01.words}: {why}")
+
+
+def bare_end_since(head: bytearray, looked: int) -> bool:
+    """Whether a line ends with CR or LF alone in what was not looked at before; so a head that comes byte by byte costs
+    no more than one that comes at once. A line's end is not cut in two."""
+    if len(head) <= looked:
+        return False
+    return bare_line_end(head[looked:] if not looked or head[looked - 1 : looked] == b"\n" else head[looked - 1 :])

@@ -14,9 +14,17 @@ import anyio
 
 from hawker.clock import Clock
 from hawker.config.machine import HttpOptions
-from hawker.edge.body import BadBody, ChunkedBody, CountedBody, MessageBody, NoBody
+from hawker.edge.body import BadBody, MessageBody, NoBody, request_body
 from hawker.edge.dialing import Dialer, Joined
-from hawker.edge.head import HEAD_BYTES, IDEMPOTENT, LINE_BYTES, RequestHead, ResponseHead, bare_line_end, parse_request
+from hawker.edge.head import (
+    HEAD_BYTES,
+    IDEMPOTENT,
+    LINE_BYTES,
+    RequestHead,
+    ResponseHead,
+    bare_end_since,
+    parse_request,
+)
 from hawker.edge.machine_connection import MachineConnection, MachinePool
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
@@ -39,8 +47,7 @@ from hawker.ids import AppName, new_ulid
 HEAD_S, IDLE_S, BODY_S, LINGER_S = 10.0, 75.0, 60.0, 1.0
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
-_MAX_INTERIM = 8
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_MAX_INTERIM, _CONTINUE = 8, b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +222,7 @@ class HttpConnection(asyncio.Protocol):
                 del self._buffer[:2]
             end = self._buffer.find(b"\r\n\r\n", max(0, looked - 3))
             head = self._buffer[: end + 4] if end >= 0 else self._buffer
-            if len(head) > looked and bare_line_end(_unseen(head, looked)):
+            if bare_end_since(head, looked):
                 raise ProxyError(Code.HB01, "the request is malformed: a line ends with CR or LF alone")
             if end >= 0 and len(head) <= HEAD_BYTES:
                 data = bytes(head)
@@ -290,7 +297,7 @@ class HttpConnection(asyncio.Protocol):
     async def _serve(
         self, head: RequestHead, app: AppName, origin: Origin, lines: bytes, request_id: bytes, began: float
     ) -> bool:
-        self._body = _request_body(head)
+        self._body = request_body(chunked=head.chunked, length=head.length)
         steering = steering_of(head.fields)
         if not steering.allows_region(self._services.region()):
             raise ProxyError(Code.PR02)
@@ -474,18 +481,6 @@ class HttpConnection(asyncio.Protocol):
 
     def _request_id(self) -> bytes:
         return f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()
-
-
-def _unseen(head: bytearray, looked: int) -> bytearray:
-    """What was not looked at before, without cutting a line's end in two; so a head that comes byte by byte costs no
-    more than one that comes at once."""
-    return head[looked:] if not looked or head[looked - 1 : looked] == b"\n" else head[looked - 1 :]
-
-
-def _request_body(head: RequestHead) -> MessageBody:
-    if head.chunked:
-        return ChunkedBody()
-    return CountedBody(head.length) if head.length else NoBody()
 
 
 class HttpConnections:
