@@ -18,7 +18,7 @@ from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, Host
 from tests.e2e.test_volumes import make
-from tests.e2e.two_hosts import two_hosts
+from tests.e2e.two_hosts import met, two_hosts
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
@@ -36,6 +36,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[Host, Host]]:
 @pytest.fixture
 async def shop(hosts: tuple[Host, Host]) -> AsyncIterator[Shop]:
     """As the broker of the first node knows it."""
+    await met(hosts)
     async with hosts[0].node.client() as client:
         shop = Shop(client, "moves")
 
@@ -80,8 +81,21 @@ async def said(shop: Shop, machine: Machine) -> int:
 
 async def moved(shop: Shop, machine: Machine, to: str) -> Move:
     """Once it has ended."""
-    made = await shop.client.call(MOVE_MACHINE, params=shop.params(machine.id), body=MoveRequest(to=to))
-    return await ended(shop, made.id)
+    return await ended(shop, (await begun(shop, machine, to)).id)
+
+
+async def begun(shop: Shop, machine: Machine, to: str) -> Move:
+    """Once the owner has heard of the other node, and the broker of the owner."""
+
+    async def ordered() -> Move | None:
+        try:
+            return await shop.client.call(MOVE_MACHINE, params=shop.params(machine.id), body=MoveRequest(to=to))
+        except (NotFound, Unavailable, NoDestination):
+            return None
+
+    made = await eventually(ordered, WITHIN_S)
+    assert made is not None
+    return made
 
 
 def owns(host: Host, machine: Machine) -> bool:
@@ -164,17 +178,7 @@ async def test_a_move_ends_and_nothing_is_lost_when_a_daemon_dies_at(
     await anyio.to_thread.run_sync(_again, hosts[dies], place)
     to = hosts[1 - here].node.node_id
     async with hosts[0].node.client() as client:
-        fresh = Shop(client, shop.app)
-
-        async def begun() -> Move | None:
-            try:
-                params = fresh.params(machine.id)
-                return await fresh.client.call(MOVE_MACHINE, params=params, body=MoveRequest(to=to))
-            except (NotFound, Unavailable, NoRoom, NoDestination):
-                return None  # the nodes have not heard of each other yet
-
-        made = await eventually(begun, WITHIN_S)
-    assert made is not None
+        made = await begun(Shop(client, shop.app), machine, to)
     await anyio.to_thread.run_sync(hosts[dies].node.ended)
     await anyio.to_thread.run_sync(_again, hosts[dies], None)
     async with hosts[0].node.client() as client:

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from hawker.errors import Unavailable
 from tests.e2e.running_node import RunningNode
-from tests.e2e.test_fleet_join import HOSTS, Host, two_ports
+from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, states, two_ports
+from tests.waiting import eventually
 
 
 @contextmanager
@@ -20,6 +23,21 @@ def two_hosts(place: Path, flags: Sequence[Sequence[str]] = ((), ())) -> Iterato
     finally:
         strays = [stray for each in (first, second) for stray in each.node.withdraw()]
     assert not strays, f"left on the host: {strays}"
+
+
+async def met(pair: Sequence[Host]) -> None:
+    """Each knows that the others live."""
+
+    async def all_alive(host: Host) -> bool:
+        try:
+            async with host.node.client() as client:
+                seen = await states(client)
+        except Unavailable:
+            return False
+        return all(seen.get(each.node.node_id) == "alive" for each in pair)
+
+    for host in pair:
+        await eventually(partial(all_alive, host), WITHIN_S)
 
 
 def _host(place: Path, number: int, flags: Sequence[str]) -> Host:

@@ -5,7 +5,16 @@ import pytest
 
 from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, SHOW_INCOMING, MoveParams, MoveRequest
 from hawker.api.contract.volume import VolumeParams
-from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, NotServed, Unprocessable, WrongState
+from hawker.errors import (
+    BadRequest,
+    Conflict,
+    HawkerError,
+    NoDestination,
+    NotFound,
+    NotServed,
+    Unprocessable,
+    WrongState,
+)
 from hawker.machine import State
 from hawker.record.move import GRANTS, MOVED, MOVES, RETIRED, RETIRED_KEPT_S, SIGNPOSTS_KEPT_S, MoveState
 from hawker.record.volume import VOLUMES
@@ -26,6 +35,8 @@ anyio_backend = in_virtual_time
         (MoveRequest(mode="warm"), Unprocessable, "auto, cold"),
         (MoveRequest(to="00000001"), BadRequest, "already"),
         (MoveRequest(source="00000002"), WrongState, "is at node 00000001"),
+        (MoveRequest(to="00000009"), NoDestination, "node 00000009 is silent"),
+        (MoveRequest(region="fra"), NoDestination, "no other node of region fra"),
     ],
 )
 async def test_what_is_not_served_is_refused_by_name(wish: MoveRequest, error: type[HawkerError], why: str) -> None:
@@ -33,6 +44,7 @@ async def test_what_is_not_served_is_refused_by_name(wish: MoveRequest, error: t
         moves = fleet.worker(0).parts.moves
         with pytest.raises(error, match=why):
             await moves.of_volume(fleet.worker(0).record(fleet.machine).app, fleet.free, wish)
+        assert moves.list() == []
 
 
 async def test_a_node_that_is_alone_moves_nothing() -> None:

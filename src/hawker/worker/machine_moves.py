@@ -61,7 +61,15 @@ from hawker.volume.moved_files import StoredPiece
 from hawker.worker import leases
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.move import DELIVER, MOVE, DeliverInput, MoveInput, files_of, migrated
+from hawker.worker.lifecycle.move import (
+    DELIVER,
+    MOVE,
+    DeliverInput,
+    MoveInput,
+    candidates,
+    files_of,
+    migrated,
+)
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
 
 AT_ONCE = 2
@@ -88,7 +96,7 @@ class MachineMoves:
 
     async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord:
         """Order the move of a machine with its volume. Raises `NotServed` for what cannot be moved, `Conflict` and
-        `WrongState` for what cannot be moved now."""
+        `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move it."""
         self._check(wish)
         deps = self._deps
 
@@ -171,6 +179,8 @@ class MachineMoves:
         busy = [each for _, each in reader.scan(MOVES) if each.state in OPEN_MOVES and each.app == app]
         if busy:
             raise Conflict(f"move {busy[0].id} of app '{app}' is under way: one machine of an app is away at a time")
+        others = self._deps.others.there
+        candidates(others.nodes(), others.me, move)  # or nothing is begun
         tx.put(MOVES, move.id, move)
         for each in filter(None, (move.machine, move.volume)):
             tx.put(OPEN_MOVE_OF, each, MovePointer(move=move.id))

@@ -9,7 +9,7 @@ import pytest
 
 from hawker.api.contract.move import CANCEL_MOVE, MoveParams
 from hawker.api.directory import Node
-from hawker.errors import Moved, MoveUnderWay, WrongState
+from hawker.errors import Moved, MoveUnderWay, NoDestination, WrongState
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.node import Capacity, Resources
@@ -44,7 +44,8 @@ def test_the_emptiest_node_of_the_region_that_takes_machines_is_asked_first() ->
     assert candidates(nodes, ME, wish()) == ["00000003", "00000002"]
     assert candidates(nodes, ME, wish(region="fra")) == ["00000005"]
     assert candidates(nodes, ME, wish(wanted="00000005")) == ["00000005"]
-    assert candidates(nodes, ME, wish(wanted="00000004")) == []
+    with pytest.raises(NoDestination, match="node 00000004 is silent"):
+        candidates(nodes, ME, wish(wanted="00000004"))
 
 
 async def aborted(fleet: PlayedFleet, move_id: str) -> MoveRecord:

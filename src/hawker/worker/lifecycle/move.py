@@ -109,19 +109,22 @@ async def choose(context: Context[MoveInput]) -> Outcome:
     if move.to:
         return Done(result=[move.to])
     others = context.deps.others.there
-    found = candidates(others.nodes(), others.me, move)
-    if not found:
-        where = f"node {move.wanted}" if move.wanted else f"a node of region {move.region}"
-        return Abort(NoDestination(f"there is no other node to move it to: {where} that lives and takes machines"))
-    return Done(result=found)
+    try:
+        return Done(result=candidates(others.nodes(), others.me, move))
+    except NoDestination as error:  # it went away since the move was ordered
+        return Abort(error)
 
 
 def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:
-    """The emptiest first. A node that is asked for by name may be of any region."""
+    """The emptiest first. A node that is asked for by name may be of any region. Raises `NoDestination`."""
     able = [node for node in nodes if node.id != me and node.alive and not node.cordoned and not node.draining]
     if move.wanted:
-        return [node.id for node in able if node.id == move.wanted]
+        if not any(node.id == move.wanted for node in able):
+            raise NoDestination(f"node {move.wanted} is silent, takes no machines now, or is not known here")
+        return [move.wanted]
     near = [node for node in able if node.region == move.region]
+    if not near:
+        raise NoDestination(f"no other node of region {move.region} lives and takes machines")
     return [node.id for node in sorted(near, key=lambda node: (-_free_mib(node), node.id))]
 
 
