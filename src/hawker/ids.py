@@ -12,6 +12,7 @@ EventId = NewType("EventId", str)  # ULID
 RunId = NewType("RunId", str)  # ULID
 AppName = NewType("AppName", str)
 NodeId = NewType("NodeId", str)  # 8 lowercase hex characters
+NODE_DOMAIN = ".node.internal"  # of the name in a node's certificate, after its id
 OrderId = NewType("OrderId", str)
 VolumeId = NewType("VolumeId", str)  # "vol_" and 16 of [0-9a-z]
 SnapshotId = NewType("SnapshotId", str)  # "vs_" and 16 of [0-9a-z]

@@ -4,8 +4,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.x509.oid import ExtensionOID
 
-from hawker.auth.node_certificate import AUTHORITIES, NodeAuthority, NodePapers, identity_of, name_of
+from hawker.auth.node_certificate import NodeAuthority, NodePapers, identity_of
 from hawker.auth.peer_key import authority_key, luggage_key, peer_token
+from hawker.http.mutual_tls import AUTHORITIES, name_of
 from hawker.ids import NodeId
 
 NODE = NodeId("0badcafe")

@@ -14,7 +14,7 @@ import pytest
 from hawker.auth.node_certificate import identity_of
 from hawker.config.machine import Port
 from hawker.edge.hop_line import HopFrame, HopQuestion, word
-from hawker.edge.hops import NodeIdentity
+from hawker.edge.hops import identity_in
 from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
@@ -57,7 +57,7 @@ async def test_nobody_comes_in_who_is_not_of_the_cluster(
 async def test_what_is_no_question_ends_the_connection(
     host: PlayedHost, far: PlayedHost, gate: GatePlace, said: bytes
 ) -> None:
-    context = NodeIdentity(host.folder).client()
+    context = identity_in(host.folder).client()
     context.check_hostname = False
     async with connected(gate, context) as (reader, writer):
         writer.write(said + bytes(8192))

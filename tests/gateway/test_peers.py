@@ -1,6 +1,7 @@
 """The way to other nodes over HTTP, as it is: tokens, names, connections, what is lost."""
 
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from hawker.api.listener import bind, listening, url_of
 from hawker.api.route import AnyRoute, Call, Stream, Unary
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
 from hawker.api.server import Server
+from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.clock import SystemClock
 from hawker.errors import Fault, Forbidden, NotFound, Unauthorized, Unavailable, WrongState
@@ -42,6 +44,8 @@ from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.owners import Owners
 from hawker.gateway.peers import BesidePeers, HttpPeers
+from hawker.http.message import OriginTls
+from hawker.http.mutual_tls import MutualTls, name_of
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
 from tests.api.samples import sample
@@ -51,6 +55,7 @@ pytestmark = pytest.mark.anyio
 
 KEY, ROOT = bytes(32), Secret("hwk_root")
 FAR = NodeId("0000000f")
+PAPERS = MutualTls(NodePapers(FAR, lambda: (KEY,)))
 HERE = NodeId("00000001")
 PARAMS = MachineParams(app_name="a/b", machine_id="0" * 14)
 ANY: tuple[AnyRoute, ...] = (*ROUTES, *PEER_ROUTES)
@@ -96,7 +101,9 @@ class Far:
 
 
 @asynccontextmanager
-async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = None) -> AsyncIterator[Far]:
+async def far_node(
+    fake: Fake, *, key: bytes = KEY, ca: bytes = KEY, me: NodeId = FAR, handlers: Handlers | None = None
+) -> AsyncIterator[Far]:
     async def written() -> str:
         return f"{FAR}:1:7"
 
@@ -104,9 +111,10 @@ async def far_node(fake: Fake, *, key: bytes = KEY, handlers: Handlers | None = 
     server = Server(
         handlers or fake.handlers(ANY), tokens, SystemClock(), routes=ANY, written=written, between_nodes=True
     )
-    async with listening(server, "127.0.0.1", 0) as url:
+    async with listening(server, "127.0.0.1", 0, MutualTls(NodePapers(FAR, lambda: (ca,)))) as url:
+        assert url.startswith("https://")
         there = Map({FAR: url})
-        peers = HttpPeers(there.urls.get, PeerTokens(lambda: (KEY,)).own, me=FAR)
+        peers = HttpPeers(there.urls.get, PeerTokens(lambda: (KEY,)).own, me=me, tls=PAPERS)
         try:
             yield Far(fake, there, peers, tokens)
         finally:
@@ -243,6 +251,51 @@ async def test_a_node_of_another_key_does_nothing_and_the_client_is_not_blamed()
     assert not fake.calls
 
 
+async def test_who_answers_in_a_nodes_place_is_told_nothing() -> None:
+    """One of another cluster, another node of this one, and one without TLS."""
+    fake = Fake()
+    for far in (far_node(fake, ca=bytes([9] * 32)), far_node(fake)):
+        async with far as there:
+            other = NodeId("cccccccc")
+            there.map.urls[other] = there.map.urls[FAR]
+            with pytest.raises(Unavailable, match="certificate"):
+                await there.peers.caller(other, behalf="ann").call(GET_MACHINE, params=PARAMS)
+            with pytest.raises(Unavailable, match="certificate"):
+                async with there.peers.caller(other, behalf="ann").stream(MACHINE_LOGS, params=PARAMS):
+                    pass
+    assert not fake.calls
+
+
+async def test_who_has_no_certificate_is_not_heard() -> None:
+    fake = Fake()
+    async with far_node(fake) as far:
+        url, token = far.map.urls[FAR], far.peers._token()
+        blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+        foreign = MutualTls(NodePapers(FAR, lambda: (bytes([9] * 32),))).client()
+        foreign.check_hostname, foreign.verify_mode = False, ssl.CERT_NONE
+        for context in (blind, foreign):
+            async with Client(url, token, tls=OriginTls(lambda: context, name_of(FAR))) as stranger:  # noqa: B023
+                with pytest.raises((Unavailable, Fault)):
+                    await stranger.call(GET_MACHINE, params=PARAMS)
+        async with Client(url.replace("https", "http"), token) as plain:
+            with pytest.raises((Unavailable, Fault)):
+                await plain.call(GET_MACHINE, params=PARAMS)
+    assert not fake.calls
+
+
+async def test_a_node_calls_in_its_own_name_only() -> None:
+    async with far_node(Fake(), me=HERE) as far:
+        with pytest.raises(Forbidden, match="that of node"):
+            await far.peers.caller(FAR, behalf="ann").call(GET_MACHINE, params=PARAMS)
+        with pytest.raises(Forbidden, match="that of node"):
+            async with far.peers.caller(FAR, behalf="ann").socket(
+                MACHINE_TERMINAL, sample(MACHINE_TERMINAL.body), params=PARAMS
+            ):
+                pass
+    assert not far.fake.calls
+
+
 async def test_a_node_that_moved_is_called_at_its_new_address() -> None:
     one, two = Fake(), Fake()
     async with far_node(one) as far, far_node(two) as other:
@@ -256,9 +309,9 @@ async def test_a_node_that_moved_is_called_at_its_new_address() -> None:
 async def test_whoever_knows_a_node_says_where_it_is() -> None:
     one = Fake()
     async with far_node(one) as far:
-        later = NodeId("cccccccc")
-        far.peers.ask_also({later: far.map.urls[FAR]}.get)
-        await far.peers.caller(later, behalf="ann").call(GET_MACHINE, params=PARAMS)
+        url = far.map.urls.pop(FAR)
+        far.peers.ask_also({FAR: url}.get)
+        await far.peers.caller(FAR, behalf="ann").call(GET_MACHINE, params=PARAMS)
     assert [call.caller for call in one.calls] == ["ann"]
 
 
@@ -314,13 +367,18 @@ async def test_the_token_between_nodes_copies_no_store_and_no_image() -> None:
 
 
 async def test_nothing_is_answered_without_a_token_between_nodes() -> None:
-    async with far_node(Fake()) as far, Client(far.map.urls[FAR]) as stranger:
+    async with (
+        far_node(Fake()) as far,
+        Client(far.map.urls[FAR], tls=OriginTls(PAPERS.client, name_of(FAR))) as stranger,
+    ):
         open_to_all: tuple[Unary[Any, Any, Any, Any], ...] = (HEALTH, ADMIT_HOST, AUTHENTICATE_TOKEN)
         for route in open_to_all:
             with pytest.raises(Unauthorized):
                 await stranger.call(route, body=sample(route.body))
-        async with aiohttp.ClientSession() as http, http.get(f"{far.map.urls[FAR]}/openapi.json") as page:
-            assert page.status == 404
+        async with aiohttp.ClientSession() as http:
+            page = f"{far.map.urls[FAR]}/openapi.json"
+            async with http.get(page, ssl=PAPERS.client(), server_hostname=name_of(FAR)) as answer:
+                assert answer.status == 404
 
 
 async def test_a_name_in_a_header_makes_no_root_of_a_node() -> None:

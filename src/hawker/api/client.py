@@ -24,7 +24,7 @@ from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import OverShare, RateLimited
-from hawker.http.message import AnswerTooLong, HttpResponse, origin_of
+from hawker.http.message import AnswerTooLong, HttpResponse, OriginTls, origin_of
 from hawker.http.transport import HttpTransport, NotSent
 from hawker.log import Secret
 
@@ -92,13 +92,13 @@ class Streaming(Protocol):
 class _Connections:
     """The ways to one node, opened when they are first needed."""
 
-    def __init__(self, url: str, connect_s: float, most: int) -> None:
-        self._url, self._connect_s, self._most = url, connect_s, most
+    def __init__(self, url: str, connect_s: float, most: int, tls: OriginTls | None) -> None:
+        self._url, self._connect_s, self._most, self._tls = url, connect_s, most, tls
         origin = origin_of(url)
         self._unary = None
         if origin is not None:
             queue_s = CONNECT_S + connect_s
-            self._unary = HttpTransport(origin, max_connections=most, connect_s=connect_s, queue_s=queue_s)
+            self._unary = HttpTransport(origin, max_connections=most, connect_s=connect_s, queue_s=queue_s, tls=tls)
         self._streaming: Streaming | None = None
 
     @property
@@ -111,7 +111,7 @@ class _Connections:
     @property
     def streaming(self) -> Streaming:
         if self._streaming is None:
-            self._streaming = streaming.StreamingClient(self._url, self._connect_s, self._most)
+            self._streaming = streaming.StreamingClient(self._url, self._connect_s, self._most, self._tls)
         return self._streaming
 
     async def close(self) -> None:
@@ -134,15 +134,16 @@ class Client:
         connections: int = 0,
         retry: RateLimitRetry | None = None,
         node: str = "",
+        tls: OriginTls | None = None,
     ) -> None:
         """`connect_s` seconds at most are for opening a connection; `connections` are open at once, 0 for no limit; a
         unary call that comes too often is made again by `retry`, else it raises `RateLimited`. Between nodes, `node` is
-        the one that calls."""
+        the one that calls, and `tls` how it shows that."""
         self._url = url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.reveal()}"}
         if node:
             self._headers[NODE_HEADER] = node
-        self._connections = _Connections(self._url, connect_s, connections)
+        self._connections = _Connections(self._url, connect_s, connections, tls)
         self._retry = retry
         self._codecs: dict[str, RouteCodecs[Any, Any, Any, Any]] = {}
 
@@ -209,7 +210,7 @@ class Client:
         try:
             response = await unary.request(outgoing.method, request, timeout_s, most_bytes)
         except NotSent as error:
-            raise unreachable(self._url) from error
+            raise unreachable(self._url, error.__cause__) from error
         except TimeoutError as error:
             raise overdue(self._url) from error
         except AnswerTooLong as error:

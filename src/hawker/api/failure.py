@@ -110,7 +110,10 @@ class TooLongAnswer(ConnectionLost):
     """Found on this side: whether the call took effect is not known."""
 
 
-def unreachable(url: str) -> Unreachable:
+def unreachable(url: str, error: BaseException | None = None) -> Unreachable:
+    why = getattr(error, "verify_message", "")  # of an `ssl.SSLCertVerificationError`
+    if why:
+        return Unreachable(f"the certificate of {url} is not taken: {why}")
     return Unreachable(f"cannot reach {url}: is the node running? start one with `hawker up`")
 
 

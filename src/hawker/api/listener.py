@@ -7,15 +7,23 @@ by the calls themselves.
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 import uvicorn
 
 from hawker.api.server import Server
+from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.table import CONNECTIONS
 from hawker.http.incoming import conversation, incoming
+
+if TYPE_CHECKING:
+    from hawker.http import mutual_tls
+    from hawker.http.mutual_tls import MutualTls
+else:
+    mutual_tls = deferred("hawker.http.mutual_tls")
 
 STOP_GRACE_S = 2
 DRAIN_S = 0.25
@@ -66,24 +74,24 @@ class _Uvicorn(uvicorn.Server):
 
 
 @asynccontextmanager
-async def listening(server: Server, host: str, port: int) -> AsyncIterator[str]:
+async def listening(server: Server, host: str, port: int, tls: "MutualTls | None" = None) -> AsyncIterator[str]:
     """`bind`, then `serving`."""
-    async with serving(server, bind(host, port)) as url:
+    async with serving(server, bind(host, port), tls) as url:
         yield url
 
 
 @asynccontextmanager
-async def serving(server: Server, listener: socket.socket) -> AsyncIterator[str]:
-    """The URL under which the server answers on a bound socket, which is closed at the end. Leaving ends waits and
-    streams at once and gives other calls `STOP_GRACE_S` to finish."""
-    uvicorn_server = _Uvicorn(_config(server))
+async def serving(server: Server, listener: socket.socket, tls: "MutualTls | None" = None) -> AsyncIterator[str]:
+    """The URL under which the server answers on a bound socket, which is closed at the end; with `tls`, nodes of the
+    cluster alone. Leaving ends waits and streams at once and gives other calls `STOP_GRACE_S` to finish."""
+    uvicorn_server = _Uvicorn(_config(server, tls))
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(uvicorn_server.serve, [listener])
             with anyio.fail_after(START_DEADLINE_S):
                 await uvicorn_server.up.wait()
             try:
-                yield url_of(listener)
+                yield url_of(listener, secured=tls is not None)
             finally:
                 server.stop()
                 uvicorn_server.stop()
@@ -106,16 +114,17 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, secured: bool = False) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{'https' if secured else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _config(server: Server) -> uvicorn.Config:
+def _config(server: Server, tls: "MutualTls | None") -> uvicorn.Config:
     table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce, server.is_proxy)
+    http = incoming(table)
     return uvicorn.Config(
         server,
-        http=incoming(table),
+        http=http if tls is None else mutual_tls.secured(http, tls, table),  # type: ignore[arg-type]  # it is only called
         ws=conversation,  # type: ignore[arg-type]  # it is only called
         proxy_headers=False,
         lifespan="off",

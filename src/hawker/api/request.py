@@ -19,6 +19,7 @@ from hawker.api.route import B, Call, P, Q, Route, is_list
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
 from hawker.fair.connections import key_of
 from hawker.fair.turns import Turns
+from hawker.http.message import CERTIFIED
 
 LARGE_BODY = 64 * 1024
 MAX_QUERY_BYTES = 64 * 1024
@@ -29,7 +30,8 @@ _UNKNOWN = 1 << 62
 class Incoming:
     """What came with a request beside its body. `params` are those of the path, decoded; `query` is undecoded, at most
     `MAX_QUERY_BYTES`; `headers` are by their names in lower case; `receive` gives the body; `request_id` is a ULID that
-    the answer carries; `source` is the client's address, empty when it is not known."""
+    the answer carries; `source` is the client's address, empty when it is not known; `certified` is the node whose
+    certificate was shown, empty where none was asked for."""
 
     params: Mapping[str, str]
     query: bytes
@@ -37,6 +39,7 @@ class Incoming:
     receive: Receive
     request_id: str
     source: str = ""
+    certified: str = ""
 
     def header(self, name: bytes) -> str | None:
         value = self.headers.get(name)
@@ -54,7 +57,7 @@ def incoming(
     source = (scope.get("client") or ("",))[0]
     if proxies and is_in(source, proxies):
         source = _told_source(scope["headers"], source, proxies)
-    return Incoming(params, scope["query_string"], headers, receive, request_id, source)
+    return Incoming(params, scope["query_string"], headers, receive, request_id, source, scope.get(CERTIFIED, ""))
 
 
 def is_in(address: str, networks: Sequence[IPNetwork]) -> bool:

@@ -38,7 +38,7 @@ from hawker.api.shutdown import Shutdown
 from hawker.api.socket import SocketEndpoint
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.errors import BadRequest, Fault, HawkerError, NotFound, NotServed, RateLimited, TooLarge
+from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NotFound, NotServed, RateLimited, TooLarge
 from hawker.fair.connections import key_of
 from hawker.fair.round_robin import RoundRobin
 from hawker.fair.table import BODIES
@@ -301,7 +301,10 @@ class Server:
             grant = await self._authenticate(request.header(b"authorization"), request.source)
         elif self._strangers is not None and not self._strangers.take(key_of(request.source).encode(), self._now()):
             raise RateLimited("too many calls without a token from this address")
-        named = request.header(CALLER_HEADER.encode()) if self._between_nodes else None
+        if not self._between_nodes:
+            return grant
+        _check_node(request)
+        named = request.header(CALLER_HEADER.encode())
         return grant if named is None else Everything(read_name(named), root=grant.root)
 
     async def _admit(self, guard: Guard, request: Incoming, grant: Grant, audited: AuditedCall | None) -> None:
@@ -364,6 +367,13 @@ def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, F
             "/docs", lambda: docs.docs(openapi.openapi(routes, version)).encode(), b"text/html; charset=utf-8"
         ),
     )
+
+
+def _check_node(request: Incoming) -> None:
+    """Raises `Forbidden` for a node that calls in another's name."""
+    said = node_of(request.header(NODE_HEADER.encode()))
+    if request.certified and said not in ("", request.certified):
+        raise Forbidden(f"the certificate is that of node {request.certified}, and not of {said}")
 
 
 def _calling_node(scope: Scope) -> str:

@@ -19,7 +19,7 @@ from hawker.api.outgoing import Outgoing
 from hawker.api.route import MAX_REMARK_BYTES, R, U
 from hawker.errors import Fault, Unavailable
 from hawker.fair.sessions import kept_session
-from hawker.http.message import AnswerTooLong, HttpResponse, origin_of
+from hawker.http.message import AnswerTooLong, HttpResponse, OriginTls, origin_of
 
 SILENCE_S = 60.0  # a living node sends an empty line every 15 s
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -29,10 +29,11 @@ _HEARTBEAT_S = 20.0
 
 class StreamingClient:
     """Keeps `Streaming`. At most `connections` are open at once, any number for 0; opening one takes at most
-    `connect_s` seconds."""
+    `connect_s` seconds; `tls` is for an origin that is not spoken to as everybody does."""
 
-    def __init__(self, url: str, connect_s: float, connections: int) -> None:
+    def __init__(self, url: str, connect_s: float, connections: int, tls: OriginTls | None = None) -> None:
         self._url = url
+        self._tls = tls
         origin = origin_of(url)
         self._prefix = url if origin is None else origin.prefix
         self._connect_s = connect_s
@@ -69,7 +70,7 @@ class StreamingClient:
             with anyio.fail_after(max(self._connect_s, _QUEUE_S)):
                 headers = {name: value for name, value in outgoing.headers.items() if name != "content-type"}
                 socket = await self._session().ws_connect(
-                    self._url_of(outgoing), headers=headers, heartbeat=_HEARTBEAT_S
+                    self._url_of(outgoing), headers=headers, heartbeat=_HEARTBEAT_S, **self._secured()
                 )
         try:
             channel: ClientChannel[Any, R] = ClientChannel(socket, msgspec.json.Decoder(item))
@@ -82,6 +83,9 @@ class StreamingClient:
         if self._opened is None:
             self._opened = kept_session(self._connections)
         return self._opened
+
+    def _secured(self) -> dict[str, Any]:
+        return {} if self._tls is None else {"ssl": self._tls.context(), "server_hostname": self._tls.name}
 
     def _timeout(self, total: float | None = None, sock_read: float | None = None) -> aiohttp.ClientTimeout:
         """Both the wait for a free connection and for a new one are bounded: nothing was sent when they run out."""
@@ -101,6 +105,7 @@ class StreamingClient:
             timeout=timeout,
             expect100=expect100,
             allow_redirects=False,
+            **self._secured(),
         )
         if response.status >= 300:
             async with response:
@@ -128,7 +133,7 @@ class StreamingClient:
         try:
             yield
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise unreachable(self._url) from error
+            raise unreachable(self._url, error.__cause__) from error
         except TimeoutError as error:
             raise overdue(self._url) from error
         except aiohttp.WSServerHandshakeError as error:

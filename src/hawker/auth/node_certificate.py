@@ -6,7 +6,6 @@ every node can issue its own certificate and check another's, and nobody else ca
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,16 +13,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hawker.auth.peer_key import authority_key
+from hawker.http.mutual_tls import AUTHORITIES, name_of
 from hawker.ids import NodeId
 
 _FROM, _UNTIL = datetime(2020, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 """A node's clock may be wrong. A key that is taken out of the cluster ends its certificates."""
-AUTHORITIES: Final = "# authorities\n"
-
-
-def name_of(node: NodeId) -> str:
-    """The name in a node's certificate."""
-    return f"{node}.node.internal"
 
 
 class NodeAuthority:

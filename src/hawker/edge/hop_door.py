@@ -11,13 +11,13 @@ import anyio
 from hawker.clock import Clock
 from hawker.edge.dialing import Dialer
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
-from hawker.edge.hops import Handshake, NodeIdentity
 from hawker.edge.refusal import ProxyError
 from hawker.edge.splice import Side, address_of
 from hawker.edge.tls_connection import network_of
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visits
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import GatePlace
+from hawker.http.mutual_tls import Handshake, MutualTls
 from hawker.log import bind
 from hawker.token_bucket import Allowance, TokenBuckets
 
@@ -117,7 +117,7 @@ class HopDoor:
 
     def __init__(
         self,
-        identity: NodeIdentity,
+        identity: MutualTls,
         visits: Visits,
         dialer: Dialer,
         spawn: Spawn,

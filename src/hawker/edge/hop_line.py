@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hawker.edge.splice import reset
+from hawker.edge.splice import reset, watch_peer
 from hawker.ids import AppName, MachineId
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -209,6 +209,7 @@ class HopLine(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        watch_peer(transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

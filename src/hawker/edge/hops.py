@@ -12,18 +12,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from hawker.auth.node_certificate import AUTHORITIES, name_of
 from hawker.clock import Clock
 from hawker.edge.gates import Gate
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.splice import address_of, watch_peer
-from hawker.edge.tls_transport import TlsTransport
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
-from hawker.log import bind
+from hawker.http.mutual_tls import Handshake, MutualTls, name_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -35,96 +32,20 @@ _FULL_S, _AVOID_S = 0.1, 1.0
 FREE_S = 15.0
 """So long is a connection kept that nobody uses."""
 _FREE_OF_GATE = 64
-_MAX_HANDSHAKE_BYTES = 64 << 10
-_log = bind("hawker.edge")
 
 
-class NodeIdentity:
+def identity_in(folder: Path) -> MutualTls:
     """What this node shows others, and whom it trusts: read again when the worker has written it anew."""
+    file, read = folder / NODE_IDENTITY, dict[int, str]()
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / NODE_IDENTITY
-        self._seen = 0
-        self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+    def papers() -> str:
+        written = file.stat().st_mtime_ns
+        if written not in read:
+            read.clear()
+            read[written] = file.read_text()
+        return read[written]
 
-    def client(self) -> ssl.SSLContext:
-        """Raises `OSError` where there is none."""
-        return self._read()[0]
-
-    def server(self) -> ssl.SSLContext:
-        """Raises `OSError` where there is none."""
-        return self._read()[1]
-
-    def _read(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        written = self._file.stat().st_mtime_ns
-        if self._contexts is None or written != self._seen:
-            authorities = self._file.read_text().partition(AUTHORITIES)[2]
-            client, server = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            for context in (client, server):
-                context.minimum_version = ssl.TLSVersion.TLSv1_3
-                context.verify_mode = ssl.CERT_REQUIRED
-                context.load_cert_chain(self._file)
-                context.load_verify_locations(cadata=authorities)
-            self._contexts, self._seen = (client, server), written
-        return self._contexts
-
-
-class Handshake(asyncio.Protocol):
-    """Either end of a connection, until TLS is done: then `inner` is what the bytes go to, and `made` is called."""
-
-    def __init__(
-        self,
-        context: ssl.SSLContext,
-        inner: asyncio.Protocol,
-        *,
-        name: str | None = None,
-        made: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=name is None, server_hostname=name)
-        self._inner = inner
-        self._made = made
-        self._raw: asyncio.Transport | None = None
-        self._bytes = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._raw = cast(asyncio.Transport, transport)
-        watch_peer(transport)
-        self._shake()
-
-    def data_received(self, data: bytes) -> None:
-        self._bytes += len(data)
-        self._incoming.write(data)
-        self._shake()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._raw = None
-        self._inner.connection_lost(error or ConnectionResetError("the connection ended in its handshake"))
-
-    def abort(self) -> None:
-        if self._raw is not None:
-            self._raw.abort()
-
-    def _shake(self) -> None:
-        raw = self._raw
-        if raw is None or raw.is_closing():
-            return
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            raw.write(self._outgoing.read())
-            if self._bytes > _MAX_HANDSHAKE_BYTES:
-                raw.abort()
-        except ssl.SSLError as error:
-            raw.write(self._outgoing.read())
-            raw.close()
-            _log.warning("a hop is refused", extra={"peer": address_of(raw, "peername"), "reason": str(error)})
-        else:
-            raw.write(self._outgoing.read())
-            transport = TlsTransport(raw, self._tls, self._incoming, self._outgoing, self._inner)
-            raw.set_protocol(transport)
-            transport.begin()
-            self._made()
+    return MutualTls(papers)
 
 
 class _Caller:
@@ -186,7 +107,7 @@ class _Caller:
 class HopDialer:
     """For one event loop. Connections are used again."""
 
-    def __init__(self, identity: NodeIdentity, clock: Clock) -> None:
+    def __init__(self, identity: MutualTls, clock: Clock) -> None:
         self._identity = identity
         self._now = clock.monotonic
         self._free: dict[GatePlace, list[_Caller]] = {}

@@ -21,7 +21,7 @@ from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
-from hawker.edge.hops import HopDialer, NodeIdentity
+from hawker.edge.hops import HopDialer, identity_in
 from hawker.edge.http_connection import HttpConnections, HttpServices
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
@@ -68,7 +68,7 @@ class Edge:
         self.gates = Gates(clock.random)
         self._link = WorkerLink(folder, clock)
         self._visits = Visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
-        identity = NodeIdentity(folder)
+        identity = identity_in(folder)
         self._hop_dialer = HopDialer(identity, clock)
         dialer = Dialer(self._visits, clock, self._hop_dialer)
         self._pool = MachinePool(self._now)

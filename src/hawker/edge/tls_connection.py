@@ -21,12 +21,12 @@ from hawker.edge.client_hello import BadHelloError, ClientHello, read_hello
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import address_of, reset, watch_peer
-from hawker.edge.tls_transport import TlsTransport
 from hawker.edge.visits import Counters
 from hawker.edge.writing import own_answer
 from hawker.errors import Fault
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
+from hawker.http.tls_transport import TlsTransport
 from hawker.ids import AppName, new_ulid
 from hawker.token_bucket import Allowance, TokenBuckets
 

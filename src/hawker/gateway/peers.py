@@ -13,6 +13,8 @@ from hawker.api.handlers import Handlers, Written
 from hawker.api.in_process import InProcessCaller
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.http.message import OriginTls
+from hawker.http.mutual_tls import MutualTls, name_of
 from hawker.ids import NodeId
 from hawker.log import Secret
 
@@ -30,7 +32,8 @@ class _Way(NamedTuple):
 
 class HttpPeers:
     """Keeps `Peers`, for the node `me`, which each call names. `address_of` gives a node's base URL, `token` what the
-    cluster shows each other now: both may change. A node has at most `connections` at once."""
+    cluster shows each other now: both may change. `tls` is what `me` shows where an address is of https. A node has at
+    most `connections` at once."""
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class HttpPeers:
         token: Callable[[], Secret],
         *,
         me: NodeId,
+        tls: MutualTls | None = None,
         connect_s: float = CONNECT_S,
         connections: int = CONNECTIONS,
         most_nodes: int = MOST_NODES,
@@ -45,6 +49,7 @@ class HttpPeers:
         self._addresses_of = [address_of]
         self._token = token
         self.me = me
+        self._tls = tls
         self._connect_s = connect_s
         self._connections = connections
         self._most_nodes = most_nodes
@@ -88,7 +93,8 @@ class HttpPeers:
         client = self._clients.get(key)
         if client is None:
             self._retire([known for known in self._clients if (known.node, known.root) == (node_id, root)])
-            client = Client(url, token, connect_s=self._connect_s, connections=self._connections, node=self.me)
+            tls = None if self._tls is None else OriginTls(self._tls.client, name_of(node_id))
+            client = Client(url, token, connect_s=self._connect_s, connections=self._connections, node=self.me, tls=tls)
             self._clients[key] = client
             self._retire(list(self._clients)[: max(0, len(self._clients) - self._most_nodes)])
         self._clients.move_to_end(key)

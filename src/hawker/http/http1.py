@@ -112,11 +112,11 @@ class Http1Connection(asyncio.Protocol):
 
 
 async def connect_tcp(
-    host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Http1Connection]
+    host: str, port: int, tls: ssl.SSLContext | None, make: Callable[[], Http1Connection], name: str | None = None
 ) -> Http1Connection:
-    """Raises `OSError` when nobody listens, the name is not known or the certificate is not good, and `UnicodeError`
-    for what can be no name."""
-    _, connection = await asyncio.get_running_loop().create_connection(make, host, port, ssl=tls)
+    """`name` is what the certificate must have, where that is not the host's. Raises `OSError` when nobody listens, the
+    name is not known or the certificate is not good, and `UnicodeError` for what can be no name."""
+    _, connection = await asyncio.get_running_loop().create_connection(make, host, port, ssl=tls, server_hostname=name)
     return connection
 
 

@@ -12,6 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hawker.deferred import deferred
 from hawker.fair.connections import ConnectionTable
+from hawker.http.message import CERTIFIED
+from hawker.ids import NODE_DOMAIN
 
 if TYPE_CHECKING:
     from hawker.http import upgraded
@@ -38,9 +40,11 @@ class IncomingConnection(HttpToolsProtocol):
     _told_bytes = 0
     _in_head = True
     _refused = False
+    _certified = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._certified = _certified(transport)
         if self.table is not None and not self.table.admit(self, self.client[0] if self.client else ""):
             self._refuse(503, _CROWDED, b"retry-after: 1\r\n")
             return
@@ -63,6 +67,7 @@ class IncomingConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CERTIFIED] = self._certified  # type: ignore[literal-required]
         self._in_head, self._told_bytes = True, 0
         if self._overdue is None:
             self._await_head()
@@ -96,7 +101,7 @@ class IncomingConnection(HttpToolsProtocol):
         super().handle_websocket_upgrade()
         talk: Any = self.transport.get_protocol()
         if isinstance(talk, upgraded.UpgradedConnection):
-            talk.begun_as = self
+            talk.begun_as, talk.certified = self, self._certified
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -138,6 +143,13 @@ class IncomingConnection(HttpToolsProtocol):
         if self._untaken is not None:
             self._untaken.cancel()
             self._untaken = None
+
+
+def _certified(transport: asyncio.Transport) -> str:
+    tls = transport.get_extra_info("ssl_object")
+    certificate = None if tls is None else tls.getpeercert()
+    names = certificate.get("subjectAltName", ()) if certificate else ()
+    return next((name.removesuffix(NODE_DOMAIN) for kind, name in names if kind == "DNS"), "")
 
 
 def incoming(table: ConnectionTable | None, head_s: float = HEAD_S) -> type[IncomingConnection]:

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httptools
 
 from hawker.errors import BadRequest
+
+if TYPE_CHECKING:
+    import ssl
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 256 * 1024 * 1024
@@ -21,6 +25,10 @@ class AnswerTooLong(httptools.HttpParserError):
         super().__init__(f"the answer has more than {most} bytes")
 
 
+CERTIFIED = "hawker.node"
+"""In a scope: the node whose certificate was shown and taken; empty where none was asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpOrigin:
     """A server's scheme, host and port. `prefix` is what URLs of this origin begin with, `authority` what the header
@@ -31,6 +39,15 @@ class HttpOrigin:
     tls: bool
     prefix: str
     authority: str
+
+
+@dataclass(frozen=True, slots=True)
+class OriginTls:
+    """How TLS is spoken to an origin by those who do not do it as everybody does. `context` is asked for each
+    connection, and may raise `OSError`; `name` is the one that the certificate must have."""
+
+    context: "Callable[[], ssl.SSLContext]"
+    name: str
 
 
 def origin_of(url: str) -> HttpOrigin | None:

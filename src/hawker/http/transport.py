@@ -11,7 +11,7 @@ import anyio
 
 from hawker.http.connection_pool import ConnectionPool
 from hawker.http.http1 import Http1Connection, connect_tcp
-from hawker.http.message import MAX_ANSWER_BYTES, HttpOrigin, HttpResponse
+from hawker.http.message import MAX_ANSWER_BYTES, HttpOrigin, HttpResponse, OriginTls
 
 MAX_IDLE_S = 15.0  # less than the server keeps an idle connection
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
@@ -25,13 +25,23 @@ class NotSent(Exception):
 
 class HttpTransport:
     """`max_connections` is 0 or more, 0 for no limit. A request waits at most `queue_s` seconds for one that is free,
-    and opening one takes at most `connect_s`."""
+    and opening one takes at most `connect_s`. `tls` is how an origin of https is
+    spoken to, as everybody does unless told."""
 
-    def __init__(self, origin: HttpOrigin, *, max_connections: int, connect_s: float, queue_s: float) -> None:
+    def __init__(
+        self,
+        origin: HttpOrigin,
+        *,
+        max_connections: int,
+        connect_s: float,
+        queue_s: float,
+        tls: OriginTls | None = None,
+    ) -> None:
         self.origin = origin
         self._connect_s = connect_s
         self._queue_s = queue_s
-        self._tls: ssl.SSLContext | None = None
+        self._tls = tls
+        self._usual: ssl.SSLContext | None = None
         self._open: set[Http1Connection] = set()
         self._pool: ConnectionPool[Http1Connection, _Turn] = ConnectionPool(
             max_in_use=max_connections, max_idle_s=MAX_IDLE_S
@@ -94,7 +104,7 @@ class HttpTransport:
         origin, left_s = self.origin, deadline - asyncio.get_running_loop().time()
         try:
             with anyio.move_on_after(min(left_s, self._connect_s)):
-                connection = await connect_tcp(origin.host, origin.port, self._context(), self._made)
+                connection = await connect_tcp(origin.host, origin.port, self._context(), self._made, self._name)
                 if connection.is_reusable:  # else it was lost already
                     self._open.add(connection)
                 return connection
@@ -103,9 +113,18 @@ class HttpTransport:
         raise NotSent("it takes too long")
 
     def _context(self) -> ssl.SSLContext | None:
-        if self.origin.tls and self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+        """Raises `OSError` when what this node would show is not there."""
+        if not self.origin.tls:
+            return None
+        if self._tls is not None:
+            return self._tls.context()
+        if self._usual is None:
+            self._usual = ssl.create_default_context()
+        return self._usual
+
+    @property
+    def _name(self) -> str | None:
+        return self._tls.name if self._tls is not None and self.origin.tls else None
 
     def _made(self) -> Http1Connection:
         return Http1Connection(self._lost)

@@ -4,6 +4,8 @@ from typing import Any
 
 from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 
+from hawker.http.message import CERTIFIED
+
 assert AutoWebSocketsProtocol is not None
 
 
@@ -11,6 +13,11 @@ class UpgradedConnection(AutoWebSocketsProtocol):  # type: ignore[misc,valid-typ
     """A WebSocket that began as an `IncomingConnection`, whose place it keeps."""
 
     begun_as: Any = None
+    certified = ""
+
+    async def run_asgi(self) -> None:
+        self.scope[CERTIFIED] = self.certified
+        await super().run_asgi()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.begun_as is not None:

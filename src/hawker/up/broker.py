@@ -15,6 +15,7 @@ from hawker import log
 from hawker.api.listener import bind, serving
 from hawker.api.routes import PUBLIC_ROUTES
 from hawker.api.server import Server
+from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_tokens import PeerTokens
 from hawker.auth.tokens import Tokens
 from hawker.catalog.reads import PointReader
@@ -27,6 +28,7 @@ from hawker.gateway.peers import HttpPeers
 from hawker.gateway.rate_limits import RateLimits
 from hawker.gateway.revocations import FleetRevocations, RemoteRevocations
 from hawker.gateway.token_handlers import TokenHandlers
+from hawker.http.mutual_tls import MutualTls
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import load_preferences
 from hawker.observe.metrics import build_metrics
@@ -68,7 +70,8 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
     glance = PointReader(place.catalog)
     stack.callback(glance.close)
     directory = CatalogDirectory(glance, clock, node, own_region(glance, node))
-    peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own, me=node)
+    tls = MutualTls(NodePapers(node, file.keys))
+    peers = HttpPeers(directory.address_of, PeerTokens(file.keys).own, me=node, tls=tls)
     own = peers.own(root)
     stack.push_async_callback(peers.close)
     ended = FleetRevocations(directory.revoked, RemoteRevocations(own, node))

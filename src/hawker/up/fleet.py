@@ -47,6 +47,7 @@ from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
+from hawker.http.mutual_tls import MutualTls
 from hawker.ids import NodeId
 from hawker.node import labels_of
 from hawker.place import Place
@@ -69,7 +70,8 @@ _LEAVE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFleet:
-    """`handlers` is what the node answers by itself; `tokens` is whom the address for peers answers."""
+    """`handlers` is what the node answers by itself; `tokens` is whom the address for peers answers, and `papers`
+    what the node shows there and elsewhere."""
 
     parts: AssembledWorker
     handlers: Handlers
@@ -81,6 +83,7 @@ class InFleet:
     fleet: Fleet
     bundler: AppBundler
     vaults: Callable[[], Sequence[Vault]]
+    papers: NodePapers
 
 
 def _gossips_at(seat: Seat) -> str:
@@ -128,7 +131,7 @@ async def _joined(
     stack: AsyncExitStack, seat: Seat, parts: AssembledWorker, store: Observable, place: Place, more: Sequence[Source]
 ) -> _Joined:
     """All objects, of which none serves yet."""
-    clock, api = parts.deps.clock, url_of(seat.listener)
+    clock, api = parts.deps.clock, url_of(seat.listener, secured=True)
     meeting: GossipBridge[SqliteStorage] = GossipBridge()
     forgotten = seat.cluster.forgotten
     kept = await _catalog(stack, parts, place, meeting, forgotten, lambda nodes: fleet.remember(forgotten=nodes))
@@ -140,8 +143,8 @@ async def _joined(
     gossip = _gossip(seat, parts, api, kept, meeting, members, lambda ring: fleet.remember(ring))  # noqa: PLW0108
     meeting.gossip = gossip
     root = load_or_create_token(place.token, clock)
-    tokens = PeerTokens(partial(_keys, gossip), root)
-    peers = HttpPeers(partial(_api_of, gossip), tokens.own, me=parts.node.id)
+    tokens, papers = PeerTokens(partial(_keys, gossip), root), NodePapers(parts.node.id, partial(_keys, gossip))
+    peers = HttpPeers(partial(_api_of, gossip), tokens.own, me=parts.node.id, tls=MutualTls(papers))
     stack.push_async_callback(peers.close)
     fleet = Fleet(
         cluster=seat.cluster,
@@ -159,9 +162,8 @@ async def _joined(
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
     invites = Invites(parts.deps.store, clock, root, parts.node.id)
     certificates = _certificates(parts, kept, vaults)
-    own = _told_by(parts, api, certificates)
-    compare_every_s = None if kept.mirror is None else COMPARE_EVERY_S
-    publisher = Publisher(kept.catalog, clock, parts.node.id, (*own, *more), compare_every_s=compare_every_s)
+    own, every_s = _told_by(parts, api, certificates), None if kept.mirror is None else COMPARE_EVERY_S
+    publisher = Publisher(kept.catalog, clock, parts.node.id, (*own, *more), compare_every_s=every_s)
     agent_findings = None if kept.check is None else lambda: _agent_findings(kept, publisher)
     handlers = node_handlers(
         parts, fleet=fleet, catalog=kept.catalog, bundler=bundler, agent_findings=agent_findings, invites=invites
@@ -182,6 +184,7 @@ async def _joined(
         fleet=fleet,
         bundler=bundler,
         vaults=vaults,
+        papers=papers,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, certificates=certificates, api=api)
 
@@ -234,8 +237,7 @@ def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:
     """The node's edge and those of others serve each other's machines from now on. Returns what tells ours of them."""
     me = fleet.parts.node.id
     host = seat.listener.getsockname()[0]
-    identity = NodePapers(me, partial(_keys, fleet.gossip))
-    door.join(GatePlace(node=me, host=host, port=seat.cluster.peer_port + HOP_OFFSET), identity)
+    door.join(GatePlace(node=me, host=host, port=seat.cluster.peer_port + HOP_OFFSET), fleet.papers)
 
     def gate_of(node: NodeId) -> GatePlace | None:
         member = fleet.gossip.member(node)

@@ -24,6 +24,7 @@ from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
 from hawker.gateway.revocations import FleetRevocations
 from hawker.gateway.token_handlers import TokenHandlers
+from hawker.http.mutual_tls import MutualTls
 from hawker.ids import NodeId
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
@@ -65,7 +66,7 @@ def front_of_fleet(
     answers = broker.handlers()
     parts.deps.fleet.meet(InProcessCaller(answers, clock, OWN_CALLS))
     public = server_for_clients(parts, answers, tokens, auditor)
-    return Front(public=public, peers=_for_peers(fleet, own, auditor))
+    return Front(public=public, peers=_for_peers(fleet, own, auditor), tls=MutualTls(fleet.papers))
 
 
 def _looks(stack: AsyncExitStack, place: Place, fleet: InFleet) -> Looks:

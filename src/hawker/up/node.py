@@ -309,7 +309,7 @@ async def _answering(doors: Doors, front: Front, fleet: "InFleet | None") -> Asy
     async with AsyncExitStack() as stack:
         url = ""
         if front.peers is not None and doors.seat is not None:
-            url = await stack.enter_async_context(serving(front.peers, doors.seat.listener))
+            url = await stack.enter_async_context(serving(front.peers, doors.seat.listener, front.tls))
             stack.callback(front.peers.stop)
         if fleet is not None and fleet.kept.app is not None and doors.catalog is not None:
             await stack.enter_async_context(catalog_server.serving(fleet.kept.app, doors.catalog))

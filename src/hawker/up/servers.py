@@ -45,6 +45,7 @@ from hawker.worker.order import HomeOfAll
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
     from hawker.gateway import app_logs, audit_logs
+    from hawker.http.mutual_tls import MutualTls
 else:
     app_logs = deferred("hawker.gateway.app_logs")
     audit_logs = deferred("hawker.gateway.audit_logs")
@@ -176,10 +177,11 @@ OWN_CALLS = "deploy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """`peers` is None for a node that is alone."""
+    """`peers`, and what it shows them, is None for a node that is alone."""
 
     public: Server
     peers: Server | None = None
+    tls: "MutualTls | None" = None
 
 
 def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences, auditor: Auditor) -> Front:

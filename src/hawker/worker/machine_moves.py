@@ -102,6 +102,7 @@ class MachineMoves:
 
         def apply(tx: Tx) -> MoveRecord:
             record = deps.table.find(tx, target.app, target.machine_id)
+            deps.others.check()
             leases.check(record, target.nonce, deps.clock.now())
             check_here(tx, record.id)
             if journal.active(tx, machine_resource(record.id)) is not None:
@@ -128,6 +129,7 @@ class MachineMoves:
 
         def apply(tx: Tx) -> MoveRecord:
             volume = deps.volumes.find(tx, app, volume_id)
+            deps.others.check()
             check_here(tx, volume.id)
             if volume.machine is not None:
                 raise WrongState(
@@ -149,7 +151,6 @@ class MachineMoves:
             raise WrongState(f"source: it is at node {self._node.id}, and not at {wish.source!r:.40}")
         if wish.to == self._node.id:
             raise BadRequest(f"to: it is at node {self._node.id} already")
-        self._deps.others.check()
 
     def _order(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hawker.edge.tls_transport import TlsTransport
+from hawker.http.tls_transport import TlsTransport
 from hawker.secret.certificate_chain import self_signed, server_context
 from tests.waiting import eventually
 
@@ -158,7 +158,7 @@ async def test_bytes_that_are_no_tls_end_it_as_something_wrong() -> None:
 
 async def test_a_client_that_asks_for_control_messages_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """TLS 1.2: each renegotiation that is asked for is answered by a warning, and not done."""
-    monkeypatch.setattr("hawker.edge.tls_transport._MAX_CONTROL_BYTES", 100)
+    monkeypatch.setattr("hawker.http.tls_transport._MAX_CONTROL_BYTES", 100)
     joined = Joined()
     joined.transport._outgoing.write(b"c" * 101)  # what OpenSSL would have us say, however it comes about
     joined.say(b"x")

@@ -71,6 +71,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # As the transport of `inner`.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """`ssl_object` is ours; all else is of the connection below."""
+        if name == "ssl_object":
+            return self._tls
         return self._raw.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
