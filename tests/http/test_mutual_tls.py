@@ -12,6 +12,7 @@ from hawker.fair.connections import ConnectionTable
 from hawker.fair.turns import Share
 from hawker.http.mutual_tls import MutualTls, name_of, secured
 from hawker.ids import NodeId
+from hawker.token_bucket import Allowance
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -120,3 +121,12 @@ async def test_what_never_becomes_a_handshake_is_bounded(monkeypatch: pytest.Mon
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_handshakes_of_one_address_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hawker.http.mutual_tls.NEWCOMERS", Allowance(0.001, 2.0))
+    async with serving(papers(HERE, KEY), room_for(9)) as port:
+        for _ in range(2):
+            assert await answered(port, papers(THERE, KEY)) == b"word"
+        with pytest.raises(OSError):
+            await answered(port, papers(THERE, KEY))

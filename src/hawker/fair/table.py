@@ -292,6 +292,12 @@ ELSEWHERE = (
         over="the connection is closed",
     ),
     BoundElsewhere(
+        name="TLS handshakes between nodes",
+        bound="100 a second, 500 at once; 64 KiB and 10 s each",
+        key="address, or /64",
+        over="the connection is closed",
+    ),
+    BoundElsewhere(
         name="calls without a token",
         bound="50 a second, 500 at once",
         key="address",

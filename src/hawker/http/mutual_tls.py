@@ -11,14 +11,18 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from hawker.fair.connections import ConnectionTable
+from hawker.fair.connections import ConnectionTable, key_of
 from hawker.http.tls_transport import TlsTransport
 from hawker.ids import NODE_DOMAIN, NodeId
 from hawker.log import bind
+from hawker.token_bucket import Allowance, TokenBuckets
 
 AUTHORITIES: Final = "# authorities\n"
 """In a node's papers, between what it shows and whom it trusts."""
 HANDSHAKE_S = 10.0
+NEWCOMERS = Allowance(100.0, 500.0)
+"""Handshakes a second of one address, or /64 of IPv6: each takes a part of a millisecond of the event loop. Nodes keep
+their connections."""
 _MAX_HANDSHAKE_BYTES = 64 << 10
 _log = bind("hawker.tls")
 
@@ -132,16 +136,20 @@ class Handshake(asyncio.Protocol):
 class _Newcomer(Handshake):
     """Has a place in the table, which `inner` takes over once TLS is done. Keeps `fair.connections.Closable`."""
 
-    def __init__(self, table: ConnectionTable, context: ssl.SSLContext, inner: asyncio.BaseProtocol) -> None:
+    def __init__(
+        self, table: ConnectionTable, newcomers: TokenBuckets, context: ssl.SSLContext, inner: asyncio.BaseProtocol
+    ) -> None:
         super().__init__(context, inner)
         self._table = table
+        self._newcomers = newcomers
         self._late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not self._table.admit(self, _address_of(transport)):
+        address, loop = _address_of(transport), asyncio.get_running_loop()
+        if not (self._newcomers.take(key_of(address).encode(), loop.time()) and self._table.admit(self, address)):
             cast(asyncio.Transport, transport).abort()
             return
-        self._late = asyncio.get_running_loop().call_later(HANDSHAKE_S, self.abort)
+        self._late = loop.call_later(HANDSHAKE_S, self.abort)
         super().connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -167,8 +175,10 @@ def secured(
     """The protocol of a listener that lets in nodes of the cluster alone: `inner` is made for each connection, and
     begins once TLS is done."""
 
+    newcomers = TokenBuckets(NEWCOMERS)
+
     def make(**options: Any) -> asyncio.BaseProtocol:
-        return _Newcomer(table, tls.server(), inner(**options))
+        return _Newcomer(table, newcomers, tls.server(), inner(**options))
 
     return make
 

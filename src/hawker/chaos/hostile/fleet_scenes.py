@@ -4,6 +4,7 @@ taken, and by one that hangs. The tenants' machines are on the first node unless
 
 import base64
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -13,11 +14,14 @@ import anyio
 from anyio.to_thread import run_sync
 
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
+from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_key import peer_token
 from hawker.chaos.hostile.lab import PORT
 from hawker.chaos.hostile.stage import Attack, Findings, From, Ground, Scene, Stage
 from hawker.chaos.hostile.tenant_scenes import foreign_calls, storm
 from hawker.chaos.hostile.tenants import SMALL, told
+from hawker.http.message import OriginTls
+from hawker.http.mutual_tls import MutualTls, name_of
 from hawker.up.node_files import ClusterFile
 
 GOSSIP_PORT, PEER_PORT = PORT + 1, PORT + 2
@@ -38,29 +42,49 @@ def _others(stage: Stage) -> list[str]:
 
 
 async def token_at_the_peers_port(stage: Stage) -> Findings:
-    """An app's token, the fleet's routes without any, and calls as another's node, where only nodes are answered."""
-    found, url = [], _peer_url(stage)
+    """An app's token, the fleet's routes without any, and calls as another's node, where only nodes are answered: by
+    somebody with a node's certificate. Without one nobody is heard."""
+    found, url, tls = [], _peer_url(stage), _as_a_node(stage)
+    for how in (None, OriginTls(_without_certificate, tls.name)):
+        reply = await stage.attacker.call("GET", "/hawker/v1/health", url=url, tls=how)
+        if reply.status:
+            found.append(f"who shows no certificate is answered {reply.status}")
     for route in (*ROUTES, *PEER_ROUTES):
         path = route.path.replace("{app_name}", stage.bystander.app).replace("{machine_id}", stage.bystander.web)
         path = path.replace("{", "").replace("}", "")
         for headers in ({"Authorization": ""}, {}, {"Hawker-Caller": "root", "Hawker-Node": "00000000"}):
-            reply = await stage.attacker.call(route.method, path, url=url, headers=headers)
+            reply = await stage.attacker.call(route.method, path, url=url, headers=headers, tls=tls)
             if reply.ok or reply.status >= 500:
                 found.append(f"{route.method} {path}: {reply.status} {reply.text[:80]}")
     return found
 
 
 def _peer_url(stage: Stage) -> str:
-    return f"http://{stage.ground.itself}:{PEER_PORT}"
+    return f"https://{stage.ground.itself}:{PEER_PORT}"
+
+
+def _as_a_node(stage: Stage) -> OriginTls:
+    """How to speak to the first node; whoever has taken the last one can."""
+    first, taken = stage.ground.daemons[0], stage.ground.daemons[-1]
+    node, keys = taken.place.remembered(), ClusterFile(taken.place.cluster, stage.clock).keys
+    there = first.place.remembered()
+    assert node is not None and there is not None, "both have begun"
+    return OriginTls(MutualTls(NodePapers(node, keys)).client, name_of(there))
+
+
+def _without_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 async def keys_for_a_nodes_token(stage: Stage) -> Findings:
     """The token between nodes, sniffed, used for what a node may not ask: keys, invitations, the store, the catalog."""
-    found, url, token = [], _peer_url(stage), _node_token(stage)
+    found, url, token, tls = [], _peer_url(stage), _node_token(stage), _as_a_node(stage)
     for route in ROUTES:
         if asked_by_nodes(route) or "{" in route.path:
             continue
-        reply = await stage.attacker.call(route.method, route.path, {}, url=url, token=token)
+        reply = await stage.attacker.call(route.method, route.path, {}, url=url, token=token, tls=tls)
         if reply.ok:
             found.append(f"{route.method} {route.path} was answered to a node's token")
     return found
@@ -74,12 +98,16 @@ def _node_token(stage: Stage) -> str:
 
 async def calls_by_a_node(stage: Stage) -> Findings:
     """Orders, lists and reads from a node that was taken, as fast as they can be made."""
-    url, token = _peer_url(stage), _node_token(stage)
+    url, token, tls = _peer_url(stage), _node_token(stage), _as_a_node(stage)
     paths = [
         route.path for route in ROUTES if route.method == "GET" and asked_by_nodes(route) and "{" not in route.path
     ]
     assert paths, "nodes ask each other for lists"
-    await storm(stage, 64, lambda number: stage.attacker.call("GET", paths[number % len(paths)], url=url, token=token))
+    await storm(
+        stage,
+        64,
+        lambda number: stage.attacker.call("GET", paths[number % len(paths)], url=url, token=token, tls=tls),
+    )
     return []
 
 
@@ -162,6 +190,7 @@ async def silent_peers(stage: Stage) -> Findings:
             tasks.start_soon(run_sync, hold, GOSSIP_PORT, b"\xff\xff\xff\xff")
             tasks.start_soon(run_sync, hold, GOSSIP_PORT, b"")
             tasks.start_soon(run_sync, hold, PEER_PORT, b"GET / HTTP/1.1\r\n")
+            tasks.start_soon(run_sync, hold, PEER_PORT, b"\x16\x03\x01\x02\x00\x01")
 
     grown = await stage.growth_mib(all_of_them)
     found = [f"the daemon grew by {grown:.0f} MiB"] if grown > 96 else []

@@ -17,6 +17,7 @@ from hawker.auth.macaroon import NONCE_BYTES, key_of, mint, narrow, to_text
 from hawker.chaos.hostile.python_image import PAYLOADS, PYTHON, REFERENCE
 from hawker.clock import Clock
 from hawker.errors import CannotStart
+from hawker.http.message import OriginTls
 
 SMALL = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}
 OVER_LIMIT = 429
@@ -78,6 +79,7 @@ class Tenant:
         url: str = "",
         headers: Mapping[str, str] | None = None,
         within_s: float = _ANSWER_S,
+        tls: OriginTls | None = None,
     ) -> Reply:
         """One call, at the tenant's own node or at `url`. `path` may hold `{app}`."""
         sent = {"Authorization": f"Bearer {token or self.token}", **(headers or {})}
@@ -87,7 +89,8 @@ class Tenant:
         try:
             timeout = aiohttp.ClientTimeout(total=within_s)
             where = (url or self.url) + path.replace("{app}", self.app)
-            async with self.http.request(method, where, data=data, headers=sent, timeout=timeout) as answer:
+            how: dict[str, Any] = {} if tls is None else {"ssl": tls.context(), "server_hostname": tls.name}
+            async with self.http.request(method, where, data=data, headers=sent, timeout=timeout, **how) as answer:
                 return Reply(answer.status, await answer.text())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return Reply(0, f"{type(error).__name__}: {error}")
