@@ -48,7 +48,8 @@ def find(hawker: CommandLine, machine: str, name: str) -> str:
 
 
 def resolver_of(node: RunningNode) -> int:
-    return int((node.place.dns / "lock").read_text())
+    """The process that answers; 0 while one that begins writes its number."""
+    return int((node.place.dns / "lock").read_text() or 0)
 
 
 def test_a_machine_finds_others_of_its_network_by_name_and_no_others(hawker: CommandLine) -> None:
