@@ -56,6 +56,9 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     worst of what its services' checks and those of kind readiness say. `publish`: see `PUBLISH`; empty is not
     published. `idle_s` is how long it does nothing before it may rest. Times are seconds.
 
+    `network` is the number of its private network, which no other organization has, nor another network of its own; 0
+    where that is not known.
+
     `gate` is null for a machine of this host. Else it is of another one, whose edge alone lets anybody in: what is said
     here of its state is a hint."""
 
@@ -74,6 +77,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float = 0.0
     created_at: float = 0.0
     gate: GatePlace | None = None
+    network: int = 0
 
 
 class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,8 @@ def route(
     autostop: bool = False,
     least: int | None = None,
     idle_s: float = 300.0,
+    network: int = 7,
+    publish: str = "*",
 ) -> MachineRoute:
     """A machine with one service, published at all addresses."""
     number = next(_numbers)
@@ -90,10 +92,11 @@ def route(
         instance=InstanceId(f"i{number}") if state is State.STARTED else None,
         hosts=(HOST,),
         services=(service,),
-        publish="*",
+        publish=publish,
         autostart=autostart,
         idle_s=idle_s,
         created_at=float(number),
+        network=network,
     )
 
 

@@ -12,10 +12,11 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.writing import (
     Origin,
     TcpEnds,
-    answer_to_client,
-    own_answer,
+    answer_fields,
+    http1_head,
     proxy_head,
     redirect_to_https,
+    refusal,
     request_to_machine,
 )
 
@@ -40,25 +41,28 @@ def test_a_request_to_a_machine_has_one_framing_and_our_word_for_where_it_is_fro
     assert found[b"x-forwarded-port"] == b"8443" and found[b"x-forwarded-for"] == b"192.0.2.7, 192.0.2.1"
 
 
-def test_an_answer_keeps_its_length_and_says_when_the_connection_ends() -> None:
-    request = parse_request(b"GET / HTTP/1.0\r\n\r\n")
-    head = parse_response(b"HTTP/1.1 200 Fine\r\nContent-Length: 3\r\nfly-replay: x\r\n\r\n", b"GET")
-    kept = answer_to_client(head, request, b"ID", Port(), keep_alive=True)
-    assert kept.startswith(b"HTTP/1.1 200 Fine\r\n") and b"connection: keep-alive" in kept and b"replay" not in kept
-    assert b"connection: close" in answer_to_client(head, request, b"ID", Port(), keep_alive=False)
+def test_an_answer_has_our_word_and_nothing_that_is_for_the_edge() -> None:
+    said = b"HTTP/1.1 200 Fine\r\nContent-Length: 3\r\nfly-replay: x\r\nServer: app\r\n\r\n"
+    head = parse_response(said, b"GET")
+    fields = answer_fields(head, b"ID", Port())
+    assert fields == [(b"server", b"hawker"), (b"via", b"1.1 hawker"), (b"fly-request-id", b"ID")]
+    written = http1_head(head.status, head.reason, fields, b"content-length: 3\r\n\r\n")
+    assert written.startswith(b"HTTP/1.1 200 Fine\r\nserver: hawker\r\n")
+    assert written.endswith(b"\r\ncontent-length: 3\r\n\r\n")
 
 
 def test_our_own_answers_have_their_code_and_nothing_of_the_client_in_their_head() -> None:
-    answer = own_answer(ProxyError(Code.PR03, "words"), b"ID-ams")
+    answer = refusal(ProxyError(Code.PR03, "words"), b"ID-ams").http1()
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n") and answer.endswith(b"PR03 words (ID-ams)\n")
-    assert b"retry-after: 1\r\n" in answer and own_answer(ProxyError(Code.HB07), b"ID").count(b"allow:") == 1
-    assert own_answer(ProxyError(Code.PR01), b"ID", head_only=True).endswith(b"\r\n\r\n")
+    assert b"retry-after: 1\r\n" in answer
+    assert refusal(ProxyError(Code.HB07), b"ID").http1().count(b"allow:") == 1
+    assert refusal(ProxyError(Code.PR01), b"ID").http1(head_only=True).endswith(b"\r\n\r\n")
 
 
 def test_a_redirect_leads_to_the_same_host_and_path() -> None:
     head = parse_request(b"POST /a?b HTTP/1.1\r\nHost: shop.example:80\r\n\r\n")
-    assert b"location: https://shop.example/a?b\r\n" in redirect_to_https(head, 443, b"ID")
-    assert b"location: https://shop.example:8443/a?b\r\n" in redirect_to_https(head, 8443, b"ID")
+    assert b"location: https://shop.example/a?b\r\n" in redirect_to_https(head, 443, b"ID").http1()
+    assert b"location: https://shop.example:8443/a?b\r\n" in redirect_to_https(head, 8443, b"ID").http1()
 
 
 def proxy_port(version: str | None) -> Port:

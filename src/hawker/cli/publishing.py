@@ -65,7 +65,7 @@ def _unserved_of_port(port: Port) -> Iterator[str]:
     handlers = [each for each in port.handlers or () if each in UNSERVED]
     if handlers:
         yield f"port {number}: the handler {', '.join(handlers)} is not served yet, so nothing listens there"
-    for name in ("compress", "h2_backend", "headers_read_timeout", "replay_cache"):
+    for name in ("compress", "h2_backend", "headers_read_timeout"):
         if options is not None and getattr(options, name):
             yield f"port {number}: http_options.{name} is kept and without effect"
 

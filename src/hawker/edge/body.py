@@ -1,10 +1,11 @@
-"""Bodies of HTTP/1.1 messages: cut out of a stream of bytes, and written anew. Pure.
+"""Bodies of HTTP/1.1 messages: their content, cut out of a stream of bytes, and framed anew. Pure.
 
 Lengths are counted; chunks are read strictly and their extensions dropped. What follows a body is handed back, so a
 connection's next message is never a part of this one.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Protocol
 
 SIZE_LINE_BYTES = 1 << 10
@@ -18,22 +19,28 @@ _NO_TRAILERS = frozenset(
     x-forwarded-for forwarded keep-alive age date""".split()
 )
 
+Trailer = tuple[bytes, bytes]
+
 
 class BadBody(Exception):
     """The bytes are no body."""
 
 
 class MessageBody(Protocol):
-    """One body, as it comes. `done` once it is whole."""
+    """One body, as it comes. `done` once it is whole; its `trailers` are all there then."""
 
     done: bool
 
+    @property
+    def trailers(self) -> tuple[Trailer, ...]: ...
+
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What goes on, framed as it came, and what is not of this body any more. Raises `BadBody`."""
+        """The content in there, and what is not of this body any more. Raises `BadBody`."""
 
 
 class NoBody:
     done = True
+    trailers: tuple[Trailer, ...] = ()
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         return b"", data
@@ -41,6 +48,8 @@ class NoBody:
 
 class CountedBody:
     """As many bytes as were announced."""
+
+    trailers: tuple[Trailer, ...] = ()
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -58,6 +67,8 @@ class CountedBody:
 class OpenBody:
     """Until the connection ends, which whoever reads it says by setting `done`."""
 
+    trailers: tuple[Trailer, ...] = ()
+
     def __init__(self) -> None:
         self.done = False
 
@@ -66,16 +77,17 @@ class OpenBody:
 
 
 class ChunkedBody:
-    """`bare`: what goes on is the content alone, for a reader that knows no chunks."""
-
-    def __init__(self, *, bare: bool = False) -> None:
+    def __init__(self) -> None:
         self.done = False
-        self._bare = bare
         self._line = bytearray()  # a line that is not whole
         self._left = 0  # of the chunk under way
         self._ends_chunk = False  # CR LF comes next
-        self._trailers: list[bytes] | None = None
+        self._trailers: list[Trailer] | None = None
         self._trailer_bytes = 0
+
+    @property
+    def trailers(self) -> tuple[Trailer, ...]:
+        return tuple(self._trailers or ())
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         out: list[bytes] = []
@@ -86,7 +98,7 @@ class ChunkedBody:
                 at += len(piece)
                 self._left -= len(piece)
                 self._ends_chunk = not self._left
-                out.append(piece if self._bare else b"%x\r\n%b\r\n" % (len(piece), piece))
+                out.append(piece)
                 continue
             end = data.find(b"\n", at)
             self._line += data[at : end + 1 if end >= 0 else len(data)]
@@ -94,10 +106,10 @@ class ChunkedBody:
             if len(self._line) > (SIZE_LINE_BYTES if self._trailers is None else TRAILER_BYTES):
                 raise BadBody("a line between chunks is too long")
             if end >= 0:
-                out.append(self._end_of_line())
+                self._end_of_line()
         return b"".join(out), data[at:]
 
-    def _end_of_line(self) -> bytes:
+    def _end_of_line(self) -> None:
         line, self._line = bytes(self._line), bytearray()
         if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
             raise BadBody("a line between chunks does not end as one")
@@ -106,32 +118,44 @@ class ChunkedBody:
             if line:
                 raise BadBody("a chunk is longer than it says")
             self._ends_chunk = False
-            return b""
-        return self._chunk(line) if self._trailers is None else self._trailer(line)
+        elif self._trailers is None:
+            self._chunk(line)
+        else:
+            self._trailer(line, self._trailers)
 
-    def _chunk(self, line: bytes) -> bytes:
+    def _chunk(self, line: bytes) -> None:
         match = _SIZE.fullmatch(line)
         if match is None:
             raise BadBody("a chunk has no size")
         self._left = int(match[1], 16)
         if not self._left:
             self._trailers = []
-        return b""
 
-    def _trailer(self, line: bytes) -> bytes:
+    def _trailer(self, line: bytes, trailers: list[Trailer]) -> None:
         """Fields that say how a message is to be read, or who sends it, are none that may come late."""
-        assert self._trailers is not None
         if not line:
             self.done = True
-            return b"" if self._bare else b"0\r\n" + b"".join(self._trailers) + b"\r\n"
+            return
         match = _TRAILER.fullmatch(line)
         self._trailer_bytes += len(line)
-        if match is None or match[1].lower() in _NO_TRAILERS or match[1].lower().startswith((b"fly-", b"x-forwarded")):
+        if match is None or not may_trail(match[1].lower()):
             raise BadBody("a trailer is none that may be one")
-        if self._trailer_bytes > TRAILER_BYTES or len(self._trailers) >= TRAILERS:
+        if self._trailer_bytes > TRAILER_BYTES or len(trailers) >= TRAILERS:
             raise BadBody("there are too many trailers")
-        self._trailers.append(b"%b: %b\r\n" % (match[1], match[2]))
-        return b""
+        trailers.append((match[1], match[2]))
+
+
+def may_trail(name: bytes) -> bool:
+    """Whether a field of this name, in lower case, may come after a body."""
+    return name not in _NO_TRAILERS and not name.startswith((b"fly-", b"x-forwarded"))
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(content), content)
+
+
+def last_chunk(trailers: Iterable[Trailer]) -> bytes:
+    return b"0\r\n%b\r\n" % b"".join([b"%b: %b\r\n" % trailer for trailer in trailers])
 
 
 def request_body(*, chunked: bool, length: int | None) -> MessageBody:

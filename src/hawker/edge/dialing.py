@@ -10,11 +10,10 @@ from typing import Generic, Protocol, TypeVar
 from hawker.clock import Clock
 from hawker.edge.gates import Gate
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.routes import Door, ServiceTarget
-from hawker.edge.steering import NOWHERE_SAID, Steering
+from hawker.edge.routes import ServiceTarget
+from hawker.edge.steering import Aim
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit, Visits
 from hawker.feed import MachineRoute
-from hawker.ids import AppName
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -49,20 +48,18 @@ class Dialer:
 
     async def reach(
         self,
-        door: Door,
-        app: AppName,
+        aim: Aim,
         began: float,
         make: Callable[[], P],
         *,
         rested: Callable[[ServiceTarget], P | None] = lambda target: None,
         lasting: bool = False,
-        steering: Steering = NOWHERE_SAID,
     ) -> Joined[P]:
         """The caller calls `Visits.end` with its visit in the end. `rested` is a connection that can be used
         again; a `lasting` one has no end of its own. Raises `ProxyError`."""
         cause: ProxyError | None = None
         while True:
-            visit = await self._visits.begin(door, app, began, cause, steering)
+            visit = await self._visits.begin(aim, began, cause)
             again = rested(visit.target)
             if again is not None:
                 return Joined(visit, again, rested=True)

@@ -5,68 +5,23 @@ each is bounded, too. Control flow is in one task for each connection; bytes go 
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import cast
 
 import anyio
 
-from hawker.clock import Clock
-from hawker.config.machine import HttpOptions
-from hawker.edge.body import BadBody, MessageBody, NoBody, request_body
-from hawker.edge.dialing import Dialer, Joined
-from hawker.edge.head import (
-    HEAD_BYTES,
-    IDEMPOTENT,
-    LINE_BYTES,
-    RequestHead,
-    ResponseHead,
-    bare_end_since,
-    parse_request,
-)
-from hawker.edge.machine_connection import MachineConnection, MachinePool
+from hawker.edge.body import BadBody, MessageBody, NoBody, Trailer, chunk, last_chunk, request_body
+from hawker.edge.client import HttpServices
+from hawker.edge.exchange import Exchange
+from hawker.edge.head import HEAD_BYTES, LINE_BYTES, Field, RequestHead, ResponseHead, bare_end_since, parse_request
 from hawker.edge.refusal import Code, ProxyError
-from hawker.edge.routes import Door, Routes, ServiceTarget
-from hawker.edge.splice import UNSENT_MAX, Side, address_of, reset, watch_peer
-from hawker.edge.steering import UNAVAILABLE, Steering, steering_of
-from hawker.edge.visits import Counters, Spawn, Visits
-from hawker.edge.writing import (
-    CHALLENGES,
-    Origin,
-    answer_to_client,
-    challenge_answer,
-    own_answer,
-    redirect_to_https,
-    request_to_machine,
-)
-from hawker.fair.connections import ConnectionTable
-from hawker.feed import EdgeLogLine
+from hawker.edge.routes import Door
+from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
+from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
 from hawker.ids import AppName, new_ulid
 
-HEAD_S, IDLE_S, BODY_S, LINGER_S = 10.0, 75.0, 60.0, 1.0
-_LEFT_S = 0.2
-"""After its end of the connection a client has no place in a queue for longer."""
-_MAX_INTERIM, _CONTINUE = 8, b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpServices:
-    """What connections share. `say` tells the app's log what could not be done; `claimer` is whose host name it
-    is; `challenge` answers a certificate authority that asks for this token at this host."""
-
-    routes: Routes
-    visits: Visits
-    dialer: Dialer
-    pool: MachinePool
-    table: ConnectionTable
-    clock: Clock
-    counters: Counters
-    spawn: Spawn
-    say: Callable[[EdgeLogLine], None]
-    claimer: Callable[[str], AppName | None]
-    challenge: Callable[[str, str], str | None]
-    region: Callable[[], str]
+HEAD_S, IDLE_S, LINGER_S = 10.0, 75.0, 1.0
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpConnection(asyncio.Protocol):
@@ -84,16 +39,16 @@ class HttpConnection(asyncio.Protocol):
         self._scope: anyio.CancelScope | None = None
         self._buffer = bytearray()
         self._waiter: asyncio.Future[None] | None = None
-        self._machine: MachineConnection | None = None
+        self._exchange: Exchange | None = None
+        self._head: RequestHead | None = None
         self._body: MessageBody = NoBody()
         self._ended = False
         self._paused = False
-        self._held = False  # it waits for a machine
-        self._answered = False  # the head of an answer to the request under way is written
+        self._chunks = False  # the answer under way goes on in chunks
+        self._keep = False  # another request may follow
+        self._handed_over = False
         self._overdue: ProxyError | None = None
         self.deadline = inf
-        self._idle_s = 0.0
-        self._why_late = Code.HB04
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -101,8 +56,7 @@ class HttpConnection(asyncio.Protocol):
         watch_peer(self._transport)
         self._services.counters.add("connects")
         if not self._services.table.admit(self, address_of(self._transport, "peername")):
-            error = ProxyError(Code.HC01)
-            self._transport.write(own_answer(error, self._request_id()))
+            self._transport.write(refusal(ProxyError(Code.HC01), self._request_id()).http1())
             self._transport.close()
             return
         self._live.add(self)
@@ -110,21 +64,18 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        if self._machine is not None and not self._body.done:
-            self._pump()
+        if self._exchange is not None and self._exchange.takes_body:
+            self._pump(self._exchange)
         elif len(self._buffer) > HEAD_BYTES:
             self._pause()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._notify()
 
     def eof_received(self) -> bool:
-        """It may have said all that it has to say. One that waits for a machine all the same has left, most likely:
-        its place is given back in a moment."""
+        """It may have said all that it has to say."""
         self._ended = True
-        if self._held:
-            self.deadline = self._now() + _LEFT_S
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._exchange is not None:
+            self._exchange.client_left()
+        self._notify()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -136,23 +87,47 @@ class HttpConnection(asyncio.Protocol):
             self._scope.cancel()
 
     def pause_writing(self) -> None:
-        if self._machine is not None:
-            self._machine.may_read(reading=False)
+        if self._exchange is not None:
+            self._exchange.client_may_read(reading=False)
 
     def resume_writing(self) -> None:
-        if self._machine is not None:
-            self._machine.may_read(reading=True)
+        if self._exchange is not None:
+            self._exchange.client_may_read(reading=True)
 
     def give_up(self) -> None:
         if self._transport is not None:
             reset(self._transport)
 
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-            self._services.counters.add("bytes_out", len(data))
-            if self._idle_s:
-                self.deadline = self._now() + self._idle_s
+    def check_time(self, now: float) -> None:
+        """To be called now and then."""
+        if self._scope is None:
+            return
+        if self._exchange is not None:
+            if self._exchange.is_late(now, blocked=self._paused):
+                self._overdue = self._exchange.overdue
+                self._scope.cancel()
+        elif now >= self.deadline:
+            self.deadline, self._overdue = inf, ProxyError(Code.HB04)
+            self._scope.cancel()
+
+    # As the client of an exchange.
+
+    @property
+    def gone(self) -> bool:
+        return self._transport is None
+
+    @property
+    def leaving(self) -> bool:
+        return self._ended
+
+    def begin_body(self) -> None:
+        self._resume()
+        if self._exchange is not None:
+            self._pump(self._exchange)
+
+    def proceed(self) -> None:
+        if not self._buffer:
+            self._write(_CONTINUE)
 
     def may_read(self, *, reading: bool) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -161,16 +136,52 @@ class HttpConnection(asyncio.Protocol):
             else:
                 self._pause()
 
-    def check_time(self, now: float) -> None:
-        """To be called now and then."""
-        if now < self.deadline or self._scope is None:
-            return
-        if self._paused and self._machine is not None:
-            self.deadline = now + BODY_S  # it is the machine that takes no more of the body
-        else:
-            self.deadline = inf
-            self._overdue = None if self._held else ProxyError(self._why_late)
-            self._scope.cancel()
+    def interim(self, answer: ResponseHead, fields: list[Field]) -> None:
+        if self._head is not None and self._head.minor == 1:
+            self._write(http1_head(answer.status, answer.reason, fields, b"\r\n"))
+
+    def answer(self, answer: ResponseHead, fields: list[Field]) -> None:
+        """What has no length goes in chunks to who knows them, else to the end of the connection."""
+        head = self._head
+        assert head is not None, "it has asked"
+        unknown = not answer.bodiless and answer.length is None
+        self._chunks = unknown and head.minor == 1
+        self._keep = head.keep_alive and self._body.done and not self._ended and (self._chunks or not unknown)
+        end = b""
+        if self._chunks or (answer.chunked and head.minor == 1):
+            end = b"transfer-encoding: chunked\r\n"
+        elif answer.length is not None:
+            end = b"content-length: %d\r\n" % answer.length
+        if not self._keep:
+            end += b"connection: close\r\n"
+        elif head.minor == 0:
+            end += b"connection: keep-alive\r\n"
+        self._write(http1_head(answer.status, answer.reason, fields, end + b"\r\n"))
+
+    def write(self, content: bytes) -> None:
+        self._write(chunk(content) if self._chunks else content)
+
+    def finish(self, trailers: tuple[Trailer, ...]) -> None:
+        if self._chunks:
+            self._write(last_chunk(trailers))
+
+    def say(self, answer: OwnAnswer) -> None:
+        self._keep = False
+        self._write(answer.http1(head_only=self._head is not None and self._head.method == b"HEAD"))
+
+    def break_off(self) -> None:
+        self.give_up()
+
+    def hand_over(self, answer: ResponseHead, fields: list[Field]) -> tuple[asyncio.Transport, bytes] | None:
+        transport, early, self._buffer = self._transport, bytes(self._buffer), bytearray()
+        if transport is None or self._head is None:
+            return None
+        self._handed_over = True
+        end = b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % (answer.upgrade or self._head.upgrade)
+        transport.write(http1_head(answer.status, answer.reason, fields, end))
+        return transport, early
+
+    # From head to head.
 
     async def _serve_all(self) -> None:
         transport = self._transport
@@ -186,9 +197,14 @@ class HttpConnection(asyncio.Protocol):
         )
         with anyio.CancelScope() as self._scope:
             await self._converse(origin, origin.lines)
-        if self._overdue is not None:
-            self._refuse(self._overdue, None, None)
-        if self._transport is not None:
+        if self._overdue is not None and self._exchange is not None:
+            self._exchange.refuse(self._overdue)
+        elif self._overdue is not None:
+            self._refuse(self._overdue)
+        self._exchange = None
+        if self._handed_over:  # it is not told of its end any more
+            self.connection_lost(None)
+        elif self._transport is not None:
             self._transport.close()
 
     async def _converse(self, origin: Origin, lines: bytes) -> None:
@@ -202,7 +218,7 @@ class HttpConnection(asyncio.Protocol):
                 self._services.table.work(self)
                 head = parse_request(data)
             except ProxyError as error:
-                self._refuse(error, None, None)
+                self._refuse(error)
                 await self._linger()
                 return
             if not await self._request(head, origin, lines):
@@ -214,7 +230,7 @@ class HttpConnection(asyncio.Protocol):
     async def _next_head(self, *, first: bool) -> bytes | None:
         """None when the client has nothing more to ask. Raises `ProxyError`."""
         began, looked = False, 0
-        self._why_late, self.deadline = Code.HB04, self._now() + (HEAD_S if first else IDLE_S)
+        self.deadline = self._now() + (HEAD_S if first else IDLE_S)
         while True:
             if self._buffer and not began:
                 began, self.deadline = True, self._now() + HEAD_S
@@ -255,174 +271,18 @@ class HttpConnection(asyncio.Protocol):
 
     async def _request(self, head: RequestHead, origin: Origin, lines: bytes) -> bool:
         """Whether another request may follow on this connection."""
-        began, request_id = self._now(), self._request_id()
-        self._answered = False
-        app: AppName | None = None
-        try:
-            proof = self._challenge(head)
-            if proof is not None:
-                self.write(challenge_answer(head, proof, request_id))
-                return False
-            app = self._find(head)
-            target = self._services.routes.newest(self._door, app)
-            if target is not None and target.port.force_https and self._tls is None:
-                port = self._services.routes.https_port(self._door.address, app)
-                self.write(redirect_to_https(head, port, request_id))
-                return False
-            return await self._serve(head, app, origin, lines, request_id, began)
-        except ProxyError as error:
-            self._refuse(error, app, head, request_id)
-            return False
-        finally:
-            self._machine = None
-            self._idle_s, self.deadline = 0.0, inf
-
-    def _challenge(self, head: RequestHead) -> str | None:
-        """Before any redirect, in plain HTTP, whatever app's door it is; other tokens are the machine's matter."""
-        if self._tls is not None or head.method not in (b"GET", b"HEAD") or not head.target.startswith(CHALLENGES):
-            return None
-        token = head.target.removeprefix(CHALLENGES).decode("latin-1")
-        return self._services.challenge(head.host.lower().rstrip("."), token)
-
-    def _find(self, head: RequestHead) -> AppName:
-        """The app that is asked for. Raises `ProxyError`, also where TLS was for another one."""
-        host, tls = head.host.lower().rstrip("."), self._tls
-        app = self._services.routes.app_named(self._door, host, self._services.claimer(host), tls=tls is not None)
-        if tls is not None and app != tls:
-            raise ProxyError(Code.HB05)
-        if app is None:
-            raise ProxyError(Code.HB06)
-        return app
-
-    async def _serve(
-        self, head: RequestHead, app: AppName, origin: Origin, lines: bytes, request_id: bytes, began: float
-    ) -> bool:
+        self._head, self._keep, self._chunks = head, False, False
         self._body = request_body(chunked=head.chunked, length=head.length)
-        steering = steering_of(head.fields)
-        if not steering.allows_region(self._services.region()):
-            raise ProxyError(Code.PR02)
-        joined = await self._reach(app, began, steering)
-        if steering.prefer not in (None, joined.visit.target.machine.id):
-            lines += b"%b: %b\r\n" % (UNAVAILABLE, str(steering.prefer).encode("latin-1"))
+        exchange = self._exchange = Exchange(self._services, self, self._door, self._tls, origin, lines, head)
         try:
-            try:
-                return await self._exchange(head, joined, origin, lines, request_id)
-            except ProxyError:
-                if not self._may_repeat(head, joined):
-                    raise
-                self._services.counters.add("retries")
-                joined.protocol.abort()
-                again = await self._services.dialer.dial(joined.visit, began, MachineConnection)
-                return await self._exchange(head, Joined(joined.visit, again), origin, lines, request_id)
-        except BaseException:
-            if self._machine is not None:
-                self._machine.abort()
-            raise
+            await exchange.run()
         finally:
-            self._services.visits.end(joined.visit)
+            if self._overdue is None:
+                self._exchange = None
+        return self._keep and self._body.done and exchange.done
 
-    async def _reach(self, app: AppName, began: float, steering: Steering) -> Joined[MachineConnection]:
-        self._held, self.deadline = True, self._now() + _LEFT_S if self._ended else inf
-        try:
-            return await self._services.dialer.reach(
-                self._door, app, began, MachineConnection, rested=self._services.pool.take, steering=steering
-            )
-        finally:
-            self._held, self.deadline = False, inf
-
-    def _may_repeat(self, head: RequestHead, joined: Joined[MachineConnection]) -> bool:
-        """A connection that rested may have been closed by the machine just as it was used again. What has reached the
-        machine may be done there: only what may be done twice is sent twice, and only once more."""
-        rested, silent = joined.rested, joined.protocol.silent and not self._answered
-        return rested and silent and head.method in IDEMPOTENT and not head.has_body and self._transport is not None
-
-    async def _exchange(
-        self, head: RequestHead, joined: Joined[MachineConnection], origin: Origin, lines: bytes, request_id: bytes
-    ) -> bool:
-        machine, target = joined.protocol, joined.visit.target
-        concurrency = target.service.concurrency
-        pooled = target.is_near and concurrency is not None and concurrency.type == "requests"
-        machine.begin(self)
-        self._machine = machine
-        options = target.port.http_options or HttpOptions()
-        self._idle_s = float(options.idle_timeout or 0)
-        self._why_late = Code.PU03
-        machine.write(request_to_machine(head, origin, lines, request_id, pooled=pooled))
-        if head.expects_continue and head.has_body and not self._buffer:
-            self.write(_CONTINUE)
-        if self._idle_s:
-            self.deadline = self._now() + self._idle_s
-        if head.has_body:
-            self._resume()
-            self._pump()
-            if not self._body.done:
-                self._why_late, self.deadline = Code.HB04, self._now() + BODY_S
-        answer = await self._final_head(head, machine, target, request_id)
-        if answer.status == 101:
-            await self._upgraded(head, answer, joined, request_id)
-            return False
-        keep = head.keep_alive and not answer.until_close and (head.minor == 1 or not answer.chunked)
-        keep = keep and self._body.done and not self._ended
-        self._answered = True
-        self.write(answer_to_client(answer, head, request_id, target.port, keep_alive=keep))
-        self._services.counters.add(f"answers_{answer.status // 100}xx")
-        await machine.answer_body(answer, bare=head.minor == 0)
-        if pooled and answer.keep_alive and not answer.until_close and self._body.done:
-            self._services.pool.keep(target, machine)
-        else:
-            machine.close()
-        return keep and self._body.done
-
-    async def _final_head(
-        self, head: RequestHead, machine: MachineConnection, target: ServiceTarget, request_id: bytes
-    ) -> ResponseHead:
-        """Interim answers are passed on, but not to a client that does not know them; 100 we have said ourselves."""
-        for _ in range(_MAX_INTERIM + 1):
-            answer = await machine.answer_head(head.method)
-            if not answer.interim:
-                if answer.status == 101 and not head.upgrade:
-                    raise ProxyError(Code.PU02, known="the machine changes protocols, and nobody asked for it")
-                return answer
-            if head.minor == 1 and answer.status != 100:
-                self.write(answer_to_client(answer, head, request_id, target.port, keep_alive=True))
-        raise ProxyError(Code.PU02, known="the machine sends interim answers without an end")
-
-    async def _upgraded(
-        self,
-        head: RequestHead,
-        answer: ResponseHead,
-        joined: Joined[MachineConnection],
-        request_id: bytes,
-    ) -> None:
-        """From now on bytes both ways. It counts in the machine until it ends."""
-        machine, port = joined.protocol, joined.visit.target.port
-        self._answered = True
-        joined.visit.last()
-        self.write(answer_to_client(answer, head, request_id, port, keep_alive=True))
-        self._services.counters.add("upgrades")
-        self.deadline = inf
-        over = asyncio.Event()
-        client, server = Side(over.set), Side()
-        client.early, server.early = bytearray(self._buffer), bytearray(machine.taken_over())
-        if self._transport is None or machine.transport is None:
-            return
-        for side, transport in ((client, self._transport), (server, machine.transport)):
-            side.transport = transport
-            transport.set_protocol(side)
-        client.join(server)
-        try:
-            await over.wait()
-        finally:
-            self._services.table.release(self)
-            self._live.discard(self)
-            self._transport = None
-            for side in (client, server):
-                if side.transport is not None:
-                    side.transport.close()
-
-    def _pump(self) -> None:
+    def _pump(self, exchange: Exchange) -> None:
         """Pass on what has come of the request's body."""
-        assert self._machine is not None
         data, self._buffer = bytes(self._buffer), bytearray()
         try:
             mine, rest = self._body.feed(data)
@@ -432,27 +292,15 @@ class HttpConnection(asyncio.Protocol):
                 self._scope.cancel()
             return
         if mine:
-            self._machine.write(mine)
-            self._services.counters.add("bytes_in", len(mine))
+            exchange.take(mine)
         self._buffer += rest
         if self._body.done:
-            self._why_late, self.deadline = Code.PU03, self._now() + self._idle_s if self._idle_s else inf
-        elif self._why_late is Code.HB04 or self._idle_s:
-            self.deadline = self._now() + (self._idle_s or BODY_S)
+            exchange.take_end(self._body.trailers)
 
-    def _refuse(
-        self, error: ProxyError, app: AppName | None, head: RequestHead | None, request_id: bytes | None = None
-    ) -> None:
-        """Say so, unless an answer is under way: then the connection ends without its end."""
-        self._services.counters.add(f"errors_{error.code.name}")
-        if app is not None:
-            self._services.say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
-        if self._answered:
-            self.give_up()
-        else:
-            head_only = head is not None and head.method == b"HEAD"
-            self.write(own_answer(error, request_id or self._request_id(), head_only=head_only))
-            self._answered = True
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+            self._services.counters.add("bytes_out", len(data))
 
     async def _linger(self) -> None:
         """Read on for a moment after the last answer: a reset for bytes that nobody read could destroy it."""
@@ -468,6 +316,16 @@ class HttpConnection(asyncio.Protocol):
                 self._waiter = asyncio.get_running_loop().create_future()
                 await self._waiter
                 self._buffer.clear()
+
+    def _notify(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _refuse(self, error: ProxyError) -> None:
+        """Of no request that was understood."""
+        self._services.counters.add(f"errors_{error.code.name}")
+        self._head = None
+        self.say(refusal(error, self._request_id()))
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:

@@ -6,7 +6,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hawker.edge.body import BadBody, ChunkedBody, CountedBody, MessageBody, NoBody, OpenBody
+from hawker.edge.body import (
+    BadBody,
+    ChunkedBody,
+    CountedBody,
+    MessageBody,
+    NoBody,
+    OpenBody,
+    Trailer,
+    chunk,
+    last_chunk,
+)
 from hawker.edge.head import HEAD_BYTES, ResponseHead, bare_line_end, parse_response
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget
@@ -17,10 +27,8 @@ KEPT_S = 4.0
 _KEPT_OF_SERVICE = 64
 
 
-class AnswerSink(Protocol):
-    """Where a machine's answer goes."""
-
-    def write(self, data: bytes) -> None: ...
+class RequestSource(Protocol):
+    """Where a machine's request comes from."""
 
     def may_read(self, *, reading: bool) -> None:
         """The machine takes more of the request, or for the moment not."""
@@ -32,7 +40,9 @@ class MachineConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.silent = True  # not one byte of an answer to this request has come
-        self._sink: AnswerSink | None = None
+        self._source: RequestSource | None = None
+        self._pass: Callable[[bytes], None] | None = None
+        self._chunked = False
         self._buffer = bytearray()
         self._body: MessageBody | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -46,8 +56,8 @@ class MachineConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.silent = False
-        if self._body is not None and self._sink is not None:
-            self._pass_on(data)
+        if self._body is not None and self._pass is not None:
+            self._pass_on(data, self._pass)
         else:
             self._buffer += data
             if len(self._buffer) > HEAD_BYTES + UNSENT_MAX:
@@ -69,19 +79,26 @@ class MachineConnection(asyncio.Protocol):
         self._notify()
 
     def pause_writing(self) -> None:
-        if self._sink is not None:
-            self._sink.may_read(reading=False)
+        if self._source is not None:
+            self._source.may_read(reading=False)
 
     def resume_writing(self) -> None:
-        if self._sink is not None:
-            self._sink.may_read(reading=True)
+        if self._source is not None:
+            self._source.may_read(reading=True)
 
-    def begin(self, sink: AnswerSink) -> None:
-        self._sink, self._body, self._error, self.silent = sink, None, None, True
+    def ask(self, source: RequestSource, head: bytes, *, chunked: bool) -> None:
+        """A request begins; its content follows, in chunks or as the head says."""
+        self._source, self._pass, self._body, self._error, self.silent = source, None, None, None, True
+        self._chunked = chunked
+        self._write(head)
 
-    def write(self, data: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(data)
+    def send(self, content: bytes) -> None:
+        self._write(chunk(content) if self._chunked else content)
+
+    def finish(self, trailers: tuple[Trailer, ...]) -> None:
+        """The request is whole."""
+        if self._chunked:
+            self._write(last_chunk(trailers))
 
     def may_read(self, *, reading: bool) -> None:
         """The client takes more of the answer, or for the moment not."""
@@ -104,11 +121,11 @@ class MachineConnection(asyncio.Protocol):
             raise ProxyError(Code.PU02, known="the machine's answer is malformed")
         return parse_response(data, method)
 
-    async def answer_body(self, head: ResponseHead, *, bare: bool) -> None:
-        """Pass the body on; returns once it is whole. `bare`: without chunks. Raises `ProxyError`."""
-        self._body = _body_of(head, bare=bare)
+    async def answer_body(self, head: ResponseHead, pass_on: Callable[[bytes], None]) -> tuple[Trailer, ...]:
+        """Pass the content on; returns once it is whole, with what trails it. Raises `ProxyError`."""
+        self._body, self._pass = _body_of(head), pass_on
         data, self._buffer = bytes(self._buffer), bytearray()
-        self._pass_on(data)
+        self._pass_on(data, pass_on)
         if self._ended and isinstance(self._body, OpenBody):
             self._body.done = True
         while not self._body.done:
@@ -117,6 +134,7 @@ class MachineConnection(asyncio.Protocol):
             if self._ended:
                 raise ProxyError(Code.PU02, known="the machine closed the connection in the middle of its answer")
             await self._wait()
+        return self._body.trailers
 
     def taken_over(self) -> bytes:
         """What came and was not passed on, of a connection that is no HTTP any more."""
@@ -128,7 +146,7 @@ class MachineConnection(asyncio.Protocol):
         return self.transport is not None and not self._ended and self._error is None and not self._buffer
 
     def rest(self) -> None:
-        self._sink = None
+        self._source = self._pass = None
         self.may_read(reading=True)
 
     def abort(self) -> None:
@@ -139,15 +157,19 @@ class MachineConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
 
-    def _pass_on(self, data: bytes) -> None:
-        assert self._body is not None and self._sink is not None
+    def _write(self, data: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def _pass_on(self, data: bytes, pass_on: Callable[[bytes], None]) -> None:
+        assert self._body is not None
         try:
             mine, rest = self._body.feed(data)
         except BadBody as error:
             self._fail(f"the machine's answer is malformed: {error}")
             return
         if mine:
-            self._sink.write(mine)
+            pass_on(mine)
         self._buffer += rest
 
     def _fail(self, why: str) -> None:
@@ -167,11 +189,11 @@ class MachineConnection(asyncio.Protocol):
             self._waiter = None
 
 
-def _body_of(head: ResponseHead, *, bare: bool) -> MessageBody:
+def _body_of(head: ResponseHead) -> MessageBody:
     if head.bodiless:
         return NoBody()
     if head.chunked:
-        return ChunkedBody(bare=bare)
+        return ChunkedBody()
     return OpenBody() if head.length is None else CountedBody(head.length)
 
 

@@ -17,14 +17,16 @@ from anyio.abc import TaskGroup
 from hawker import log
 from hawker.clock import Clock, SystemClock
 from hawker.edge.certificates import CertificateBook
+from hawker.edge.client import HttpServices, KeptBodies
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
 from hawker.edge.hops import HopDialer, identity_in
-from hawker.edge.http_connection import HttpConnections, HttpServices
+from hawker.edge.http_connection import HttpConnections
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
+from hawker.edge.replay_cache import ReplayRoutes
 from hawker.edge.rest import RestWish, may_rest
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
@@ -72,6 +74,7 @@ class Edge:
         self._hop_dialer = HopDialer(identity, clock)
         dialer = Dialer(self._visits, clock, self._hop_dialer)
         self._pool = MachinePool(self._now)
+        self._kept = KeptBodies()
         self.certificates = CertificateBook(folder, clock)
         scarce = DescriptorCount(self._now).scarce
         table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
@@ -86,6 +89,8 @@ class Edge:
                 visits=self._visits,
                 dialer=dialer,
                 pool=self._pool,
+                replays=ReplayRoutes(),
+                kept=self._kept,
                 table=table,
                 clock=clock,
                 counters=self.counters,
@@ -116,6 +121,11 @@ class Edge:
     def held(self) -> int:
         """How many wait for a machine."""
         return self._visits.waiting
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of requests that may be sent again."""
+        return self._kept.kept_bytes
 
     async def serve(self) -> None:
         """Until the warden is gone."""

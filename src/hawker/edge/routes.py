@@ -71,6 +71,7 @@ class Routes:
         self._targets: dict[Door, dict[AppName, dict[MachineId, ServiceTarget]]] = {}
         self._of_app: dict[AppName, dict[Door, int]] = {}
         self._doors: dict[MachineId, list[Door]] = {}
+        self._machines_of: dict[AppName, dict[MachineId, MachineRoute]] = {}
         self.refused: dict[MachineId, DoorRefused] = {}
 
     def replace(
@@ -99,6 +100,7 @@ class Routes:
         if machine.state in GONE:
             return
         self.machines[machine.id] = machine
+        self._machines_of.setdefault(machine.app, {})[machine.id] = machine
         self._doors[machine.id] = []
         for door, target in self._found_at(machine):
             self._add(door, target)
@@ -108,6 +110,9 @@ class Routes:
         self.refused.pop(machine_id, None)
         if machine is None:
             return
+        del self._machines_of[machine.app][machine_id]
+        if not self._machines_of[machine.app]:
+            del self._machines_of[machine.app]
         for door in self._doors.pop(machine_id):
             apps = self._targets[door]
             apps[machine.app].pop(machine_id, None)
@@ -139,6 +144,16 @@ class Routes:
             return None
         service = machine.services[number]
         return ServiceTarget(machine, number, service, next(iter(service.ports or ()), Port()))
+
+    def inside(self, app: AppName, port: int) -> dict[MachineId, ServiceTarget]:
+        """Where a request of the app's own network reaches the app, published or not: the service that has this port
+        and speaks HTTP, else a machine's only one that does."""
+        found = {each.id: _inside(each, port) for each in self._machines_of.get(app, {}).values()}
+        return {machine_id: target for machine_id, target in found.items() if target is not None}
+
+    def network(self, app: AppName) -> int:
+        """Which one the app is on; 0 where that is not known, and 0 is nobody's."""
+        return next((each.network for each in self._machines_of.get(app, {}).values()), 0)
 
     def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
         """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
@@ -215,6 +230,21 @@ class Routes:
 
 def _seniority(target: ServiceTarget) -> tuple[bool, float]:
     return not target.is_near, target.machine.created_at
+
+
+def _inside(machine: MachineRoute, port: int) -> ServiceTarget | None:
+    """Its own way of ending TLS is for those outside."""
+    speaking = [
+        ServiceTarget(machine, number, service, each)
+        for number, service in enumerate(machine.services)
+        if (service.protocol or "tcp") == "tcp" and service.internal_port
+        for each in service.ports or ()
+        if not _HTTP.isdisjoint(each.handlers or ())
+    ]
+    exact = next((target for target in speaking if port in ports_of(target.port)), None)
+    if exact is not None or not speaking:
+        return exact
+    return speaking[0] if len({target.number for target in speaking}) == 1 else None
 
 
 def _served(machine: MachineRoute) -> Iterator[tuple[ServiceTarget, int]]:

@@ -14,6 +14,7 @@ from hawker.clock import Clock
 from hawker.edge.dialing import Dialer, Joined
 from hawker.edge.refusal import ProxyError
 from hawker.edge.routes import Door, Routes
+from hawker.edge.steering import Aim
 from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import TcpEnds, proxy_head
 from hawker.fair.connections import ConnectionTable
@@ -195,7 +196,7 @@ class RawConnections:
             return
         over = asyncio.Event()
         try:
-            joined = await self._dialer.reach(door, app, began, partial(Side, over.set), lasting=True)
+            joined = await self._dialer.reach(Aim(door, app), began, partial(Side, over.set), lasting=True)
         except ProxyError as error:
             self._counters.add(f"errors_{error.code.name}")
             self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))

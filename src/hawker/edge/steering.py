@@ -5,7 +5,8 @@ are those of superfly/docs (networking/dynamic-request-routing).
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hawker.ids import MachineId
+from hawker.edge.routes import Door
+from hawker.ids import AppName, MachineId
 
 FORCE_INSTANCE, PREFER_INSTANCE = b"fly-force-instance-id", b"fly-prefer-instance-id"
 FORCE_REGION = b"fly-force-region"
@@ -17,11 +18,12 @@ _MAX_CHARS = 64
 @dataclass(frozen=True, slots=True)
 class Steering:
     """`force`: this machine or none. `prefer`: this one if it can take the request now. `regions`: none but machines of
-    these; empty for all."""
+    these; empty for all. `apart`: not to these machines."""
 
     force: MachineId | None = None
     prefer: MachineId | None = None
     regions: frozenset[str] = frozenset()
+    apart: frozenset[MachineId] = frozenset()
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or not self.regions.isdisjoint((region, _ANYWHERE))
@@ -45,3 +47,20 @@ def steering_of(fields: Iterable[tuple[bytes, bytes]]) -> Steering:
         prefer=MachineId(prefer) if prefer else None,
         regions=frozenset(filter(None, (each.strip() for each in regions))),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Whom a request is for: an app's machines at a door. `inside`: those that a replay reaches, which have a service
+    for the door's port, or one alone that speaks HTTP; it need not be open to anybody else."""
+
+    door: Door
+    app: AppName
+    steering: Steering = NOWHERE_SAID
+    inside: bool = False
+
+    @property
+    def queue(self) -> Door:
+        """Who waits for the same waits in one line."""
+        place = self.steering.force or ("" if self.inside else self.door.address)
+        return Door(place, self.door.port)

@@ -22,7 +22,7 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import address_of, reset, watch_peer
 from hawker.edge.visits import Counters
-from hawker.edge.writing import own_answer
+from hawker.edge.writing import refusal
 from hawker.errors import Fault
 from hawker.fair.connections import ConnectionTable
 from hawker.feed import EdgeLogLine
@@ -245,7 +245,7 @@ class _Newcomer(asyncio.Protocol):
             self._services.say(EdgeLogLine(app=error.app, code=kind.name, text=words))
         if kind is TlsRefusal.PT04 and _PLAIN_HTTP.match(self._hello):
             request_id = f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()
-            raw.write(own_answer(ProxyError(Code.HB01, "this port speaks TLS: ask for https://"), request_id))
+            raw.write(refusal(ProxyError(Code.HB01, "this port speaks TLS: ask for https://"), request_id).http1())
         elif kind.value.alert is not None:
             raw.write(bytes((21, 3, 1, 0, 2, 2, kind.value.alert)))
         raw.close()

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
-from hawker.edge.steering import NOWHERE_SAID, Steering
+from hawker.edge.steering import Aim
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
@@ -86,30 +87,30 @@ class Visits:
 
     async def begin(
         self,
-        door: Door,
-        app: AppName,
+        aim: Aim,
         began: float,
         cause: ProxyError | None = None,
-        steering: Steering = NOWHERE_SAID,
     ) -> Visit:
         """A machine of the app that this request is counted in from now on; `end` it once, whatever happens. `began`
         is when the request did. `cause` is why the last machine did not take it. Raises `ProxyError`."""
-        there = self._routes.apps(door).get(app, {})
-        if steering.force is not None:
-            if steering.force not in there:
-                raise ProxyError(Code.PR02)
-            return await self._enter(
-                app, Door(steering.force, door.port), lambda: self._only(door, app, steering), began
-            )
-        preferred = there.get(steering.prefer) if steering.prefer is not None else None
-        found = None if preferred is None else self._try([preferred])
-        if found is not None:
-            return found
-        return await self._enter(app, door, lambda: list(self._routes.apps(door).get(app, {}).values()), began, cause)
+        if aim.steering.force is not None and not self.found(aim):
+            raise ProxyError(Code.PR02)
+        if aim.steering.prefer is not None:
+            preferred = [each for each in self.found(aim) if each.machine.id == aim.steering.prefer]
+            found = self._try(preferred)
+            if found is not None:
+                return found
+        return await self._enter(aim.app, aim.queue, partial(self.found, aim), began, cause)
 
-    def _only(self, door: Door, app: AppName, steering: Steering) -> list[ServiceTarget]:
-        found = self._routes.apps(door).get(app, {}).get(steering.force or MachineId(""))
-        return [] if found is None else [found]
+    def found(self, aim: Aim) -> list[ServiceTarget]:
+        """Who may be chosen, however they stand."""
+        there, steering = self._routes.apps(aim.door).get(aim.app, {}), aim.steering
+        if aim.inside:
+            there = self._routes.inside(aim.app, aim.door.port)
+        if steering.force is not None:
+            forced = there.get(steering.force)
+            return [] if forced is None else [forced]
+        return [each for each in there.values() if each.machine.id not in steering.apart]
 
     async def admit(self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool) -> Visit:
         """The same for a request of another host's edge, into this machine of ours. Without `hold` it is let in now or

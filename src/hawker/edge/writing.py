@@ -5,22 +5,26 @@ What a client sends cannot set a field that the edge vouches for.
 """
 
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 from hawker.config.machine import HttpOptions, Port
-from hawker.edge.head import RequestHead, ResponseHead
+from hawker.edge.head import Field, RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
 
 VIA = b"hawker"
 CHALLENGES = b"/.well-known/acme-challenge/"
 """Source: RFC 8555, 8.3."""
-_OURS = frozenset(
+OURS = frozenset(
     b"""fly-client-ip fly-forwarded-port fly-region fly-request-id fly-replay-src fly-replay-failed
     fly-replay-cache-status fly-preferred-instance-unavailable x-forwarded-proto x-forwarded-ssl""".split()
 )
 """Fields of a request that only the edge sets: a client's are removed."""
-_REPLACED = frozenset({b"x-forwarded-for", b"x-forwarded-port", b"via"})
+REPLACED = frozenset({b"x-forwarded-for", b"x-forwarded-port", b"via"})
+_VOUCHED = frozenset({b"server", b"fly-request-id"})
+"""Fields of an answer that are ours unless the app is to keep its own."""
 _INSIDE = (b"fly-replay", b"hawker-keep-awake")
 PROXY_PROTO = "proxy_proto"
 """The handler that asks for a PROXY head."""
@@ -53,14 +57,14 @@ def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_
     out = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (head.method, head.target, head.authority), lines]
     forwarded, port, via = [], b"", []
     for name, value in head.fields:
-        if name in _REPLACED:
+        if name in REPLACED:
             if name == b"x-forwarded-for":
                 forwarded.append(value)
             elif name == b"via":
                 via.append(value)
             else:
                 port = value
-        elif name not in _OURS:
+        elif name not in OURS:
             out.append(b"%b: %b\r\n" % (name, value))
     seen_by = b", ".join([*forwarded, origin.client.encode(), origin.address.encode()])
     out.append(
@@ -80,88 +84,72 @@ def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_
     return b"".join(out)
 
 
-def answer_to_client(
-    head: ResponseHead, request: RequestHead, request_id: bytes, port: Port, *, keep_alive: bool
-) -> bytes:
-    """An answer of a machine, as the client gets it."""
+def answer_fields(head: ResponseHead, request_id: bytes, port: Port) -> list[Field]:
+    """Of an answer of a machine, as the client gets it, without what frames it."""
     options = port.http_options or HttpOptions()
     pristine = bool(options.response and options.response.pristine)
-    out = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)]
-    set_here = {name.lower().encode() for name in (options.response.headers if options.response else None) or {}}
-    for name, value in head.fields:
-        dropped = name.startswith(_INSIDE) or name in set_here
-        dropped = dropped or (not pristine and name in (b"server", b"fly-request-id"))
-        if not dropped:
-            out.append(b"%b: %b\r\n" % (name, value))
-    if not pristine and not head.interim:
-        out.append(b"server: %b\r\nvia: 1.1 %b\r\nfly-request-id: %b\r\n" % (VIA, VIA, request_id))
-    if set_here:
-        out.append(_set_by_config(options))
-    if head.chunked and request.minor == 1:
-        out.append(b"transfer-encoding: chunked\r\n")
-    elif head.length is not None:
-        out.append(b"content-length: %d\r\n" % head.length)
-    out.append(_connection(head, request, keep_alive))
-    return b"".join(out)
-
-
-def _connection(head: ResponseHead, request: RequestHead, keep_alive: bool) -> bytes:
-    if head.status == 101:
-        return b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % (head.upgrade or request.upgrade)
-    if head.interim:
-        return b"\r\n"
-    if not keep_alive:
-        return b"connection: close\r\n\r\n"
-    return b"connection: keep-alive\r\n\r\n" if request.minor == 0 else b"\r\n"
-
-
-def _set_by_config(options: HttpOptions) -> bytes:
-    """False takes a field out, which is done by now."""
     given = (options.response.headers if options.response else None) or {}
-    lines = []
+    dropped = {name.lower().encode() for name in given}
+    if not pristine:
+        dropped |= _VOUCHED
+    out = [field for field in head.fields if field[0] not in dropped and not field[0].startswith(_INSIDE)]
+    if not pristine and not head.interim:
+        out += ((b"server", VIA), (b"via", b"1.1 " + VIA), (b"fly-request-id", request_id))
+    if given:
+        out += _set_by_config(given)
+    return out
+
+
+def http1_head(status: int, reason: bytes, fields: Iterable[Field], end: bytes) -> bytes:
+    """`end` are the lines that frame it, with the empty one."""
+    lines = [b"%b: %b\r\n" % field for field in fields]
+    return b"HTTP/1.1 %d %b\r\n%b%b" % (status, reason, b"".join(lines), end)
+
+
+def _set_by_config(given: dict[str, Any]) -> Iterator[Field]:
+    """False takes a field out, which is done by now."""
     for name, value in given.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str):
-                lines.append(b"%b: %b\r\n" % (name.lower().encode(), text.encode()))
-    return b"".join(lines)
+                yield name.lower().encode(), text.encode()
 
 
-def own_answer(error: ProxyError, request_id: bytes, *, head_only: bool = False) -> bytes:
-    """What the edge says itself; the connection is closed after it."""
+@dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """What the edge says itself."""
+
+    status: int
+    fields: tuple[Field, ...]
+    body: bytes = b""
+
+    def http1(self, *, head_only: bool = False) -> bytes:
+        """The connection is closed after it."""
+        end = b"content-length: %d\r\nconnection: close\r\n\r\n" % len(self.body)
+        head = http1_head(self.status, _REASONS.get(self.status, b"Error"), self.fields, end)
+        return head if head_only else head + self.body
+
+
+def refusal(error: ProxyError, request_id: bytes) -> OwnAnswer:
     text = f"{error.code.name} {error.told} ({request_id.decode()})\n".encode("ascii", "replace")
-    retry = b"retry-after: 1\r\n" if error.code.status == 503 else b""
-    allowed = b"allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n" if error.code is Code.HB07 else b""
-    return (
-        b"HTTP/1.1 %d %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nserver: %b\r\nfly-request-id: %b\r\n"
-        b"%b%bconnection: close\r\n\r\n%b"
-    ) % (
-        error.code.status,
-        _REASONS.get(error.code.status, b"Error"),
-        len(text),
-        VIA,
-        request_id,
-        retry,
-        allowed,
-        b"" if head_only else text,
-    )
+    fields = [(b"content-type", b"text/plain"), (b"server", VIA), (b"fly-request-id", request_id)]
+    if error.code.status == 503:
+        fields.append((b"retry-after", b"1"))
+    if error.code is Code.HB07:
+        fields.append((b"allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"))
+    return OwnAnswer(error.code.status, tuple(fields), text)
 
 
-def challenge_answer(head: RequestHead, answer: str, request_id: bytes) -> bytes:
+def challenge_answer(answer: str, request_id: bytes) -> OwnAnswer:
     """To a certificate authority."""
-    body = answer.encode()
-    return (
-        b"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: %d\r\nserver: %b\r\n"
-        b"fly-request-id: %b\r\nconnection: close\r\n\r\n%b"
-    ) % (len(body), VIA, request_id, b"" if head.method == b"HEAD" else body)
+    kind = (b"content-type", b"application/octet-stream")
+    return OwnAnswer(200, (kind, (b"server", VIA), (b"fly-request-id", request_id)), answer.encode())
 
 
-def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> bytes:
+def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> OwnAnswer:
     """To the same host and path, on the port that has TLS."""
     host = head.host.encode() if port == 443 else b"%b:%d" % (head.host.encode(), port)
-    return (
-        b"HTTP/1.1 301 Moved Permanently\r\nlocation: https://%b%b\r\ncontent-length: 0\r\nserver: %b\r\n"
-        b"fly-request-id: %b\r\nconnection: close\r\n\r\n" % (host, head.target, VIA, request_id)
-    )
+    place = (b"location", b"https://%b%b" % (host, head.target))
+    return OwnAnswer(301, (place, (b"server", VIA), (b"fly-request-id", request_id)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +199,8 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 
 
 _REASONS = {
+    200: b"OK",
+    301: b"Moved Permanently",
     400: b"Bad Request",
     404: b"Not Found",
     405: b"Method Not Allowed",

@@ -24,8 +24,9 @@ _EVERY_S, _QUERY_S = 1.0, 5.0
 _ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
 _REACHED = "(json_extract(machines.metadata, ?) = ? OR machines.app IN (SELECT app FROM app_ips))"
 _MACHINES = (
-    "SELECT node, id, app, state, version, cordoned, created_at, json_extract(metadata, ?) FROM machines "
-    f"WHERE node <> ? AND {_REACHED} ORDER BY id, generation DESC LIMIT ?"
+    "SELECT node, id, app, state, version, cordoned, created_at, json_extract(metadata, ?), "
+    "(SELECT json_extract(record, '$.network_id') FROM apps WHERE apps.name = machines.app ORDER BY home DESC LIMIT 1) "
+    f"FROM machines WHERE node <> ? AND {_REACHED} ORDER BY id, generation DESC LIMIT ?"
 )
 _SERVICES = (
     "SELECT services.node, services.machine, services.number, services.config FROM services "
@@ -125,7 +126,7 @@ def _in_order(rows: Iterable[Sequence[Value]]) -> dict[_Place, list[Service]]:
 def _route(
     row: Sequence[Value], gate: GatePlace, services: Sequence[Service], health: RouteHealth | None
 ) -> MachineRoute | None:
-    _, machine_id, app, state, version, cordoned, created_at, publish = row
+    _, machine_id, app, state, version, cordoned, created_at, publish, network = row
     if state not in _STATES or state in GONE:
         return None
     return MachineRoute(
@@ -140,6 +141,7 @@ def _route(
         autostart=any(each.autostart is not False for each in services),
         created_at=float(created_at) if isinstance(created_at, int | float) else 0.0,
         gate=gate,
+        network=network if isinstance(network, int) else 0,
     )
 
 

@@ -43,7 +43,7 @@ from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
-from hawker.record.app import IPS, IpRecord
+from hawker.record.app import APPS, IPS, IpRecord
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
@@ -315,6 +315,7 @@ class EdgeDoor:
             idle_s=idle_s(record, self._host.idle_s),
             started_at=(running.started_at if running is not None else None) or 0.0,
             created_at=record.created_at,
+            network=app.network_id if (app := self._store.get(APPS, record.app)) is not None else 0,
         )
 
     def _health(self, record: MachineRecord) -> RouteHealth:

@@ -1,0 +1,95 @@
+"""Who asks for something by HTTP, and what all requests of a process share. How a client frames its messages is its own
+matter; `exchange` serves it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from hawker.clock import Clock
+from hawker.edge.body import Trailer
+from hawker.edge.dialing import Dialer
+from hawker.edge.head import Field, ResponseHead
+from hawker.edge.machine_connection import MachinePool
+from hawker.edge.replay_cache import ReplayRoutes
+from hawker.edge.routes import Routes
+from hawker.edge.visits import Counters, Spawn, Visits
+from hawker.edge.writing import OwnAnswer
+from hawker.fair.connections import ConnectionTable
+from hawker.feed import EdgeLogLine
+from hawker.ids import AppName
+
+KEPT_BYTES_OF_ALL = 256 << 20
+
+
+@dataclass(slots=True)
+class KeptBodies:
+    """How much of bodies is kept now to be sent again, of all requests: `KEPT_BYTES_OF_ALL` at most."""
+
+    kept_bytes: int = 0
+
+    def take(self, amount: int) -> bool:
+        if self.kept_bytes + amount > KEPT_BYTES_OF_ALL:
+            return False
+        self.kept_bytes += amount
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpServices:
+    """What requests share. `say` tells the app's log what could not be done; `claimer` is whose host name it is;
+    `challenge` answers a certificate authority that asks for this token at this host."""
+
+    routes: Routes
+    visits: Visits
+    dialer: Dialer
+    pool: MachinePool
+    replays: ReplayRoutes
+    kept: KeptBodies
+    table: ConnectionTable
+    clock: Clock
+    counters: Counters
+    spawn: Spawn
+    say: Callable[[EdgeLogLine], None]
+    claimer: Callable[[str], AppName | None]
+    challenge: Callable[[str, str], str | None]
+    region: Callable[[], str]
+
+
+class Client(Protocol):
+    """Who asks."""
+
+    @property
+    def gone(self) -> bool:
+        """Nobody hears an answer."""
+
+    @property
+    def leaving(self) -> bool:
+        """It has said its last. One that waits for a machine all the same has left, most likely."""
+
+    def begin_body(self) -> None:
+        """There is a machine: what has come of the body, and what comes, goes to `Exchange.take`."""
+
+    def proceed(self) -> None:
+        """Say that the body may come, to a client that waits for that."""
+
+    def may_read(self, *, reading: bool) -> None:
+        """The machine takes more of the body, or for the moment not."""
+
+    def interim(self, answer: ResponseHead, fields: list[Field]) -> None: ...
+
+    def answer(self, answer: ResponseHead, fields: list[Field]) -> None: ...
+
+    def write(self, content: bytes) -> None: ...
+
+    def finish(self, trailers: tuple[Trailer, ...]) -> None:
+        """The answer is whole."""
+
+    def say(self, answer: OwnAnswer) -> None: ...
+
+    def break_off(self) -> None:
+        """The answer that was begun has no end, and the client is to see that."""
+
+    def hand_over(self, answer: ResponseHead, fields: list[Field]) -> tuple[asyncio.Transport, bytes] | None:
+        """From now on it is bytes both ways. With what came of them already; None when it has left."""

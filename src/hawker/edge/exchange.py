@@ -1,0 +1,495 @@
+"""One request, from its head to the end of its answer: which app, which machine, where a machine has it replayed. The
+same for each way in which clients speak; how a request is framed is the client's matter.
+
+What a request can hold of this process is bounded: what its two ends have not read (256 KiB each), and what is kept of
+its body to be sent again.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from math import inf
+
+import anyio
+
+from hawker.config.machine import HttpOptions, Port, ReplayCache
+from hawker.edge.body import Trailer
+from hawker.edge.client import Client, HttpServices
+from hawker.edge.dialing import Joined
+from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
+from hawker.edge.machine_connection import MachineConnection
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.replay import (
+    MAX_JSON_BYTES,
+    MAX_REPLAYS,
+    Fallback,
+    Replay,
+    is_replay,
+    read_replay,
+    replay_failed,
+    replay_source,
+    wants_body,
+)
+from hawker.edge.replay_cache import Asked, asked_for
+from hawker.edge.routes import Door, ServiceTarget
+from hawker.edge.splice import Side
+from hawker.edge.steering import UNAVAILABLE, Aim, Steering, steering_of
+from hawker.edge.writing import (
+    CHALLENGES,
+    Origin,
+    OwnAnswer,
+    answer_fields,
+    challenge_answer,
+    redirect_to_https,
+    refusal,
+    request_to_machine,
+)
+from hawker.feed import EdgeLogLine
+from hawker.ids import AppName, MachineId, new_ulid
+
+BODY_S = 60.0
+KEPT_BYTES = 1 << 20
+"""Of a request's body, so that it can be sent again."""
+_LEFT_S = 0.2
+"""After its end of the connection a client has no place in a queue for longer."""
+_MAX_INTERIM = 8
+_SKIP, _CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Leg:
+    """A way of the request to a machine. `order` is the replay that led to it, `source` the machine that gave it, at
+    `came_from`; `lines` are fields that say so. A `last` one may not be replayed."""
+
+    aim: Aim
+    head: RequestHead
+    lines: bytes = b""
+    order: Replay | None = None
+    source: ServiceTarget | None = None
+    came_from: Aim | None = None
+    cached: bool = False
+    last: bool = False
+
+
+class Exchange:
+    """`tls` is the app that the connection's TLS is for. Keeps `RequestSource`."""
+
+    def __init__(
+        self,
+        services: HttpServices,
+        client: Client,
+        door: Door,
+        tls: AppName | None,
+        origin: Origin,
+        lines: bytes,
+        head: RequestHead,
+    ) -> None:
+        self._services = services
+        self._client = client
+        self._door = door
+        self._tls = tls
+        self._origin = origin
+        self._lines = lines
+        self._head = head
+        self._now = services.clock.monotonic
+        self._began = self._now()
+        self._machine: MachineConnection | None = None
+        self._app: AppName | None = None
+        self._held = False  # it waits for a machine
+        self._repeated = False
+        self._kept: list[bytes] | None = []
+        self._kept_bytes = 0
+        self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
+        self._idle_s = 0.0
+        self._why_late = Code.PU03
+        self.answered = False  # the head of an answer is written
+        self.done = False  # the answer is whole
+        self.deadline = inf
+        self.overdue: ProxyError | None = None
+        self.request_id = f"{new_ulid(services.clock)}-{services.region()}".encode()
+
+    async def run(self) -> None:
+        """Whatever goes wrong is answered."""
+        try:
+            await self._serve()
+        except ProxyError as error:
+            self.refuse(error)
+        finally:
+            self._machine = None
+            self._drop_kept()
+            self.deadline = inf
+
+    @property
+    def takes_body(self) -> bool:
+        return self._machine is not None and self._whole is None
+
+    @property
+    def heard_all(self) -> bool:
+        """The request's body is whole."""
+        return self._whole is not None
+
+    def take(self, content: bytes) -> None:
+        """Of the body."""
+        if self._machine is None:
+            return
+        self._keep(content)
+        self._machine.send(content)
+        self._services.counters.add("bytes_in", len(content))
+        if self._why_late is Code.HB04 or self._idle_s:
+            self.deadline = self._now() + (self._idle_s or BODY_S)
+
+    def take_end(self, trailers: tuple[Trailer, ...]) -> None:
+        self._whole = trailers
+        if self._machine is not None:
+            self._machine.finish(trailers)
+        self._why_late, self.deadline = Code.PU03, self._now() + self._idle_s if self._idle_s else inf
+
+    def may_read(self, *, reading: bool) -> None:
+        self._client.may_read(reading=reading)
+
+    def client_may_read(self, *, reading: bool) -> None:
+        """The client takes more of the answer, or for the moment not."""
+        if self._machine is not None:
+            self._machine.may_read(reading=reading)
+
+    def client_left(self) -> None:
+        """It has said its last. Who waits for a machine all the same gives its place back in a moment."""
+        if self._held:
+            self.deadline = self._now() + _LEFT_S
+
+    def is_late(self, now: float, *, blocked: bool) -> bool:
+        """To be called now and then; whether it is over, `overdue` says why then. `blocked`: it is the machine that
+        takes no more of the body."""
+        if now < self.deadline:
+            return False
+        if blocked and self._machine is not None:
+            self.deadline = now + BODY_S
+            return False
+        self.deadline = inf
+        self.overdue = None if self._held else ProxyError(self._why_late)
+        return True
+
+    def refuse(self, error: ProxyError) -> None:
+        """Say so, unless an answer is under way: then that has no end."""
+        self._services.counters.add(f"errors_{error.code.name}")
+        if self._app is not None:
+            self._services.say(EdgeLogLine(app=self._app, code=error.code.name, text=error.whole))
+        if self.answered:
+            self._client.break_off()
+        else:
+            self._say(refusal(error, self.request_id))
+
+    def _say(self, answer: OwnAnswer) -> None:
+        self._client.say(answer)
+        self.answered = True
+
+    async def _serve(self) -> None:
+        head = self._head
+        proof = self._challenge(head)
+        if proof is not None:
+            self._say(challenge_answer(proof, self.request_id))
+            return
+        self._app = app = self._find(head)
+        target = self._services.routes.newest(self._door, app)
+        if target is not None and target.port.force_https and self._tls is None:
+            port = self._services.routes.https_port(self._door.address, app)
+            self._say(redirect_to_https(head, port, self.request_id))
+            return
+        steering = steering_of(head.fields)
+        if not steering.allows_region(self._services.region()):
+            raise ProxyError(Code.PR02)
+        await self._follow(_Leg(aim=Aim(self._door, app, steering), head=head), rules_of(target))
+
+    def _challenge(self, head: RequestHead) -> str | None:
+        """Before any redirect, in plain HTTP, whatever app's door it is; other tokens are the machine's matter."""
+        if self._tls is not None or head.method not in (b"GET", b"HEAD") or not head.target.startswith(CHALLENGES):
+            return None
+        token = head.target.removeprefix(CHALLENGES).decode("latin-1")
+        return self._services.challenge(head.host.lower().rstrip("."), token)
+
+    def _find(self, head: RequestHead) -> AppName:
+        """The app that is asked for. Raises `ProxyError`, also where TLS was for another one."""
+        host, tls = head.host.lower().rstrip("."), self._tls
+        app = self._services.routes.app_named(self._door, host, self._services.claimer(host), tls=tls is not None)
+        if tls is not None and app != tls:
+            raise ProxyError(Code.HB05)
+        if app is None:
+            raise ProxyError(Code.HB06)
+        return app
+
+    async def _follow(self, first: _Leg, rules: tuple[ReplayCache, ...]) -> None:
+        """To a machine, and on to others for as long as machines say so."""
+        asked = asked_for(first.aim.app, first.head.host, first.head.target, first.head.fields, rules)
+        leg, skipped = self._from_cache(first, asked)
+        replays = 0
+        while True:
+            try:
+                found = await self._send(leg)
+            except ProxyError as error:
+                if not leg.cached or self.answered or error.code in (Code.PU02, Code.PU03):
+                    raise
+                self._services.replays.forget(asked)  # its target is not reached: the app is asked again
+                leg = first
+                continue
+            if found is None:
+                return
+            order, source, leg = found
+            if order.cache is not None and order.cache.forget:
+                self._services.replays.forget(asked)
+            replays += 1
+            if leg.last or replays > MAX_REPLAYS:
+                raise ProxyError(Code.PA02)
+            self._services.counters.add("replays")
+            kept = not replays > 1 and self._services.replays.keep(asked, order, source.machine.id, self._now())
+            leg = self._next(leg, order, source, status=b"bypass" if skipped else b"miss" if kept else b"")
+
+    def _from_cache(self, leg: _Leg, asked: Asked) -> tuple[_Leg, bool]:
+        """The leg that was ordered for such a request before, if one is known; whether the client skips it."""
+        found = self._services.replays.find(asked, self._now()) if len(self._services.replays) else None
+        if found is None:
+            return leg, False
+        wished = next((value for name, value in leg.head.fields if name == _CACHE_CONTROL), b"")
+        if found.bypass and wished.strip().lower() == _SKIP:
+            return leg, True
+        self._services.counters.add("replays_cached")
+        steering = _steering(found.order, frozenset({found.origin}))
+        aim = Aim(self._door, found.order.app or leg.aim.app, steering, inside=True)
+        return replace(leg, aim=aim, lines=_status(b"hit"), order=found.order, cached=True), False
+
+    def _next(self, leg: _Leg, order: Replay, source: ServiceTarget, status: bytes) -> _Leg:
+        """Where a machine sends its request. Raises `ProxyError` where it may not."""
+        app, region = order.app or source.machine.app, self._services.region()
+        if self._kept is None:
+            raise ProxyError(Code.PA01, known=f"more than {KEPT_BYTES >> 10} KiB of its body have come")
+        if app != source.machine.app and not self._may_reach(source, app):
+            raise ProxyError(Code.PA04, known=f"app {app} is not on the network of app {source.machine.app}")
+        had = leg.aim.steering.apart | {source.machine.id}
+        aim = Aim(self._door, app, _steering(order, had if order.elsewhere else frozenset()), inside=True)
+        if order.instance is not None and not self._services.visits.found(aim):
+            raise ProxyError(Code.PA03, known=f"fly-replay: machine {order.instance} is none of app {app}")
+        lines = replay_source(source.machine.id, region, self._services.clock.now(), order.state)
+        head = leg.head if order.transform is None else order.transform.apply(leg.head)
+        return _Leg(
+            aim=aim,
+            head=head,
+            lines=lines + (_status(status) if status else b""),
+            order=order,
+            source=source,
+            came_from=leg.aim,
+        )
+
+    def _may_reach(self, source: ServiceTarget, app: AppName) -> bool:
+        """An app of the same organization and network: no number of a network is two organizations'."""
+        mine = source.machine.network
+        return mine != 0 and self._services.routes.network(app) == mine
+
+    async def _send(self, leg: _Leg) -> tuple[Replay, ServiceTarget, _Leg] | None:
+        """What a machine has said instead of an answer, which one, and how the request came there. A request that no
+        machine is known to have had goes to another one, if it may be done twice: once."""
+        while True:
+            joined, leg = await self._reach_or_return(leg)
+            try:
+                order = await self._converse(leg, joined)
+                return None if order is None else (order, joined.visit.target, leg)
+            except ProxyError:
+                again = self._elsewhere(leg, joined)
+                if again is None:
+                    raise
+                leg, self._repeated = again, True
+                self._services.counters.add("retries")
+            finally:
+                if self._machine is not None:
+                    self._machine.abort()
+                    self._machine = None
+                self._services.visits.end(joined.visit)
+
+    def _elsewhere(self, leg: _Leg, joined: Joined[MachineConnection]) -> _Leg | None:
+        """A connection that rested may have been closed by the machine just as it was used again; of one that is new,
+        nobody knows how far the machine came, so the request goes to another one."""
+        silent = joined.protocol.silent and not self.answered and not self._repeated
+        if not silent or self._head.method not in IDEMPOTENT or self._kept is None or self._client.gone:
+            return None
+        if joined.rested:
+            return leg
+        steering = replace(leg.aim.steering, apart=leg.aim.steering.apart | {joined.visit.target.machine.id})
+        aim = replace(leg.aim, steering=steering)
+        others = steering.force is None and self._services.visits.found(aim)
+        return replace(leg, aim=aim) if others else None
+
+    async def _reach_or_return(self, leg: _Leg) -> tuple[Joined[MachineConnection], _Leg]:
+        """A replay that finds nobody goes back to where it came from, if the app has said so."""
+        order, began = leg.order, self._now()
+        timeout_s = order.timeout_s if order is not None else None
+        if order is not None and not Steering(regions=frozenset(order.regions)).allows_region(self._services.region()):
+            reason, cause = "no_candidate", ProxyError(Code.PR02)
+        else:
+            try:
+                if timeout_s is None:
+                    return await self._reach(leg.aim, began), leg
+                with anyio.fail_after(timeout_s):
+                    return await self._reach(leg.aim, began), leg
+            except TimeoutError:
+                reason, cause = "timeout", ProxyError(Code.PR04)
+            except ProxyError as error:
+                reason = "no_candidate" if error.code in (Code.PR01, Code.PR02) else "retries_exhausted"
+                cause = error
+        if order is None or order.fallback is None or leg.source is None or leg.came_from is None:
+            raise cause
+        self._services.counters.add("replays_failed")
+        origin = leg.source.machine.id
+        failed = replay_failed(order, leg.aim.app, origin, reason, self._now() - began)
+        back = Steering(force=origin) if order.fallback is Fallback.FORCE_SELF else Steering(prefer=origin)
+        leg = _Leg(aim=replace(leg.came_from, steering=back), head=self._head, lines=failed, last=True)
+        return await self._reach(leg.aim, self._now()), leg
+
+    async def _reach(self, aim: Aim, began: float) -> Joined[MachineConnection]:
+        self._held, self.deadline = True, self._now() + _LEFT_S if self._client.leaving else inf
+        rested = _never if self._repeated else self._services.pool.take
+        try:
+            return await self._services.dialer.reach(aim, began, MachineConnection, rested=rested)
+        finally:
+            self._held, self.deadline = False, inf
+
+    async def _converse(self, leg: _Leg, joined: Joined[MachineConnection]) -> Replay | None:
+        machine, target = joined.protocol, joined.visit.target
+        concurrency = target.service.concurrency
+        pooled = target.is_near and concurrency is not None and concurrency.type == "requests"
+        options = target.port.http_options or HttpOptions()
+        self._idle_s, self._why_late = float(options.idle_timeout or 0), Code.PU03
+        self._begin(leg, joined, pooled=pooled)
+        answer = await self._final_head(machine, target)
+        if answer.status != 101 and is_replay(answer):
+            body = await _collected(machine, answer) if wants_body(answer) else b""
+            order = read_replay(answer, body)
+            if wants_body(answer) and pooled and self.heard_all:
+                self._services.pool.keep(target, machine)
+            else:
+                machine.close()
+            self._machine = None
+            return order
+        fields = answer_fields(answer, self.request_id, target.port)
+        self._drop_kept()
+        if answer.status == 101:
+            await self._upgraded(answer, fields, joined)
+            return None
+        self.answered = True
+        self._client.answer(answer, fields)
+        self._services.counters.add(f"answers_{answer.status // 100}xx")
+        self._client.finish(await machine.answer_body(answer, self._pass))
+        self.done = True
+        if pooled and answer.keep_alive and not answer.until_close and self.heard_all:
+            self._services.pool.keep(target, machine)
+        else:
+            machine.close()
+        self._machine = None
+        return None
+
+    def _begin(self, leg: _Leg, joined: Joined[MachineConnection], *, pooled: bool) -> None:
+        """The request goes to the machine: with what was kept of its body, and on with what comes."""
+        head, machine = leg.head, joined.protocol
+        lines, steering = self._lines + leg.lines, leg.aim.steering
+        if steering.prefer not in (None, joined.visit.target.machine.id):
+            lines += b"%b: %b\r\n" % (UNAVAILABLE, str(steering.prefer).encode("latin-1"))
+        self._machine = machine
+        written = request_to_machine(head, self._origin, lines, self.request_id, pooled=pooled)
+        machine.ask(self, written, chunked=head.chunked)
+        if self._idle_s:
+            self.deadline = self._now() + self._idle_s
+        if not head.has_body:
+            return
+        for content in self._kept or ():
+            machine.send(content)
+        if self._whole is not None:
+            machine.finish(self._whole)
+            return
+        self._why_late, self.deadline = Code.HB04, self._now() + (self._idle_s or BODY_S)
+        if head.expects_continue and not self._kept_bytes:
+            self._client.proceed()
+        self._client.begin_body()
+
+    def _pass(self, content: bytes) -> None:
+        self._client.write(content)
+        if self._idle_s:
+            self.deadline = self._now() + self._idle_s
+
+    async def _final_head(self, machine: MachineConnection, target: ServiceTarget) -> ResponseHead:
+        """Interim answers are passed on; 100 we have said ourselves."""
+        for _ in range(_MAX_INTERIM + 1):
+            answer = await machine.answer_head(self._head.method)
+            if not answer.interim:
+                if answer.status == 101 and not self._head.upgrade:
+                    raise ProxyError(Code.PU02, known="the machine changes protocols, and nobody asked for it")
+                return answer
+            if answer.status != 100:
+                self._client.interim(answer, answer_fields(answer, self.request_id, target.port))
+        raise ProxyError(Code.PU02, known="the machine sends interim answers without an end")
+
+    async def _upgraded(self, answer: ResponseHead, fields: list[Field], joined: Joined[MachineConnection]) -> None:
+        """From now on bytes both ways. It counts in the machine until it ends."""
+        machine = joined.protocol
+        self.answered, self.deadline, self._machine = True, inf, None
+        joined.visit.last()
+        self._services.counters.add("upgrades")
+        taken = self._client.hand_over(answer, fields)
+        if taken is None or machine.transport is None:
+            machine.abort()
+            return
+        over = asyncio.Event()
+        client, server = Side(over.set), Side()
+        transport, early = taken
+        client.early, server.early = bytearray(early), bytearray(machine.taken_over())
+        for side, end in ((client, transport), (server, machine.transport)):
+            side.transport = end
+            end.set_protocol(side)
+        client.join(server)
+        try:
+            await over.wait()
+        finally:
+            for side in (client, server):
+                if side.transport is not None:
+                    side.transport.close()
+
+    def _keep(self, content: bytes) -> None:
+        if self._kept is None:
+            return
+        if self._kept_bytes + len(content) > KEPT_BYTES or not self._services.kept.take(len(content)):
+            self._drop_kept()
+            return
+        self._kept.append(content)
+        self._kept_bytes += len(content)
+
+    def _drop_kept(self) -> None:
+        self._services.kept.kept_bytes -= self._kept_bytes
+        self._kept, self._kept_bytes = None, 0
+
+
+def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:
+    """What the config says of replays that may be kept."""
+    port = Port() if target is None else target.port
+    return (port.http_options.replay_cache if port.http_options else None) or ()
+
+
+def _steering(order: Replay, apart: frozenset[MachineId]) -> Steering:
+    return Steering(force=order.instance, prefer=order.prefer, apart=apart if order.elsewhere else frozenset())
+
+
+def _status(status: bytes) -> bytes:
+    return b"fly-replay-cache-status: %b\r\n" % status
+
+
+def _never(target: ServiceTarget) -> None:
+    return None
+
+
+async def _collected(machine: MachineConnection, answer: ResponseHead) -> bytes:
+    """A small body, whole: of a larger one more than it may have, which nobody understands. Raises `ProxyError`."""
+    pieces = bytearray()
+
+    def take(content: bytes) -> None:
+        pieces.extend(content[: MAX_JSON_BYTES + 1 - len(pieces)])
+        if len(pieces) > MAX_JSON_BYTES:
+            machine.abort()
+
+    await machine.answer_body(answer, take)
+    if len(pieces) > MAX_JSON_BYTES:
+        raise ProxyError(Code.PA03, known=f"fly-replay: its body has more than {MAX_JSON_BYTES >> 10} KiB")
+    return bytes(pieces)

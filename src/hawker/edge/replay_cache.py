@@ -1,0 +1,152 @@
+"""Where requests of a path went when a machine had them replayed, so that the next ones go there at once. Pure, with
+`now` as an argument; one for each process, least recently used entries go.
+
+An entry belongs to the app and host name that it was learned from: what one app says is used for no other's requests.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hawker.config.machine import ReplayCache
+from hawker.edge.replay import LONGEST_CACHED_S, SHORTEST_CACHED_S, USUAL_CACHED_S, Replay
+from hawker.ids import AppName, MachineId
+
+MAX_ENTRIES = 10_000
+MAX_PREFIXES = 256
+"""Of one app at one host name: each request looks for its own among them."""
+MAX_SESSION_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as the cache knows it. `session` is the value of the cookie or field that the app's config names for
+    its path, None where it names none; `ruled` the rule of the config that it falls under."""
+
+    app: AppName
+    host: str
+    path: str
+    session: str | None = None
+    rule: ReplayCache | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CachedReplay:
+    """Where to go. `origin` is the machine that said so."""
+
+    order: Replay
+    origin: MachineId
+    until: float
+    bypass: bool
+
+
+_Key = tuple[AppName, str, str, str | None]
+
+
+class ReplayRoutes:
+    """For one process."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Key, CachedReplay] = OrderedDict()
+        self._prefixes: dict[tuple[AppName, str], dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, asked: Asked, now: float) -> CachedReplay | None:
+        """Of the longest prefix."""
+        for key in self._keys(asked):
+            found = self._kept.get(key)
+            if found is None:
+                continue
+            if found.until > now:
+                self._kept.move_to_end(key)
+                return found
+            self._drop(key)
+        return None
+
+    def keep(self, asked: Asked, order: Replay, origin: MachineId, now: float) -> bool:
+        """What a machine has ordered for this request, if it may be kept: by its own word, else by the config's."""
+        cache, rule = order.cache, asked.rule
+        if not order.cacheable:
+            return False
+        if cache is not None and not cache.forget and cache.covers(asked.host, asked.path):
+            key: _Key = (asked.app, asked.host, cache.prefix, None)
+            return self._put(key, CachedReplay(order, origin, now + cache.ttl_s, cache.bypass))
+        if cache is None and rule is not None and asked.session is not None:
+            ttl_s = min(max(rule.ttl_seconds or USUAL_CACHED_S, SHORTEST_CACHED_S), LONGEST_CACHED_S)
+            key = (asked.app, asked.host, prefix_of(rule), asked.session)
+            return self._put(key, CachedReplay(order, origin, now + ttl_s, bool(rule.allow_bypass)))
+        return False
+
+    def forget(self, asked: Asked) -> bool:
+        """Whatever is kept for this request. Whether there was anything."""
+        keys = [key for key in self._keys(asked) if key in self._kept]
+        for key in keys:
+            self._drop(key)
+        return bool(keys)
+
+    def _keys(self, asked: Asked) -> Iterable[_Key]:
+        """The longest prefix first; with the session before without."""
+        prefixes = self._prefixes.get((asked.app, asked.host))
+        if not prefixes:
+            return
+        for prefix in sorted(filter(asked.path.startswith, prefixes), key=len, reverse=True):
+            if asked.session is not None:
+                yield asked.app, asked.host, prefix, asked.session
+            yield asked.app, asked.host, prefix, None
+
+    def _put(self, key: _Key, entry: CachedReplay) -> bool:
+        """Whether there is room for it."""
+        self._drop(key)
+        if len(self._prefixes.get(key[:2], ())) >= MAX_PREFIXES:
+            return False
+        self._kept[key] = entry
+        prefixes = self._prefixes.setdefault(key[:2], {})
+        prefixes[key[2]] = prefixes.get(key[2], 0) + 1
+        if len(self._kept) > MAX_ENTRIES:
+            self._drop(next(iter(self._kept)))
+        return True
+
+    def _drop(self, key: _Key) -> None:
+        if self._kept.pop(key, None) is None:
+            return
+        prefixes = self._prefixes[key[:2]]
+        prefixes[key[2]] -= 1
+        if not prefixes[key[2]]:
+            del prefixes[key[2]]
+        if not prefixes:
+            del self._prefixes[key[:2]]
+
+
+def asked_for(
+    app: AppName, host: str, target: bytes, fields: Iterable[tuple[bytes, bytes]], rules: Sequence[ReplayCache]
+) -> Asked:
+    """With the rule of the longest prefix, and what it looks at."""
+    path = target.decode("latin-1").partition("?")[0]
+    ruled = [rule for rule in rules if path.startswith(prefix_of(rule)) and rule.type and rule.name]
+    if not ruled:
+        return Asked(app, host, path)
+    rule = max(ruled, key=lambda each: len(prefix_of(each)))
+    name = (rule.name or "").lower().encode("latin-1", "replace")
+    session = _cookie(rule.name or "", fields) if rule.type == "cookie" else _field(name, fields)
+    return Asked(app, host, path, session[:MAX_SESSION_BYTES] if session else None, rule)
+
+
+def prefix_of(rule: ReplayCache) -> str:
+    """Without a star at its end or its beginning."""
+    return (rule.path_prefix or "").strip("*")
+
+
+def _field(wanted: bytes, fields: Iterable[tuple[bytes, bytes]]) -> str | None:
+    return next((value.decode("latin-1") for name, value in fields if name == wanted), None)
+
+
+def _cookie(wanted: str, fields: Iterable[tuple[bytes, bytes]]) -> str | None:
+    for name, value in fields:
+        if name == b"cookie":
+            for pair in value.decode("latin-1").split(";"):
+                key, _, said = pair.strip().partition("=")
+                if key == wanted:
+                    return said
+    return None
