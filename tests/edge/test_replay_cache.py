@@ -7,15 +7,15 @@ import pytest
 from hawker.config.machine import ReplayCache
 from hawker.edge import replay_cache
 from hawker.edge.replay import CacheOrder, Replay
-from hawker.edge.replay_cache import Asked, ReplayRoutes, asked_for
+from hawker.edge.replay_cache import ReplayQuestion, ReplayRoutes, asked_for
 from hawker.ids import AppName, MachineId
 
 SHOP, ORIGIN = AppName("shop"), MachineId("m1")
 DOCS = Replay(app=AppName("docs"), cache=CacheOrder(prefix="/docs/", ttl_s=60))
 
 
-def asked(path: str, host: str = "shop.example", app: AppName = SHOP) -> Asked:
-    return Asked(app, host, path)
+def asked(path: str, host: str = "shop.example", app: AppName = SHOP) -> ReplayQuestion:
+    return ReplayQuestion(app, host, path)
 
 
 def test_a_replay_serves_what_is_below_its_prefix_until_its_time_for_its_own_app_and_host() -> None:
@@ -56,7 +56,7 @@ def test_a_rule_of_the_config_keeps_replays_by_cookie_or_field() -> None:
     rules = (ReplayCache(path_prefix="/*", ttl_seconds=1, type="cookie", name="sid"),)
     order, routes = Replay(instance=MachineId("m2")), ReplayRoutes()
 
-    def of(cookie: bytes) -> Asked:
+    def of(cookie: bytes) -> ReplayQuestion:
         return asked_for(SHOP, "shop.example", b"/a?b", [(b"cookie", b"x=1; " + cookie)], rules)
 
     assert not routes.keep(of(b"y=2"), order, ORIGIN, 0.0), "a request without a session has none"

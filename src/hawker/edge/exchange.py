@@ -13,7 +13,6 @@ import anyio
 
 from hawker.config.machine import HttpOptions, Port, ReplayCache
 from hawker.edge.body import Trailer
-from hawker.edge.client import Client, HttpServices
 from hawker.edge.dialing import Joined
 from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
 from hawker.edge.machine_connection import MachineConnection
@@ -29,7 +28,8 @@ from hawker.edge.replay import (
     replay_source,
     wants_body,
 )
-from hawker.edge.replay_cache import Asked, asked_for
+from hawker.edge.replay_cache import ReplayQuestion, asked_for
+from hawker.edge.requester import HttpServices, Requester
 from hawker.edge.routes import Door, ServiceTarget
 from hawker.edge.splice import Side
 from hawker.edge.steering import UNAVAILABLE, Aim, Steering, steering_of
@@ -70,13 +70,13 @@ class _Leg:
     last: bool = False
 
 
-class Exchange:
+class HttpExchange:
     """`tls` is the app that the connection's TLS is for. Keeps `RequestSource`."""
 
     def __init__(
         self,
         services: HttpServices,
-        client: Client,
+        client: Requester,
         door: Door,
         tls: AppName | None,
         origin: Origin,
@@ -242,7 +242,7 @@ class Exchange:
             kept = not replays > 1 and self._services.replays.keep(asked, order, source.machine.id, self._now())
             leg = self._next(leg, order, source, status=b"bypass" if skipped else b"miss" if kept else b"")
 
-    def _from_cache(self, leg: _Leg, asked: Asked) -> tuple[_Leg, bool]:
+    def _from_cache(self, leg: _Leg, asked: ReplayQuestion) -> tuple[_Leg, bool]:
         """The leg that was ordered for such a request before, if one is known; whether the client skips it."""
         found = self._services.replays.find(asked, self._now()) if len(self._services.replays) else None
         if found is None:

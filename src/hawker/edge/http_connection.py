@@ -11,10 +11,10 @@ from typing import cast
 import anyio
 
 from hawker.edge.body import BadBody, MessageBody, NoBody, Trailer, chunk, last_chunk, request_body
-from hawker.edge.client import HttpServices
-from hawker.edge.exchange import Exchange
+from hawker.edge.exchange import HttpExchange
 from hawker.edge.head import HEAD_BYTES, LINE_BYTES, Field, RequestHead, ResponseHead, bare_end_since, parse_request
 from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
 from hawker.edge.writing import Origin, OwnAnswer, http1_head, refusal
@@ -39,7 +39,7 @@ class HttpConnection(asyncio.Protocol):
         self._scope: anyio.CancelScope | None = None
         self._buffer = bytearray()
         self._waiter: asyncio.Future[None] | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._head: RequestHead | None = None
         self._body: MessageBody = NoBody()
         self._ended = False
@@ -273,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
         """Whether another request may follow on this connection."""
         self._head, self._keep, self._chunks = head, False, False
         self._body = request_body(chunked=head.chunked, length=head.length)
-        exchange = self._exchange = Exchange(self._services, self, self._door, self._tls, origin, lines, head)
+        exchange = self._exchange = HttpExchange(self._services, self, self._door, self._tls, origin, lines, head)
         try:
             await exchange.run()
         finally:
@@ -281,7 +281,7 @@ class HttpConnection(asyncio.Protocol):
                 self._exchange = None
         return self._keep and self._body.done and exchange.done
 
-    def _pump(self, exchange: Exchange) -> None:
+    def _pump(self, exchange: HttpExchange) -> None:
         """Pass on what has come of the request's body."""
         data, self._buffer = bytes(self._buffer), bytearray()
         try:

@@ -17,7 +17,6 @@ from anyio.abc import TaskGroup
 from hawker import log
 from hawker.clock import Clock, SystemClock
 from hawker.edge.certificates import CertificateBook
-from hawker.edge.client import HttpServices, KeptBodies
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
@@ -27,6 +26,7 @@ from hawker.edge.http_connection import HttpConnections
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.replay_cache import ReplayRoutes
+from hawker.edge.requester import HttpServices, KeptBodies
 from hawker.edge.rest import RestWish, may_rest
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections

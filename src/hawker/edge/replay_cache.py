@@ -19,7 +19,7 @@ MAX_SESSION_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReplayQuestion:
     """A request, as the cache knows it. `session` is the value of the cookie or field that the app's config names for
     its path, None where it names none; `ruled` the rule of the config that it falls under."""
 
@@ -53,7 +53,7 @@ class ReplayRoutes:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, asked: Asked, now: float) -> CachedReplay | None:
+    def find(self, asked: ReplayQuestion, now: float) -> CachedReplay | None:
         """Of the longest prefix."""
         for key in self._keys(asked):
             found = self._kept.get(key)
@@ -65,7 +65,7 @@ class ReplayRoutes:
             self._drop(key)
         return None
 
-    def keep(self, asked: Asked, order: Replay, origin: MachineId, now: float) -> bool:
+    def keep(self, asked: ReplayQuestion, order: Replay, origin: MachineId, now: float) -> bool:
         """What a machine has ordered for this request, if it may be kept: by its own word, else by the config's."""
         cache, rule = order.cache, asked.rule
         if not order.cacheable:
@@ -79,14 +79,14 @@ class ReplayRoutes:
             return self._put(key, CachedReplay(order, origin, now + ttl_s, bool(rule.allow_bypass)))
         return False
 
-    def forget(self, asked: Asked) -> bool:
+    def forget(self, asked: ReplayQuestion) -> bool:
         """Whatever is kept for this request. Whether there was anything."""
         keys = [key for key in self._keys(asked) if key in self._kept]
         for key in keys:
             self._drop(key)
         return bool(keys)
 
-    def _keys(self, asked: Asked) -> Iterable[_Key]:
+    def _keys(self, asked: ReplayQuestion) -> Iterable[_Key]:
         """The longest prefix first; with the session before without."""
         prefixes = self._prefixes.get((asked.app, asked.host))
         if not prefixes:
@@ -121,16 +121,16 @@ class ReplayRoutes:
 
 def asked_for(
     app: AppName, host: str, target: bytes, fields: Iterable[tuple[bytes, bytes]], rules: Sequence[ReplayCache]
-) -> Asked:
+) -> ReplayQuestion:
     """With the rule of the longest prefix, and what it looks at."""
     path = target.decode("latin-1").partition("?")[0]
     ruled = [rule for rule in rules if path.startswith(prefix_of(rule)) and rule.type and rule.name]
     if not ruled:
-        return Asked(app, host, path)
+        return ReplayQuestion(app, host, path)
     rule = max(ruled, key=lambda each: len(prefix_of(each)))
     name = (rule.name or "").lower().encode("latin-1", "replace")
     session = _cookie(rule.name or "", fields) if rule.type == "cookie" else _field(name, fields)
-    return Asked(app, host, path, session[:MAX_SESSION_BYTES] if session else None, rule)
+    return ReplayQuestion(app, host, path, session[:MAX_SESSION_BYTES] if session else None, rule)
 
 
 def prefix_of(rule: ReplayCache) -> str:

@@ -23,11 +23,11 @@ from hawker.ids import AppName
 KEPT_BYTES_OF_ALL = 256 << 20
 
 
-@dataclass(slots=True)
 class KeptBodies:
     """How much of bodies is kept now to be sent again, of all requests: `KEPT_BYTES_OF_ALL` at most."""
 
-    kept_bytes: int = 0
+    def __init__(self) -> None:
+        self.kept_bytes = 0
 
     def take(self, amount: int) -> bool:
         if self.kept_bytes + amount > KEPT_BYTES_OF_ALL:
@@ -57,7 +57,7 @@ class HttpServices:
     region: Callable[[], str]
 
 
-class Client(Protocol):
+class Requester(Protocol):
     """Who asks."""
 
     @property
@@ -69,7 +69,7 @@ class Client(Protocol):
         """It has said its last. One that waits for a machine all the same has left, most likely."""
 
     def begin_body(self) -> None:
-        """There is a machine: what has come of the body, and what comes, goes to `Exchange.take`."""
+        """There is a machine: what has come of the body, and what comes, goes to `HttpExchange.take`."""
 
     def proceed(self) -> None:
         """Say that the body may come, to a client that waits for that."""
