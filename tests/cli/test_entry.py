@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from hawker.cli.exits import ExitStatus
+from tests.cli.fake_node import TOKEN, FakeNode, machine
 
 _RUN = "import sys; from hawker.cli.entry import run; sys.exit(run())"
 
@@ -36,3 +37,36 @@ def test_page_of_help_imports_no_library() -> None:
     code = f"{_RUN.replace('sys.exit(run())', 'run()')}; print('click' in sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code, "--help"], check=True, capture_output=True, text=True)
     assert done.stderr == "False\n"
+
+
+def _list(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """And on standard error whether click was imported."""
+    code = (
+        "import sys; from hawker.cli.entry import run; status = run();"
+        " print('click' in sys.modules, file=sys.stderr); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, *words]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("HAWKER_")}
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=90, env=plain | environment)
+
+
+@pytest.mark.parametrize("words", [("ps",), ("machine", "list")])
+def test_plain_list_is_that_of_the_whole_command_without_click(
+    node: FakeNode, url: str, words: tuple[str, ...]
+) -> None:
+    node.add("shop", machine("aa00000000000a"))
+    node.add("jobs", machine("bb00000000000b"))
+    environment = {"HAWKER_URL": url, "HAWKER_TOKEN": TOKEN}
+    plain, whole = _list(environment, *words), _list(environment, *words, "--output", "table")
+    assert (plain.returncode, plain.stderr, whole.stderr) == (0, "False\n", "True\n")
+    assert plain.stdout == whole.stdout and "jobs" in plain.stdout and "\x1b" not in plain.stdout
+    of_app = _list({**environment, "HAWKER_APP": "shop"}, *words)
+    assert of_app.stderr == "False\n" and "shop" in of_app.stdout and "jobs" not in of_app.stdout
+
+
+@pytest.mark.parametrize("address", ["nonsense://x", "http://127.0.0.1:1"])
+def test_what_is_wrong_with_a_plain_list_is_said_by_the_whole_command(address: str) -> None:
+    environment = {"HAWKER_URL": address, "HAWKER_TOKEN": TOKEN}
+    plain, whole = _list(environment, "ps"), _list(environment, "ps", "--output", "table")
+    assert plain.returncode == whole.returncode != 0
+    assert plain.stdout == "" and plain.stderr == whole.stderr and "error: " in plain.stderr

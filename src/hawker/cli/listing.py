@@ -4,19 +4,28 @@ A list is what people and scripts ask for most, and a client of the whole API ta
 node takes to answer. So nothing here may import `hawker.api`; a test counts what `hawker machine list` loads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol, TypeVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from hawker.cli.output import age, table
-from hawker.cli.target import Target
+from hawker.cli.access import Access
+from hawker.cli.output import age, table, write
+from hawker.cli.target import Target, find_node
+from hawker.clock import SystemClock
+from hawker.deferred import deferred
+from hawker.errors import HawkerError
 from hawker.http.blocking import get
 from hawker.http.message import origin_of
 from hawker.machine import State
+
+if TYPE_CHECKING:
+    import click
+else:
+    click = deferred("click")
 
 T = TypeVar("T")
 
@@ -65,6 +74,21 @@ class MachineSelection:
     metadata: tuple[tuple[str, str], ...]
     everything: bool
     """Also destroyed ones."""
+
+
+def print_machines(environ: Mapping[str, str]) -> bool:
+    """What `hawker machine list` prints without options. False, with nothing printed, when it cannot: then the whole
+    command says why, or finds a way."""
+    app = environ.get("HAWKER_APP") or None
+    selection = MachineSelection(app=app, states=(), region=None, metadata=(), everything=False)
+    try:
+        machines = read_machines(find_node(Access(), environ), selection)
+    except (HawkerError, click.UsageError):
+        return False
+    if machines is None:
+        return False
+    write(listing(machines, datetime.fromtimestamp(SystemClock().now(), UTC)))
+    return True
 
 
 def read_machines(target: Target, selection: MachineSelection) -> list[Listed] | None:

@@ -1,18 +1,28 @@
-"""What a command answers with: JSON for programs or text for people, on stdout. Everything else goes to stderr."""
+"""What a command answers with: JSON for programs or text for people, on stdout. Everything else goes to stderr.
+
+click is imported by who adds an option or writes a note: a plain list of machines is printed without it.
+"""
 
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
 from hawker.cli.entry import columns
-from hawker.cli.notation import OneOf
+from hawker.deferred import deferred
 from hawker.machine import State
+
+if TYPE_CHECKING:
+    import click
+
+    from hawker.cli import notation
+else:
+    click = deferred("click")
+    notation = deferred("hawker.cli.notation")
 
 C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -39,7 +49,7 @@ def _option(command: C, text: str, forms: Sequence[Form]) -> C:
         "-o",
         "--output",
         "form",
-        type=OneOf(Form, forms),
+        type=notation.OneOf(Form, forms),
         default=Form.TABLE.value,
         show_default=True,
         help=text,
@@ -77,18 +87,20 @@ def note(text: str) -> None:
 _GAP = "  "
 _LEAST = 6  # of a column that is cut
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_STYLE = re.compile(r"\x1b\[\d+m")
+_BOLD, _RED, _GREEN, _YELLOW = 1, 31, 32, 33
 _COLOURS = {
-    State.STARTED: "green",
-    State.STOPPED: "yellow",
-    State.SUSPENDED: "yellow",
-    State.FAILED: "red",
-    State.LAUNCH_FAILED: "red",
-    "passing": "green",
-    "critical": "red",
-    "warning": "yellow",
-    "done": "green",
-    "failed": "red",
-    "stuck": "red",
+    State.STARTED: _GREEN,
+    State.STOPPED: _YELLOW,
+    State.SUSPENDED: _YELLOW,
+    State.FAILED: _RED,
+    State.LAUNCH_FAILED: _RED,
+    "passing": _GREEN,
+    "critical": _RED,
+    "warning": _YELLOW,
+    "done": _GREEN,
+    "failed": _RED,
+    "stuck": _RED,
 }
 
 
@@ -99,7 +111,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     fit(widths, [max(len(heading), _LEAST) for heading in headings], _room())
     head, *body = (_line(row, widths) for row in cells)
-    return "\n".join([click.style(head, bold=True), *body])
+    return "\n".join([_styled(head, _BOLD), *body])
 
 
 def fit(widths: list[int], least: Sequence[int], room: int | None) -> None:
@@ -113,9 +125,13 @@ def fit(widths: list[int], least: Sequence[int], room: int | None) -> None:
 
 def _room() -> int | None:
     """The width of the terminal that reads the answer; None for a file or a pipe, and where all is asked for."""
-    context = click.get_current_context(silent=True)
-    wide = context is not None and context.params.get("form") is Form.WIDE
-    return None if wide or not sys.stdout.isatty() else columns()
+    return None if not sys.stdout.isatty() or _wide() else columns()
+
+
+def _wide() -> bool:
+    """Whether the command was given `-o wide`; a list that is printed without click was not."""
+    context = click.get_current_context(silent=True) if "click" in sys.modules else None
+    return context is not None and context.params.get("form") is Form.WIDE
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
@@ -138,7 +154,18 @@ def _cell(value: object) -> str:
 
 def _coloured(text: str) -> str:
     colour = _COLOURS.get(text)
-    return click.style(text, fg=colour) if colour else text
+    return _styled(text, colour) if colour else text
+
+
+def _styled(text: str, code: int) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def write(text: str) -> None:
+    """A whole answer, as `click.echo` writes it: colours are for terminals."""
+    shown = text if sys.stdout.isatty() else _STYLE.sub("", text)
+    sys.stdout.write(f"{shown}\n")
+    sys.stdout.flush()
 
 
 def age(then: datetime, now: datetime) -> str:

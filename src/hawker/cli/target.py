@@ -5,14 +5,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import click
+from typing import TYPE_CHECKING
 
 from hawker.cli.access import Access
+from hawker.deferred import deferred
 from hawker.errors import Unauthorized, Unavailable
 from hawker.http.message import origin_of
 from hawker.log import Secret
 from hawker.place import Place, default_data_dir
+
+if TYPE_CHECKING:
+    import click
+else:
+    click = deferred("click")
 
 VARIABLES = frozenset({"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP"})
 """The client's own variables: no settings of a node."""
@@ -24,7 +29,7 @@ class Target:
     token: Secret | None
 
 
-def target_of(ctx: click.Context) -> Target:
+def target_of(ctx: "click.Context") -> Target:
     """The node that the command line names."""
     return find_node(ctx.find_object(Access) or Access(), os.environ)
 
