@@ -3,6 +3,7 @@
 """
 
 import shutil
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,9 +14,15 @@ import pytest
 from hawker.api.client import Client
 from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement
 from hawker.api.contract.cluster import FORGET_NODE, LIST_NODES, ForgetQuery, NodeParams
-from hawker.api.contract.node import LIST_FINDINGS
+from hawker.api.contract.node import HEALTH, LIST_FINDINGS
+from hawker.auth.node_certificate import NodePapers
 from hawker.cli.exits import ExitStatus
-from hawker.errors import NotFound, Unavailable
+from hawker.clock import SystemClock
+from hawker.errors import Fault, NotFound, Unauthorized, Unavailable
+from hawker.http.message import OriginTls
+from hawker.http.mutual_tls import MutualTls, name_of
+from hawker.ids import NodeId
+from hawker.up.node_files import ClusterFile
 from tests.e2e.catalog_agents import FleetAgent, catalog_agents, settings_for
 from tests.e2e.command_line import CommandLine
 from tests.e2e.returning import AWAY, logged, order_at
@@ -102,6 +109,30 @@ async def test_orders_from_all_sides_are_filled_and_listed_alike(fleet: AgentFle
         await shop.close()
     await fleet.lists("sides", {})
     await fleet.replicas("sides", {})
+
+
+async def test_nodes_beside_agents_are_called_over_tls_and_by_nodes_only(fleet: AgentFleet) -> None:
+    await fleet.together()
+    first, *_ = fleet.hosts
+    async with first.node.client() as one:
+        addresses = {each.id: each.api for each in (await one.call(LIST_NODES)).nodes}
+    assert addresses.keys() == fleet.ids
+    blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
+    keys = ClusterFile(first.node.data_dir / "cluster.json", SystemClock()).keys
+    member = MutualTls(NodePapers(NodeId(first.node.node_id), keys))
+    for node_id, address in addresses.items():
+        name = name_of(NodeId(node_id))
+        for url, tls in (
+            (address, OriginTls(lambda: blind, name)),
+            (address.replace("https://", "http://"), None),
+        ):
+            async with Client(url, tls=tls) as stranger:
+                with pytest.raises((Unavailable, Fault)):
+                    await stranger.call(HEALTH)
+        async with Client(address, tls=OriginTls(member.client, name)) as node:
+            with pytest.raises(Unauthorized):  # TLS is done; the token is what it lacks
+                await node.call(HEALTH)
 
 
 async def test_calls_that_carry_what_was_written_find_it_at_every_node(fleet: AgentFleet) -> None:
