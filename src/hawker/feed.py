@@ -99,11 +99,13 @@ class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
-    """What a certificate authority asks for at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555, 8.3)."""
+    """What a certificate authority asks for at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555, 8.3).
+    `app` ordered the certificate: at an address that another app has alone nothing is answered for it."""
 
     hostname: str
     token: str
     answer: str
+    app: AppName = AppName("")
 
 
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):

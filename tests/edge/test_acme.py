@@ -23,7 +23,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from hawker.clock import SystemClock
-from hawker.feed import CERTIFICATE_KEY, AllMachines, SealedCertificate, ShownChallenge
+from hawker.feed import CERTIFICATE_KEY, AllMachines, AppAddress, SealedCertificate, ShownChallenge
 from hawker.ids import AppName
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, AppRecord, CertificateOrder
 from hawker.secret.certificate_orders import CertificateBuyer, CertificateOrders
@@ -229,3 +229,16 @@ async def test_only_a_shown_token_is_answered_and_before_any_redirect(host: Play
         await eventually(lambda: not host.edge.certificates.challenge(NAME, "t0ken"))
         assert b"t0ken.thumb" not in await ask(port, get(f"{path}t0ken", host=NAME))
     assert seen, "other tokens are the machine's matter"
+
+
+async def test_at_an_address_of_one_app_no_challenge_of_another_is_answered(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("http",)))
+        machines, own = tuple(host.worker.machines.values()), (AppAddress(app=SHOP, ip=HOST),)
+        for app, token in ((AppName("mallory"), "hers"), (SHOP, "its")):
+            shown = ShownChallenge(hostname=NAME, token=token, answer=f"{token}.thumb", app=app)
+            host.worker.say(AllMachines(machines=machines, addresses=(HOST,), challenges=(shown,), app_addresses=own))
+            await eventually(lambda token=token: host.edge.certificates.challenge(NAME, token))
+            answer = await ask(port, get(f"/.well-known/acme-challenge/{token}", host=NAME))
+            assert (b".thumb" in answer) is (app == SHOP)

@@ -7,7 +7,7 @@ from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateApp
 from hawker.errors import NotFound, NotServed, Unprocessable
 from hawker.ids import AppName
 from hawker.record.app import CERTIFICATE_ORDERS, CertificateOrder, CertificateRecord
-from hawker.secret.certificate_orders import CertificateOrders, is_due
+from hawker.secret.certificate_orders import TRIES, CertificateBuyer, CertificateOrders, is_due
 from hawker.sim.node.sim_worker import APP, SimWorker
 from tests.certificates import issued
 
@@ -73,3 +73,25 @@ def test_when_an_order_is_due() -> None:
     once, often = (msgspec.structs.replace(order, failures=n, failed_at=1000.0) for n in (1, 1000))
     assert not is_due(once, None, 1119.0) and is_due(once, None, 1120.0)
     assert not is_due(often, None, DAY) and is_due(often, None, 1000.0 + DAY), "a day at most"
+
+
+async def test_apps_take_turns_and_each_has_so_many_tries(worker: SimWorker, orders: CertificateOrders) -> None:
+    await worker.api.call(CREATE_APP, body=CreateAppRequest(name="mallory", org_slug="mallory"))
+    deps = worker.parts.deps
+    buyer = CertificateBuyer(worker.store, deps.certificates, deps.settings, deps.clock)
+    names = [f"m{number}.example.com" for number in range(int(TRIES.burst) + 5)]
+    for name in names:
+        await orders.put("mallory", name)
+    first = buyer.next()
+    assert first is not None and first.app == "mallory"
+    await orders.put(APP, HOST)
+    tried = [buyer.next() for _ in range(2)]
+    assert [order and order.app for order in tried] == [APP, "mallory"], "not behind all names of another app"
+    await orders.delete(APP, HOST)
+    tries = 2
+    while buyer.next() is not None:
+        tries += 1
+    assert tries == TRIES.burst, "its other names wait"
+    await orders.put(APP, HOST)
+    mine = buyer.next()
+    assert mine is not None and mine.hostname == HOST

@@ -40,7 +40,7 @@ class CertificateBook:
         self._of: dict[str, SealedCertificate] = {}
         self._contexts: OrderedDict[_Key, ssl.SSLContext] = OrderedDict()
         self._own: KeyPair | None = None
-        self._challenges: dict[tuple[str, str], str] = {}
+        self._challenges: dict[tuple[str, str], ShownChallenge] = {}
 
     def replace(self, certificates: Iterable[SealedCertificate]) -> None:
         """All that there are. What was opened of one that is gone is forgotten."""
@@ -51,10 +51,10 @@ class CertificateBook:
 
     def show(self, challenges: Iterable[ShownChallenge]) -> None:
         """All that certificate authorities may ask for now."""
-        self._challenges = {(each.hostname, each.token): each.answer for each in challenges}
+        self._challenges = {(each.hostname, each.token): each for each in challenges}
 
-    def challenge(self, hostname: str, token: str) -> str | None:
-        """The answer to who asks for this token at this host; none where nothing was ordered."""
+    def challenge(self, hostname: str, token: str) -> ShownChallenge | None:
+        """What is shown to who asks for this token at this host; none where nothing was ordered."""
         return self._challenges.get((hostname, token))
 
     def find(self, name: str) -> SealedCertificate | None:

@@ -204,7 +204,7 @@ class HttpExchange:
         if self._tls is not None or head.method not in (b"GET", b"HEAD") or not head.target.startswith(CHALLENGES):
             return None
         token = head.target.removeprefix(CHALLENGES).decode("latin-1")
-        return self._services.challenge(head.host.lower().rstrip("."), token)
+        return self._services.challenge(self._door, head.host.lower().rstrip("."), token)
 
     def _find(self, head: RequestHead) -> AppName:
         """The app that is asked for. Raises `ProxyError`, also where TLS was for another one."""

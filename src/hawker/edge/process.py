@@ -97,7 +97,7 @@ class Edge:
                 spawn=self.spawn,
                 say=self.say,
                 claimer=self.certificates.app_of,
-                challenge=self.certificates.challenge,
+                challenge=self._challenge,
                 region=lambda: self._region,
             )
         )
@@ -253,6 +253,14 @@ class Edge:
                     tls=target is not None and target.ends_tls,
                     refused=refused,
                 )
+
+    def _challenge(self, door: Door, host: str, token: str) -> str | None:
+        """At an address that one app has alone nothing is answered for another's order: so nobody is given a
+        certificate for a name that leads to somebody else."""
+        shown = self.certificates.challenge(host, token)
+        if shown is None or self._routes.owner_of(door.address) not in (None, shown.app):
+            return None
+        return shown.answer
 
     def _accept(self, door: Door) -> asyncio.Protocol:
         """As the app is spoken to that has been there longest: another one can join it, and not take its place."""

@@ -39,7 +39,7 @@ class KeptBodies:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServices:
     """What requests share. `say` tells the app's log what could not be done; `claimer` is whose host name it is;
-    `challenge` answers a certificate authority that asks for this token at this host."""
+    `challenge` answers a certificate authority that asks for this token at this host, at this door."""
 
     routes: Routes
     visits: Visits
@@ -53,7 +53,7 @@ class HttpServices:
     spawn: Spawn
     say: Callable[[EdgeLogLine], None]
     claimer: Callable[[str], AppName | None]
-    challenge: Callable[[str, str], str | None]
+    challenge: Callable[[Door, str, str], str | None]
     region: Callable[[], str]
 
 

@@ -131,6 +131,10 @@ class Routes:
         """Who may be asked for there, by app."""
         return self._targets.get(door, {})
 
+    def owner_of(self, address: str) -> AppName | None:
+        """The app that has the address alone."""
+        return self._owner_of.get(address)
+
     def first_app(self, door: Door) -> AppName | None:
         """Whose the door is when nothing in a connection names an app: the one that has been there longest, of those
         with machines on this host, else of all. So a machine elsewhere takes no port that one here has."""

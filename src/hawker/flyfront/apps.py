@@ -134,7 +134,9 @@ class AppNode:
         }
 
     async def _machines(self) -> tuple[Machine, ...]:
-        return (await self._asking.call(LIST_MACHINES, params=self._params, query=ListMachinesQuery())).items
+        found = (await self._asking.call(LIST_MACHINES, params=self._params, query=ListMachinesQuery())).items
+        self._asking.cost.spend(len(found))
+        return found
 
     async def _ips(self) -> tuple[IpAssignment, ...]:
         return (await self._asking.call(LIST_IPS, params=self._params)).ips

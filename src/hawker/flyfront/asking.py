@@ -1,7 +1,7 @@
 """What both faces of the front ask: calls of the route table in the name of who made theirs, and lists whole."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from hawker.api.caller import CallOptions
@@ -16,14 +16,33 @@ _PAGES = 20
 """How many pages of apps, of 5,000 each, one question goes through."""
 
 
+MAX_COST = 30_000
+"""Calls that one call leads to, things that these list, and fields that are answered of them, together."""
+
+
+class Cost:
+    """Lists within lists grow faster than any bound on what a question says, so what it leads to is counted."""
+
+    def __init__(self) -> None:
+        self._left = MAX_COST
+
+    def spend(self, count: int) -> None:
+        """Raises `Unprocessable` once it is too much."""
+        self._left -= count
+        if self._left < 0:
+            raise Unprocessable(f"the question leads to more than {MAX_COST} things: ask for less at once")
+
+
 @dataclass(frozen=True, slots=True)
 class Asking:
     """One client's call, and the calls that it leads to."""
 
     behalf: OnBehalf
     outer: Call[Any, Any, Any]
+    cost: Cost = field(default_factory=Cost)
 
     async def call(self, route: Unary[P, Q, B, R], **options: Unpack[CallOptions[P, Q, B]]) -> R:
+        self.cost.spend(1)
         return await self.behalf.call(self.outer, route, **options)
 
     async def apps(self, org: str | None = None) -> AsyncIterator[App]:
@@ -31,6 +50,7 @@ class Asking:
         cursor = None
         for _ in range(_PAGES):
             page = await self.call(LIST_APPS, query=ListAppsQuery(org_slug=org, cursor=cursor))
+            self.cost.spend(len(page.apps))
             for app in page.apps:
                 yield app
             cursor = page.next_cursor

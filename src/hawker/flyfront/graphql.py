@@ -4,7 +4,8 @@ The engine is imported at the first operation: it takes a tenth of a second, and
 """
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
@@ -23,8 +24,12 @@ from graphql.language import (
 
 from hawker.api.contract.flyctl import GraphqlRequest
 from hawker.errors import HawkerError
+from hawker.fair.threads import Pool, in_thread
+from hawker.flyfront.asking import Cost
 
 MAX_DEPTH, MAX_FIELDS, MAX_TOKENS = 12, 500, 4000
+MAX_ALIKE, MAX_SPREADS = 16, 16
+"""Fields that are one in the answer, and fragments that are spread: validation compares each with each."""
 _SHORT = 4096  # characters of an operation that is remembered
 
 _log = logging.getLogger("hawker.flyfront")
@@ -49,11 +54,11 @@ def _instant(value: Any) -> str:
     return value.isoformat().replace("+00:00", "Z")
 
 
-async def answer(request: GraphqlRequest, root: object) -> dict[str, Any]:
+async def answer(request: GraphqlRequest, root: object, cost: Cost) -> dict[str, Any]:
     """What goes to the client: `data`, `errors`, or both. Errors of the family are told with their text; of others no
-    more than that there was one, which is logged."""
+    more than that there was one, which is logged. Each field that is answered is counted in `cost`."""
     read = _read_once if len(request.query) <= _SHORT else _read
-    document = read(request.query)
+    document = await in_thread(Pool.QUERIES, read, request.query)
     if isinstance(document, tuple):
         return {"data": None, "errors": [{"message": message} for message in document]}
     done = graphql.execute(
@@ -62,6 +67,7 @@ async def answer(request: GraphqlRequest, root: object) -> dict[str, Any]:
         root_value=root,
         variable_values=request.variables or {},
         operation_name=request.operation_name or None,
+        field_resolver=_counted(cost),
         hide_suggestions=True,
     )
     result = done if isinstance(done, graphql.ExecutionResult) else await done
@@ -71,13 +77,22 @@ async def answer(request: GraphqlRequest, root: object) -> dict[str, Any]:
     return told
 
 
+def _counted(cost: Cost) -> Callable[..., Any]:
+    def resolve(source: Any, info: graphql.GraphQLResolveInfo, **arguments: Any) -> Any:
+        cost.spend(1)
+        return graphql.default_field_resolver(source, info, **arguments)
+
+    return resolve
+
+
 def _read(query: str) -> DocumentNode | tuple[str, ...]:
-    """The operation, valid and within bounds, or what is wrong with it."""
+    """The operation, valid and within bounds, or what is wrong with it. In a thread: it takes a tenth of a second at
+    the most."""
     try:
         document = graphql.parse(query, max_tokens=MAX_TOKENS, no_location=True)
+        return tuple(_out_of_bounds(document) or _invalid(document)) or document
     except (graphql.GraphQLSyntaxError, RecursionError) as error:
         return (str(getattr(error, "message", "the operation is nested too deeply")),)
-    return tuple(_out_of_bounds(document) or _invalid(document)) or document
 
 
 _read_once = lru_cache(maxsize=64)(_read)
@@ -116,10 +131,45 @@ def _out_of_bounds(document: DocumentNode) -> list[str]:
     if len(operations) != 1:
         return ["send one operation"]
     fragments = {each.name.value: each for each in document.definitions if isinstance(each, FragmentDefinitionNode)}
+    if (
+        sum(isinstance(each, FragmentSpreadNode) for part in document.definitions for each in _below(part))
+        > MAX_SPREADS
+    ):
+        return [f"the operation spreads more than {MAX_SPREADS} fragments"]
     fields, depth = _Measure(fragments).of(operations[0].selection_set)
     if depth > MAX_DEPTH:
         return [f"the operation is deeper than {MAX_DEPTH} fields"]
-    return [f"the operation asks for more than {MAX_FIELDS} fields"] if fields > MAX_FIELDS else []
+    if fields > MAX_FIELDS:
+        return [f"the operation asks for more than {MAX_FIELDS} fields"]
+    alike = Counter(_paths(operations[0], fragments)).most_common(1)
+    if alike and alike[0][1] > MAX_ALIKE:
+        return [f"the operation asks for {'.'.join(alike[0][0]):.80} more than {MAX_ALIKE} times"]
+    return []
+
+
+def _below(part: object) -> Iterator[object]:
+    """All that is selected in it as it is written, at any depth."""
+    found = [part]
+    while found:
+        selection_set = getattr(found.pop(), "selection_set", None)
+        found += selection_set.selections if selection_set else ()
+        yield from selection_set.selections if selection_set else ()
+
+
+def _paths(
+    part: object, fragments: dict[str, FragmentDefinitionNode], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Where in the answer each field is that is selected in `part`."""
+    selection_set = getattr(part, "selection_set", None)
+    for each in selection_set.selections if selection_set else ():
+        if isinstance(each, FieldNode):
+            path = (*above, (each.alias or each.name).value)
+            yield path
+            yield from _paths(each, fragments, path)
+        elif isinstance(each, FragmentSpreadNode):
+            yield from _paths(fragments.get(each.name.value), fragments, above)
+        else:
+            yield from _paths(each, fragments, above)
 
 
 class _Measure:

@@ -36,7 +36,8 @@ class GraphqlHandlers:
 
     @answers(GRAPHQL)
     async def graphql(self, call: Call[NoParams, NoQuery, GraphqlRequest]) -> dict[str, Any]:
-        return await graphql.answer(call.body, Root(Asking(self._behalf, call)))
+        asking = Asking(self._behalf, call)
+        return await graphql.answer(call.body, Root(asking), asking.cost)
 
 
 class QueryRoot:

@@ -17,6 +17,7 @@ from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, Certificat
 from hawker.secret.certificates import Certificates, check_room
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
+from hawker.token_bucket import Allowance, TokenBuckets
 
 if TYPE_CHECKING:
     from hawker.secret import acme_order, certificate_chain
@@ -30,6 +31,9 @@ _SPREAD_S = 1.0
 """So long has the edge to hear of a challenge before the authority is sent to it."""
 _AGAIN_S, _AGAIN_AT_MOST_S = 120.0, 86_400.0
 """After the first failure; twice as long after each further one. Public authorities bear five failures an hour."""
+TRIES = Allowance(30 / 3600, 30)
+"""Of one app, a second: all apps share the node's account, and public authorities bear 300 orders of one in three
+hours."""
 _log = bind("hawker.certificates")
 
 
@@ -89,26 +93,43 @@ class CertificateOrders:
 
 
 class CertificateBuyer:
-    """Orders what is due, one after the other: an app's failures put its own names off and no other's."""
+    """Orders what is due, one after the other. Apps take turns, and each has so many tries an hour: an app with hundreds
+    of names puts those of another one off by a single try."""
 
     def __init__(self, store: Store, certificates: Certificates, settings: Settings, clock: Clock) -> None:
         self._store = store
         self._certificates = certificates
         self._settings = settings
         self._clock = clock
+        self._tries = TokenBuckets(TRIES)
+        self._turn: dict[AppName, float] = {}  # when each app had its last
 
     async def serve(self) -> None:
         """Until cancelled. The settings name an authority."""
         directory = self._settings.acme_directory
         assert directory is not None
         while True:
-            for order in _all_due(self._store, self._clock.now()):
+            order = self.next()
+            if order is None:
+                await self._clock.sleep(_LOOK_EVERY_S)
+            else:
                 await self._try(directory, order)
-            await self._clock.sleep(_LOOK_EVERY_S)
+
+    def next(self) -> CertificateOrder | None:
+        """Which order is tried now: of the app whose turn was longest ago the one that failed least."""
+        now = self._clock.monotonic()
+        due = _all_due(self._store, self._clock.now())
+        self._turn = {app: at for app, at in self._turn.items() if any(order.app == app for order in due)}
+        due.sort(key=lambda order: self._turn.get(order.app, float("-inf")))
+        for app in dict.fromkeys(order.app for order in due):
+            if self._tries.take(app.encode(), now):
+                self._turn[app] = now
+                return next(order for order in due if order.app == app)
+        return None
 
     async def _try(self, directory: str, order: CertificateOrder) -> None:
         try:
-            issued = await self._issued(directory, order.hostname)
+            issued = await self._issued(directory, order)
             await self._certificates.put(order.app, order.hostname, issued.chain, issued.key, ordered=True)
         except HawkerError as error:
             _log.warning("no certificate", extra={"hostname": order.hostname, "reason": str(error)})
@@ -117,12 +138,12 @@ class CertificateBuyer:
             _log.info("certificate issued", extra={"hostname": order.hostname, "app": order.app})
             await self._note(order, "")
 
-    async def _issued(self, directory: str, hostname: str) -> "acme_order.Issued":
-        at_authority = await in_thread(Pool.NAMES, self._at_authority, directory, hostname)
+    async def _issued(self, directory: str, order: CertificateOrder) -> "acme_order.Issued":
+        at_authority = await in_thread(Pool.NAMES, self._at_authority, directory, order.hostname)
         asked = await in_thread(Pool.NAMES, at_authority.begin)
         if asked is None:
             return await in_thread(Pool.NAMES, at_authority.finish)
-        shown = ShownChallenge(hostname=hostname, token=asked[0], answer=asked[1])
+        shown = ShownChallenge(hostname=order.hostname, token=asked[0], answer=asked[1], app=order.app)
         self._certificates.challenge(shown)
         try:
             await self._clock.sleep(_SPREAD_S)
