@@ -5,10 +5,13 @@ import pytest
 
 from hawker.api.codec import Message
 from hawker.api.contract.lease import CREATE_LEASE
-from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES
+from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, LIST_MACHINES
 from hawker.api.grant import Everything
 from hawker.api.request import CallReader, Incoming, Pace, body_chunks, incoming, read_body
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
+from hawker.fair.table import BODIES
+from hawker.fair.threads import at_work
+from hawker.fair.turns import Turns
 from tests.api.serving import hang
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +71,23 @@ async def test_a_client_that_sends_nothing_more_is_given_up() -> None:
     with pytest.raises(DeadlineExceeded, match="comes too slowly"):
         async for _ in body_chunks(_request(_part(b"x", True)), Pace(0.01, 60, 1)):
             pass
+
+
+async def test_a_large_body_is_read_in_a_thread_and_the_event_loop_goes_on() -> None:
+    wide = b'{"config":{"processes":[' + b",".join([b'{"cmd":["x"]}'] * 10_000) + b"]}}"
+    reader = CallReader(CREATE_MACHINE, 1 << 20, Turns(BODIES))
+    looks: list[bool] = []
+
+    async def look() -> None:
+        while not looks or not looks[-1]:
+            looks.append(at_work())
+            await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            call = await reader.with_body(_request(_part(wide)), ALICE)
+    assert looks[-1] and len(call.body.config.processes or ()) == 10_000
 
 
 async def test_a_query_string_without_end_is_refused() -> None:

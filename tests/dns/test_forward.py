@@ -9,7 +9,9 @@ from dns import flags, message, rcode
 from hawker.clock import SystemClock
 from hawker.dns.forward import Forwarder
 from hawker.errors import OverShare
-from hawker.fair.table import DNS_FORWARDS
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import DNS_FORWARDS, DNS_FORWARDS_OF_NETWORK
+from hawker.fair.turns import Share
 from tests.dns.known import addresses, asked
 from tests.dns.upstream import Upstream, serving, with_address
 from tests.waiting import eventually
@@ -37,20 +39,20 @@ async def test_an_answer_is_passed_on_with_the_askers_id_and_kept_for_its_life()
     async with serving(Upstream()) as upstream:
         asking = forwarder(upstream, clock)
         for number in (1, 2):
-            reply = await asking.ask(asked("example.com", id=number), "m", tcp=False)
+            reply = await asking.ask(asked("example.com", id=number), 1, "m", tcp=False)
             assert reply is not None and reply.id == number and addresses(reply) == ["2001:db8::5"]
         assert len(upstream.heard) == 1
         clock.time_s += 20
-        reply = await asking.ask(asked("EXAMPLE.com"), "m", tcp=False)
+        reply = await asking.ask(asked("EXAMPLE.com"), 1, "m", tcp=False)
         assert reply is not None and reply.answer[0].ttl == 40 and len(upstream.heard) == 1
         clock.time_s += 41
-        await asking.ask(asked("example.com"), "m", tcp=False)
+        await asking.ask(asked("example.com"), 1, "m", tcp=False)
     assert len(upstream.heard) == 2
 
 
 async def test_nothing_that_a_client_put_beside_its_question_goes_to_others() -> None:
     async with serving(Upstream()) as upstream:
-        await forwarder(upstream).ask(asked("example.com", use_edns=0, payload=4096, id=99), "m", tcp=False)
+        await forwarder(upstream).ask(asked("example.com", use_edns=0, payload=4096, id=99), 1, "m", tcp=False)
     (heard,) = upstream.heard
     assert heard.id != 99 and not heard.options and heard.flags & flags.RD
 
@@ -59,13 +61,13 @@ async def test_an_expired_answer_is_given_while_no_server_answers() -> None:
     clock = Hands()
     async with serving(Upstream()) as upstream:
         asking = forwarder(upstream, clock)
-        await asking.ask(asked("example.com"), "m", tcp=False)
+        await asking.ask(asked("example.com"), 1, "m", tcp=False)
         upstream.reply = lambda query: None
         clock.time_s += 600
-        reply = await asking.ask(asked("example.com"), "m", tcp=False)
+        reply = await asking.ask(asked("example.com"), 1, "m", tcp=False)
         assert reply is not None and addresses(reply) == ["2001:db8::5"]
         clock.time_s += 3600
-        assert await asking.ask(asked("example.com"), "m", tcp=False) is None
+        assert await asking.ask(asked("example.com"), 1, "m", tcp=False) is None
 
 
 async def test_a_name_that_is_not_there_is_kept_for_a_short_time() -> None:
@@ -78,7 +80,7 @@ async def test_a_name_that_is_not_there_is_kept_for_a_short_time() -> None:
     async with serving(Upstream(deny)) as upstream:
         asking = forwarder(upstream, clock)
         for _ in range(3):
-            reply = await asking.ask(asked("nowhere.example"), "m", tcp=False)
+            reply = await asking.ask(asked("nowhere.example"), 1, "m", tcp=False)
             assert reply is not None and reply.rcode() == rcode.NXDOMAIN
         assert len(upstream.heard) == 1
 
@@ -91,19 +93,19 @@ async def test_an_answer_to_another_question_or_of_garbage_is_none() -> None:
 
     for reply in (other, lambda query: b"\xff" * 40):
         async with serving(Upstream(reply)) as upstream:
-            assert await forwarder(upstream).ask(asked("example.com"), "m", tcp=False) is None
+            assert await forwarder(upstream).ask(asked("example.com"), 1, "m", tcp=False) is None
 
 
 async def test_a_server_that_fails_is_followed_by_the_next() -> None:
     async with serving(Upstream()) as upstream:
-        reply = await forwarder(upstream, None, "127.0.0.9", LOCAL).ask(asked("example.com"), "m", tcp=False)
+        reply = await forwarder(upstream, None, "127.0.0.9", LOCAL).ask(asked("example.com"), 1, "m", tcp=False)
     assert reply is not None and addresses(reply) == ["2001:db8::5"]
-    assert await Forwarder(tuple, Hands()).ask(asked("example.com"), "m", tcp=False) is None
+    assert await Forwarder(tuple, Hands()).ask(asked("example.com"), 1, "m", tcp=False) is None
 
 
 async def test_over_tcp_the_whole_answer_is_asked_for() -> None:
     async with serving(Upstream()) as upstream:
-        reply = await forwarder(upstream).ask(asked("example.com"), "m", tcp=True)
+        reply = await forwarder(upstream).ask(asked("example.com"), 1, "m", tcp=True)
         assert reply is not None and addresses(reply) and not upstream.sources, "nothing came over UDP"
 
 
@@ -112,12 +114,37 @@ async def test_one_machine_has_so_many_questions_under_way_and_others_have_their
         asking = forwarder(upstream)
 
         async def ask(number: int) -> None:
-            await asking.ask(asked(f"n{number}.example"), "greedy", tcp=False)
+            await asking.ask(asked(f"n{number}.example"), 1, "greedy", tcp=False)
 
         for number in range(DNS_FORWARDS.each):
             tasks.start_soon(ask, number)
         await eventually(lambda: len(upstream.heard) >= DNS_FORWARDS.each)
         with pytest.raises(OverShare):
-            await asking.ask(asked("more.example"), "greedy", tcp=False)
+            await asking.ask(asked("more.example"), 1, "greedy", tcp=False)
         upstream.reply = with_address
-        assert await asking.ask(asked("mine.example"), "modest", tcp=False) is not None
+        assert await asking.ask(asked("mine.example"), 1, "modest", tcp=False) is not None
+
+
+async def test_one_private_network_has_so_many_and_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(Upstream(lambda query: None)) as upstream, anyio.create_task_group() as tasks:
+        asking, refused = forwarder(upstream), 0
+        share = Share(name="questions", total=8, each=6, reserve=2, key="private network", over="refused")
+        monkeypatch.setattr(asking, "_of_network", Crowd(share))
+
+        async def ask(number: int) -> None:
+            nonlocal refused
+            try:
+                await asking.ask(asked(f"n{number}.example"), 1, f"machine{number}", tcp=False)
+            except OverShare:
+                refused += 1
+
+        for number in range(9):
+            tasks.start_soon(ask, number)
+        await eventually(lambda: refused == 3)
+        upstream.reply = with_address
+        assert await asking.ask(asked("mine.example"), 2, "modest", tcp=False) is not None
+        tasks.cancel_scope.cancel()
+
+
+def test_what_a_network_may_have_is_more_than_one_machines_and_less_than_all() -> None:
+    assert DNS_FORWARDS.each < DNS_FORWARDS_OF_NETWORK.each < DNS_FORWARDS.total

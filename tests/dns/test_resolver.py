@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hawker.clock import SystemClock
 from hawker.dns.answer import Question
 from hawker.dns.forward import Forwarder
-from hawker.dns.resolver import QUESTIONS, NameResolver, Names, host_servers
+from hawker.dns.resolver import QUESTIONS, NameResolver, Names, host_servers, machine_of
 from hawker.names import FILE, write_names
 from tests.dns.known import KNOWN, MINE, ONE, THEIRS, addresses
 from tests.dns.test_forward import Hands
@@ -64,12 +64,12 @@ async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Pat
         asking = resolver(tmp_path, Hands(), upstream.port)
         found = asking.at_once(message.make_query("example.com", "AAAA").to_wire(), MINE)
         assert isinstance(found, Question)
-        assert addresses(message.from_wire(await asking.forwarded(found, "fdaa::5"))) == ["2001:db8::5"]
+        assert addresses(message.from_wire(await asking.forwarded(found, MINE, "fdaa::5"))) == ["2001:db8::5"]
         ask(asking, "nobody.internal", MINE)
         assert [str(query.question[0].name) for query in upstream.heard] == ["example.com."]
     other = asking.at_once(message.make_query("other.example", "AAAA").to_wire(), MINE)
     assert isinstance(other, Question)
-    assert message.from_wire(await asking.forwarded(other, "fdaa::5")).rcode() == rcode.SERVFAIL
+    assert message.from_wire(await asking.forwarded(other, MINE, "fdaa::5")).rcode() == rcode.SERVFAIL
 
 
 async def test_a_machine_asks_so_often_whatever_address_of_its_own_it_takes(tmp_path: Path) -> None:
@@ -77,6 +77,7 @@ async def test_a_machine_asks_so_often_whatever_address_of_its_own_it_takes(tmp_
     asked = sum(asking.admits(f"fdaa:0:7::{number & 0xFF:x}") for number in range(int(QUESTIONS.burst) + 50))
     assert asked == QUESTIONS.burst
     assert asking.admits("fdaa:0:7::1:1"), "another machine"
+    assert machine_of("fdaa:0:7::2") == machine_of("fdaa:0:7::ffff%eth0") != machine_of("fdaa:0:7::1:2")
 
 
 def test_servers_of_the_host_are_read_as_they_are_now(tmp_path: Path) -> None:

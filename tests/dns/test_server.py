@@ -1,5 +1,6 @@
 """The sockets of one network, at loopback: questions over UDP and TCP, and clients that are no good."""
 
+import asyncio
 import socket
 import struct
 import subprocess
@@ -24,6 +25,7 @@ from tests.dns.known import KNOWN, MINE, ONE, addresses
 from tests.dns.test_forward import Hands
 from tests.dns.test_resolver import resolver
 from tests.dns.upstream import Upstream, serving
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +97,31 @@ async def test_one_machine_has_so_many_connections(tmp_path: Path) -> None:
             assert await _rest(more) == b""
         for stream in held:
             await stream.aclose()
+
+
+class PlayedWriter:
+    """Of a connection from this address."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.closed = False
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return self._address, 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_machine_has_so_many_connections_whatever_address_of_its_own_it_takes(tmp_path: Path) -> None:
+    async with serving(Upstream()) as upstream, anyio.create_task_group() as tasks:
+        asking = resolver(tmp_path, Hands(), upstream.port)
+        sockets = NetworkSockets(asking, MINE, tasks, Turns(DNS_CONNECTIONS))
+        writers = [PlayedWriter(f"fdaa:0:7::{number:x}") for number in range(1, DNS_CONNECTIONS.each + 6)]
+        for writer in writers:
+            tasks.start_soon(sockets._converse, asyncio.StreamReader(), writer)  # type: ignore[arg-type]  # a played one
+        await eventually(lambda: sum(writer.closed for writer in writers) == 5)
+        tasks.cancel_scope.cancel()
 
 
 async def test_packets_that_are_no_questions_are_passed_over(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import dns.flags
@@ -239,6 +240,6 @@ async def test_at_an_address_of_one_app_no_challenge_of_another_is_answered(host
         for app, token in ((AppName("mallory"), "hers"), (SHOP, "its")):
             shown = ShownChallenge(hostname=NAME, token=token, answer=f"{token}.thumb", app=app)
             host.worker.say(AllMachines(machines=machines, addresses=(HOST,), challenges=(shown,), app_addresses=own))
-            await eventually(lambda token=token: host.edge.certificates.challenge(NAME, token))
+            await eventually(partial(host.edge.certificates.challenge, NAME, token))
             answer = await ask(port, get(f"/.well-known/acme-challenge/{token}", host=NAME))
             assert (b".thumb" in answer) is (app == SHOP)

@@ -77,7 +77,7 @@ async def test_noise_before_tls_and_silence_hold_nothing(
         writer.close()
 
 
-async def test_newcomers_of_one_network_are_bounded_and_kept_connections_go_on(
+async def test_newcomers_of_one_address_are_bounded_and_kept_connections_go_on(
     host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with app_server(says(OK)) as inside:
@@ -93,6 +93,7 @@ async def test_newcomers_of_one_network_are_bounded_and_kept_connections_go_on(
             writer.close()
         assert closed == 4 and far.counted("hops_too_many") == 4
         assert b"200 OK" in await ask(port, get()), "over the connection that is there"
+        assert far.edge._hops.may_begin("127.0.0.2"), "a neighbour is not kept out"
 
 
 async def test_the_gate_keeps_the_hard_limit_of_all_edges_together(

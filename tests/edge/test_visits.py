@@ -2,15 +2,19 @@
 
 import asyncio
 import time
+from typing import cast
 
 import msgspec
 import pytest
 
 from hawker.edge import visits
+from hawker.edge.splice import reset
+from hawker.fair.crowd import Crowd
+from hawker.fair.turns import Share
 from hawker.feed import MachineRoute
 from hawker.ids import InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
 from tests.waiting import eventually
 
 
@@ -78,13 +82,52 @@ async def test_over_the_hard_limit_requests_wait_for_their_turn(host: PlayedHost
     assert all(b"200 OK" in answer for answer in answers) and most == 2
 
 
-async def test_a_queue_has_its_bound(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visits, "MAX_WAITING_OF_APP", 3)
-    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 1.0)
-    port = free_port()
-    await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))
-    answers = await asyncio.gather(*(ask(port, get()) for _ in range(5)))
-    assert sum(b"HQ01" in answer for answer in answers) == 2
+async def test_an_app_has_so_many_places_in_all_its_queues_and_others_have_theirs(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = Share(name="held", total=10, each=6, reserve=4, key="app", over="refused")
+    monkeypatch.setattr(host.edge._visits, "_held", Crowd(share))
+    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 5.0)
+    doors, mine = [free_port() for _ in range(3)], free_port()
+    await host.publish(
+        *(route(port, 1, app="mallory", handlers=("http",), state=State.STOPPED) for port in doors),
+        route(mine, 1, app="shop", handlers=("http",), state=State.STOPPED),
+    )
+    host.worker.on_wake = lambda machine: machine  # it is on its way, and does not come
+    flood = [asyncio.ensure_future(ask(port, get())) for port in doors for _ in range(4)]
+    await eventually(lambda: host.edge.held == 6)
+    own = [asyncio.ensure_future(ask(mine, get())) for _ in range(3)]
+    await eventually(lambda: host.edge.held == 9)
+    answers = await asyncio.gather(*flood)
+    assert sum(b"HQ01" in answer for answer in answers) == 6
+    assert not any(b"HQ01" in answer for answer in await asyncio.gather(*own))
+    assert host.edge.held == 0
+
+
+async def test_an_app_with_most_visits_leaves_room_for_others(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = Share(name="visits", total=6, each=5, reserve=1, key="app", over="refused")
+    monkeypatch.setattr(host.edge._visits, "_inside", Crowd(share))
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with app_server(silent) as slow, app_server(says(OK)) as inside:
+        flooded, mine = free_port(), free_port()
+        await host.publish(
+            route(flooded, slow, app="mallory", handlers=("http",), hard=100),
+            route(mine, inside, app="shop", handlers=("http",)),
+        )
+        held = [await asyncio.open_connection(HOST, flooded) for _ in range(5)]
+        for _, writer in held:
+            writer.write(get())
+        await eventually(lambda: host.edge._visits._inside.total == 5)
+        assert b"HQ01" in await ask(flooded, get())
+        assert b"200 OK" in await ask(mine, get())
+        for _, writer in held:
+            reset(cast(asyncio.Transport, writer.transport))
+        await eventually(lambda: host.edge._visits._inside.total == 0)
 
 
 async def test_a_client_that_leaves_gives_its_place_back(host: PlayedHost) -> None:

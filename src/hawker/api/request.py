@@ -18,6 +18,7 @@ from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route, is_list
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
 from hawker.fair.connections import key_of
+from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.http.message import CERTIFIED
 
@@ -101,7 +102,10 @@ class CallReader(Generic[P, Q, B]):
 
     async def with_body(self, request: Incoming, grant: Grant) -> Call[P, Q, B]:
         """Reads the body to its end, if the route has one. Raises `TooLarge`, `BadRequest`, `Unprocessable`."""
-        return self.with_data(request, grant, await self._body_of(request) if self._takes_body else b"")
+        data = await self._body_of(request) if self._takes_body else b""
+        if len(data) <= LARGE_BODY:
+            return self.with_data(request, grant, data)
+        return await in_thread(Pool.BODIES, self.with_data, request, grant, data)  # it may take half a second
 
     async def _body_of(self, request: Incoming) -> bytes:
         """A large one in its turn: what an address sends, or only announces, is held here until it is whole."""

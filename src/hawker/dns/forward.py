@@ -4,14 +4,17 @@ while no server answers (RFC 8767).
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dns import asyncquery, exception, flags, message, rcode, rdatatype
 
 from hawker.clock import Clock
 from hawker.dns.answer import Question
-from hawker.fair.table import DNS_FORWARDS
+from hawker.errors import OverShare
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import DNS_FORWARDS, DNS_FORWARDS_OF_NETWORK
 from hawker.fair.turns import Turns
 
 KEPT, KEPT_BYTES = 10_000, 4096
@@ -38,16 +41,16 @@ class Forwarder:
         self._now = clock.monotonic
         self._port = port
         self._kept: OrderedDict[object, _Kept] = OrderedDict()
-        self._under_way = Turns(DNS_FORWARDS)
+        self._under_way, self._of_network = Turns(DNS_FORWARDS), Crowd(DNS_FORWARDS_OF_NETWORK)
 
-    async def ask(self, asked: Question, machine: str, *, tcp: bool) -> message.Message | None:
-        """The answer, with the question's own id; None when no server gave one. Raises `OverShare` when the machine
-        has too many under way."""
+    async def ask(self, asked: Question, network_id: int, machine: str, *, tcp: bool) -> message.Message | None:
+        """The answer, with the question's own id; None when no server gave one. Raises `OverShare` when the machine,
+        or its private network, has too many under way."""
         key = (asked.name.canonicalize(), asked.kind, asked.query.flags & flags.CD, asked.query.ednsflags & flags.DO)
         kept = self._kept.get(key)
         if kept is not None and self._now() < kept.until:
             return self._again(asked, kept)
-        with self._under_way.hold_now(machine):
+        with self._under_way.hold_now(machine), self._held(str(network_id)):
             found = await self._found(asked, tcp=tcp)
         if found is not None:
             self._keep(key, found)
@@ -55,6 +58,16 @@ class Forwarder:
         if kept is not None and self._now() < kept.until + _STALE_S:
             return self._again(asked, kept)
         return None
+
+    @contextmanager
+    def _held(self, network: str) -> Iterator[None]:
+        if not self._of_network.fits(network):
+            raise OverShare(DNS_FORWARDS_OF_NETWORK.over)
+        self._of_network.enter(network)
+        try:
+            yield
+        finally:
+            self._of_network.leave(network)
 
     async def _found(self, asked: Question, *, tcp: bool) -> message.Message | None:
         servers = self._servers()

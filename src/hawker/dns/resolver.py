@@ -97,7 +97,7 @@ class NameResolver:
 
     def admits(self, source: str) -> bool:
         """Whether this machine may ask once more now."""
-        return self._questions.take(_machine(source).encode(), self._clock.monotonic())
+        return self._questions.take(machine_of(source).encode(), self._clock.monotonic())
 
     def at_once(self, data: bytes, network_id: int, *, tcp: bool = False) -> bytes | Question | None:
         """The answer; or the question, where another server has to be asked; or None for what gets no answer. The same
@@ -127,15 +127,15 @@ class NameResolver:
         reply = failed(asked) if view is None else answer(asked, view)
         return wire_of(reply, _TCP_BYTES if tcp else asked.most)
 
-    async def forwarded(self, asked: Question, source: str, *, tcp: bool = False) -> bytes:
+    async def forwarded(self, asked: Question, network_id: int, source: str, *, tcp: bool = False) -> bytes:
         """The answer of another server, or that there was none."""
         try:
-            found = await self._forwarder.ask(asked, _machine(source), tcp=tcp)
+            found = await self._forwarder.ask(asked, network_id, machine_of(source), tcp=tcp)
         except OverShare:
             found = None
         return wire_of(found or failed(asked), _TCP_BYTES if tcp else asked.most)
 
 
-def _machine(source: str) -> str:
-    """The 112 bits that are a machine's own."""
+def machine_of(source: str) -> str:
+    """Whose question it is: the 112 bits that are a machine's own. It may take any address below them."""
     return str(int(IPv6Address(source.partition("%")[0])) >> 16)

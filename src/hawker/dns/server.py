@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hawker.dns.answer import Question
-from hawker.dns.resolver import NameResolver
+from hawker.dns.resolver import NameResolver, machine_of
 from hawker.errors import OverShare
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
@@ -74,7 +74,7 @@ class NetworkSockets(asyncio.DatagramProtocol):
             self._send(found, address)
 
     async def _forward(self, asked: Question, address: Any) -> None:
-        self._send(await self._resolver.forwarded(asked, address[0]), address)
+        self._send(await self._resolver.forwarded(asked, self._network_id, address[0]), address)
 
     def _send(self, data: bytes, address: Any) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -85,7 +85,7 @@ class NetworkSockets(asyncio.DatagramProtocol):
         peer = writer.get_extra_info("peername")
         source = str(peer[0]) if peer else "::"
         try:
-            with suppress(OverShare, OSError, EOFError, TimeoutError), self._connections.hold_now(source):
+            with suppress(OverShare, OSError, EOFError, TimeoutError), self._connections.hold_now(machine_of(source)):
                 while await asyncio.wait_for(self._answer(reader, writer, source), _IDLE_S):
                     pass
         finally:
@@ -97,7 +97,7 @@ class NetworkSockets(asyncio.DatagramProtocol):
             return False
         found = self._resolver.at_once(await reader.readexactly(length), self._network_id, tcp=True)
         if isinstance(found, Question):
-            found = await self._resolver.forwarded(found, source, tcp=True)
+            found = await self._resolver.forwarded(found, self._network_id, source, tcp=True)
         if found is None:
             return False
         writer.write(_LENGTH.pack(len(found)) + found)

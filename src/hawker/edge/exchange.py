@@ -451,14 +451,16 @@ class HttpExchange:
     def _keep(self, content: bytes) -> None:
         if self._kept is None:
             return
-        if self._kept_bytes + len(content) > KEPT_BYTES or not self._services.kept.take(len(content)):
+        app, services = self._app or "", self._services
+        if self._kept_bytes + len(content) > KEPT_BYTES or not services.kept.fits(app, len(content)):
             self._drop_kept()
             return
+        services.kept.enter(app, len(content))
         self._kept.append(content)
         self._kept_bytes += len(content)
 
     def _drop_kept(self) -> None:
-        self._services.kept.kept_bytes -= self._kept_bytes
+        self._services.kept.leave(self._app or "", self._kept_bytes)
         self._kept, self._kept_bytes = None, 0
 
 

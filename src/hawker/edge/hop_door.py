@@ -13,9 +13,8 @@ from hawker.edge.dialing import Dialer
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import ProxyError
 from hawker.edge.splice import Side, address_of
-from hawker.edge.tls_connection import network_of
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visits
-from hawker.fair.connections import ConnectionTable
+from hawker.fair.connections import ConnectionTable, key_of
 from hawker.feed import GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls
 from hawker.log import bind
@@ -24,7 +23,8 @@ from hawker.token_bucket import Allowance, TokenBuckets
 ASK_S, REST_S = 10.0, 60.0
 """A stranger has so long to ask, and one that was answered to ask again."""
 NEWCOMERS = Allowance(100.0, 500.0)
-"""Connections a second, of a /24 or a /48."""
+"""Connections a second of one address, or /64 of IPv6: hosts of a cluster are often of one network, and whoever is in
+it must not keep the others out."""
 _BACKLOG = 4096
 _BIND_AGAIN_S = 5.0
 _WHY_CHARS = 1000
@@ -165,7 +165,7 @@ class HopDoor:
 
     def may_begin(self, address: str) -> bool:
         """Strangers have so many handshakes begun, and no more of this process's time. Edges keep their connections."""
-        if self._newcomers.take(network_of(address), self._clock.monotonic()):
+        if self._newcomers.take(key_of(address).encode(), self._clock.monotonic()):
             return True
         self._counters.add("hops_too_many")
         return False

@@ -26,7 +26,7 @@ from hawker.edge.http_connection import HttpConnections
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.replay_cache import ReplayRoutes
-from hawker.edge.requester import HttpServices, KeptBodies
+from hawker.edge.requester import HttpServices
 from hawker.edge.rest import RestWish, may_rest
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
@@ -35,7 +35,8 @@ from hawker.edge.visits import Counters, Visits
 from hawker.edge.warden import CHANNEL_FD
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
-from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS, EDGE_KEPT_BYTES
 from hawker.feed import (
     AllMachines,
     AskReport,
@@ -74,7 +75,7 @@ class Edge:
         self._hop_dialer = HopDialer(identity, clock)
         dialer = Dialer(self._visits, clock, self._hop_dialer)
         self._pool = MachinePool(self._now)
-        self._kept = KeptBodies()
+        self._kept = Crowd(EDGE_KEPT_BYTES)
         self.certificates = CertificateBook(folder, clock)
         scarce = DescriptorCount(self._now).scarce
         table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
@@ -125,7 +126,7 @@ class Edge:
     @property
     def kept_bytes(self) -> int:
         """Of requests that may be sent again."""
-        return self._kept.kept_bytes
+        return self._kept.total
 
     async def serve(self) -> None:
         """Until the warden is gone."""

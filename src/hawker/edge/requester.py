@@ -13,40 +13,27 @@ from hawker.edge.dialing import Dialer
 from hawker.edge.head import Field, ResponseHead
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.replay_cache import ReplayRoutes
-from hawker.edge.routes import Routes
+from hawker.edge.routes import Door, Routes
 from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import OwnAnswer
 from hawker.fair.connections import ConnectionTable
+from hawker.fair.crowd import Crowd
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName
-
-KEPT_BYTES_OF_ALL = 256 << 20
-
-
-class KeptBodies:
-    """How much of bodies is kept now to be sent again, of all requests: `KEPT_BYTES_OF_ALL` at most."""
-
-    def __init__(self) -> None:
-        self.kept_bytes = 0
-
-    def take(self, amount: int) -> bool:
-        if self.kept_bytes + amount > KEPT_BYTES_OF_ALL:
-            return False
-        self.kept_bytes += amount
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServices:
-    """What requests share. `say` tells the app's log what could not be done; `claimer` is whose host name it is;
-    `challenge` answers a certificate authority that asks for this token at this host, at this door."""
+    """What requests share. `kept` counts bytes of bodies that may be sent again. `say` tells the app's log what could
+    not be done; `claimer` is whose host name it is; `challenge` answers a certificate authority that asks for this
+    token at this host, at this door."""
 
     routes: Routes
     visits: Visits
     dialer: Dialer
     pool: MachinePool
     replays: ReplayRoutes
-    kept: KeptBodies
+    kept: Crowd
     table: ConnectionTable
     clock: Clock
     counters: Counters

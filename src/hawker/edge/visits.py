@@ -16,12 +16,12 @@ from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import Aim
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import EDGE_HOLDS, EDGE_VISITS
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
 
-MAX_WAITING_OF_APP = 1000
-MAX_WAITING = 10_000
 ROUTE_TIMEOUT_S = 15.0
 WAKE_TIMEOUT_S = 60.0
 
@@ -83,7 +83,12 @@ class Visits:
         self._now = now
         self._counters = counters
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
-        self.waiting = 0
+        self._inside, self._held = Crowd(EDGE_VISITS), Crowd(EDGE_HOLDS)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a machine."""
+        return self._held.total
 
     async def begin(
         self,
@@ -138,6 +143,8 @@ class Visits:
         cause: ProxyError | None = None,
     ) -> Visit:
         first = True
+        if not self._inside.fits(app):
+            raise ProxyError(Code.HQ01, known="the app has most of what this host serves at once")
         while True:
             targets = find()
             found = None if first and self._is_queued(app, door) else self._try(targets)
@@ -151,9 +158,7 @@ class Visits:
             waking = self._wake(targets, 1 + self.queued(app, door))
             elsewhere = None if waking else self._gates.to_hold(targets, now)
             if elsewhere is not None:
-                gate = self._gates.of[elsewhere.machine.id]
-                gate.enter(elsewhere.number)
-                return Visit(elsewhere, gate, held=True)
+                return self._visit(elsewhere, held=True)
             deadline = began + (WAKE_TIMEOUT_S if waking else ROUTE_TIMEOUT_S)
             if now >= deadline:
                 raise self._overdue(targets, cause)
@@ -165,6 +170,7 @@ class Visits:
         if visit.lasting:
             visit.gate.last(-1)
         visit.gate.leave(visit.target.number, self._now())
+        self._inside.leave(visit.target.machine.app)
         self.changed(visit.target.machine.app)
 
     def changed(self, app: AppName) -> None:
@@ -187,11 +193,16 @@ class Visits:
         found = self._gates.choose(targets, self._now())
         if found is None:
             return None
-        gate = self._gates.of[found.machine.id]
-        gate.enter(found.number)
-        if gate.load(found) > 1:  # over the soft limit: another machine is started
+        visit = self._visit(found)
+        if visit.gate.load(found) > 1:  # over the soft limit: another machine is started
             self._wake(targets, 0)
-        return Visit(found, gate)
+        return visit
+
+    def _visit(self, target: ServiceTarget, *, held: bool = False) -> Visit:
+        gate = self._gates.of[target.machine.id]
+        gate.enter(target.number)
+        self._inside.enter(target.machine.app)
+        return Visit(target, gate, held=held)
 
     def _wake(self, targets: Sequence[ServiceTarget], waiting: int) -> bool:
         """Whether somebody on this host is on the way up, now or already."""
@@ -213,17 +224,17 @@ class Visits:
     async def _wait(self, app: AppName, door: Door, seconds: float, *, again: bool) -> None:
         """Until it may try. Who waits again does so at the front."""
         queue = self._queues.setdefault(app, {}).setdefault(door, deque())
-        if not again and (len(queue) >= MAX_WAITING_OF_APP or self.waiting >= MAX_WAITING):
+        if not again and not self._held.fits(app):
             self._drop_empty(app, door)
             raise ProxyError(Code.HQ01)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         (queue.appendleft if again else queue.append)(turn)
-        self.waiting += 1
+        self._held.enter(app)
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(turn, seconds)
         finally:
-            self.waiting -= 1
+            self._held.leave(app)
             with suppress(ValueError):
                 queue.remove(turn)
             self._drop_empty(app, door)

@@ -54,6 +54,31 @@ EDGE_HANDSHAKES = Share(
     key="address",
     over="the one of the address, or of who has most, that began longest ago is reset for it",
 )
+EDGE_VISITS = Share(
+    name="requests and connections of clients in machines of an app",
+    total=50_000,
+    each=40_000,
+    reserve=10_000,
+    key="app",
+    over="503 `HQ01`, or a reset; the last fifth is for apps that have less than an equal part",
+)
+EDGE_HOLDS = Share(
+    name="requests that wait for a machine of an app",
+    total=10_000,
+    each=1000,
+    reserve=2000,
+    key="app",
+    over="503 `HQ01`; the last fifth is for apps that have less than an equal part",
+)
+EDGE_KEPT_BYTES = Share(
+    name="bytes of bodies that the edge keeps to send them again",
+    total=256 << 20,
+    each=128 << 20,
+    reserve=64 << 20,
+    key="app",
+    over="the body is not kept, and its request is not sent again; the last quarter is for apps that have less than an"
+    " equal part",
+)
 EDGE_HOPS = Share(
     name="connections of other hosts' edges to machines of this one",
     total=20_000,
@@ -133,15 +158,23 @@ PORT_CONNECTIONS_OF_CALLER = Share(
     over="429, `over_share`",
 )
 DNS_FORWARDS = Share(
-    name="questions of machines that other name servers are asked",
-    total=1000,
+    name="questions of a machine that other name servers are asked",
+    total=2048,
     each=64,
     key="machine",
     over="the answer is SERVFAIL",
 )
+DNS_FORWARDS_OF_NETWORK = Share(
+    name="questions of a private network that other name servers are asked",
+    total=2048,
+    each=1024,
+    reserve=512,
+    key="private network",
+    over="the answer is SERVFAIL; the last quarter is for networks that have less than an equal part",
+)
 DNS_CONNECTIONS = Share(
     name="TCP connections of machines to their resolver",
-    total=512,
+    total=4096,
     each=16,
     key="machine",
     over="the connection is closed",
@@ -229,6 +262,9 @@ SHARES = (
     CONNECTIONS,
     EDGE_CONNECTIONS,
     EDGE_HANDSHAKES,
+    EDGE_VISITS,
+    EDGE_HOLDS,
+    EDGE_KEPT_BYTES,
     EDGE_HOPS,
     BODIES,
     CHECKS,
@@ -244,6 +280,7 @@ SHARES = (
     BACKUPS,
     EXECS,
     DNS_FORWARDS,
+    DNS_FORWARDS_OF_NETWORK,
     DNS_CONNECTIONS,
     PORT_CONNECTIONS,
     PORT_CONNECTIONS_OF_CALLER,

@@ -43,6 +43,7 @@ class Pool(Enum):
     PAGES = _pool("pages of metrics", 3, 1, 1)
     NAMES = _pool("names of registries and hosts", 8, 2, 1)
     REPLICA = _pool("catalog", 6, 2, 2)
+    BODIES = _pool("large bodies", 4, 1, 1)
     ARCHIVE = _pool("histories", 4, 2, 1)
 
 

@@ -78,7 +78,7 @@ async def answer(request: GraphqlRequest, root: object, cost: Cost) -> dict[str,
 
 
 def _counted(cost: Cost) -> Callable[..., Any]:
-    def resolve(source: Any, info: graphql.GraphQLResolveInfo, **arguments: Any) -> Any:
+    def resolve(source: Any, info: graphql.GraphQLResolveInfo[Any], **arguments: Any) -> Any:
         cost.spend(1)
         return graphql.default_field_resolver(source, info, **arguments)
 

@@ -93,8 +93,8 @@ class CertificateOrders:
 
 
 class CertificateBuyer:
-    """Orders what is due, one after the other. Apps take turns, and each has so many tries an hour: an app with hundreds
-    of names puts those of another one off by a single try."""
+    """Orders what is due, one after the other. Apps take turns, and each has so many tries an hour: an app with
+    hundreds of names puts those of another one off by a single try."""
 
     def __init__(self, store: Store, certificates: Certificates, settings: Settings, clock: Clock) -> None:
         self._store = store

@@ -1,0 +1,35 @@
+"""How many of each key are in, where nobody may be all of them. Pure.
+
+One key alone may have nearly all there is. As it fills, the last part (the share's reserve) is for those who have less
+than an equal part: so whoever came first with a crowd never keeps a newcomer of another key out.
+"""
+
+from hawker.fair.turns import Share
+
+
+class Crowd:
+    """Nobody waits: one that does not fit is refused."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._of: dict[str, int] = {}
+        self.total = 0
+
+    def fits(self, key: str, count: int = 1) -> bool:
+        """Whether so many more of this key may come in."""
+        mine, share = self._of.get(key, 0), self._share
+        if mine + count > share.each or self.total + count > share.total:
+            return False
+        keys = len(self._of) + (not mine)
+        return self.total + count <= share.total - share.reserve or mine + count <= share.total // keys
+
+    def enter(self, key: str, count: int = 1) -> None:
+        self._of[key] = self._of.get(key, 0) + count
+        self.total += count
+
+    def leave(self, key: str, count: int = 1) -> None:
+        """Once for each that came in."""
+        left = self._of.pop(key, 0) - count
+        if left:
+            self._of[key] = left
+        self.total -= count
