@@ -39,6 +39,20 @@ def test_a_draft_that_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
     assert read_cluster(tmp_path / "cluster.json") == made
 
 
+def test_the_directory_of_another_user_is_named_and_nothing_in_it_is_to_be_removed(tmp_path: Path) -> None:
+    """Root reads everything: the file is one that the kernel lets nobody read so."""
+    file = tmp_path / "cluster.json"
+    write_cluster(file, found_cluster(ManualClock(), advertise="10.0.0.1", peer_port=4281))
+
+    class Locked(type(file)):  # type: ignore[misc]
+        def read_bytes(self) -> bytes:
+            raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(CannotStart, match="is another user's: be that user, or choose another") as refused:
+        read_cluster(Locked(file))
+    assert "remove" not in str(refused.value)
+
+
 def test_no_file_is_no_cluster(tmp_path: Path) -> None:
     assert read_cluster(tmp_path / "cluster.json") is None
     (tmp_path / "file").touch()

@@ -3,9 +3,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.errors import CannotStart
-from hawker.node import MAX_LABELS, Capacity, Resources, how_many, labels_of, shortfall
+from hawker.node import MAX_LABELS, Capacity, Resources, how_many, labels_of, shortfall, shortfall_text
 
 HOST = Capacity(cpus=4, memory_mib=8192, disk_mib=10_000, shared_ratio=2.0)
+
+
+@pytest.mark.parametrize(
+    ("missing", "text"),
+    [
+        ({"memory_mb": 808}, "808 MiB of memory"),
+        ({"cpus": 1, "memory_mb": 808, "gpus.a10": 1}, "1 cpus, 808 MiB of memory and 1 gpus.a10"),
+        ({}, ""),
+    ],
+)
+def test_a_shortfall_is_told_in_words(missing: dict[str, int], text: str) -> None:
+    assert shortfall_text(missing) == text
 
 
 def test_an_order_that_fits_lacks_nothing() -> None:

@@ -103,6 +103,10 @@ def read_cluster(file: Path) -> Cluster | None:
         return msgspec.json.decode(file.read_bytes(), type=Cluster)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        raise CannotStart(
+            f"the data directory {file.parent} is another user's: be that user, or choose another with --data-dir"
+        ) from error
     except (OSError, msgspec.DecodeError, ValueError) as error:
         raise CannotStart(
             f"cannot read {file}: {error}; restore it from a backup, or remove it and run"

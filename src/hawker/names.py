@@ -20,7 +20,7 @@ FILE, BOUND, _KEPT = "names", "bound", "kept"
 
 class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """`ip` is its private address, which says its network. `listed`: it is in answers about its app, else only by its
-    own name. `group` is its process group."""
+    own name. `group` is its process group, `name` what its owner calls it in its app."""
 
     id: MachineId
     app: AppName
@@ -31,6 +31,7 @@ class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     listed: bool = True
     group: str = ""
     metadata: dict[str, str] = {}
+    name: str = ""
 
     @property
     def network_id(self) -> int:

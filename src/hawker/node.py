@@ -1,7 +1,7 @@
 """What a node has and what its machines hold of it. Values and the pure arithmetic of admission."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -56,6 +56,15 @@ def shortfall(capacity: Capacity, used: Resources, asked: Resources) -> dict[str
     if asked.disk_mib and after.disk_mib > capacity.disk_mib:
         missing["disk_mb"] = after.disk_mib - capacity.disk_mib
     return missing
+
+
+_UNITS = {"memory_mb": "MiB of memory", "disk_mb": "MiB of disk", "cpus": "cpus"}
+
+
+def shortfall_text(missing: Mapping[str, int]) -> str:
+    """A shortfall in words: "2 cpus and 512 MiB of memory". Kinds of GPUs and the like go by their own names."""
+    told = [f"{amount} {_UNITS.get(name, name)}" for name, amount in missing.items()]
+    return " and ".join(filter(None, (", ".join(told[:-1]), *told[-1:])))
 
 
 def how_many(capacity: Capacity, used: Resources, asked: Resources, *, most: int) -> int:

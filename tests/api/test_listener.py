@@ -27,7 +27,9 @@ def _server() -> Server:
 async def test_a_port_in_use_is_refused_with_what_to_do() -> None:
     async with listening(_server(), "127.0.0.1", 0) as url:
         port = int(url.rpartition(":")[2])
-        with pytest.raises(CannotStart, match=rf"cannot listen on 127.0.0.1:{port}: .*choose another with --listen"):
+        with pytest.raises(
+            CannotStart, match=rf"cannot listen on 127.0.0.1:{port}: another program .*another with --listen"
+        ):
             bind("127.0.0.1", port)
 
 

@@ -23,7 +23,7 @@ BEST = BidShown(
         BidPart(name="spread", value=2.0, utility=0.6, weight=0.5, points=0.1),
     ),
 )
-FULL = BidShown(node="000000a2", region="mad", verdict=Verdict.DECLINES, why="short of 256 memory_mb")
+FULL = BidShown(node="000000a2", region="mad", verdict=Verdict.DECLINES, why="short of 256 MiB of memory")
 PASSED = BidShown(node="000000a3", region="mad", verdict=Verdict.NOT_ASKED, why="the node is cordoned")
 
 

@@ -454,9 +454,14 @@ class FakeNode(
         )
 
 
-def image(reference: str) -> ImageInfo:
+def image(reference: str, machines: int = 1) -> ImageInfo:
     return ImageInfo(
-        digest=DIGEST, references=(reference,), size_bytes=5 * 1024 * 1024, layers=2, machines=1, pulled_at=AT
+        digest=DIGEST,
+        references=(reference,),
+        size_bytes=5 * 1024 * 1024,
+        layers=2,
+        machines=machines,
+        pulled_at=AT,
     )
 
 

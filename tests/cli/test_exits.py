@@ -39,6 +39,8 @@ def test_a_failure_has_a_status_of_its_own_and_no_hint(capsys: pytest.CaptureFix
 
 def test_what_needs_no_hint_has_none() -> None:
     assert hint_of(errors.BadRequest("x")) is None
+    assert hint_of(errors.WrongState("machine 3 is started: stop it first with `hawker machine stop 3`")) is None
+    assert hint_of(NotFound("image web is not on this node: see `hawker images list`")) is None
 
 
 def test_a_group_of_one_error_is_that_error() -> None:
@@ -58,6 +60,12 @@ def test_an_image_that_is_not_there_is_not_found() -> None:
         (errors.WrongState("unable to destroy machine, not currently stopped"), "--force"),
         (errors.WrongState("app 'a' still has 2 machines: destroy them first, or use force=true"), "--force"),
         (errors.WrongState("app 'a' has no free volume 'data': there is none of that name"), "is not lost"),
+        (errors.WrongState("app 'a' has no free volume 'data': there is none of that name"), "volumes create NAME"),
+        (NotFound("app not found"), "hawker apps create NAME"),
+        (NotFound("snapshot vs_nope not found"), "volumes snapshots list"),
+        (NoRoom("x (the node does not offer the driver qemu)", scope="region", shortfall={"hosts": 1}), "node show"),
+        (NoRoom("x (the node does not have the label a=b)", scope="region", shortfall={"hosts": 1}), "--metadata"),
+        (NoRoom("no host in region 'x', the nearest is 'y'", scope="region", shortfall={"hosts": 1}), "node list"),
         (errors.WrongState("machine 3 is suspended"), "machine status"),
         (NoRoom("no node takes it", scope="host", shortfall={}), "place --dry-run"),
         (ROOM, "smaller machine"),

@@ -50,6 +50,15 @@ def test_a_narrow_terminal_cuts_the_widest_columns_but_for_the_first(monkeypatch
     assert plain(output.table(("ID", "STATE", "ERROR"), rows)).endswith("of somebody's")
 
 
+def test_a_moment_is_cut_from_its_beginning_and_not_below_its_day_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("0123456789abcdef", "2026-11-25 22:41:07", "a very long text of somebody's")]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert (
+        plain(output.table(("ID", "AT", "ERROR"), rows)).splitlines()[1] == "0123456789abcdef  11-25 22:41:07  a ver…"
+    )
+
+
 def test_a_table_without_rows_is_its_head() -> None:
     assert plain(output.table(("ID", "STATE"), [])) == "ID  STATE"
 

@@ -7,7 +7,7 @@ import pytest
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.published_port import PublishedPortState
 from hawker.cli.exits import Failure
-from hawker.cli.publishing import addresses, published, unserved
+from hawker.cli.publishing import addresses, published, published_now, unserved, where
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig, Service
 from hawker.config.machine import HttpOptions, Port, TlsOptions
@@ -52,6 +52,16 @@ async def test_a_port_that_is_refused_is_a_failure_with_its_reason() -> None:
         await ask((port("in use by another program of this host"),))
     with pytest.raises(Failure, match="yet"):
         await ask((port("the edge does not listen there yet"),))
+
+
+async def test_ports_are_told_as_they_are_with_the_reason_of_each_that_is_closed() -> None:
+    node: Any = PlayedNode((port(), port("in use by another program of this host", address="10.0.0.1")))
+    found = await published_now(node, PARAMS, CONFIG)
+    assert where(found) == (
+        "localhost:8080 -> 80; 10.0.0.1 port 8080 is not published: in use by another program of this host"
+    )
+    away: Any = PlayedNode(Unavailable("x"))
+    assert where(await published_now(away, PARAMS, CONFIG)) == "" == where(await published_now(node, PARAMS, None))
 
 
 async def test_who_publishes_nothing_is_not_held_up() -> None:

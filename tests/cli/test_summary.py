@@ -4,7 +4,7 @@ import msgspec
 from hawker.api.contract.machine import ContainerStatus, LeaseInfo
 from hawker.cli import summary
 from hawker.cli.machines import Owned
-from hawker.config import MachineConfig, with_guest
+from hawker.config import Init, MachineConfig, with_guest
 from hawker.config.machine import RootfsConfig
 from hawker.machine import State
 from tests.cli.fake_node import AT, LAUNCHED, RUN, STARTED, check, exit_event, machine
@@ -34,6 +34,13 @@ def test_the_status_has_checks_and_events() -> None:
     assert "held by ada until" in text
     assert next(line for line in found if line[:1] == ["http-80"])[:2] == ["http-80", "critical"]
     assert "it exited with status 3" in text
+
+
+def test_the_status_has_the_command_and_where_its_ports_are() -> None:
+    config = MachineConfig(init=Init(cmd=("sh", "-c", "echo a b")))
+    found = summary.status(Owned("shop", machine(config=config)), "localhost:8080 -> 80").splitlines()
+    assert "command    sh -c 'echo a b'" in map(click.unstyle, found)
+    assert any(line.endswith("localhost:8080 -> 80") for line in found)
 
 
 def test_a_machine_without_checks_has_no_table_of_them() -> None:

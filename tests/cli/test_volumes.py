@@ -25,7 +25,7 @@ def test_one_that_was_destroyed_counts_only_where_nothing_else_fits() -> None:
 
 
 def test_several_and_none_are_refused() -> None:
-    with pytest.raises(BadRequest, match=r"matches vol_.*1 \(shop/data\), vol_"):
+    with pytest.raises(BadRequest, match=r"matches vol_.*1 \(shop/data, free\), vol_.*: give the id$"):
         chosen(VOLUMES, "vol_", None)
     with pytest.raises(NotFound, match="in app 'shop'"):
         chosen(VOLUMES, "logs", "shop")

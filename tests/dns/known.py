@@ -28,8 +28,8 @@ def named(number: int, app: str = "shop", network_id: int = MINE, **fields: obje
     return NamedMachine(**{**values, **fields})  # type: ignore[arg-type]
 
 
-ONE = named(1, group="web", metadata={"Tier": "gold"})
-TWO = named(2, node=THERE)
+ONE = named(1, group="web", metadata={"Tier": "gold"}, name="Db.One")
+TWO = named(2, node=THERE, name=f"{MachineId('00000000000001')}")
 THREE = named(3, node=FAR, region="iad", group="worker")
 ASLEEP = named(4, started=False)
 HIDDEN = named(5, listed=False)

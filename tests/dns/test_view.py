@@ -37,6 +37,7 @@ def of(*machines: NamedMachine) -> set[str]:
         ("ams.shop", (ONE, TWO)),
         ("iad.shop", (THREE,)),
         (f"{ONE.id}.vm.shop", (ONE,)),
+        ("db.one.vm.shop", (ONE,)),
         (f"{HIDDEN.id}.vm.shop", (HIDDEN,)),
         (f"{ASLEEP.id}.vm.shop", ()),
         ("web.process.shop", (ONE,)),
@@ -71,7 +72,8 @@ def test_lists_are_texts() -> None:
 @pytest.mark.parametrize(
     "name",
     ["bank", f"{OTHER.id}.vm.bank", f"{OTHER.id}.vm.shop", "nobody", "lhr.shop", "top0.nearest.of.shop", "x.y.shop",
-     "none.process.shop", "silver.tier.kv._metadata.shop", "topx.nearest.of.shop", "shop.shop", "_nothing"],
+     "none.process.shop", "silver.tier.kv._metadata.shop", "topx.nearest.of.shop", "shop.shop", "_nothing",
+     "nothing.vm.shop", "one.vm.shop"],
 )  # fmt: skip
 def test_what_is_not_in_the_network_is_no_name(name: str) -> None:
     assert found(name) is None

@@ -37,8 +37,8 @@ def put_app(rows: Rows, node: NodeId, name: str, network_id: int) -> None:
 
 def put_machine(rows: Rows, node: NodeId, number: int, app: str, ip: str, metadata: str = "{}", **more: str) -> None:
     rows.put(
-        "INSERT INTO machines (node, id, app, state, private_ip, metadata) VALUES (?, ?, ?, ?, ?, ?)",
-        node, f"{number:014x}", app, more.get("state", "started"), ip, metadata,
+        "INSERT INTO machines (node, id, app, state, private_ip, metadata, name) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        node, f"{number:014x}", app, more.get("state", "started"), ip, metadata, f"name-{number}",
     )  # fmt: skip
 
 
@@ -62,6 +62,7 @@ async def test_machines_of_living_nodes_in_networks_that_are_here_are_told(rows:
     told = Told()
     await fleet(rows, told, MINE).read()
     assert list(told.apps) == [NamedApp(name=AppName("shop"), network_id=MINE)]
+    assert [each.name for each in told.machines] == ["name-1", "name-2"]
     assert [(each.ip, each.started, each.group, each.region) for each in told.machines] == [
         ("fdaa:0:7::1", True, "web", "iad"),
         ("fdaa:0:7::2", False, "", "iad"),

@@ -47,7 +47,9 @@ async def test_without_a_region_it_is_the_brokers_own(tmp_path: Path) -> None:
         for region in ("mad", "cdg", "sin"):
             await fleet.host(region, room=ONE)
         assert (await fleet.broker().order()).region == "mad"
-        with pytest.raises(NoRoom, match="no host in region 'mad' has room, short of 256 memory_mb; region 'cdg' has"):
+        with pytest.raises(
+            NoRoom, match="no host in region 'mad' has room, short of 256 MiB of memory; region 'cdg' has"
+        ):
             await fleet.broker().order()
         assert (await fleet.broker().order(region="any")).region == "cdg"
         assert (await fleet.broker().order(region="any")).region == "sin"

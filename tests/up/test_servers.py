@@ -122,4 +122,4 @@ async def test_what_cannot_be_placed_is_refused_with_the_reason(worker: SimWorke
     with pytest.raises(Unprocessable, match=r"config.guest.memory_mb must be between"):
         await _place(worker, memory_mb=1)
     shown = await _place(worker, memory_mb=8192, dry_run=True)
-    assert shown.refusal is not None and shown.bids[0].why == "short of 7168 memory_mb"
+    assert shown.refusal is not None and shown.bids[0].why == "short of 7168 MiB of memory"

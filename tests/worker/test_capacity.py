@@ -211,6 +211,6 @@ async def test_admission_counts_it(tmp_path: Path) -> None:
         await worker.app()
         machine_id = await worker.started(guest={"memory_mb": 512})
         assert worker.record(machine_id).holds.memory_mib == 612
-        with pytest.raises(NoRoom, match="short of 38 memory_mb"):
+        with pytest.raises(NoRoom, match="short of 38 MiB of memory"):
             await worker.create(guest={"memory_mb": 350})
         check_at_rest(stall)

@@ -33,6 +33,7 @@ async def test_records_are_names_and_what_others_have_is_beside_them(worker: Sim
     assert by_id[MachineId(machine_id)].group == "web" and not by_id[MachineId(machine_id)].listed
     assert APP in {each.name for each in known.apps} and known.upstream == ("192.0.2.53",)
     own = by_id[MachineId(machine_id)]
+    assert own.name == worker.record(machine_id).name != ""
     assert told.networks() == {worker.record(machine_id).network.network_id}
     other = NamedMachine(
         id=MachineId("00000000000077"), app=own.app, ip=own.ip, node=NodeId("0000000b"), region="iad", started=True

@@ -4,6 +4,7 @@ Connections and heads are bounded before anything is kept of them (`http.incomin
 by the calls themselves.
 """
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -109,9 +110,15 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(2048)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise CannotStart(f"cannot listen on {host}:{port}: {error}; choose another with --listen") from error
+        raise CannotStart(f"cannot listen on {host}:{port}: {_reason(error)}; choose another with --listen") from error
     listener.setblocking(False)
     return listener
+
+
+def _reason(error: OSError | OverflowError) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return "another program of this host listens there; if it is a node, `hawker node show` shows it"
+    return str(error)
 
 
 def url_of(listener: socket.socket, *, secured: bool = False) -> str:

@@ -58,8 +58,8 @@ def steps(
     in_a_row: bool,
     json: bool,
 ) -> int:
-    """Kill a daemon before, inside and after every step of every operation. Start another one, and check that nothing
-    is lost, doubled, half-visible or left over.
+    """Kill a daemon around every step of every operation. Before, inside and after it; then start another one, and
+    check that nothing is lost, doubled, half-visible or left over.
 
     The command uses a temporary node on loopback, and removes it at the end.
 
@@ -91,7 +91,7 @@ def steps(
               help="A directory for the logs of each daemon.")  # fmt: skip
 @click.option("--json", "json", is_flag=True, help="The report as one document.")
 def soak_node(minutes: float, seed: int, driver: str | None, logs: Path | None, json: bool) -> int:
-    """Let clients call a node at random while its daemon, its machines, its disk and its clock are hurt at random.
+    """Let clients call a node while it is hurt at random. Its daemon, its machines, its disk and its clock are hurt.
     Every few faults, let it come to rest and check what it promised. Ends with a report on one page; its status is 1
     when something was found.
 
@@ -120,10 +120,10 @@ def soak_node(minutes: float, seed: int, driver: str | None, logs: Path | None, 
               help="Seconds of the network partition.")  # fmt: skip
 @click.option("--json", "json", is_flag=True, help="The report as one document.")
 def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> int:
-    """Run a fleet of real nodes, each on a host of its own: a network namespace with a link to the others. Order
-    machines while packets are lost, the network is parted, daemons are killed and a host loses its power; then check
-    that no order was filled twice, no machine was lost, no host oversold, that all replicas agree, and that a spare was
-    started once. Its status is 1 when something was found.
+    """Run a fleet of real nodes, hurt it, and check it. Each node is on a host of its own: a network namespace with a
+    link to the others. Order machines while packets are lost, the network is parted, daemons are killed and a host
+    loses its power; then check that no order was filled twice, no machine was lost, no host oversold, that all replicas
+    agree, and that a spare was started once. Its status is 1 when something was found.
 
     For root. All of it is gone at the end.
 
@@ -156,7 +156,7 @@ def hostile(
     minutes: float, names: tuple[str, ...], short: bool, listed: bool, planted: tuple[str, ...], plants: bool,
     data_dir: Path | None, json: bool, inside: Path | None,
 ) -> int:  # fmt: skip
-    """Attack a real node scene by scene: without a token, with an app's token, from a machine, by a registry. Meanwhile
+    """Attack a real node scene by scene. Without a token, with an app's token, from a machine, by a registry. Meanwhile
     look at what another tenant sees: its machines, checks, orders, data, and how long each call takes. Nothing may go
     wrong for it, nothing may take twice as long as alone, and nothing may be left afterwards.
 

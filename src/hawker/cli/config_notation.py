@@ -91,6 +91,8 @@ def published(text: str) -> PublishedPort:
     if place != "*":
         ip_address(place)
     handlers = tuple(each for each in (match[4] or "").split("+") if each and each != "tcp")
+    if "udp" in handlers:
+        raise ValueError(f"{text!r}: only ports of TCP are published, UDP is not served yet")
     return PublishedPort(place, port, int(match[3] or port), handlers)
 
 

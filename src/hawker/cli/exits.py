@@ -46,14 +46,23 @@ _CASES: tuple[tuple[str, str], ...] = (
     ("unable to destroy machine", "stop it first, or destroy it with --force"),
     ("destroy them first", "`hawker apps destroy --force` destroys them too"),
     (
-        "no free volume",
-        "see `hawker volumes list`; a volume of a host that is away is not lost: see `hawker node list`",
+        "there is none of that name",
+        "`hawker volumes create NAME` makes one; a volume of a host that is away is not lost: see `hawker node list`",
     ),
+    ("app not found", "see `hawker apps list`; `hawker apps create NAME` makes one"),
+    ("snapshot vs_", "see `hawker volumes snapshots list VOLUME` for what there is"),
     ("still has a", "destroy what holds it first, or see `hawker volumes show`"),
-    ("is attached to", "see `hawker volumes show` for the machine that holds it"),
     ("in use and cannot be held still", "stop its machine first; `hawker node doctor` says what else holds it"),
+    ("does not offer the driver", "`hawker node show` says which drivers a host has, and why not the others"),
+    (
+        "does not have the label",
+        "--label chooses hosts by their labels (`hawker up --label`); a machine's own are set with --metadata",
+    ),
+    ("the nearest is", "see `hawker node list` for the regions that there are"),
 )
 """What to do next where the error's text says more than its kind."""
+_TELLS = ("`hawker ", "--force")
+"""Texts that say themselves what to type."""
 
 _HINTS: tuple[tuple[type[HawkerError], str], ...] = (
     (Unauthorized, "give the node's token with --token-file or HAWKER_TOKEN; a local node's is in DATA_DIR/token"),
@@ -89,6 +98,8 @@ def hint_of(error: HawkerError) -> str | None:
     for part, hint in _CASES:
         if part in text:
             return hint
+    if any(each in text for each in _TELLS):
+        return None
     match error:
         case NoRoom() if error.shortfall:
             return "see `hawker node list` for what is free, or order a smaller machine"

@@ -35,17 +35,9 @@ def found(module: str, attribute: str) -> Any:
 
 
 class LazyGroup(click.Group):
-    """A group made from a table. Commands keep the table's order. `elsewhere` says of words that are tried here what
-    to type instead."""
+    """A group made from a table. Commands keep the table's order."""
 
-    def __init__(
-        self,
-        name: str,
-        table: Mapping[str, CommandModule],
-        elsewhere: Mapping[str, str] | None = None,
-        **attributes: object,
-    ) -> None:
-        self.elsewhere = elsewhere or {}
+    def __init__(self, name: str, table: Mapping[str, CommandModule], **attributes: object) -> None:
         signs = {key: place.sign(key) for key, place in table.items()}
         super().__init__(name, commands=signs, **attributes)  # type: ignore[arg-type]
         self.table = table
@@ -57,7 +49,5 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command itself instead of its sign: from here on it is run, or asked for its own help."""
-        if args and args[0] not in self.table and args[0] in self.elsewhere:
-            ctx.fail(f"No such command '{args[0]}': it is `hawker {self.elsewhere[args[0]]}`.")
         name, sign, rest = super().resolve_command(ctx, args)
         return name, self.table[sign.name].load() if sign is not None and sign.name else None, rest

@@ -18,7 +18,7 @@ _OPTIONS = (
     click.option("--env-file", metavar="FILE", multiple=True,
                  help="Set the variables in a file, one NAME=VALUE a line."),
     click.option("--unset-env", metavar="NAME", multiple=True, help="Remove a variable of the earlier config."),
-    click.option("--cpus", metavar="N", type=int, help="How many cpus."),
+    click.option("--cpus", metavar="N", type=Written(notation.whole_cpus, "cpus"), help="How many cpus."),
     click.option("--cpu-kind", type=click.Choice(["shared", "performance"]), help="Shared cpus may be oversold."),
     click.option("-m", "--memory", metavar="MIB", type=Written(notation.memory_mib, "memory"),
                  help="Such as 512, 512m or 1g."),

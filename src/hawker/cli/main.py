@@ -1,13 +1,21 @@
 """The `hawker` command: the tree of commands, and what becomes of an error. Each command is a file in the `commands`
 of its room, which this file names and does not import."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from hawker.cli.access import Access
 from hawker.cli.exits import ExitStatus, Failure, report, say_error
 from hawker.cli.lazy import CommandModule, LazyGroup, found
 from hawker.cli.token_input import read_token, refuse_root
+from hawker.deferred import deferred
 from hawker.errors import HawkerError
+
+if TYPE_CHECKING:
+    from hawker.cli import elsewhere
+else:
+    elsewhere = deferred("hawker.cli.elsewhere")
 
 _IN = "hawker.cli.commands"
 
@@ -30,6 +38,7 @@ TABLE = {
     "dns": CommandModule("hawker.dns.commands", "Answer names for machines; `up` starts it.", hidden=True),
     "presence": CommandModule("hawker.fleet.presence", "Answer for this host; `up` starts it.", hidden=True),
     "apps": CommandModule(f"{_IN}.apps", "List, create, show and destroy apps."),
+    "app": CommandModule(f"{_IN}.apps", "The same as apps.", hidden=True),
     "machine": CommandModule(f"{_IN}.machine", "Order machines and work with them."),
     "machines": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
     "m": CommandModule(f"{_IN}.machine", "The same as machine.", hidden=True),
@@ -43,45 +52,30 @@ TABLE = {
     "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
     "volume": CommandModule(f"{_IN}.volumes", "The same as volumes.", hidden=True),
     "moves": CommandModule(f"{_IN}.moves", "Show and cancel moves of machines and volumes between nodes."),
-    "images": CommandModule(f"{_IN}.images", "List, pull, import, push and prune the node's images."),
+    "images": CommandModule(f"{_IN}.images", "List, pull, import, push and remove the node's images."),
+    "image": CommandModule(f"{_IN}.images", "The same as images.", hidden=True),
     "registry": CommandModule(f"{_IN}.registry", "Log organizations in at registries of images."),
     "runs": CommandModule(f"{_IN}.runs", "List, show, retry and abort runs: what the node did."),
     "secrets": CommandModule(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
+    "secret": CommandModule(f"{_IN}.secrets", "The same as secrets.", hidden=True),
     "ips": CommandModule(f"{_IN}.ips", "List, allocate and release an app's addresses."),
     "route": CommandModule(f"{_IN}.route", "Say where a request for an app would go, and why."),
     "certs": CommandModule(f"{_IN}.certs", "Import and check certificates of host names."),
     "policies": CommandModule(f"{_IN}.policies", "List, set and remove an app's network policies."),
     "quotas": CommandModule(f"{_IN}.quotas", "Show, set and clear what organizations and apps may have."),
     "tokens": CommandModule(f"{_IN}.tokens", "Make, inspect and revoke limited tokens."),
+    "token": CommandModule(f"{_IN}.tokens", "The same as tokens.", hidden=True),
     "audit": CommandModule(f"{_IN}.audit", "Show, export and verify who did what on this host's node."),
     "kernel": CommandModule(f"{_IN}.kernel", "Import, list, choose and remove the kernels of microVMs."),
     "fleet": CommandModule(f"{_IN}.fleet", "Invite hosts into the cluster."),
     "node": CommandModule(f"{_IN}.node", "The nodes of the fleet: capacity, state, backup, repair."),
+    "nodes": CommandModule(f"{_IN}.node", "The same as node.", hidden=True),
     "catalog": CommandModule(f"{_IN}.catalog", "Query in SQL what runs where in the cluster."),
     "sim": CommandModule("hawker.sim.commands.worker", "Simulate a worker in virtual time and check its promises."),
     "chaos": CommandModule("hawker.chaos.commands", "Inject faults into a temporary node and check its promises."),
     "version": CommandModule(f"{_IN}.version", "Print the versions of this command and of the node."),
     "completion": CommandModule(f"{_IN}.completion", "Print the code that completes commands in your shell."),
 }
-
-_IN_MACHINE = (
-    *("create", "status", "start", "stop", "suspend", "restart", "kill", "update", "rename", "clone", "destroy"),
-    *("wait", "cordon", "uncordon", "events", "history", "versions", "metadata"),
-)
-_ELSEWHERE = {name: f"machine {name}" for name in _IN_MACHINE} | {
-    "rm": "machine destroy",
-    "inspect": "machine status",
-    "list": "ps",
-    "ls": "ps",
-    "pull": "images pull",
-    "push": "images push",
-    "import": "images import",
-    "load": "images import",
-    "rmi": "images prune",
-    "login": "registry login",
-    "logout": "registry logout",
-}
-"""What people from elsewhere type first."""
 
 _EPILOG = """\b
 Examples:
@@ -110,7 +104,6 @@ def _root(ctx: click.Context, url: str | None, token: str | None, token_file: st
 ROOT = LazyGroup(
     "hawker",
     TABLE,
-    _ELSEWHERE,
     callback=click.pass_context(_root),
     params=[
         click.Option(["--url"], metavar="URL", help="The node's address. [env var: HAWKER_URL]"),
@@ -138,7 +131,8 @@ def _misuse(error: click.UsageError) -> int:
         error.show()
     else:
         where = error.ctx.command_path if error.ctx is not None else "hawker"
-        say_error(error.format_message(), f"see `{where} --help`")
+        text, hint = elsewhere.told(error)
+        say_error(text, hint or f"see `{where} --help`")
     return ExitStatus.USAGE
 
 

@@ -56,6 +56,12 @@ def memory_mib(text: str) -> int:
     return max(1, round(float(match[1]) * _MIB_PER_UNIT[match[2].lower()])) if float(match[1]) else 0
 
 
+def whole_cpus(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise ValueError(f"{text!r} is not a number of whole cpus; shared ones (--cpu-kind) are shared by machines")
+    return int(text)
+
+
 def pair(text: str) -> tuple[str, str]:
     key, sign, value = text.partition("=")
     if not key or not sign:

@@ -86,6 +86,8 @@ def note(text: str) -> None:
 
 _GAP = "  "
 _LEAST = 6  # of a column that is cut
+_MOMENT = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)")
+_MOMENT_LEAST = 14  # "11-25 22:41:07": a moment is cut from its beginning
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _STYLE = re.compile(r"\x1b\[\d+m")
 _BOLD, _RED, _GREEN, _YELLOW = 1, 31, 32, 33
@@ -109,9 +111,16 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     ellipsis, but for the first one, which is what commands take, and for all with `-o wide`."""
     cells = [list(headings), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
-    fit(widths, [max(len(heading), _LEAST) for heading in headings], _room())
+    least = [_least([row[column] for row in cells]) for column in range(len(headings))]
+    fit(widths, least, _room())
     head, *body = (_line(row, widths) for row in cells)
     return "\n".join([_styled(head, _BOLD), *body])
+
+
+def _least(cells: Sequence[str]) -> int:
+    """How narrow a column may be, by its heading and its cells."""
+    heading, *below = cells
+    return max(len(heading), _MOMENT_LEAST if any(map(_MOMENT.fullmatch, below)) else _LEAST)
 
 
 def fit(widths: list[int], least: Sequence[int], room: int | None) -> None:
@@ -142,9 +151,14 @@ def fields(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cut = (cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(row, widths, strict=True))
+    cut = (cell if len(cell) <= width else _cut(cell, width) for cell, width in zip(row, widths, strict=True))
     padded = (f"{_coloured(cell)}{' ' * (width - len(cell))}" for cell, width in zip(cut, widths, strict=True))
     return _GAP.join(padded).rstrip()
+
+
+def _cut(cell: str, width: int) -> str:
+    moment_of_day = _MOMENT.fullmatch(cell)
+    return moment_of_day[1] if moment_of_day else f"{cell[: width - 1]}…"
 
 
 def _cell(value: object) -> str:

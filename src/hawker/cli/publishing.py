@@ -12,7 +12,7 @@ from hawker.cli.exits import Failure
 from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.config.machine import Port
-from hawker.errors import Unavailable
+from hawker.errors import HawkerError, Unavailable
 from hawker.feed import NOT_YET, PUBLISH, UNSERVED
 
 _WITHIN_S, _AGAIN_S = 15.0, 0.05
@@ -37,6 +37,17 @@ async def published(
         if clock.monotonic() >= deadline or any(_is_final(port) for port in missing):
             raise Failure(f"machine {params.machine_id} runs, but {_why(missing)}")
         await clock.sleep(_AGAIN_S)
+
+
+async def published_now(
+    caller: Caller, params: MachineParams, config: MachineConfig | None
+) -> tuple[PublishedPortState, ...]:
+    """The machine's ports as they are; none when it publishes none, or when its host does not say."""
+    if config is None or not (config.metadata or {}).get(PUBLISH):
+        return ()
+    with suppress(HawkerError):
+        return await caller.call(LIST_PUBLISHED_PORTS, params=params)
+    return ()
 
 
 def unserved(config: MachineConfig) -> Iterator[str]:
@@ -74,6 +85,13 @@ def addresses(ports: Sequence[PublishedPortState]) -> str:
     """Where to reach them, as one types it."""
     shown = {(_EVERY_ADDRESS.get(port.address, port.address), port.port, port.internal_port): port for port in ports}
     return ", ".join(f"{_url(name, port)} -> {port.internal_port}" for (name, _, _), port in shown.items())
+
+
+def where(ports: Sequence[PublishedPortState]) -> str:
+    """The same of ports that may not be open, with the reason of each that is not."""
+    closed = [port for port in ports if not port.listening]
+    told = (addresses([port for port in ports if port.listening]), _why(closed) if closed else "")
+    return "; ".join(filter(None, told))
 
 
 def _url(name: str, port: PublishedPortState) -> str:

@@ -1,5 +1,6 @@
 """One machine as text: the lines about it. Pure."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -32,9 +33,9 @@ def started(app: str, machine: Machine, published: str = "") -> str:
     )
 
 
-def status(owned: Owned) -> str:
+def status(owned: Owned, published: str = "") -> str:
     machine = owned.machine
-    parts = [_about(owned)]
+    parts = [_about(owned, published)]
     if machine.containers:
         parts.append(table(("CONTAINER", "STATE", "RESTARTS", "LAST EXIT"), map(_container, machine.containers)))
     if machine.checks:
@@ -56,7 +57,7 @@ def _container(found: ContainerStatus) -> tuple[object, ...]:
     )
 
 
-def _about(owned: Owned) -> str:
+def _about(owned: Owned, published: str) -> str:
     machine = owned.machine
     size = guest(machine.config) if machine.config else None
     lease = machine.lease
@@ -69,7 +70,9 @@ def _about(owned: Owned) -> str:
             ("region", machine.region),
             ("image", image_name(machine.image_ref)),
             ("digest", machine.image_ref.digest),
+            ("command", _command(machine.config)),
             ("address", machine.private_ip),
+            ("published", published),
             ("size", size and f"{size.cpus} {size.cpu_kind} cpu{'s' * (size.cpus != 1)}, {size.memory_mb} MiB"),
             ("restart", _restart(machine.config)),
             ("schedule", _schedule(machine)),
@@ -82,6 +85,13 @@ def _about(owned: Owned) -> str:
             ("lease", lease and f"held by {lease.owner} until {moment(lease.expires_at * 1000)}"),
         )
     )
+
+
+def _command(config: MachineConfig | None) -> str | None:
+    """What the config says in place of the image's own."""
+    init = config.init if config is not None else None
+    words = (*(init.entrypoint or ()), *(init.cmd or init.exec or ())) if init is not None else ()
+    return shlex.join(words) or None
 
 
 def _restart(config: MachineConfig | None) -> str | None:

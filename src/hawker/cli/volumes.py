@@ -78,11 +78,18 @@ def chosen(volumes: Iterable[OwnedVolume], reference: str, app: str | None) -> O
             [owned for owned in there if reference and owned.volume.id.startswith(reference)],
         ):
             if len(matches) > 1:
-                names = ", ".join(f"{owned.volume.id} ({owned.app}/{owned.volume.name})" for owned in matches)
-                raise BadRequest(f"{reference!r} matches {names}: give more of the id, or the app")
+                several = len({owned.app for owned in matches}) > 1
+                raise BadRequest(
+                    f"{reference!r} matches {', '.join(map(_told, matches))}: give the id{', or the app' * several}"
+                )
             if matches:
                 return matches[0]
     raise NotFound(f"volume {reference!r} not found in {f'app {app!r}' if app else 'any app'}")
+
+
+def _told(owned: OwnedVolume) -> str:
+    machine = owned.volume.attached_machine_id
+    return f"{owned.volume.id} ({owned.app}/{owned.volume.name}, {f'of machine {machine}' if machine else 'free'})"
 
 
 async def ready(caller: Caller, params: VolumeParams, clock: Clock, within_s: float, say: Say) -> Volume:

@@ -1,5 +1,6 @@
 """The names of one private network: what each leads to. Pure. A view has machines of its network only, so no answer can
-be about another's. Names are as superfly/docs has them (networking/private-networking).
+be about another's. Names are as superfly/docs has them (networking/private-networking),
+and machines are found by their names too: NAME.vm.APP.internal.
 """
 
 import re
@@ -70,8 +71,8 @@ class View:
                 return Leads(texts=_text(",".join(sorted({each.region for each in _started(listed)}))))
             case ("all", "regions"):
                 return Leads(texts=_text(",".join(sorted({each.region for each in listed}))))
-            case (machine_id, "vm"):
-                return self._some([each for each in machines if each.id == machine_id])
+            case (*own, "vm") if own:
+                return self._some(_called(".".join(own), machines))
             case (group, "process"):
                 return self._some([each for each in listed if each.group.casefold() == group])
             case (value, key, "kv", "_metadata"):
@@ -115,6 +116,12 @@ def view_of(names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMac
 
 def _started(machines: Iterable[NamedMachine]) -> list[NamedMachine]:
     return [each for each in machines if each.started]
+
+
+def _called(name: str, machines: Sequence[NamedMachine]) -> list[NamedMachine]:
+    """Whose id it is, or else whose name: an id is never taken by another machine's name."""
+    by_id = [each for each in machines if each.id == name]
+    return by_id or [each for each in machines if each.name.casefold() == name]
 
 
 def _has(machine: NamedMachine, key: str, value: str) -> bool:

@@ -23,7 +23,7 @@ _APPS = (
     "WHERE json_extract(record, '$.network_id') IN (SELECT value FROM json_each(?))"
 )
 _MACHINES = (
-    "SELECT machines.node, id, app, private_ip, state, metadata, nodes.region FROM machines "
+    "SELECT machines.node, id, app, private_ip, state, metadata, nodes.region, machines.name FROM machines "
     "JOIN nodes ON nodes.node = machines.node "
     "WHERE machines.node <> ? AND app IN (SELECT value FROM json_each(?)) ORDER BY id, generation DESC"
 )
@@ -85,7 +85,7 @@ def _app(row: tuple[Value, ...]) -> NamedApp:
 
 def _machine(row: tuple[Value, ...]) -> NamedMachine | None:
     """None for a row that no node of ours writes: it is nobody's name."""
-    node, machine_id, app, ip, state, metadata, region = map(str, row)
+    node, machine_id, app, ip, state, metadata, region, name = map(str, row)
     try:
         said = _METADATA.decode(metadata)
         machine = NamedMachine(
@@ -97,6 +97,7 @@ def _machine(row: tuple[Value, ...]) -> NamedMachine | None:
             started=state == State.STARTED,
             group=group_of(said),
             metadata=said,
+            name=name,
         )
         return machine if ip.startswith("fdaa:") and machine.network_id >= 0 else None
     except (AddressValueError, msgspec.DecodeError):

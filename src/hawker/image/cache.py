@@ -485,10 +485,11 @@ class ImageCache:
         """Keep these images or blobs from being pruned while the block runs."""
         return self._pins.hold(*digests)
 
-    async def prune(self, in_use: Callable[[], Set[Digest]], unused_for_s: float | None = None) -> PruneReport:
-        """Remove images that are not in use, and blobs that no image needs. `unused_for_s` spares what was used since.
-        `in_use` is asked right before each removal. An image in the middle of a pull is never removed."""
-        return await self._pruner.prune(in_use, unused_for_s or 0.0)
+    async def prune(
+        self, in_use: Callable[[], Set[Digest]], unused_for_s: float = 0.0, only: Set[Digest] | None = None
+    ) -> PruneReport:
+        """Remove images, and blobs that no image needs, as `Pruner.prune` says."""
+        return await self._pruner.prune(in_use, unused_for_s, only)
 
     def _complete(self, digest: Digest) -> Image | None:
         image = self._index.image(digest)

@@ -46,12 +46,18 @@ class Pruner:
         self._pinned = pinned
         self._clock = clock
 
-    async def prune(self, in_use: Callable[[], Set[Digest]], unused_for_s: float) -> PruneReport:
-        """`in_use` is asked right before each removal, with nothing else running in between."""
+    async def prune(
+        self, in_use: Callable[[], Set[Digest]], unused_for_s: float, only: Set[Digest] | None = None
+    ) -> PruneReport:
+        """Remove images that are not in use, or `only` these of them, and blobs that no image needs. What was used
+        within `unused_for_s` is spared, and so is an image in the middle of a pull. `in_use` is asked right before each
+        removal, with nothing else running in between."""
         removed: list[Digest] = []
         loose: set[Digest] = set()
         freed = 0
         for image in self._index.images():
+            if only is not None and image.digest not in only:
+                continue
             async with self._building.hold(image.digest):
                 if self._may_go(image, in_use(), unused_for_s):
                     self._index.remove(image.digest)

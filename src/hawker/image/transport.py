@@ -5,6 +5,7 @@ server says is for the log; callers are told its code. No content is kept. What 
 jittered, and as late as the registry asks for.
 """
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -244,4 +245,11 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _cause(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """The system's own words where there are some: aiohttp's repeat the host, with its settings."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return str(error) or type(error).__name__
+    system = error.os_error
+    known = isinstance(system, OSError) and system.errno is not None and system.errno > 0
+    text = os.strerror(system.errno or 0) if known else system.strerror or str(system)
+    proxied = isinstance(error, aiohttp.ClientProxyConnectionError)
+    return f"its proxy, which the environment names: {text}" if proxied else text

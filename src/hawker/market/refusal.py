@@ -17,6 +17,7 @@ from hawker.errors import (
     Unavailable,
 )
 from hawker.market.survey import Surveyed
+from hawker.node import shortfall_text
 
 _PASSING = (NoRoom, Unavailable, OrderCancelled, Fault, DeadlineExceeded, Unauthorized, Forbidden)
 """What says something of one node, and nothing of the order."""
@@ -81,8 +82,9 @@ def _no_room(
         why = f" ({reasons[0]})" if reasons else ""
         text = f"could not find a candidate host: no host in {_named(regions)} is as the order wants it{why}"
     else:
-        lacks = ", ".join(f"{amount} {name}" for name, amount in least.items())
-        text = f"could not find a candidate host: no host in {_named(regions)} has room, short of {lacks}"
+        text = (
+            f"could not find a candidate host: no host in {_named(regions)} has room, short of {shortfall_text(least)}"
+        )
     if nearest is not None:
         text += f"; region '{nearest}' has"
     return NoRoom(text, scope="region", shortfall=least, nearest=nearest)

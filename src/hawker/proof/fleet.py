@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hawker.ids import MachineId, NodeId
-from hawker.node import Capacity, Resources, shortfall
+from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.proof.violation import Invariant, Violation
 
 NOTHING = Resources()
@@ -92,8 +92,9 @@ def _not_oversold(nodes: Sequence[NodeSeen]) -> Iterator[Violation]:
             missing = shortfall(seen.capacity, NOTHING, used)
             if not missing:
                 continue
-            lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
-            yield Violation(Invariant.NOT_OVERSOLD, seen.node, f"its machines hold {lacks} more than it has")
+            yield Violation(
+                Invariant.NOT_OVERSOLD, seen.node, f"its machines hold {shortfall_text(missing)} more than it has"
+            )
             break
 
 

@@ -12,7 +12,7 @@ from hawker.config import MachineConfig
 from hawker.errors import Conflict, HawkerError, NoRoom, NoRoomAtVolume
 from hawker.gpu import Gpu
 from hawker.ids import MachineId
-from hawker.node import Capacity, Resources, shortfall
+from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.quota.quotas import Quotas
 from hawker.record.machine import BY_IPV4, MACHINES, MachineRecord, claim
 from hawker.runtime.driver import Driver
@@ -89,9 +89,8 @@ def _no_room(missing: dict[str, int], record: MachineRecord) -> HawkerError:
     volume_id, region = volume_id_of(record.config), record.region
     if volume_id is not None:
         return NoRoomAtVolume(f"insufficient resources to create new machine with existing volume id '{volume_id}'")
-    lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
     return NoRoom(
-        f"could not find a candidate host: no host in region '{region}' has room, short of {lacks}",
+        f"could not find a candidate host: no host in region '{region}' has room, short of {shortfall_text(missing)}",
         scope="region",
         shortfall=missing,
     )

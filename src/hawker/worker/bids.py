@@ -21,7 +21,7 @@ from hawker.gpu import Demand
 from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
 from hawker.image.digest import is_digest
-from hawker.node import Capacity, Resources, how_many, shortfall
+from hawker.node import Capacity, Resources, how_many, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER, short_of, taken
 from hawker.record.node import closed
 from hawker.volume import attachment
@@ -156,8 +156,12 @@ class Bidder:
             if free < demand.count:
                 missing[short_of(demand.kind)] = demand.count - free
         if missing:
-            lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
-            return Bid(fits=0, decline=Decline(kind=DeclineKind.NO_ROOM, reason=f"short of {lacks}", shortfall=missing))
+            return Bid(
+                fits=0,
+                decline=Decline(
+                    kind=DeclineKind.NO_ROOM, reason=f"short of {shortfall_text(missing)}", shortfall=missing
+                ),
+            )
         size, absent, nearby, layers = self._bytes(ask)
         return Bid(
             fits=fits,

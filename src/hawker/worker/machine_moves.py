@@ -31,7 +31,7 @@ from hawker.fsm.run import ENDED
 from hawker.ids import AppName, NodeId, VolumeId
 from hawker.log import bind
 from hawker.machine import OFF, State
-from hawker.node import Capacity, Resources, shortfall
+from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
     AWAITED,
@@ -297,8 +297,7 @@ class MachineMoves:
             _check_apart(tx, record.machine)
         missing = shortfall(self._room(), used(tx), record.holds)
         if missing:
-            lacks = ", ".join(f"{amount} {name}" for name, amount in missing.items())
-            raise NoRoom(f"short of {lacks}", scope="host", shortfall=missing)
+            raise NoRoom(f"short of {shortfall_text(missing)}", scope="host", shortfall=missing)
 
     def incoming(self, move_id: str) -> IncomingRecord:
         """Raises `NotFound`."""

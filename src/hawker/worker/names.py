@@ -119,6 +119,7 @@ def named_machine(record: MachineRecord, node: NodeId) -> NamedMachine:
         listed=dns is None or not dns.skip_registration,
         group=group_of(metadata),
         metadata=dict(metadata),
+        name=record.name,
     )
 
 

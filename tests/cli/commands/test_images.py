@@ -56,6 +56,38 @@ def test_pruning_says_what_went_and_what_it_freed(node: FakeNode, hawker: Hawker
     assert node.call("prune_images").body.unused_for_s == 86_400.0
 
 
+def test_images_are_pruned_with_the_names_that_they_had(node: FakeNode, hawker: Hawker) -> None:
+    node.images = (image("web:3"),)
+    assert hawker("images", "prune").out.splitlines()[0] == f"{DIGEST}  web:3"
+
+
+@pytest.mark.parametrize("word", ["web:3", "docker.io/library/web:3", DIGEST, DIGEST[7:15]])
+def test_one_image_is_removed_by_its_name_or_digest(node: FakeNode, hawker: Hawker, word: str) -> None:
+    node.images = (image("docker.io/library/web:3", machines=0),)
+    said = hawker("images", "remove", word)
+    assert (said.status, said.out.splitlines()[0]) == (ExitStatus.OK, f"{DIGEST}  web:3")
+    body = node.call("prune_images").body
+    assert (body.digests, body.unused_for_s) == ((DIGEST,), None)
+
+
+@pytest.mark.parametrize(
+    ("word", "machines", "status", "why"),
+    [
+        ("web:3", 2, ExitStatus.FAILED, "used by 2 machines"),
+        ("web:4", 0, ExitStatus.NOT_FOUND, "not on this node"),
+        ("sha256:", 0, ExitStatus.NOT_FOUND, "not on this node"),
+        ("", 0, ExitStatus.NOT_FOUND, "not on this node"),
+    ],
+)
+def test_an_image_in_use_and_one_that_is_not_there_are_not_removed(
+    node: FakeNode, hawker: Hawker, word: str, machines: int, status: ExitStatus, why: str
+) -> None:
+    node.images = (image("web:3", machines=machines),)
+    said = hawker("images", "remove", word)
+    assert said.status == status and why in said.err
+    assert "prune_images" not in node.calls
+
+
 def test_an_archive_is_read_from_stdin(node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytes(range(256)) * 3000
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BufferedReader(BytesIO(data))))

@@ -19,7 +19,7 @@ def test_a_dry_run_shows_every_bid_and_orders_nothing(node: FakeMarket, hawker: 
     assert "best" in lines[1] and "0.910" in lines[1]
     assert "25.0% used afterwards, desirability 0.93, weight 1" in lines[2]
     assert "64.0 MiB missing" in lines[3] and "2 of the app here" in lines[4]
-    assert "declines" in lines[5] and "short of 256 memory_mb" in lines[5]
+    assert "declines" in lines[5] and "short of 256 MiB of memory" in lines[5]
     assert "not asked" in lines[6] and "the node is cordoned" in lines[6]
     assert node.call("place").body.dry_run is True and not node.apps
 

@@ -25,11 +25,19 @@ def test_a_login_reads_its_password_from_a_file(node: FakeNode, hawker: Hawker, 
     assert (body.password, body.realm, body.unchecked) == ("from file", "x", True)
 
 
+def test_a_login_without_a_name_and_nobody_to_ask_is_wrong_usage(
+    hawker: Hawker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO(""))
+    said = hawker("registry", "login", "reg.example")
+    assert said.status == ExitStatus.USAGE and "nobody to ask for the user name: give --username" in said.err
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (("--password", "secret"), "every user of this host can read"),
-        ((), "nobody to ask"),
+        ((), "nobody to ask for the password"),
         (("--password-stdin", "--password-file", "/x"), "not both"),
         (("--password-file", "/no/such"), "cannot read the password"),
         (("--password-stdin",), "there is no password"),

@@ -76,6 +76,14 @@ async def test_prune_by_age_spares_what_was_used_since(worker: SimWorker, tmp_pa
     assert (await worker.api.call(PRUNE_IMAGES, body=PruneRequest(unused_for_s=60))).removed == (unused,)
 
 
+async def test_prune_of_one_image_leaves_the_others(worker: SimWorker, tmp_path: Path) -> None:
+    running = worker.record(await worker.started()).image.digest
+    one = (await _pull(worker, image_in(tmp_path / "one", content=b"one")))[-1].digest
+    other = (await _pull(worker, image_in(tmp_path / "other", content=b"other")))[-1].digest
+    answer = await worker.api.call(PRUNE_IMAGES, body=PruneRequest(digests=(str(one), running)))
+    assert answer.removed == (one,) and set(await _used(worker)) == {running, other}
+
+
 async def test_prune_keeps_what_an_update_may_fall_back_to(
     worker: SimWorker, stall: MemoryWorld, tmp_path: Path
 ) -> None:

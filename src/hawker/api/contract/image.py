@@ -1,7 +1,7 @@
 """Bodies about the images that a node holds."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -62,9 +62,11 @@ class PushRequest(Request, frozen=True, kw_only=True):
 
 
 class PruneRequest(Request, frozen=True, kw_only=True):
-    """Remove what no machine uses, or with `unused_for_s` only what was not used for so long."""
+    """Remove what no machine uses, or with `unused_for_s` only what was not used for so long. With `digests` (64 at
+    most) only these images."""
 
     unused_for_s: float | None = None
+    digests: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] | None = None
 
 
 class PruneAnswer(Answer, frozen=True, kw_only=True):

@@ -110,7 +110,7 @@ def list_entries(ctx: click.Context, /, follow: bool, form: Form, node: str, loc
 @_whose
 @click.pass_context
 def export_entries(ctx: click.Context, /, node: str, local: bool, **selected: str) -> None:
-    """Print the entries as lines of JSON, exactly as they are in the logs. Only the whole log can be verified."""
+    """Print the entries as lines of JSON. They are exactly as in the logs. Only the whole log can be verified."""
 
     def show(host: str, line: bytes) -> None:
         click.echo(line_of_json(_exported(host, line)) if host else line.rstrip(b"\n"))

@@ -32,7 +32,7 @@ def command() -> None:
 
 @command.command("schema")
 def schema() -> None:
-    """Print the tables that an agent of --catalog-url needs, for one of its schema files."""
+    """Print the tables that an agent of --catalog-url needs. They go into one of its schema files."""
     click.echo((files("hawker.catalog") / "tables.sql").read_text(), nl=False)
 
 
@@ -47,7 +47,7 @@ def schema() -> None:
 def query(
     ctx: click.Context, sql: str, params: tuple[str, ...], as_json: bool, form: Form, as_csv: bool, timeout: int | None
 ) -> None:
-    """Print the rows of a SELECT: machines, nodes, services, volumes, apps, capacity, images."""
+    """Print the rows of a SELECT. Tables are machines, nodes, services, volumes, apps, capacity, images and others."""
     if (as_json or form is Form.JSON) and as_csv:
         raise click.UsageError("JSON and --csv exclude each other")
     body = CatalogStatement(query=sql, params=params, timeout=timeout)
@@ -72,7 +72,9 @@ def query(
 @click.option("--json", "as_json", is_flag=True, help="Print one object a line: columns, row, change, complete.")
 @click.pass_context
 def subscribe(ctx: click.Context, sql: str, params: tuple[str, ...], as_json: bool) -> None:
-    """Print the rows of a SELECT, then each change of them, until interrupted.
+    """Print the rows of a SELECT, then their changes.
+
+    It goes on until Ctrl-C.
 
     + is a row that came, - one that went, = one that changed; rows of the beginning have none of them."""
 

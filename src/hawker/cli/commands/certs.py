@@ -72,9 +72,10 @@ def certificates_table(answer: CertificateList) -> str:
 @output_option
 @click.pass_context
 def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, key: str, form: Form) -> None:
-    """Import a certificate for a host name, `*.example.com` too, in place of the one before.
+    """Import a certificate for a host name.
 
-    Clients see it at once, at each port of the app on its node whose handlers include tls.
+    The name may be `*.example.com`. The certificate takes the place of the one before. Clients see it at once, at each
+    port of the app on its node whose handlers include tls.
     """
     body = ImportCertificateRequest(hostname=hostname, fullchain=_read(chain), private_key=_read(key))
     show(
@@ -90,10 +91,10 @@ def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, 
 @output_option
 @click.pass_context
 def order_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -> None:
-    """Order a certificate for a host name; it is renewed before it expires.
+    """Order a certificate for a host name.
 
-    The name must lead to port 80 of the app's node, where an app speaks plain HTTP. `hawker certs show` says how far
-    it is. Only nodes with an --acme-directory order.
+    It is renewed before it expires. The name must lead to port 80 of the app's node, where an app speaks plain HTTP.
+    `hawker certs show` says how far it is. Only nodes with an --acme-directory order.
     """
     body = OrderCertificateRequest(hostname=hostname)
     show(

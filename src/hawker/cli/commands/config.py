@@ -66,7 +66,7 @@ def _size(machine: MachineConfig) -> str:
 @lax_option
 @click.pass_context
 def show(ctx: click.Context, app: str | None, file: str | None, lax: bool) -> None:
-    """Print as JSON what an app was told last, or without --app what the file here says."""
+    """Print as JSON what an app was told last. Without --app: what the file here says."""
     click.echo(as_json(read_fly_file(file, lax=lax).document if app is None else _told(ctx, app)))
 
 
@@ -77,7 +77,7 @@ def show(ctx: click.Context, app: str | None, file: str | None, lax: bool) -> No
 @output_option
 @click.pass_context
 def save(ctx: click.Context, app: str, file: str, yes: bool, form: Form) -> None:
-    """Write what an app was told last to a file: TOML, or JSON where its name ends so."""
+    """Write what an app was told last to a file. In TOML, or in JSON where its name ends so."""
     path = Path(file)
     if path.suffix in (".yaml", ".yml"):
         raise Failure("YAML is read, not written: name a .toml or .json file", ExitStatus.USAGE)

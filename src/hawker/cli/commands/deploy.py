@@ -192,7 +192,7 @@ def _worded(name: str, route: Unary[DeployParams, Any, None, DeployInfo], text: 
     return made
 
 
-pause = _worded("pause", PAUSE_DEPLOY, "Begin with no further machine until `resume`; those under way come to an end.")
+pause = _worded("pause", PAUSE_DEPLOY, "Begin with no further machine until `resume`. Those under way come to an end.")
 resume = _worded("resume", RESUME_DEPLOY, "Go on with a paused deploy.")
 
 

@@ -54,7 +54,7 @@ def create_invite(ctx: click.Context, expires: str, uses: int, form: Form) -> No
 @output_option
 @click.pass_context
 def list_invites(ctx: click.Context, form: Form) -> None:
-    """List the invitations that this node made, and who joined by them."""
+    """List this node's invitations, and who joined by them."""
     show(talk(ctx, lambda caller: caller.call(LIST_INVITES)), form, invites_table)
 
 

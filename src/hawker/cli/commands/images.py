@@ -1,6 +1,8 @@
 """`hawker images`: what the node holds to run machines from."""
 
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -31,9 +33,12 @@ from hawker.cli.progress import pull, push, upload_display
 from hawker.cli.token_input import password_options, read_password
 from hawker.cli.uploads import chunks
 from hawker.clock import SystemClock
+from hawker.errors import NotFound
 
 _STDIN = Path("-")
 _SHOWN = 19  # of a digest: "sha256:" and twelve
+_ALGORITHM = "sha256:"
+_LEAST = 6  # characters of a digest that may stand for it
 
 _PULL_HELP = """Pull an image to the node, and print its digest.
 
@@ -44,7 +49,9 @@ Examples:
 """
 
 
-_PUSH_HELP = """Push an image of the node to a registry, as NAME, or as what it is called; print its digest.
+_PUSH_HELP = """Push an image of the node to a registry.
+
+As NAME, or as what it is called. Prints its digest.
 
 \b
 Examples:
@@ -52,10 +59,10 @@ Examples:
   hawker images push local/web:3 registry.example/team/web:3
 """
 
-_IMPORT_HELP = """Upload an image archive from here to the node, and print the image's digest.
+_IMPORT_HELP = """Upload an image archive to the node.
 
-FILE is what docker save or podman save write, or an OCI archive, compressed or not; - is standard input. The other
-nodes of a fleet take the image from this one when they need it.
+Prints the image's digest. FILE is what docker save or podman save write, or an OCI archive, compressed or not; - is
+standard input. The other nodes of a fleet take the image from this one when they need it.
 
 \b
 Examples:
@@ -66,7 +73,7 @@ Examples:
 
 @click.group("images", no_args_is_help=True)
 def command() -> None:
-    """List, pull, import, push and prune the node's images."""
+    """List, pull, import, push and remove the node's images."""
 
 
 @command.command("list")
@@ -167,16 +174,78 @@ async def _import(caller: Caller, file: Path, query: ImportQuery) -> ImageInfo:
             return await caller.upload(IMPORT_IMAGE, chunks(opened, sent), query=query)
 
 
+@command.command("remove")
+@click.argument("references", metavar="IMAGE...", nargs=-1, required=True, shell_complete=completed("images"))
+@output_option
+@click.pass_context
+def remove_images(ctx: click.Context, references: tuple[str, ...], form: Form) -> None:
+    """Remove images from the node, with all their names.
+
+    IMAGE is a name, a digest or the beginning of one. An image that a machine uses stays.
+    """
+
+    async def remove(caller: Caller) -> _Pruned:
+        images = (await caller.call(LIST_IMAGES)).images
+        wanted = tuple(dict.fromkeys(_named(images, each).digest for each in references))
+        answer = await caller.call(PRUNE_IMAGES, body=PruneRequest(digests=wanted))
+        return _Pruned(answer, images)
+
+    _show_pruned(talk(ctx, remove), form)
+
+
+def _named(images: Sequence[ImageInfo], reference: str) -> ImageInfo:
+    """Raises `NotFound` and `Failure`."""
+    spellings, digits = {reference, f"{reference}:latest"}, reference.removeprefix(_ALGORITHM)
+    found = [
+        image
+        for image in images
+        if spellings & {*image.references, *map(familiar, image.references)}
+        or (len(digits) >= _LEAST and image.digest.removeprefix(_ALGORITHM).startswith(digits))
+    ]
+    match found:
+        case []:
+            raise NotFound(f"image {reference!r} is not on this node: see `hawker images list`")
+        case [image] if image.machines:
+            raise Failure(f"image {reference} is used by {image.machines} machines: destroy or update them first")
+        case [image]:
+            return image
+    raise Failure(f"{reference!r} is the beginning of {len(found)} digests: give more of it")
+
+
 @command.command("prune")
 @click.option("--unused-for", type=Written(seconds, "duration"), metavar="TIME",
               help="Only images unused for this time.")  # fmt: skip
 @output_option
 @click.pass_context
 def prune_images(ctx: click.Context, unused_for: float | None, form: Form) -> None:
-    """Remove images that no machine uses, and print what was removed."""
+    """Remove images that no machine uses, and print what was removed.
+
+    Imported images go, too, and cannot be pulled again: `hawker images push` them to a registry before, or `remove`
+    single images instead.
+    """
     request = PruneRequest(unused_for_s=unused_for)
-    show(talk(ctx, lambda caller: caller.call(PRUNE_IMAGES, body=request)), form, pruned)
+
+    async def prune(caller: Caller) -> _Pruned:
+        images = (await caller.call(LIST_IMAGES)).images
+        return _Pruned(await caller.call(PRUNE_IMAGES, body=request), images)
+
+    _show_pruned(talk(ctx, prune), form)
 
 
-def pruned(answer: PruneAnswer) -> str:
-    return "\n".join([*answer.removed, f"freed {size(answer.freed_bytes)}"])
+@dataclass(frozen=True, slots=True)
+class _Pruned:
+    """What went, and the images that there were before."""
+
+    answer: PruneAnswer
+    before: tuple[ImageInfo, ...]
+
+
+def _show_pruned(pruned: _Pruned, form: Form) -> None:
+    names = {image.digest: ", ".join(map(familiar, image.references)) for image in pruned.before}
+    show(pruned.answer, form, lambda answer: pruned_text(answer, names))
+
+
+def pruned_text(answer: PruneAnswer, names: Mapping[str, str]) -> str:
+    """One digest a line, with the names that it had."""
+    gone = (f"{digest}  {names.get(digest, '')}".rstrip() for digest in answer.removed)
+    return "\n".join([*gone, f"freed {size(answer.freed_bytes)}"])

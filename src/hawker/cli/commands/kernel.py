@@ -72,7 +72,8 @@ def command() -> None:
 def import_one(
     package: str | None, image: Path | None, modules: Path | None, data_dir: Path | None, form: Form
 ) -> None:
-    """Import a kernel: this host's own if it has what machines need, else the distribution's for virtual machines."""
+    """Import a kernel for microVMs. This host's own if it has what machines need, else the distribution's for virtual
+    machines."""
     if package is not None and image is not None:
         raise click.UsageError("--package and --image exclude each other")
     if (image is None) != (modules is None):
@@ -135,7 +136,8 @@ def kernels_table(kernels: tuple[KernelInfo, ...]) -> str:
 @_data_dir
 @output_option
 def use(release: str, data_dir: Path | None, form: Form) -> None:
-    """Use this kernel for machines from their next start on; `newest` chooses the newest, the default."""
+    """Choose the kernel of microVMs. Machines have it from their next start on; `newest`, the default, is the
+    newest."""
     with _kernel_store(data_dir) as store:
         store.choose(None if release == _NEWEST else release)
     show_change(form, None, release=release)

@@ -38,7 +38,7 @@ def command() -> None:
 @output_option
 @click.pass_context
 def show_quotas(ctx: click.Context, form: Form) -> None:
-    """Show every quota with what is used of it in the fleet, as USED/LIMIT."""
+    """Show every quota, and what is used of it. USED/LIMIT, in the whole fleet."""
     show(talk(ctx, lambda caller: caller.call(LIST_QUOTAS)), form, quotas_table)
 
 

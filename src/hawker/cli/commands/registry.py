@@ -1,5 +1,6 @@
 """`hawker registry`: who an organization is at a registry of images."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -57,10 +58,13 @@ def login(
     no_check: bool,
     form: Form,
 ) -> None:
-    """Keep a user name and a password or access token for HOST, once the registry has taken them."""
+    """Log in at the registry HOST. The user name and the password or access token are kept once the registry has taken
+    them."""
     if username is None:
         if password_stdin:
             raise click.UsageError("give --username NAME: standard input has the password")
+        if not sys.stdin.isatty():
+            raise click.UsageError("nobody to ask for the user name: give --username NAME")
         username = str(click.prompt("User name", err=True))
     password = read_password(password_stdin, password_file)
     body = LoginRequest(username=username, password=password, realm=realm, unchecked=no_check)

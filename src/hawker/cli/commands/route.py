@@ -28,9 +28,10 @@ def command() -> None:
 @output_option
 @click.pass_context
 def explain_route(ctx: click.Context, app: str, url: str, form: Form) -> None:
-    """Ask the edge of the app's host which listener, certificate and machine a request for URL gets.
+    """Say which machine a request for URL gets, and why.
 
-    Nothing is sent to a machine. URL is http://, https://, tcp:// or tls://.
+    The edge of the app's host is asked, for the listener, the certificate and the machine. Nothing is sent to a
+    machine. URL is http://, https://, tcp:// or tls://.
     """
     params, query = AppParams(app_name=app), ExplainQuery(url=url)
     show(talk(ctx, lambda caller: caller.call(EXPLAIN_ROUTE, params=params, query=query)), form, explanation)

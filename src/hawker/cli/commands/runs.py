@@ -1,8 +1,11 @@
 """`hawker runs`: what the node did, step by step, and the operator's hand on it."""
 
+from datetime import datetime
+
 import click
 
 from hawker.api.caller import Caller
+from hawker.api.contract.body import instant
 from hawker.api.contract.run import (
     ABORT_RUN,
     GET_RUN,
@@ -18,8 +21,11 @@ from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf
-from hawker.cli.output import Form, local, output_option, show, table, took
+from hawker.cli.output import Form, age, output_option, show, table, took
 from hawker.cli.summary import steps
+from hawker.cli.volumes import find_volume
+from hawker.clock import SystemClock
+from hawker.ids import is_volume_id
 
 run_argument = click.argument("run", metavar="RUN")
 
@@ -31,7 +37,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("-m", "--machine", metavar="MACHINE", help="Only runs of this machine.")
-@click.option("-v", "--volume", metavar="ID", help="Only runs of this volume.")
+@click.option("-v", "--volume", metavar="VOLUME", help="Only runs of this volume.")
 @click.option("--flow", metavar="NAME", help="Only runs of this flow, such as create or start.")
 @click.option("-s", "--state", "states", multiple=True, type=OneOf(RunState), metavar="STATE",
               help="queued, active, stuck, done, failed or cancelled; may be repeated.")  # fmt: skip
@@ -50,11 +56,20 @@ def list_runs(
     """List runs, newest first."""
 
     async def runs(caller: Caller) -> RunList:
-        resource = (await find_machine(caller, machine, None)).machine.id if machine else volume
+        resource = await _resource(caller, machine, volume)
         query = ListRunsQuery(resource_id=resource, flow=flow, state=states, limit=limit)
         return await caller.call(LIST_RUNS, query=query)
 
-    show(talk(ctx, runs), form, runs_table)
+    show(talk(ctx, runs), form, lambda answer: runs_table(answer, instant(SystemClock().now())))
+
+
+async def _resource(caller: Caller, machine: str | None, volume: str | None) -> str | None:
+    """The id of what the runs are about. A volume that is gone has its runs still, under its id."""
+    if machine:
+        return (await find_machine(caller, machine, None)).machine.id
+    if volume and not is_volume_id(volume):
+        return (await find_volume(caller, volume, None)).volume.id
+    return volume
 
 
 def _short(name: str) -> str:
@@ -62,21 +77,22 @@ def _short(name: str) -> str:
     return name[:19] if name.startswith("sha256:") else name
 
 
-def runs_table(answer: RunList) -> str:
+def runs_table(answer: RunList, now: datetime) -> str:
+    """Errors have a column only where a run has one."""
+    failed = any(run.error for run in answer.runs)
     rows = (
         (
             run.id,
             run.flow,
-            f"{run.resource_kind} {_short(run.resource_id)}",
-            run.state,
-            run.step,
-            local(run.created_at),
+            _short(run.resource_id),
+            run.state if run.ended_at else f"{run.state} at {run.step}",
             took(run.ended_at - run.created_at) if run.ended_at else None,
-            run.error,
+            age(run.created_at, now),
+            *((run.error,) * failed),
         )
         for run in answer.runs
     )
-    return table(("RUN", "FLOW", "OF", "STATE", "STEP", "BEGAN", "TOOK", "ERROR"), rows)
+    return table(("RUN", "FLOW", "OF", "STATE", "TOOK", "AGE", *(("ERROR",) * failed)), rows)
 
 
 @command.command("show")

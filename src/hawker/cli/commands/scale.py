@@ -36,10 +36,10 @@ def command() -> None:
 @output_option
 @click.pass_context
 def count_(ctx: click.Context, count: int, app: str | None, group: str, detach: bool, form: Form) -> int:
-    """Have COUNT machines of a process group, of the newest complete release.
+    """Have COUNT machines of a process group.
 
-    New machines prove themselves as in a deploy, and go again when one does not. Machines at rest are destroyed before
-    those that run; machines that stay are not touched.
+    They are of the newest complete release. New machines prove themselves as in a deploy, and go again when one does
+    not. Machines at rest are destroyed before those that run; machines that stay are not touched.
     """
     if not app:
         raise Failure("name the app with -a NAME", ExitStatus.USAGE)

@@ -59,7 +59,10 @@ def secrets_table(answer: AppSecrets) -> str:
 @output_option
 @click.pass_context
 def set_secrets(ctx: click.Context, app: str, pairs: tuple[str, ...], form: Form) -> None:
-    """Set secrets; `NAME=-` reads the value from stdin, so that no other user of this host can see it."""
+    """Set secrets of an app.
+
+    `NAME=-` reads the value from stdin, so that no other user of this host can see it.
+    """
     values = dict(map(_pair, pairs))
     if list(values.values()).count("-") > 1:
         raise click.UsageError("only one value can come from stdin")
@@ -71,7 +74,7 @@ def set_secrets(ctx: click.Context, app: str, pairs: tuple[str, ...], form: Form
 @output_option
 @click.pass_context
 def import_secrets(ctx: click.Context, app: str, form: Form) -> None:
-    """Set secrets from lines NAME=VALUE on stdin; empty lines and lines that begin with # are ignored."""
+    """Set secrets from lines NAME=VALUE on stdin. Empty lines and lines that begin with # are ignored."""
     lines = (line.strip() for line in sys.stdin)
     values = dict(_pair(line.removeprefix("export ")) for line in lines if line and not line.startswith("#"))
     _update(ctx, app, {name: _unquoted(value) for name, value in values.items()}, form)

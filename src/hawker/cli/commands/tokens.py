@@ -72,7 +72,7 @@ def create_token(ctx: click.Context, /, form: Form, **limits: object) -> None:
 @_limits
 @output_option
 def attenuate_token(token: str | None, token_file: str | None, form: Form, **limits: object) -> None:
-    """Narrow a token (`-` reads it from stdin), and print the new token. The old token stays valid."""
+    """Narrow a token, and print the new one. `-` reads it from stdin. The old token stays valid."""
     _print(_read(_given(token, token_file)), form, limits)
 
 
@@ -99,7 +99,8 @@ def inspect_token(ctx: click.Context, token: str | None, token_file: str | None,
 @output_option
 @click.pass_context
 def revoke_token(ctx: click.Context, token: str | None, token_file: str | None, note: str, form: Form) -> None:
-    """Revoke a token (`-` reads it from stdin) and all tokens narrowed from it; by its id if you control the node."""
+    """Revoke a token and all that were narrowed from it. `-` reads it from stdin; its id will do if you control the
+    node."""
     given = _given(token, token_file)
     if is_token_id(given):
         request = RevokeTokenRequest(token_id=given, note=note)

@@ -55,7 +55,9 @@ def _join(
     if given is None and (asked := ask_token("Invitation or root token")):
         given = Secret(asked)
     if given is None:
-        raise Failure("give an invitation of `hawker fleet invite` with --token-file FILE, or - for standard input")
+        raise click.UsageError(
+            "give an invitation of `hawker fleet invite` with --token-file FILE, or - for standard input"
+        )
     try:
         cluster = up.join(settings, address, given)
     except Unreachable as error:

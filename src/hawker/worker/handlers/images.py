@@ -110,7 +110,8 @@ class ImageHandlers:
 
     @answers(PRUNE_IMAGES)
     async def prune(self, call: Call[NoParams, NoQuery, PruneRequest]) -> PruneAnswer:
-        report = await self._images.prune(self._in_use, call.body.unused_for_s)
+        only = None if call.body.digests is None else frozenset(map(Digest, call.body.digests))
+        report = await self._images.prune(self._in_use, call.body.unused_for_s or 0.0, only)
         for digest in report.removed:
             if self._rootfs is not None:
                 await self._rootfs.forget_image(digest)

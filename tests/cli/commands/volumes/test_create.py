@@ -70,7 +70,14 @@ def test_nothing_is_waited_for_on_request(node: FakeNode, hawker: Hawker) -> Non
 def test_a_fork_is_in_the_app_of_its_source_and_has_its_name(node: FakeNode, hawker: Hawker) -> None:
     node.add("shop")
     node.keep("shop", volume(SOURCE, name="logs"))
-    hawker("volumes", "fork", "logs", "--size", "8")
+    said = hawker("volumes", "fork", "logs", "--size", "8")
+    assert "several volumes of app shop are named logs now" in said.err
     call = node.call("create_volume")
     assert call.params.app_name == "shop"
     assert call.body == CreateVolumeRequest(name="logs", size_gb=8, source_volume_id=SOURCE)
+
+
+def test_a_fork_with_a_name_of_its_own_needs_no_warning(node: FakeNode, hawker: Hawker) -> None:
+    node.add("shop")
+    node.keep("shop", volume(SOURCE, name="logs"))
+    assert "several volumes" not in hawker("volumes", "fork", "logs", "--name", "other").err

@@ -41,7 +41,7 @@ def show_memory(ctx: click.Context, machine: str, app: str | None, form: Form) -
 @output_option
 @click.pass_context
 def set_memory(ctx: click.Context, machine: str, limit: int, app: str | None, form: Form) -> None:
-    """Change the limit: at most memory or max_memory of the config, at least what the machine uses."""
+    """Change the limit. At most memory or max_memory of the config, at least what the machine uses."""
     show(talk(ctx, lambda caller: _set(caller, machine, app, limit)), form, _table)
 
 
@@ -52,7 +52,7 @@ def set_memory(ctx: click.Context, machine: str, limit: int, app: str | None, fo
 @output_option
 @click.pass_context
 def reclaim(ctx: click.Context, machine: str, amount: int, app: str | None, form: Form) -> None:
-    """Reclaim this amount of the machine's caches, and print how much was freed."""
+    """Reclaim caches of the machine. Prints how much was freed."""
     given = talk(ctx, lambda caller: _reclaim(caller, machine, app, amount))
     show(given, form, lambda given: table(("RECLAIMED",), [(f"{given.actual_mb} MiB",)]))
 

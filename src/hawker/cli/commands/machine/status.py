@@ -7,11 +7,13 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE, GetMachineQuery, Machine
+from hawker.api.contract.published_port import PublishedPortState
 from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
 from hawker.cli.connect import talk
 from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, machine_argument
 from hawker.cli.output import Form, as_json, output_option
+from hawker.cli.publishing import published_now, where
 from hawker.cli.summary import status, steps
 from hawker.errors import Forbidden
 
@@ -20,6 +22,7 @@ from hawker.errors import Forbidden
 class SeenMachine:
     owned: Owned
     run: Run | None
+    ports: tuple[PublishedPortState, ...]
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +44,7 @@ def command(ctx: click.Context, machine: str, app: str | None, form: Form) -> No
     if form is Form.JSON:
         click.echo(as_json(Shown(app=seen.owned.app, machine=seen.owned.machine, last_run=seen.run)))
         return
-    click.echo(status(seen.owned))
+    click.echo(status(seen.owned, where(seen.ports)))
     if seen.run is not None:
         click.echo(f"\n{steps(seen.run)}")
 
@@ -49,7 +52,8 @@ def command(ctx: click.Context, machine: str, app: str | None, form: Form) -> No
 async def look(caller: Caller, reference: str, app: str | None) -> SeenMachine:
     found = await find_machine(caller, reference, app)
     machine = await caller.call(GET_MACHINE, params=found.params, query=GetMachineQuery(include_leases=True))
-    return SeenMachine(Owned(found.app, machine), await last_run(caller, machine.id))
+    ports = await published_now(caller, found.params, machine.config)
+    return SeenMachine(Owned(found.app, machine), await last_run(caller, machine.id), ports)
 
 
 async def last_run(caller: Caller, machine_id: str) -> Run | None:

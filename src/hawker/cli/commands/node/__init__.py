@@ -15,7 +15,7 @@ TABLE = {
     "forget": CommandModule(f"{_IN}.forget", "Remove a node that will not come back."),
     "remove": CommandModule("hawker.up.commands.remove", "Take the node of this host off it, and leave nothing of it."),
     "keys": CommandModule(f"{_IN}.keys", "List and rotate the keys that encrypt messages between nodes."),
-    "doctor": CommandModule(f"{_IN}.doctor", "Compare store and host, report differences, and repair them on request."),
+    "doctor": CommandModule(f"{_IN}.doctor", "Compare store and host, and repair differences on request."),
     "backup": CommandModule(f"{_IN}.backup", "Copy the store of a running node to a local file."),
     "restore": CommandModule(f"{_IN}.restore", "Replace a stopped node's store with a backup."),
 }

@@ -8,7 +8,7 @@ from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volum
 from hawker.cli.connect import talk
 from hawker.cli.options import DEFAULT_APP, app_option, wait_option, within_option
 from hawker.cli.ordering import ensure_app
-from hawker.cli.output import Form, as_json, output_option
+from hawker.cli.output import Form, as_json, note, output_option
 from hawker.cli.progress import states_display
 from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
 from hawker.cli.volume_summary import about
@@ -102,7 +102,10 @@ def fork(
         )
         return await ordered(caller, source.app, request, within_s if wait else None)
 
-    say(talk(ctx, create), form)
+    made = talk(ctx, create)
+    say(made, form)
+    if name is None:
+        note(f"several volumes of app {made.app} are named {made.volume.name} now: name this one {made.volume.id}")
 
 
 async def created(caller: Caller, app: str | None, request: CreateVolumeRequest, within_s: float | None) -> OwnedVolume:

@@ -91,8 +91,8 @@ def restore_snapshot(
     within_s: float,
     form: Form,
 ) -> None:
-    """Create a volume with the content of SNAPSHOT, also when its volume is destroyed. Unless told otherwise it is in
-    the snapshot's app, and as large as the snapshot's volume was."""
+    """Create a volume with the content of SNAPSHOT. That works also when its volume is destroyed. Unless told
+    otherwise it is in the snapshot's app, and as large as the snapshot's volume was."""
     request = CreateVolumeRequest(
         name=name,
         size_gb=size,
