@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
+from itertools import count
 
 from hawker.errors import Unprocessable
 from hawker.ids import AppName
@@ -40,6 +42,13 @@ def network_name(text: str | None) -> str:
     return text
 
 
+def network_ids(org: str, network: str) -> Iterator[int]:
+    """The numbers that a private network may have, in the order in which they are claimed: the same on every host."""
+    yield network_id(org, network)
+    for number in count(1):
+        yield network_id(org, f"{network}/{number}")
+
+
 def network_id(org: str, network: str) -> int:
-    """The 32 bits that a private network has in its addresses: the same on every host, for the same org and name."""
+    """The 32 bits that a private network has in its addresses, unless another one has them already."""
     return int.from_bytes(hashlib.sha256(f"{org}/{network}".encode()).digest()[:4], "big")

@@ -35,7 +35,7 @@ from hawker.ids import AppName, NodeId
 from hawker.log import Secret
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import preferences
-from hawker.record.app import APPS
+from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES
 from hawker.record.node import NodeRecord
 from hawker.record.volume import VOLUMES
@@ -161,6 +161,19 @@ class Town:
 
     def app(self, name: AppName) -> Sequence[KnownApp]:
         return [known for known in self._rows().apps if known.name == name]
+
+    def network_of(self, org: str, network: str) -> int | None:
+        apps = [app for app in self._networked() if (app.org, app.network) == (org, network)]
+        return min(apps, key=lambda app: app.created_at).network_id if apps else None
+
+    def pairs_of(self, number: int) -> Sequence[tuple[str, str]]:
+        return [(app.org, app.network) for app in self._networked() if app.network_id == number]
+
+    def _networked(self) -> Sequence[AppRecord]:
+        """As far as the catalog says so."""
+        known = {app.name for app in self._rows().apps}
+        records = (record for host in self.hosts.values() for _, record in host.worker.store.scan(APPS))
+        return [record for record in records if record.name in known]
 
     def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]:
         host = self.hosts[node]

@@ -80,6 +80,12 @@ class AppIndex(Protocol):
     def app(self, name: AppName) -> Sequence[KnownApp]:
         """One for each node that knows it, its home first."""
 
+    def network_of(self, org: str, network: str) -> int | None:
+        """The 32 bits of a private network that has apps, as its oldest app has them."""
+
+    def pairs_of(self, number: int) -> Sequence[tuple[str, str]]:
+        """The organizations and networks whose apps have this number."""
+
 
 class Directory(Protocol):
     """Reads that do not block for longer than a look into a local file."""

@@ -13,26 +13,31 @@ from hawker.api.contract.owner import (
     CARRY_APP,
     GET_OWNER,
     KEEP_NAME,
+    KEEP_NETWORK,
     RELEASE_NAME,
     SETTLE_HOME,
     AppCopy,
     HomeRequest,
     NameKept,
     NameRequest,
+    NetworkKept,
+    NetworkParams,
+    NetworkRequest,
     Owner,
     OwnerParams,
     ReleaseQuery,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
-from hawker.app import app_name
+from hawker.app import app_name, network_name
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
 from hawker.errors import Conflict, NotFound, NotServed
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import AppName, NodeId
+from hawker.netpolicy.private_networks import keep, settle
 from hawker.record import views
-from hawker.record.app import APPS, NAMES, NameRecord
+from hawker.record.app import APPS, NAMES, NameRecord, NetworkOwner
 from hawker.record.machine import DESTROYED, MACHINES
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 from hawker.store.contract import Bucket, Reader, Store, Tx
@@ -98,6 +103,7 @@ class PeerAppHandlers:
         handlers.on(SETTLE_HOME, self.settle)
         handlers.on(KEEP_NAME, self.keep)
         handlers.on(RELEASE_NAME, self.release)
+        handlers.on(KEEP_NETWORK, self.keep_network)
 
     async def owner(self, call: Call[OwnerParams, NoQuery, None]) -> Owner:
         """From this node's own records, else from what its catalog says of the region."""
@@ -157,3 +163,17 @@ class PeerAppHandlers:
                 tx.delete(NAMES, name)
 
         await self._store.write(apply)
+
+    async def keep_network(self, call: Call[NetworkParams, NoQuery, NetworkRequest]) -> NetworkKept:
+        """For whoever asked first, and for good."""
+        body = call.body
+        owner, number = NetworkOwner(org=body.org, network=network_name(body.network)), int(call.params.number, 16)
+
+        def apply(tx: Tx) -> NetworkOwner:
+            if body.settled:
+                settle(tx, number, owner)
+                return owner
+            return keep(tx, number, owner)
+
+        kept = await self._store.write(apply)
+        return NetworkKept(org=kept.org, network=kept.network)

@@ -35,13 +35,14 @@ from hawker.api.directory import AppIndex
 from hawker.api.handlers import Handlers
 from hawker.api.paging import after_of, cursor_after
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.app import DEFAULT_ORG, app_name
+from hawker.app import DEFAULT_ORG, app_name, network_name
 from hawker.errors import Fault, HawkerError, NameTaken, NotFound, Unavailable, Unprocessable, WrongState
 from hawker.gateway.app_sync import AppSync
 from hawker.gateway.fan_out import Asked, FanOut
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.lists import PagePart, merged
 from hawker.gateway.name_quorum import TAKEN, NameQuorum
+from hawker.gateway.network_claims import NetworkClaims
 from hawker.gateway.owners import Owners
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
@@ -58,6 +59,7 @@ class FleetApps:
         asking: FanOut,
         index: AppIndex,
         names: NameQuorum,
+        networks: NetworkClaims,
         app_sync: AppSync,
         own: NodeId,
         new_claim: Callable[[], str],
@@ -67,6 +69,7 @@ class FleetApps:
         self._fan_out = asking
         self._index = index
         self._names = names
+        self._networks = networks
         self._app_sync = app_sync
         self._own = own
         self._new_claim = new_claim
@@ -126,6 +129,8 @@ class FleetApps:
         home, claim = self._home(), key or self._new_claim()
         await self._names.keep(name, claim, home, call.caller)
         try:
+            org, network = body.org_slug or DEFAULT_ORG, network_name(body.network)
+            await self._networks.settle(org, network, home, call.caller)
             made = await self._forwarding.unary_at(home, CREATE_APP, call)
         except Fault:
             raise  # it may be made: the name stays kept until that is known

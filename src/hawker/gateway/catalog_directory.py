@@ -44,6 +44,11 @@ _APP = """SELECT node, name, org, home, CASE WHEN json_valid(record) THEN json_e
     FROM apps WHERE name = ? ORDER BY home DESC, node"""
 _APPS = "SELECT node, name, org, home, 0.0 FROM apps ORDER BY name"
 _APPS_OF = "SELECT node, name, org, home, 0.0 FROM apps WHERE org = ? ORDER BY name"
+_NETWORK = """SELECT json_extract(record, '$.network_id') AS number FROM apps
+    WHERE org = ? AND json_valid(record) AND json_extract(record, '$.network') = ? AND number IS NOT NULL
+    ORDER BY json_extract(record, '$.created_at'), name LIMIT 1"""
+_PAIRS = """SELECT DISTINCT org, json_extract(record, '$.network') FROM apps
+    WHERE json_valid(record) AND json_extract(record, '$.network_id') = ?"""
 _MACHINES_AT = """SELECT id, name, state, version, image, private_ip, cordoned, metadata, created_at, updated_at
     FROM machines WHERE node = ? AND app = ? AND id > ? ORDER BY id LIMIT ?"""
 _VOLUMES_AT = """SELECT id, name, state, size_gb, machine
@@ -102,6 +107,13 @@ class CatalogDirectory:
 
     def app(self, name: AppName) -> Sequence[KnownApp]:
         return tuple(map(_known_app, self._looks.rows(_APP, name)))
+
+    def network_of(self, org: str, network: str) -> int | None:
+        number = next((number for (number,) in self._looks.rows(_NETWORK, org, network)), None)
+        return number if isinstance(number, int) else None
+
+    def pairs_of(self, number: int) -> Sequence[tuple[str, str]]:
+        return [(str(org), str(network)) for org, network in self._looks.rows(_PAIRS, number)]
 
     def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]:
         """What this node said last of its machines of an app, by id, beyond `after`."""

@@ -46,6 +46,7 @@ from hawker.gateway.forwarding import AnyCall, Before, Forwarding
 from hawker.gateway.home_election import HomeElection
 from hawker.gateway.lists import Lists
 from hawker.gateway.name_quorum import NameQuorum
+from hawker.gateway.network_claims import NetworkClaims
 from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.silent_hosts import SilentRows
 from hawker.gateway.volumes import FleetVolumes
@@ -211,7 +212,14 @@ class Gateway:
         self._app_sync = AppSync(self._owners, self._fan_out)
         names = NameQuorum(directory, self._fan_out)
         self._apps = FleetApps(
-            self._forwarding, self._fan_out, directory, names, self._app_sync, beside.node, lambda: new_ulid(clock)
+            self._forwarding,
+            self._fan_out,
+            directory,
+            names,
+            NetworkClaims(directory, directory, self._fan_out),
+            self._app_sync,
+            beside.node,
+            lambda: new_ulid(clock),
         )
 
     def handlers(self) -> Handlers:

@@ -55,6 +55,29 @@ CARRIED_APPS = Bucket("carried_apps", CarriedApp)  # app name
 NAMES = Bucket("app_names", NameRecord)  # app name
 
 
+class NetworkOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a private network is."""
+
+    org: str
+    network: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.org}/{self.network}"
+
+
+NETWORKS = Bucket("networks", NetworkOwner)  # its 32 bits, as 8 hexadecimal digits: who claimed them first at this node
+
+
+class NetworkNumber(msgspec.Struct, frozen=True, kw_only=True):
+    """The 32 bits in a private network's addresses."""
+
+    network_id: int
+
+
+NETWORK_IDS = Bucket("network_ids", NetworkNumber)  # organization/network, of those that this node has made apps in
+
+
 class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An address of an app; `type` is an `ips.IpType`. `shared`: others have it, too. `network` and `org` say where a
     private one is."""

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from hawker.app import DEFAULT_ORG, app_name, network_id, network_name
+from hawker.app import DEFAULT_ORG, app_name, network_name
 from hawker.clock import Clock
 from hawker.errors import NameTaken, NotFound, WrongState
 from hawker.ids import AppName
+from hawker.netpolicy.private_networks import number_of
 from hawker.record.app import APPS, CARRIED_APPS, POLICIES, RELEASES, SECRET_KEYS, SECRETS, AppRecord
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS
 from hawker.record.machine import BY_APP
@@ -26,21 +27,23 @@ class AppTable:
 
     async def create(self, name: str, *, org: str | None, network: str | None, key: str | None) -> AppRecord:
         """Raises `NameTaken`; the same idempotency key and name return the first app."""
-        checked, org = app_name(name), org or DEFAULT_ORG
-        record = AppRecord(
-            id=self._clock.token_bytes(8).hex(),
-            number=int.from_bytes(self._clock.token_bytes(4), "big") >> 1,
-            name=checked,
-            org=org,
-            network=network_name(network),
-            network_id=network_id(org, network_name(network)),
-            created_at=self._clock.now(),
-            idempotency_key=key,
-        )
+        checked, org, network = app_name(name), org or DEFAULT_ORG, network_name(network)
+        own, number = self._clock.token_bytes(8).hex(), int.from_bytes(self._clock.token_bytes(4), "big") >> 1
+        now = self._clock.now()
 
         def apply(tx: Tx) -> AppRecord:
             there = tx.get(APPS, checked)
             if there is None:
+                record = AppRecord(
+                    id=own,
+                    number=number,
+                    name=checked,
+                    org=org,
+                    network=network,
+                    network_id=number_of(tx, org, network),
+                    created_at=now,
+                    idempotency_key=key,
+                )
                 tx.put(APPS, checked, record)
                 return record
             if key is not None and there.idempotency_key == key:

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from hawker.app import network_id, network_name
+from hawker.app import network_name
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound, Unprocessable
 from hawker.host.address import network_prefix
 from hawker.host.uplink import OwnAddress
 from hawker.ids import next_ulid
+from hawker.netpolicy.private_networks import number_of
 from hawker.quota.quotas import Quotas
 from hawker.record.app import APPS, IPS, IPS_TAKEN, AppRecord, IpOwner, IpRecord
 from hawker.record.quota import Amount
 from hawker.region import accepts
 from hawker.settings import Settings
-from hawker.store.contract import Reader, Store, Tx
+from hawker.store.contract import Store, Tx
 
 MAX_PER_APP = 64
 GLOBAL = "global"
@@ -145,7 +146,7 @@ class IpAllocator:
         return None
 
     def _address(
-        self, tx: Reader, app: AppRecord, kind: IpType, network: "_Network | None", fixed: str | None, chance: int
+        self, tx: Tx, app: AppRecord, kind: IpType, network: "_Network | None", fixed: str | None, chance: int
     ) -> str:
         """Without a pool of IPv6 and without an address of its own, the node has none to give but a private one."""
         if fixed is not None:
@@ -153,7 +154,7 @@ class IpAllocator:
         if kind is IpType.PRIVATE_V6 or not self._pools[kind]:
             if kind is IpType.V4:
                 raise Unprocessable(_NO_V4)
-            return _private(app, network_id(network.org, network.name) if network else app.network_id)
+            return _private(app, number_of(tx, network.org, network.name) if network else app.network_id)
         taken = tx.count(IPS_TAKEN)
         for ip in _candidates(self._pools[kind], chance, taken + 1):
             if ip != self._shared_v4 and tx.get(IPS_TAKEN, ip) is None:

@@ -1,7 +1,7 @@
 """Bodies of what nodes ask each other about apps and what belongs to whom."""
 
 from types import NoneType
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -55,6 +55,22 @@ class NameKept(Answer, frozen=True, kw_only=True):
     taken: bool = False
 
 
+class NetworkRequest(Request, frozen=True, kw_only=True):
+    """Keep the number for the private network of this organization; `settled`: a majority of its keepers does, so it
+    is the network's number."""
+
+    org: str
+    network: str
+    settled: bool = False
+
+
+class NetworkKept(Answer, frozen=True, kw_only=True):
+    """Whose network the number is kept for."""
+
+    org: str
+    network: str
+
+
 # Calls that nodes of a cluster make to each other about apps, and about what belongs to whom.
 
 PEER_TIMEOUT_S = 5.0
@@ -69,6 +85,12 @@ class ReleaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Only if it is kept for this claim; whomever it is kept for, if empty."""
 
     claim: str = ""
+
+
+class NetworkParams(msgspec.Struct, frozen=True, kw_only=True):
+    """The 32 bits of a private network, as 8 hexadecimal digits."""
+
+    number: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8}$")]
 
 
 GET_OWNER = Unary(
@@ -108,6 +130,19 @@ KEEP_NAME = Unary(
     timeout_s=PEER_TIMEOUT_S,
 )
 
+KEEP_NETWORK = Unary(
+    name="keep_network",
+    method="POST",
+    path="/internal/v1/networks/{number}",
+    params=NetworkParams,
+    body=NetworkRequest,
+    response=NetworkKept,
+    tag=Tag.NODE,
+    summary="Claim the number of a private network",
+    errors=(Unavailable,),
+    timeout_s=PEER_TIMEOUT_S,
+)
+
 RELEASE_NAME = Unary(
     name="release_name",
     method="DELETE",
@@ -134,4 +169,4 @@ SETTLE_HOME = Unary(
     timeout_s=PEER_TIMEOUT_S,
 )
 
-OWNER_PEER_ROUTES = (GET_OWNER, CARRY_APP, KEEP_NAME, RELEASE_NAME, SETTLE_HOME)
+OWNER_PEER_ROUTES = (GET_OWNER, CARRY_APP, KEEP_NAME, RELEASE_NAME, KEEP_NETWORK, SETTLE_HOME)

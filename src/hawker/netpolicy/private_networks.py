@@ -1,0 +1,73 @@
+"""Whose the 32 bits of a private network are. The number is computed from an organization and a name, and claimed: two
+pairs that come to the same one, by chance or by search, do not get it both. Records alone; in a fleet the gateway asks
+a majority of keepers first (`gateway/network_claims.py`) and tells the app's home what came of it.
+
+A claim is for good: an address that somebody kept leads to nobody else's network, ever.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from hawker.app import network_ids
+from hawker.errors import Unavailable
+from hawker.record.app import APPS, NETWORK_IDS, NETWORKS, AppRecord, NetworkNumber, NetworkOwner
+from hawker.store.contract import Reader, Tx
+
+MAX_NETWORKS = 100_000
+"""That a node keeps the owners of."""
+TRIES = 16
+
+
+def keep(tx: Tx, number: int, owner: NetworkOwner) -> NetworkOwner:
+    """Whose the number is at this node: whoever claimed it first, or made an app with it before there were claims.
+    Raises `Unavailable` when this node keeps too many."""
+    key = _key(number)
+    there = tx.get(NETWORKS, key) or next(_before_claims(tx, number), None)
+    if there is not None:
+        return there
+    if tx.count(NETWORKS) >= MAX_NETWORKS:
+        raise Unavailable(f"this node keeps {MAX_NETWORKS} private networks already: no other one is made")
+    tx.put(NETWORKS, key, owner)
+    return owner
+
+
+def settle(tx: Tx, number: int, owner: NetworkOwner) -> None:
+    """It is this pair's: a majority said so."""
+    tx.put(NETWORK_IDS, owner.name, NetworkNumber(network_id=number))
+
+
+def settled(reader: Reader, owner: NetworkOwner) -> int | None:
+    """The pair's number, where this node knows it."""
+    known = reader.get(NETWORK_IDS, owner.name)
+    if known is not None:
+        return known.network_id
+    apps = (app for _, app in reader.scan(APPS) if (app.org, app.network) == (owner.org, owner.network))
+    oldest = min(apps, key=_age, default=None)
+    return None if oldest is None else oldest.network_id
+
+
+def number_of(tx: Tx, org: str, network: str) -> int:
+    """The number of the pair's network, which is claimed here if nobody has claimed it yet. Raises `Unavailable` when
+    none is free."""
+    owner = NetworkOwner(org=org, network=network)
+    known = settled(tx, owner)
+    if known is not None:
+        return known
+    for number in islice(network_ids(org, network), TRIES):
+        if keep(tx, number, owner) == owner:
+            settle(tx, number, owner)
+            return number
+    raise Unavailable(f"the {TRIES} numbers that network '{network}' could have are all another's: choose another name")
+
+
+def _before_claims(reader: Reader, number: int) -> Iterator[NetworkOwner]:
+    apps = sorted((app for _, app in reader.scan(APPS) if app.network_id == number), key=_age)
+    return (NetworkOwner(org=app.org, network=app.network) for app in apps)
+
+
+def _age(app: AppRecord) -> tuple[float, str]:
+    return app.created_at, app.name
+
+
+def _key(number: int) -> str:
+    return f"{number:08x}"
