@@ -86,6 +86,9 @@ find_missing() {
     [ -e /etc/protocols ] || missing="$missing netbase" # nft knows protocols by name only with it
     need_venv
     [ "$level" = run ] && return
+    need wireguard-go wireguard-go # machines of two hosts
+    need wireguard-tools wg
+    need tcpdump tcpdump
     need docker-registry docker-registry
     need debootstrap debootstrap
     need nodejs node
@@ -93,6 +96,7 @@ find_missing() {
     [ "$(uname -m)" != x86_64 ] || need qemu-system-x86 qemu-system-x86_64
     [ "$level" = test ] && return
     need podman podman
+    need iperf3 iperf3
 }
 
 install_packages() {

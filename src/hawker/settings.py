@@ -90,6 +90,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     machine_connections_per_s: int = 500
     machine_packets_per_s: int = 100_000
 
+    # machines of other hosts: who carries their packets, how many bytes a packet has, where others' arrive
+    mesh: Literal["auto", "kernel", "wireguard-go", "boringtun", "off"] = "auto"
+    mesh_mtu: int = 1420
+    mesh_port: int | None = None
+
     # what clients reach: published ports
     edge_addresses: tuple[str, ...] = ()
     acme_directory: str | None = None
@@ -224,6 +229,8 @@ _LISTS = frozenset(
 
 _LEAST: Mapping[str, float] = {
     "peer_port": 1,
+    "mesh_mtu": 1280,
+    "mesh_port": 1,
     "cpus": 1,
     "memory_mib": 1,
     "disk_mib": 1,

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from hawker.clock import SystemClock
+from hawker.api.caller import Caller
+from hawker.api.handlers import Handlers
+from hawker.api.in_process import InProcessCaller
+from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable
-from hawker.fleet.names import FleetNames
+from hawker.fleet.names import FarNames, FleetNames
 from hawker.ids import AppName, NodeId
 from hawker.names import NamedApp, NamedMachine
 from tests.fleet.test_failover_view import Rows
 
 pytestmark = pytest.mark.anyio
-ME, NEAR, GONE = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
+ME, NEAR, GONE, FAR = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc"), NodeId("dddddddd")
 MINE, THEIRS = 7, 8
 
 
@@ -89,3 +92,83 @@ async def test_without_machines_here_nothing_is_asked() -> None:
     await fleet(Nobody(), Told()).read()
     with pytest.raises(Unavailable):
         await fleet(Nobody(), Told(), MINE).read()
+
+
+class Region:
+    """Nodes of another region, each with a catalog of its own; `silent` ones do not answer."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.rows = Rows()
+        self.rows.put("INSERT INTO nodes (node, region) VALUES (?, 'iad')", FAR)
+        put_app(self.rows, FAR, "shop", MINE)
+        put_app(self.rows, FAR, "bank", THEIRS)
+        put_machine(self.rows, FAR, 9, "shop", "fdaa:0:7::9", '{"fly_process_group": "web"}')
+        put_machine(self.rows, FAR, 8, "bank", "fdaa:0:8::8")
+        self.names = FarNames(FAR, "iad", self.rows, tuple, lambda _: [], lambda _: True, self.to, clock)
+        self.silent = False
+        self.asked = 0
+
+    def to(self, node: NodeId, behalf: str) -> Caller:
+        self.asked += 1
+        if self.silent:
+            raise Unavailable(f"{node} is away")
+        handlers = Handlers()
+        handlers.add(self.names)
+        return InProcessCaller(handlers, self._clock, behalf)
+
+
+def far_names(rows: Rows, region: Region, clock: ManualClock, *networks: int) -> FarNames:
+    rows.put("INSERT INTO addresses VALUES (?, ?, 'shop', ?, 1)", FAR, f"{9:014x}", MINE)
+    rows.put("INSERT INTO nodes (node, region) VALUES (?, 'iad')", FAR)
+    nodes = {"iad": [FAR, NodeId("eeeeeeee"), NodeId("ffffffff")]}
+    return FarNames(
+        ME, "ams", rows, lambda: networks, lambda each: nodes.get(each, []), lambda _: True, region.to, clock
+    )
+
+
+@pytest.fixture
+def here() -> Rows:
+    rows = Rows()
+    rows.put("INSERT INTO nodes (node, region) VALUES (?, 'ams')", ME)
+    put_app(rows, ME, "shop", MINE)
+    return rows
+
+
+async def test_machines_of_other_regions_are_told_of_networks_that_are_here(here: Rows) -> None:
+    clock = ManualClock()
+    far, told = far_names(here, Region(clock), clock, MINE), Told()
+    await far.ask()
+    await FleetNames(ME, here, lambda: [MINE], lambda _: True, told, clock, far.known).read()
+    assert [(each.ip, each.region, each.group, each.started) for each in told.machines] == [
+        ("fdaa:0:7::9", "iad", "web", True)
+    ]
+
+
+async def test_nobody_is_asked_where_no_network_of_here_is(here: Rows) -> None:
+    clock = ManualClock()
+    region = Region(clock)
+    for networks in ((), (THEIRS,)):
+        await far_names(Rows(), region, clock, *networks).ask()
+    assert not region.asked
+
+
+async def test_a_region_that_does_not_answer_is_asked_twice_and_its_names_count_for_a_minute(here: Rows) -> None:
+    clock = ManualClock()
+    region = Region(clock)
+    far = far_names(here, region, clock, MINE)
+    await far.ask()
+    region.silent, region.asked = True, 0
+    await far.ask()
+    assert region.asked == 2 and len(far.known()) == 1
+    clock.advance(61)
+    assert not far.known()
+
+
+async def test_a_region_that_has_none_of_it_any_more_is_forgotten(here: Rows) -> None:
+    clock = ManualClock()
+    far = far_names(here, Region(clock), clock, MINE)
+    await far.ask()
+    here.put("DELETE FROM addresses WHERE network = ?", MINE)
+    await far.ask()
+    assert not far.known()

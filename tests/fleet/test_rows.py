@@ -12,6 +12,7 @@ from hawker.fleet.rows import (
     KEYS,
     NodeFacts,
     Row,
+    address_rows,
     app_ip_rows,
     app_row,
     capacity_row,
@@ -21,6 +22,7 @@ from hawker.fleet.rows import (
     image_row,
     login_row,
     machine_row,
+    mesh_row,
     node_row,
     own_rows,
     quota_row,
@@ -63,6 +65,8 @@ def every_row() -> Iterator[Row]:
     yield app_row(NODE, APP)
     yield machine_row(NODE, record)
     yield from service_rows(NODE, record)
+    yield from address_rows(NODE, record)
+    yield mesh_row(NODE, "key", "10.0.0.1:4283")
     yield from health_rows(NODE, record, [CheckResult("web", "passing", "200", 7.5)])
     yield volume_row(NODE, volume())
     yield capacity_row(NODE, Capacity(cpus=4, memory_mib=1024, disk_mib=2048), Resources(memory_mib=256), ())

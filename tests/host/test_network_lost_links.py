@@ -1,13 +1,15 @@
 """Facts about what is seen of a network that lost something; that it is made good is in test_network and test_plug."""
 
+import os
 import secrets
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Interface
 
 import pytest
 
-from hawker.host import anti_spoofing, links
-from hawker.host.address import veth_name
-from hawker.host.netlink import host_sockets
+from hawker.host import anti_spoofing, links, netns
+from hawker.host.address import network_prefix, veth_name
+from hawker.host.machine_link import MACHINE_LINK
+from hawker.host.netlink import NetlinkSocket, host_sockets
 from hawker.host.network import NodeNetwork
 from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId
@@ -57,3 +59,24 @@ async def test_a_machine_that_may_not_send_is_told_from_others(network: NodeNetw
     with host_sockets() as host:
         anti_spoofing.forget(host.rules, network.node_id, index, plan)
     assert await network.lost([plan, other]) == {plan.machine_id: "its frames are not let through"}
+
+
+async def test_a_link_of_an_older_hawker_takes_the_whole_network_for_neighbours_until_it_is_made_good(
+    network: NodeNetwork,
+) -> None:
+    plan, other = _plan(), _plan()
+    path = await network.ensure(plan)
+    await network.ensure(other)
+
+    def as_it_was() -> None:
+        with NetlinkSocket() as here:
+            index = links.index_of(MACHINE_LINK)
+            assert index is not None
+            here.apply([links.add_route(IPv6Interface(network_prefix(7).with_prefixlen), index)])
+
+    netns.inside(path, as_it_was)
+    assert await network.lost([plan, other]) == {
+        plan.machine_id: "its link takes all of its private network for neighbours"
+    }
+    await network.reconnect(plan, os.getpid())
+    assert await network.lost([plan, other]) == {}

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hawker.errors import CannotStart
+from hawker.host.address import bridge_name
 from hawker.host.anti_spoofing import remove_frames
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.nft_messages import remove_table
@@ -20,6 +21,8 @@ from hawker.ids import NodeId
 
 pytestmark = pytest.mark.anyio
 
+ONE, TWO = (bridge_name(NodeId("ab12cd34"), number) for number in (1, 2))
+
 
 @pytest.fixture
 async def table(node_id: NodeId) -> AsyncIterator[NodeId]:
@@ -30,8 +33,8 @@ async def table(node_id: NodeId) -> AsyncIterator[NodeId]:
         netlink.apply(remove_frames(node_id))
 
 
-def _elements(node_id: NodeId) -> str:
-    command = ["nft", "list", "set", "inet", table_name(node_id), "networks"]
+def _elements(node_id: NodeId, name: str = "networks") -> str:
+    command = ["nft", "list", "set", "inet", table_name(node_id), name]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -45,20 +48,22 @@ def test_rules_name_no_interface_but_the_nodes_own() -> None:
 async def test_networks_are_admitted_and_forgotten_without_complaint(table: NodeId) -> None:
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
         for _ in range(2):
-            netlink.apply(admit_network(table, "hwone"))
-        netlink.apply(admit_network(table, "hwtwo"))
-        assert '"hwone" . "hwone"' in _elements(table) and '"hwtwo" . "hwtwo"' in _elements(table)
+            netlink.apply(admit_network(table, ONE))
+        netlink.apply(admit_network(table, TWO))
+        assert f'"{ONE}" . "{ONE}"' in _elements(table) and f'"{TWO}" . "{TWO}"' in _elements(table)
+        assert f'0xfdaa00000001 . "{ONE}"' in _elements(table, "of_network")
         for _ in range(2):
-            netlink.apply(forget_network(table, "hwone"))
-    assert "hwone" not in _elements(table) and '"hwtwo"' in _elements(table)
+            forget_network(netlink, table, ONE)
+    for name in ("networks", "of_network"):
+        assert ONE not in _elements(table, name) and f'"{TWO}"' in _elements(table, name)
 
 
 @pytest.mark.root
 async def test_installing_again_keeps_the_networks(table: NodeId) -> None:
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        netlink.apply(admit_network(table, "hwone"))
+        netlink.apply(admit_network(table, ONE))
     await install(table)
-    assert '"hwone"' in _elements(table)
+    assert f'"{ONE}"' in _elements(table)
 
 
 @pytest.mark.root
@@ -66,7 +71,7 @@ async def test_removing_what_is_gone_is_no_error_and_admitting_there_is(node_id:
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
         netlink.apply(remove_table(table_name(node_id)))
         with pytest.raises(OSError, match="No such file"):
-            netlink.apply(admit_network(node_id, "hwone"))
+            netlink.apply(admit_network(node_id, ONE))
 
 
 async def test_a_host_without_nft_is_told_what_to_install(node_id: NodeId, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ from hawker.api.contract.network_policy import POLICY_ROUTES
 from hawker.api.contract.node import DOCTOR_ROUTES, NODE_INFO, NODE_ROUTES
 from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES
 from hawker.api.contract.owner import OWNER_PEER_ROUTES
+from hawker.api.contract.private_names import LIST_PRIVATE_NAMES
 from hawker.api.contract.published_port import PUBLISHED_PORT_ROUTES
 from hawker.api.contract.quota import QUOTA_ROUTES
 from hawker.api.contract.registry import REGISTRY_PEER_ROUTES, REGISTRY_ROUTES
@@ -93,6 +94,7 @@ PEER_ROUTES: tuple[AnyRoute, ...] = (
     *AUDIT_PEER_ROUTES,
     *MARKET_PEER_ROUTES,
     *OWNER_PEER_ROUTES,
+    LIST_PRIVATE_NAMES,
     *CLUSTER_PEER_ROUTES,
     *IMAGE_PEER_ROUTES,
     *APP_FILE_PEER_ROUTES,

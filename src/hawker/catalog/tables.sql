@@ -99,6 +99,26 @@ CREATE TABLE certificates (
     PRIMARY KEY (node, hostname)
 ) WITHOUT ROWID;
 
+-- Where a host hears packets of other hosts' machines: what a tunnel of WireGuard needs to know.
+CREATE TABLE mesh_hosts (
+    node TEXT NOT NULL,
+    public_key TEXT NOT NULL DEFAULT '',   -- X25519, base64
+    endpoint TEXT NOT NULL DEFAULT '',     -- ADDRESS:PORT, UDP
+    PRIMARY KEY (node)
+) WITHOUT ROWID;
+
+-- Which machine of a private network is on which host, while it exists, started or not. Its address follows from its id
+-- and its network. Of several rows of one machine the greatest `generation` counts.
+CREATE TABLE addresses (
+    node TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    app TEXT NOT NULL DEFAULT '',
+    network INTEGER NOT NULL DEFAULT 0,    -- its 32 bits
+    generation INTEGER NOT NULL DEFAULT 1,
+    PRIMARY KEY (node, machine)
+) WITHOUT ROWID;
+CREATE INDEX addresses_by_network ON addresses (network, machine);
+
 -- scope: region
 
 -- `generation` tells which of several rows of one machine is the one that counts: the greatest.

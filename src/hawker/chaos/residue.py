@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hawker.host.address import bridge_prefix, interface_prefix, spare_veth_name, veth_name
+from hawker.host.address import bridge_prefix, interface_prefix, mesh_name, spare_veth_name, veth_name
 from hawker.host.mount import MountEntry, mounts
 from hawker.ids import InstanceId, MachineId, NodeId, SnapshotId, VolumeId, is_snapshot_id
 
@@ -53,6 +53,8 @@ def _processes() -> Iterator[Residue]:
             command, environment = _text(folder / "cmdline"), _text(folder / "environ")
             if _is_daemon(command):
                 yield Residue("process", f"{folder.name} {_line(command)}", command + environment)
+            elif _is_mesh(command):
+                yield Residue("process", f"{folder.name} {_line(command)}", command)
             elif _is_of_machine(_text(folder / "comm").strip(), command, environment):
                 bears = command + environment + _text(folder / "cgroup") + _other_mounts(folder)
                 yield Residue("process", f"{folder.name} {_line(command)}", bears)
@@ -66,6 +68,11 @@ def _ancestors(pid: int) -> Iterator[int]:
 
 def _is_daemon(command: str) -> bool:
     return "hawker" in [Path(word).name for word in command.split("\0")[:3]]
+
+
+def _is_mesh(command: str) -> bool:
+    """What carries packets between hosts; the name of its device follows."""
+    return Path(command.split("\0")[0]).name in ("wireguard-go", "boringtun-cli")
 
 
 def _is_of_machine(name: str, command: str, environment: str) -> bool:
@@ -247,6 +254,7 @@ def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:
     match trace.kind:
         case "process":
             beside = any(f" {name} --data-dir {claims.data_dir}" in trace.name for name in ("dns", "presence"))
+            beside = beside or trace.bears.rstrip("\0").endswith(mesh_name(claims.node_id))
             return (beside and bool(claims.recorded)) or any(machine_id in trace.bears for machine_id in claims.running)
         case "mount":
             return _is_claimed_mount(Path(trace.name), claims)
@@ -278,6 +286,10 @@ def _is_claimed_interface(name: str, claims: RecordedClaims) -> bool:
     node_id = claims.node_id
     if name.startswith(bridge_prefix(node_id)):
         return any((_SYS_NET / name / "brif").iterdir()) if (_SYS_NET / name / "brif").is_dir() else True
-    if name.startswith(spare_veth_name(node_id).removesuffix("%d")) or not name.startswith(interface_prefix(node_id)):
+    if (
+        name == mesh_name(node_id)
+        or name.startswith(spare_veth_name(node_id).removesuffix("%d"))
+        or not name.startswith(interface_prefix(node_id))
+    ):
         return True
     return name in {veth_name(node_id, machine_id) for machine_id in claims.recorded}

@@ -11,6 +11,7 @@ import msgspec
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.ids import NodeId
+from hawker.machine import GONE
 from hawker.node import Capacity, Resources
 from hawker.record.app import AppRecord, CertificateRecord, IpRecord
 from hawker.record.machine import CheckResult, MachineRecord, counted
@@ -36,6 +37,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "image_names": ("node", "reference"),
     "app_ips": ("node", "app", "ip"),
     "certificates": ("node", "hostname"),
+    "mesh_hosts": ("node",),
+    "addresses": ("node", "machine"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -56,6 +59,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "image_names": ("digest", "at"),
     "app_ips": ("shared", "created_at"),
     "certificates": ("app", "sealed", "created_at", "updated_at"),
+    "mesh_hosts": ("public_key", "endpoint"),
+    "addresses": ("app", "network", "generation"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -131,6 +136,17 @@ def machine_row(node: NodeId, record: MachineRecord) -> Row:
         record.updated_at,
     )
     return _row("machines", (node, record.id), values)
+
+
+def address_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:
+    """None for a machine that is going, or that is on no private network."""
+    if record.state not in GONE and record.network.private_ip.startswith("fdaa:"):
+        values = (record.app, record.network.network_id, record.generation)
+        yield _row("addresses", (node, record.id), values)
+
+
+def mesh_row(node: NodeId, key: str, endpoint: str) -> Row:
+    return _row("mesh_hosts", (node,), (key, endpoint))
 
 
 def service_rows(node: NodeId, record: MachineRecord) -> Iterator[Row]:

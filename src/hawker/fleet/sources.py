@@ -10,6 +10,7 @@ from hawker.fleet.publish import Publisher, Source
 from hawker.fleet.rows import (
     NodeFacts,
     Row,
+    address_rows,
     app_ip_rows,
     app_row,
     capacity_row,
@@ -100,7 +101,10 @@ class _Rows:
 
     def machine(self, key: str) -> Iterable[Row]:
         record = self._store.get(MACHINES, key)
-        return () if record is None else (machine_row(self._node, record), *service_rows(self._node, record))
+        if record is None:
+            return ()
+        machine, node = machine_row(self._node, record), self._node
+        return (machine, *service_rows(node, record), *address_rows(node, record))
 
     def takeover(self, key: str) -> Iterable[Row]:
         record = self._store.get(TAKEOVERS, key)

@@ -12,7 +12,10 @@ from hawker.ids import MachineId, NodeId
 GATEWAY4 = IPv4Address("169.254.1.1")
 """The machines' IPv4 gateway, the same in every network and never seen outside of it."""
 
-_PRIVATE = 0xFDAA << 112
+PRIVATE = IPv6Network("fdaa::/16")
+"""All private networks."""
+
+_PRIVATE = int(PRIVATE.network_address)
 _HOST_PART = 2
 _GATEWAY_PART = 1
 
@@ -42,6 +45,11 @@ def gateway(network_id: int) -> IPv6Address:
 def interface_prefix(node_id: NodeId) -> str:
     """What every interface of a node begins with."""
     return f"hw{node_id[:4]}"
+
+
+def mesh_name(node_id: NodeId) -> str:
+    """The node's end of the tunnels to other hosts."""
+    return f"{interface_prefix(node_id)}m"
 
 
 def bridge_prefix(node_id: NodeId) -> str:

@@ -24,7 +24,7 @@ _IFF_UP = 1
 _NO_DAD = 0x02
 _ON_LINK = 4
 _SCOPE_LINK = 253
-_TABLE_MAIN, _PROTO_STATIC, _UNICAST = 254, 4, 1
+_TABLE_MAIN, _PROTO_STATIC, _PROTO_ANY, _UNICAST = 254, 4, 0, 1
 _AF_BRIDGE = 7
 _NUD_STATIC = 0x42  # known for good, but not the host's own: NUD_NOARP | NUD_REACHABLE
 _NTF_MASTER = 0x04
@@ -38,25 +38,32 @@ _NDMSG = struct.Struct("=B3xiHBB")  # family, index, state, flags, type
 _ATTRIBUTE = struct.Struct("=HH")  # length with this header, number
 _NUMBER_MASK = 0x3FFF  # above are flags
 
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_LINK, _IFLA_MASTER = 1, 3, 5, 10
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINK, _IFLA_MASTER = 1, 3, 4, 5, 10
 _IFLA_LINKINFO, _IFLA_IFALIAS, _IFLA_NET_NS_FD = 18, 20, 28
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND, _INFO_SLAVE_DATA = 1, 2, 4, 5
 _BR_MCAST_SNOOPING, _BR_NF_CALL_IPTABLES, _BR_NF_CALL_IP6TABLES = 23, 36, 37
 _BRPORT_LEARNING, _BRPORT_UNICAST_FLOOD = 8, 9
 _VETH_INFO_PEER = 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_METRICS = 1, 4, 5, 8
+_RTAX_MTU = 2
 _NDA_LLADDR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class HostLink:
-    """`master` is the index of the bridge it is a port of; `label` is what somebody wrote on it."""
+    """`master` is the index of the bridge it is a port of; `label` is what somebody wrote on it; `kind` is what the
+    kernel calls it."""
 
     index: int
     name: str
     master: int | None
     label: str | None = None
+    kind: str = ""
+
+
+WIREGUARD = "wireguard"
+"""The kind of link that `add_wireguard` makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,16 @@ def add_bridge(name: str, mac: str) -> NetlinkRequest:
     """Without multicast snooping: nobody here sends the queries it relies on, and neighbour discovery must work."""
     about = [_text(_IFLA_IFNAME, name), _mac(_IFLA_ADDRESS, mac), _bridge_info(_byte(_BR_MCAST_SNOOPING, 0))]
     return _link_request(_NEWLINK, *about, up=True, flags=CREATE | EXCLUSIVE, tolerated=errno.EEXIST)
+
+
+def add_wireguard(name: str) -> NetlinkRequest:
+    """An end of tunnels that the kernel itself makes. Refused with EOPNOTSUPP by one that knows none."""
+    about = [_text(_IFLA_IFNAME, name), _nested(_IFLA_LINKINFO, _text(_INFO_KIND, WIREGUARD))]
+    return _link_request(_NEWLINK, *about, flags=CREATE | EXCLUSIVE)
+
+
+def set_mtu(index: int, mtu: int) -> NetlinkRequest:
+    return _link_request(_NEWLINK, _number(_IFLA_MTU, mtu), index=index, up=True)
 
 
 def show_packets(index: int) -> NetlinkRequest:
@@ -141,17 +158,23 @@ def add_address(index: int, address: Interface) -> NetlinkRequest:
 
 
 @lru_cache(_KEPT)
-def add_route(target: Interface, index: int, *, via: str | None = None) -> NetlinkRequest:
+def add_route(
+    target: Interface, index: int, *, via: str | None = None, mtu: int | None = None, alone: bool = False
+) -> NetlinkRequest:
     """A route to the network of `target` (prefix length 0: the default route) out of link `index`; `via` is a
-    neighbour that need not be in a network of the link."""
-    if via is None:
-        return NetlinkRequest(_NEWROUTE, _route(target, index), CREATE | REPLACE)
-    body = _route(target, index, _ON_LINK) + _address(_RTA_GATEWAY, ip_address(via))
-    return NetlinkRequest(_NEWROUTE, body, CREATE | REPLACE)
+    neighbour that need not be in a network of the link; packets have at most `mtu` bytes. `alone`: refused with EEXIST
+    where there is one."""
+    body = _route(target, index, flags=0 if via is None else _ON_LINK)
+    if via is not None:
+        body += _address(_RTA_GATEWAY, ip_address(via))
+    if mtu is not None:
+        body += _nested(_RTA_METRICS, _number(_RTAX_MTU, mtu))
+    return NetlinkRequest(_NEWROUTE, body, CREATE | (EXCLUSIVE if alone else REPLACE))
 
 
 def delete_route(target: Interface, index: int) -> NetlinkRequest:
-    return NetlinkRequest(_DELROUTE, _route(target, index), 0, frozenset({errno.ESRCH}))
+    """Whoever put it there."""
+    return NetlinkRequest(_DELROUTE, _route(target, index, _PROTO_ANY), 0, frozenset({errno.ESRCH}))
 
 
 def links(netlink: NetlinkSocket) -> list[HostLink]:
@@ -195,10 +218,10 @@ def _link_request(
     return NetlinkRequest(kind, body, flags, frozenset() if tolerated is None else frozenset({tolerated}), ack)
 
 
-def _route(target: Interface, index: int, flags: int = 0) -> bytes:
+def _route(target: Interface, index: int, put_by: int = _PROTO_STATIC, *, flags: int = 0) -> bytes:
     network = target.network
     scope = _SCOPE_LINK if target.version == 4 and network.prefixlen == 32 else 0
-    about = (_family(target), network.prefixlen, 0, 0, _TABLE_MAIN, _PROTO_STATIC, scope, _UNICAST, flags)
+    about = (_family(target), network.prefixlen, 0, 0, _TABLE_MAIN, put_by, scope, _UNICAST, flags)
     to = _address(_RTA_DST, network.network_address) if network.prefixlen else b""
     return _RTMSG.pack(*about) + _number(_RTA_OIF, index) + to
 
@@ -245,17 +268,18 @@ def _address(number: int, value: IPv4Address | IPv6Address) -> bytes:
 def _read_link(body: bytes) -> HostLink:
     _, _, index, _, _ = _IFINFOMSG.unpack_from(body)
     found = dict(_attributes(body))
+    about = dict(_attributes(found.get(_IFLA_LINKINFO, b""), 0))
     return HostLink(
         index=index,
         name=_text_in(found, _IFLA_IFNAME) or "",
         master=_number_in(found, _IFLA_MASTER),
         label=_text_in(found, _IFLA_IFALIAS),
+        kind=_text_in(about, _INFO_KIND) or "",
     )
 
 
-def _attributes(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Of a message about a link. What is cut off is not there."""
-    at = _IFINFOMSG.size
+def _attributes(body: bytes, at: int = _IFINFOMSG.size) -> Iterator[tuple[int, bytes]]:
+    """Of a message about a link, or of one of its attributes (`at` 0). What is cut off is not there."""
     while at + _ATTRIBUTE.size <= len(body):
         length, number = _ATTRIBUTE.unpack_from(body, at)
         if length < _ATTRIBUTE.size or at + length > len(body):

@@ -21,7 +21,17 @@ from typing import Protocol
 
 from hawker.errors import CannotStart
 from hawker.host import links, netns
-from hawker.host.address import GATEWAY4, gateway, inner_mac, machine_mac, network_prefix, tap_mac, uplink_mac
+from hawker.host.address import (
+    GATEWAY4,
+    PRIVATE,
+    gateway,
+    inner_mac,
+    machine_mac,
+    machine_prefix,
+    network_prefix,
+    tap_mac,
+    uplink_mac,
+)
 from hawker.host.forwarding import prepare_machine, silence
 from hawker.host.links import index_of
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
@@ -32,10 +42,13 @@ _DEVICE = Path("/dev/net/tun")
 _TUNSETIFF, _TUNSETPERSIST, _TUNSETOWNER = 0x400454CA, 0x400454CB, 0x400454CC
 _TAP, _NO_PACKET_INFO, _VIRTIO_HEADER = 0x0002, 0x1000, 0x4000
 
+MESH_MTU = 1420
+"""What a packet between hosts may have inside a tunnel of WireGuard over IPv6, which takes 80 bytes of 1500."""
 MACHINE_LINK = "eth0"
 TAP = "tap0"
 _BRIDGE = "br0"
 _LOOPBACK_INDEX = 1
+_NETWORK_BITS = 48
 _SIOCGIFADDR = 0x8915
 
 
@@ -102,7 +115,10 @@ class MachineLink(Protocol):
 
 
 class WiredLink:
-    """For machines with the host's kernel."""
+    """For machines with the host's kernel. Packets to their private networks have at most `mtu` bytes."""
+
+    def __init__(self, mtu: int = MESH_MTU) -> None:
+        self._mtu = mtu
 
     def mac(self, machine_id: MachineId) -> str:
         return machine_mac(machine_id)
@@ -112,13 +128,15 @@ class WiredLink:
 
     def configure(self, plan: NetworkPlan) -> None:
         with NetlinkSocket() as machine:
-            machine.apply(addressed(plan, _index(MACHINE_LINK)))
+            machine.apply(addressed(plan, _index(MACHINE_LINK), self._mtu))
 
     def fits(self) -> bool:
         return links.index_of(TAP) is None
 
     def lacks(self, namespace: Path) -> str:
-        return ""
+        """Links of an older hawker take the whole network for neighbours, and so find nobody on another host."""
+        whole = netns.inside(namespace, _whole_network)
+        return "its link takes all of its private network for neighbours" if whole else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +185,32 @@ def _index(name: str) -> int:
     return index
 
 
-def addressed(plan: NetworkPlan, index: int) -> list[NetlinkRequest]:
-    """The machine's addresses and routes, on its link."""
+def addressed(plan: NetworkPlan, index: int, mtu: int = MESH_MTU) -> list[NetlinkRequest]:
+    """The machine's addresses and routes, on its link. Of its network nobody is a neighbour but the gateway."""
     requests = [links.link_up(_LOOPBACK_INDEX), links.link_up(index)]
     requests += [links.add_address(index, address) for address in addresses(plan)]
-    return requests + [
-        links.add_route(_DEFAULT6 if ":" in via else _DEFAULT4, index, via=via) for via in gateways(plan)
-    ]
+    requests += [links.add_route(_DEFAULT6 if ":" in via else _DEFAULT4, index, via=via) for via in gateways(plan)]
+    requests.append(links.add_route(_ALL_PRIVATE, index, via=str(gateway(plan.network_id)), mtu=mtu))
+    return [*requests, links.delete_route(IPv6Interface(network_prefix(plan.network_id).with_prefixlen), index)]
 
 
 _DEFAULT4, _DEFAULT6 = IPv4Interface("0.0.0.0/0"), IPv6Interface("::/0")
+_ALL_PRIVATE = IPv6Interface(PRIVATE.with_prefixlen)
+_ROUTES = Path("/proc/thread-self/net/ipv6_route")
+
+
+def _whole_network() -> bool:
+    """Whether a /48 of private addresses is on the link: destination, prefix length in hex, ..., interface."""
+    routes = [line.split() for line in _ROUTES.read_text().splitlines()]
+    return any(
+        route[0].startswith("fdaa") and int(route[1], 16) == _NETWORK_BITS and route[-1] == MACHINE_LINK
+        for route in routes
+    )
 
 
 def addresses(plan: NetworkPlan) -> tuple[IPv4Interface | IPv6Interface, ...]:
     """What the machine has on its link, whoever puts it there."""
-    own = IPv6Interface((plan.ipv6, network_prefix(plan.network_id).prefixlen))
+    own = IPv6Interface((plan.ipv6, machine_prefix(plan.network_id, plan.machine_id).prefixlen))
     return (own,) if plan.ipv4 is None else (own, IPv4Interface(plan.ipv4))
 
 

@@ -293,7 +293,7 @@ class NodeNetwork:
             return
         with host_sockets() as host:
             host.routes.apply([links.delete_link(bridge)])
-            host.rules.apply(nftables.forget_network(self.node_id, bridge))
+            nftables.forget_network(host.rules, self.node_id, bridge)
 
     def _remove_node(self) -> None:
         with host_sockets() as host:

@@ -1,7 +1,8 @@
-"""The packet rules of one node: a table whose rules never change and one set that says which networks exist.
+"""The packet rules of one node: a table whose rules never change and two sets that say which networks exist.
 
-A machine reaches machines of its own network, the world outside (masqueraded) and, of the host itself, only ICMP
-and the resolver.
+A machine reaches machines of its own network, here and through the mesh, the world outside (masqueraded) and, of the
+host itself, only ICMP and the resolver. What comes or goes through the mesh has both ends in the network of the bridge
+that it is for; what is for a private network goes nowhere else, be the mesh there or not.
 Nothing new reaches a machine but from its own network and from the host. `install` runs `nft` once at boot; joining
 and leaving are netlink messages to the set. Keyed by node id, so several nodes on one host do not meet.
 
@@ -15,15 +16,16 @@ from dataclasses import dataclass
 import anyio
 
 from hawker.errors import CannotStart
-from hawker.host.address import bridge_prefix
+from hawker.host.address import bridge_prefix, mesh_name, network_of, network_prefix
 from hawker.host.anti_spoofing import frame_rules
-from hawker.host.netlink import NetlinkRequest
+from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.nft_messages import INET, Element, add_elements, delete_element
 from hawker.ids import NodeId
 from hawker.names import RESOLVER
 
 _IFNAMSIZ = 16
-_NETWORKS = "networks"
+_NETWORKS, _OF_NETWORK = "networks", "of_network"
+_PREFIX_BYTES = 6
 _BURST_S = 10
 _MACHINES = 65535  # in a set; frames of others than machines never come here
 
@@ -47,6 +49,8 @@ OVER_CONNECTIONS, OVER_CONNECTION_RATE, OVER_PACKET_RATE = (
 
 # Re-reading it keeps the set's elements: `flush table` empties chains only. The pair is the same bridge twice; it
 # passes what the host routes within a network, and bridged traffic where br_netfilter shows it to these hooks.
+# `of_network` is an address's first 48 bits (at 64 or 192 bits of the header) beside the bridge of that network. Nobody
+# is redirected to a neighbour: what goes from machine to machine comes by the host.
 _RULES = """
 table inet {table}
 flush table inet {table}
@@ -54,6 +58,7 @@ table inet {table} {{
   set networks {{
     type ifname . ifname
   }}
+  set of_network {{ typeof @nh,64,48 . meta iifname; }}
   set flows {{ type ether_addr; flags dynamic; size {machines}; }}
   set dials {{ type ether_addr; flags dynamic,timeout; size {machines}; timeout 1m; }}
   set packets {{ type ether_addr; flags dynamic,timeout; size {machines}; timeout 1m; }}
@@ -83,6 +88,7 @@ table inet {table} {{
   chain input {{
     type filter hook input priority filter; policy accept;
     iifname "{bridges}*" jump to_host
+    iifname "{mesh}" drop
   }}
   chain to_host {{
     ct state established,related accept
@@ -93,7 +99,19 @@ table inet {table} {{
   chain forward {{
     type filter hook forward priority filter; policy accept;
     iifname . oifname @networks accept
+    iifname "{mesh}" goto from_mesh
+    oifname "{mesh}" goto to_mesh
+    iifname "{bridges}*" ip6 daddr fdaa::/16 drop
     oifname "{bridges}*" jump to_machine
+  }}
+  chain from_mesh {{
+    meta nfproto ipv6 @nh,64,48 . oifname @of_network @nh,192,48 . oifname @of_network accept
+    drop
+  }}
+  chain to_mesh {{
+    tcp flags syn / syn,rst tcp option maxseg size set rt mtu
+    meta nfproto ipv6 @nh,64,48 . iifname @of_network @nh,192,48 . iifname @of_network accept
+    drop
   }}
   chain to_machine {{
     iifname "{bridges}*" drop
@@ -102,7 +120,11 @@ table inet {table} {{
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    iifname "{bridges}*" oifname != "{bridges}*" masquerade
+    iifname "{bridges}*" oifname != "{bridges}*" oifname != "{mesh}" masquerade
+  }}
+  chain output {{
+    type filter hook output priority filter; policy accept;
+    oifname "{bridges}*" icmpv6 type nd-redirect drop
   }}
 }}
 """
@@ -117,7 +139,12 @@ def ruleset(node_id: NodeId, limits: LinkLimits | None = None) -> str:
     connections are counted from then on: an element of these sets keeps the limit that it was made with."""
     table = table_name(node_id)
     rules = _RULES.format(
-        table=table, bridges=bridge_prefix(node_id), machines=_MACHINES, resolver=RESOLVER, **_limited(limits)
+        table=table,
+        bridges=bridge_prefix(node_id),
+        mesh=mesh_name(node_id),
+        machines=_MACHINES,
+        resolver=RESOLVER,
+        **_limited(limits),
     )
     emptied = "".join(f"flush set inet {table} {name}\n" for name in ("flows", "dials", "packets"))
     return rules + emptied + frame_rules(node_id)
@@ -169,15 +196,25 @@ async def refusal_of(rules: str) -> str:
 
 
 def admit_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
-    """Let the machines behind `bridge` talk to each other."""
-    return add_elements([_pair(node_id, bridge)])
+    """Let the machines behind `bridge` talk to each other, and to those of their network behind the mesh."""
+    return add_elements([_pair(node_id, bridge), _prefix(node_id, bridge)])
 
 
-def forget_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
-    return delete_element(_pair(node_id, bridge))
+def forget_network(rules: NetlinkSocket, node_id: NodeId, bridge: str) -> None:
+    for element in (_pair(node_id, bridge), _prefix(node_id, bridge)):
+        rules.apply(delete_element(element))
 
 
 def _pair(node_id: NodeId, bridge: str) -> Element:
     """The key is the bridge's name twice."""
-    name = bridge.encode().ljust(_IFNAMSIZ, b"\0")
-    return Element(INET, table_name(node_id), _NETWORKS, name + name)
+    return Element(INET, table_name(node_id), _NETWORKS, _padded(bridge) * 2)
+
+
+def _prefix(node_id: NodeId, bridge: str) -> Element:
+    """The key is the 48 bits of the network, then the bridge's name."""
+    prefix = network_prefix(network_of(bridge)).network_address.packed[:_PREFIX_BYTES]
+    return Element(INET, table_name(node_id), _OF_NETWORK, prefix + bytes(-len(prefix) % 4) + _padded(bridge))
+
+
+def _padded(name: str) -> bytes:
+    return name.encode().ljust(_IFNAMSIZ, b"\0")

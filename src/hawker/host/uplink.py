@@ -71,11 +71,11 @@ def _usable(name: str) -> bool:
     return not (address.is_loopback or address.is_link_local or address.is_unspecified)
 
 
-# The networks that the host is in: what its routes reach without a gateway. Links of machines are left out, since what
-# is behind them is told by the rules of their node.
+# The networks that the host is in: what its routes reach without a gateway. Links of machines and the mesh are left
+# out, since what is behind them is told by the rules of their node.
 
 _ROUTES = Path("/proc/thread-self/net")
-_BRIDGE = re.compile("hw[0-9a-f]{4}n[a-z2-7]{7}")
+_OURS = re.compile("hw[0-9a-f]{4}(n[a-z2-7]{7}|m)")
 _UP, _GATEWAY, _REJECT, _ANYCAST, _LOCAL = 0x1, 0x2, 0x200, 0x100000, 0x80000000
 _LOOPBACK = "lo"
 _SHORTEST4, _SHORTEST6 = 8, 16
@@ -109,4 +109,4 @@ def _connected6(text: str) -> Iterator[IPv6Network]:
 
 def _is_connected(interface: str, flags: int) -> bool:
     odd = flags & (_GATEWAY | _REJECT | _ANYCAST | _LOCAL)
-    return bool(flags & _UP) and not odd and interface != _LOOPBACK and not _BRIDGE.fullmatch(interface)
+    return bool(flags & _UP) and not odd and interface != _LOOPBACK and not _OURS.fullmatch(interface)

@@ -230,6 +230,11 @@ def kept_for(record: MachineRecord, config: MachineConfig) -> tuple[Gpu, ...]:
     return assigned(demand_of(config), claimed_by(record))
 
 
+def networks_here(reader: Reader) -> frozenset[int]:
+    """The private networks that have machines on this node."""
+    return frozenset(record.network.network_id for _, record in reader.scan(MACHINES))
+
+
 def counted(gpus: Iterable[Gpu]) -> dict[str, int]:
     """By kind."""
     return dict(sorted(Counter(gpu.kind for gpu in gpus).items()))

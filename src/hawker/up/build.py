@@ -164,7 +164,7 @@ async def deps_of(
 def _network(settings: Settings, place: Place, node_id: NodeId, driver: NodeDriver) -> NodeNetwork | None:
     if not driver.features.network:
         return None
-    kind = TappedLink(user_of) if driver.features.disks else WiredLink()
+    kind = TappedLink(user_of) if driver.features.disks else WiredLink(settings.mesh_mtu)
     limits = LinkLimits(
         connections=settings.machine_connections,
         connections_per_s=settings.machine_connections_per_s,

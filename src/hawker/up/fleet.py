@@ -5,7 +5,7 @@ other nodes call it. Its machines need none of it: whatever is away here, the wo
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -34,7 +34,8 @@ from hawker.fleet.host_watch import HostAsker
 from hawker.fleet.invites import Invites
 from hawker.fleet.members import Members
 from hawker.fleet.membership import Fleet, ring_of
-from hawker.fleet.names import FleetNames
+from hawker.fleet.mesh import FleetMesh, MeshHost
+from hawker.fleet.names import FarNames, FleetNames
 from hawker.fleet.presence import DaemonMark
 from hawker.fleet.publish import COMPARE_EVERY_S, Publisher, Source
 from hawker.fleet.quotas import QuotaExchange
@@ -47,10 +48,13 @@ from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
+from hawker.host.mesh.device import HostMesh, MeshKind
+from hawker.host.mesh.wireguard import own_key
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import NodeId
 from hawker.node import labels_of
 from hawker.place import Place
+from hawker.record.machine import networks_here
 from hawker.store.contract import Observable
 from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog
 from hawker.up.fleet_wiring import failover_of, published_by
@@ -61,17 +65,21 @@ from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.edge_door import EdgeDoor
 from hawker.worker.lifecycle.host_adapters import Networks
+from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.names import NameBook
 from hawker.worker.process_guard import ProcessGuard
+from hawker.worker.reconcile import Finding, Kind
 
 _log = log.bind("hawker.up")
 _LEAVE_S = 1.0
+_MESH_OFFSET = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFleet:
     """`handlers` is what the node answers by itself; `tokens` is whom the address for peers answers, and `papers`
-    what the node shows there and elsewhere."""
+    what the node shows there and elsewhere. `mesh` leads to machines of other hosts, where this host's can have that.
+    """
 
     parts: AssembledWorker
     handlers: Handlers
@@ -84,6 +92,8 @@ class InFleet:
     bundler: AppBundler
     vaults: Callable[[], Sequence[Vault]]
     papers: NodePapers
+    mesh: FleetMesh | None
+    far_names: FarNames
 
 
 def _gossips_at(seat: Seat) -> str:
@@ -110,6 +120,8 @@ async def in_fleet(
         tasks.start_soon(quotas.serve)
         tasks.start_soon(ours.certificates.serve)
         tasks.start_soon(ours.fleet.hosts.serve)
+        if ours.inside.mesh is not None:
+            tasks.start_soon(ours.inside.mesh.serve)
         tasks.start_soon(_presence, place, parts)
         sight = catalog_sight(parts.node, ours.fleet, catalog)
         tasks.start_soon(failover_of(parts, sight).serve)
@@ -146,24 +158,17 @@ async def _joined(
     tokens, papers = PeerTokens(partial(_keys, gossip), root), NodePapers(parts.node.id, partial(_keys, gossip))
     peers = HttpPeers(partial(_api_of, gossip), tokens.own, me=parts.node.id, tls=MutualTls(papers))
     stack.push_async_callback(peers.close)
-    fleet = Fleet(
-        cluster=seat.cluster,
-        gossip=gossip,
-        catalog=kept.catalog,
-        forgets=kept.forgets,
-        caller=peers.to,
-        clock=clock,
-        save=partial(write_cluster, place.cluster),
-        vitals=kept.vitals,
-        ask_host=HostAsker(lambda: tuple(map(presence_key, _keys(gossip))), clock),
-        lost_after_s=parts.deps.settings.daemon_away_lost_s,
-    )
+    fleet = _fleet_of(seat, parts, kept, gossip, peers, place)
     vaults = vaults_of(partial(_keys, gossip), clock)
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
     invites = Invites(parts.deps.store, clock, root, parts.node.id)
     certificates = _certificates(parts, kept, vaults)
+    mesh = _mesh_of(seat, parts, kept, place)
+    if mesh is not None:
+        parts = replace(parts, notices=partial(_notices, parts, mesh))
     own, every_s = _told_by(parts, api, certificates), None if kept.mirror is None else COMPARE_EVERY_S
-    publisher = Publisher(kept.catalog, clock, parts.node.id, (*own, *more), compare_every_s=every_s)
+    sources = (*own, *(() if mesh is None else (mesh.source,)), *more)
+    publisher = Publisher(kept.catalog, clock, parts.node.id, sources, compare_every_s=every_s)
     agent_findings = None if kept.check is None else lambda: _agent_findings(kept, publisher)
     handlers = node_handlers(
         parts, fleet=fleet, catalog=kept.catalog, bundler=bundler, agent_findings=agent_findings, invites=invites
@@ -171,6 +176,8 @@ async def _joined(
     logins = FleetLogins(parts.node.id, parts.deps.logins, kept.catalog, peers.to, vaults)
     parts.deps.logins.meet(logins)
     handlers.add(logins)
+    far_names = _far_names(parts, kept, gossip, peers)
+    handlers.add(far_names)
     follow(publisher, store, parts.changes.listen)
     parts.deps.images.listen(partial(_note_images, publisher))
     inside = InFleet(
@@ -185,8 +192,66 @@ async def _joined(
         bundler=bundler,
         vaults=vaults,
         papers=papers,
+        mesh=mesh,
+        far_names=far_names,
     )
     return _Joined(inside=inside, fleet=fleet, members=members, certificates=certificates, api=api)
+
+
+def _fleet_of(
+    seat: Seat, parts: AssembledWorker, kept: NodeCatalog, gossip: GossipNode, peers: HttpPeers, place: Place
+) -> Fleet:
+    clock = parts.deps.clock
+    return Fleet(
+        cluster=seat.cluster,
+        gossip=gossip,
+        catalog=kept.catalog,
+        forgets=kept.forgets,
+        caller=peers.to,
+        clock=clock,
+        save=partial(write_cluster, place.cluster),
+        vitals=kept.vitals,
+        ask_host=HostAsker(lambda: tuple(map(presence_key, _keys(gossip))), clock),
+        lost_after_s=parts.deps.settings.daemon_away_lost_s,
+    )
+
+
+def _far_names(parts: AssembledWorker, kept: NodeCatalog, gossip: GossipNode, peers: HttpPeers) -> FarNames:
+    """Machines of other regions in the networks of here, and what theirs ask."""
+
+    def nodes_in(region: str) -> Sequence[NodeId]:
+        return [each.node for each in gossip.members() if each.fate is Fate.ALIVE and _region_of(each) == region]
+
+    def lives(node: NodeId) -> bool:
+        member = gossip.member(node)
+        return member is not None and member.fate in (Fate.ALIVE, Fate.SUSPECT)
+
+    node, networks = parts.node, partial(networks_here, parts.deps.store)
+    return FarNames(node.id, node.region, kept.catalog, networks, nodes_in, lives, peers.to, parts.deps.clock)
+
+
+def _notices(parts: AssembledWorker, mesh: FleetMesh) -> list[Finding]:
+    lack = [Finding(Kind.NO_MESH, "mesh", mesh.lack)] if mesh.lack else []
+    return [*parts.notices(), *lack]
+
+
+def _region_of(member: Member) -> str:
+    return "" if member.meta is None else member.meta.region
+
+
+def _mesh_of(seat: Seat, parts: AssembledWorker, kept: NodeCatalog, place: Place) -> FleetMesh | None:
+    """None where machines have no network of their own, or the settings want none."""
+    settings, networks = parts.deps.settings, parts.deps.networks
+    if settings.mesh == "off" or not isinstance(networks, HostNetworks):
+        return None
+    place.mesh.mkdir(mode=0o700, exist_ok=True)
+    key, port = own_key(place.mesh / "key"), settings.mesh_port or seat.cluster.peer_port + _MESH_OFFSET
+    choice = tuple(MeshKind) if settings.mesh == "auto" else (MeshKind(settings.mesh),)
+    device = HostMesh(parts.node.id, key, port, settings.mesh_mtu, place.mesh / "log", choice)
+    me = MeshHost(node=parts.node.id, key=key.public, endpoint=joined(seat.listener.getsockname()[0], port))
+    mesh = FleetMesh(me, kept.catalog, partial(networks_here, parts.deps.store), device, parts.deps.clock)
+    networks.meet(mesh.known)
+    return mesh
 
 
 def _certificates(
@@ -228,9 +293,8 @@ def names_of(fleet: InFleet, book: NameBook) -> FleetNames:
         member = fleet.gossip.member(node)
         return member is not None and _lives(fleet, member)
 
-    return FleetNames(
-        fleet.parts.node.id, fleet.kept.catalog, book.networks, lives, book.tell_others, fleet.parts.deps.clock
-    )
+    node, catalog, clock, far = fleet.parts.node, fleet.kept.catalog, fleet.parts.deps.clock, fleet.far_names
+    return FleetNames(node.id, catalog, book.networks, lives, book.tell_others, clock, far.known)
 
 
 def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:

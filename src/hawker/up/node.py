@@ -276,6 +276,7 @@ async def _serve(
                 tasks.start_soon(resolver.serve)
                 if fleet is not None:
                     tasks.start_soon(up_fleet.names_of(fleet, resolver.book).serve)
+                    tasks.start_soon(fleet.far_names.serve)
         if boot.cancelled_caught:
             _end_within(_STOP_S)
             tasks.cancel_scope.cancel()

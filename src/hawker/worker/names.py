@@ -13,7 +13,7 @@ from hawker.log import bind
 from hawker.machine import GONE, State
 from hawker.names import BOUND, KnownNames, NamedApp, NamedMachine, group_of, keeping, write_names
 from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES, MachineRecord, networks_here
 from hawker.record.node import NodeRecord
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
@@ -84,7 +84,7 @@ class NameBook:
 
     def networks(self) -> frozenset[int]:
         """Those that have machines here."""
-        return frozenset(record.network.network_id for _, record in self._store.scan(MACHINES))
+        return networks_here(self._store)
 
     def known(self) -> KnownNames:
         """Own records go before what the fleet says of this node's machines."""

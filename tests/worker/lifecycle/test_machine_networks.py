@@ -121,7 +121,7 @@ async def test_only_a_machine_with_a_kernel_of_its_own_is_told_its_link() -> Non
     network = Network(private_ip=_private_ip(), ipv4="172.29.0.9", network_id=7)
     assert HostNetworks(cast(NodeNetwork, Host())).link(MACHINE, network) is None
     link = HostNetworks(cast(NodeNetwork, Host()), kernels=True).link(MACHINE, network)
-    assert link is not None and link.addresses == (f"{_private_ip()}/48", "172.29.0.9/32")
+    assert link is not None and link.addresses == (f"{_private_ip()}/112", "172.29.0.9/32")
     assert link.gateways == ("fdaa:0:7::1", "169.254.1.1")
     lone = HostNetworks(cast(NodeNetwork, Host()), kernels=True).link(
         MACHINE, Network(private_ip=_private_ip(), network_id=7)

@@ -72,6 +72,10 @@ HELP: dict[str, str] = {
     "machine_connections": "How many connections a machine may have open that it began; 0: no limit.",
     "machine_connections_per_s": "How many connections a machine may begin in a second; 0: no limit.",
     "machine_packets_per_s": "How many packets a machine may send in a second; 0: no limit.",
+    "mesh": "Who carries packets between machines of two hosts: kernel, wireguard-go or boringtun; auto: the first of"
+    " them that works here; off: nobody.",
+    "mesh_mtu": "How many bytes a packet between machines of two hosts has at most, from 1280; the same on all hosts.",
+    "mesh_port": "The UDP port at which other hosts' packets arrive; default the port of gossip plus 2.",
     "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
     " node alone, none in a fleet; the word none: nowhere.",
     "acme_directory": "The URL of the directory of a certificate authority (ACME) that certificates are ordered at; its"

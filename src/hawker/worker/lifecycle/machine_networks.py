@@ -23,6 +23,11 @@ class HostNetworks:
         self._host = host
         self._kernels = kernels
         self._resolver = resolver
+        self._ways: Callable[[int], Awaitable[None]] | None = None
+
+    def meet(self, ways: Callable[[int], Awaitable[None]]) -> None:
+        """`ways` waits until the way to machines of a network on other hosts is known."""
+        self._ways = ways
 
     def private_ip(self, network_id: int, machine_id: MachineId) -> str:
         return str(private_ip(network_id, machine_id))
@@ -31,6 +36,8 @@ class HostNetworks:
         path = await self._host.ensure(_plan(machine_id, network))
         if self._resolver is not None:
             await self._resolver(bridge_name(self._host.node_id, network.network_id))
+        if self._ways is not None:
+            await self._ways(network.network_id)
         return str(path)
 
     def link(self, machine_id: MachineId, network: Network) -> GuestLink | None:

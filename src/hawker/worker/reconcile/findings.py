@@ -45,6 +45,7 @@ class Kind(StrEnum):
     FULL_CONNECTIONS = "connection table nearly full"
     EXPOSED_METADATA = "exposed metadata"
     NO_RESERVE = "store without reserve"
+    NO_MESH = "no way to other hosts"
 
 
 class Mender(Enum):
@@ -102,6 +103,7 @@ REPAIRS: Mapping[Kind, Repair] = {
         Mender.NOBODY,
     ),
     Kind.NO_RESERVE: Repair("make room on the disk, or use a filesystem that has fallocate", Mender.NOBODY),
+    Kind.NO_MESH: Repair("install wireguard-tools or wireguard-go, or set mesh to off", Mender.NOBODY),
     Kind.EXPOSED_METADATA: Repair("use the container driver or microVMs, or take it from egress_allow", Mender.NOBODY),
 }
 

@@ -1,0 +1,207 @@
+"""The tunnels to other hosts, as the catalog has it: to each host that has a machine of a network that is here, with
+the addresses of those machines. What is decided is pure (`plan_mesh`); what is told is the difference to what the
+device has, when that changes, and once a minute.
+
+Nothing is made before an address leads elsewhere: a node alone, and one whose networks are all its own, has no device
+and no process for this.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from hawker.catalog.change import Value
+from hawker.catalog.contract import Statement
+from hawker.clock import Clock
+from hawker.errors import Fault, HawkerError
+from hawker.fair.threads import Pool, in_thread
+from hawker.fleet.failover_view import CatalogQueries
+from hawker.fleet.publish import Source
+from hawker.fleet.rows import mesh_row
+from hawker.host.address import machine_prefix
+from hawker.host.mesh.device import TunnelDevice
+from hawker.host.mesh.wireguard import MeshPeer, difference, is_key
+from hawker.ids import MachineId, NodeId
+from hawker.log import bind
+
+MAX_ADDRESSES = 100_000
+"""Of other hosts' machines that a host knows the way to."""
+_EVERY_S, _COMPARE_EVERY_S, _QUERY_S, _WAIT_S = 1.0, 60.0, 5.0, 2.0
+_HOSTS = "SELECT node, public_key, endpoint FROM mesh_hosts ORDER BY node"
+_ADDRESSES = (
+    "SELECT node, machine, network FROM addresses WHERE network IN (SELECT value FROM json_each(?)) "
+    "ORDER BY machine, generation DESC, node LIMIT ?"
+)
+_HEX_DIGITS = frozenset("0123456789abcdef")
+_log = bind("hawker.mesh")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshHost:
+    """A node's end: its public key, and ADDRESS:PORT where it hears."""
+
+    node: NodeId
+    key: str
+    endpoint: str
+
+    @property
+    def address(self) -> str:
+        return self.endpoint.rpartition(":")[0].strip("[]")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineAddress:
+    """A machine of a private network, and the node that it is on."""
+
+    node: NodeId
+    machine: MachineId
+    network_id: int
+
+
+def plan_mesh(me: MeshHost, hosts: Iterable[MeshHost], addresses: Iterable[MachineAddress]) -> Mapping[str, MeshPeer]:
+    """Of several addresses of one machine the first counts: the way to it is one. There is no tunnel to a node of the
+    same host, nor to two nodes with one key."""
+    ways: dict[NodeId, MeshHost] = {}
+    keys = {me.key}
+    for host in hosts:
+        if host.node != me.node and host.address != me.address and host.key not in keys:
+            ways[host.node] = host
+            keys.add(host.key)
+    allowed: dict[NodeId, set[str]] = {}
+    seen: set[tuple[int, MachineId]] = set()
+    for each in addresses:
+        if (each.network_id, each.machine) not in seen:
+            seen.add((each.network_id, each.machine))
+            if each.node in ways:
+                allowed.setdefault(each.node, set()).add(str(machine_prefix(each.network_id, each.machine)))
+    return {ways[node].key: MeshPeer(ways[node].endpoint, frozenset(found)) for node, found in allowed.items()}
+
+
+class MeshDevice(Protocol):
+    async def there(self) -> TunnelDevice:
+        """Raises `Fault` where there is none."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there was one a moment ago; nothing is asked of it."""
+
+
+class FleetMesh:
+    """`networks` are those with machines here."""
+
+    def __init__(
+        self,
+        me: MeshHost,
+        catalog: CatalogQueries,
+        networks: Callable[[], Collection[int]],
+        device: MeshDevice,
+        clock: Clock,
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._networks = networks
+        self._device = device
+        self._clock = clock
+        self._told: Mapping[str, MeshPeer] = {}
+        self._ready: Collection[int] = frozenset()
+        self._compare_at = float("-inf")
+        self._look, self._looked = anyio.Event(), anyio.Event()
+        self.lack = ""
+
+    @property
+    def source(self) -> Source:
+        """What the fleet is told of this node's end."""
+        row = mesh_row(self._me.node, self._me.key, self._me.endpoint)
+        return Source(name="mesh_hosts", every=lambda: ("self",), rows=lambda _: (row,))
+
+    async def serve(self) -> None:
+        """Until cancelled. What cannot be read or told leaves what was told before."""
+        while True:
+            self._look = anyio.Event()
+            try:
+                await self.read()
+                self._say("")
+            except HawkerError as error:
+                self._say(str(error))
+            except OSError as error:
+                self._say(f"its device does not answer: {error.strerror or error}")
+            looked, self._looked = self._looked, anyio.Event()
+            looked.set()
+            with anyio.move_on_after(_EVERY_S):
+                await self._look.wait()
+
+    def _say(self, lack: str) -> None:
+        if lack and lack != self.lack:
+            _log.warning("machines of other hosts are not reached", extra={"reason": lack})
+        self.lack = lack
+
+    async def known(self, network_id: int) -> None:
+        """Waits until the way to the machines of this network is known, for a moment at most: a machine that begins
+        finds the others."""
+        with anyio.move_on_after(_WAIT_S):
+            while network_id not in self._ready and not self.lack:
+                self._look.set()
+                await self._looked.wait()
+
+    async def read(self) -> None:
+        """Raises what a query raises, `Fault` where there is no device, and `OSError` when it does not answer."""
+        networks = frozenset(self._networks())
+        wanted = await self._plan(networks) if networks else {}
+        there = self._device.is_there
+        due = there and self._clock.monotonic() >= self._compare_at
+        if wanted != self._told or due or (wanted and not there):
+            await self._tell(wanted)
+        self._ready = networks
+
+    async def _plan(self, networks: Collection[int]) -> Mapping[str, MeshPeer]:
+        hosts = [host for row in await self._rows(_HOSTS) if (host := _host(row)) is not None]
+        listed = msgspec.json.encode(sorted(networks)).decode()
+        rows = await self._rows(_ADDRESSES, listed, MAX_ADDRESSES)
+        return plan_mesh(self._me, hosts, (address for row in rows if (address := _address(row)) is not None))
+
+    async def _tell(self, wanted: Mapping[str, MeshPeer]) -> None:
+        mesh = await self._device.there()
+        change = difference(await in_thread(Pool.HOST, _has, mesh, wanted), wanted)
+        if not change.is_none:
+            await in_thread(Pool.HOST, mesh.change, change, wanted)
+        self._told, self._compare_at = wanted, self._clock.monotonic() + _COMPARE_EVERY_S
+
+    async def _rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
+        return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
+
+
+def _has(mesh: TunnelDevice, wanted: Mapping[str, MeshPeer]) -> Mapping[str, MeshPeer]:
+    """What the device has, but for where it heard a peer last: that may be another place than the one it was told."""
+    try:
+        found = mesh.read().peers
+    except ValueError as error:
+        raise Fault(f"the mesh's device says what is no answer: {error}") from error
+    return {
+        key: replace(peer, endpoint=wanted[key].endpoint) if key in wanted and peer.endpoint else peer
+        for key, peer in found.items()
+    }
+
+
+def _host(row: Sequence[Value]) -> MeshHost | None:
+    """None for a row that no node of ours writes, and for a node that is reached from its own host only."""
+    node, key, endpoint = map(str, row)
+    host = MeshHost(node=NodeId(node), key=key, endpoint=endpoint)
+    try:
+        near = ip_address(host.address).is_loopback
+        sound = not near and is_key(key) and 0 < int(endpoint.rpartition(":")[2]) < 1 << 16
+    except ValueError:
+        return None
+    return host if sound else None
+
+
+def _address(row: Sequence[Value]) -> MachineAddress | None:
+    node, machine, network = row
+    machine_id = str(machine)
+    sound = len(machine_id) == 14 and _HEX_DIGITS.issuperset(machine_id)
+    if not sound or not isinstance(network, int) or not 0 <= network < 1 << 32:
+        return None
+    return MachineAddress(NodeId(str(node)), MachineId(machine_id), network)

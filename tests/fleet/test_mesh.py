@@ -1,0 +1,204 @@
+"""Facts about the way to other hosts' machines, from rows as the catalog has them."""
+
+import base64
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hawker.clock import ManualClock
+from hawker.errors import Fault
+from hawker.fleet.mesh import FleetMesh, MachineAddress, MeshHost, plan_mesh
+from hawker.host.address import machine_prefix
+from hawker.host.mesh.device import MemoryDevice, TunnelDevice
+from hawker.host.mesh.wireguard import MeshPeer, difference
+from hawker.ids import MachineId, NodeId
+from tests.fleet.test_failover_view import Rows
+
+pytestmark = pytest.mark.anyio
+ME, NEAR, FAR = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
+MINE, THEIRS = 7, 8
+
+
+def key_of(node: NodeId) -> str:
+    return base64.b64encode(node.encode() * 4).decode()
+
+
+def mesh_host(node: NodeId, number: int) -> MeshHost:
+    return MeshHost(node=node, key=key_of(node), endpoint=f"10.0.0.{number}:4283")
+
+
+HOSTS = [mesh_host(node, number) for number, node in enumerate((ME, NEAR, FAR), 1)]
+
+
+def machine(number: int) -> MachineId:
+    return MachineId(f"{number:014x}")
+
+
+def to(number: int, network_id: int = MINE) -> str:
+    return str(machine_prefix(network_id, machine(number)))
+
+
+def test_there_is_a_way_to_each_machine_of_another_host_and_to_no_own() -> None:
+    addresses = [MachineAddress(ME, machine(1), MINE), MachineAddress(NEAR, machine(2), MINE),
+                 MachineAddress(FAR, machine(3), MINE), MachineAddress(NEAR, machine(4), MINE)]  # fmt: skip
+    assert plan_mesh(HOSTS[0], HOSTS, addresses) == {
+        key_of(NEAR): MeshPeer("10.0.0.2:4283", frozenset({to(2), to(4)})),
+        key_of(FAR): MeshPeer("10.0.0.3:4283", frozenset({to(3)})),
+    }
+
+
+def test_a_machine_that_moved_here_has_no_way_elsewhere() -> None:
+    moved = [MachineAddress(ME, machine(2), MINE), MachineAddress(NEAR, machine(2), MINE)]
+    assert not plan_mesh(HOSTS[0], HOSTS, moved)
+    assert plan_mesh(HOSTS[0], HOSTS, moved[::-1])
+
+
+@pytest.mark.parametrize("same", [MeshHost(node=NEAR, key=key_of(NEAR), endpoint="10.0.0.1:9"),
+                                  MeshHost(node=NEAR, key=key_of(ME), endpoint="10.0.0.2:4283")])  # fmt: skip
+def test_there_is_no_tunnel_to_a_node_of_the_same_host_nor_with_the_same_key(same: MeshHost) -> None:
+    assert not plan_mesh(HOSTS[0], [same], [MachineAddress(NEAR, machine(2), MINE)])
+
+
+@given(st.lists(st.tuples(st.sampled_from([ME, NEAR, FAR, NodeId("dddddddd")]), st.integers(0, 9), st.integers(7, 8))))
+def test_each_address_has_one_peer_whatever_the_rows_say(rows: list[tuple[NodeId, int, int]]) -> None:
+    plan = plan_mesh(
+        HOSTS[0], HOSTS, [MachineAddress(node, machine(number), network) for node, number, network in rows]
+    )
+    listed = [each for peer in plan.values() for each in peer.allowed]
+    assert len(listed) == len(set(listed))
+    assert set(plan) <= {key_of(NEAR), key_of(FAR)}
+
+
+class Device:
+    """`broken` says why there is none."""
+
+    def __init__(self) -> None:
+        self.mesh = MemoryDevice()
+        self.made = 0
+        self.broken = ""
+
+    async def there(self) -> TunnelDevice:
+        if self.broken:
+            raise Fault(self.broken)
+        self.made += 1
+        return self.mesh
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.made)
+
+    @property
+    def peers(self) -> Mapping[str, MeshPeer]:
+        return self.mesh.read().peers
+
+
+@pytest.fixture
+def rows() -> Rows:
+    rows = Rows()
+    for host in HOSTS:
+        rows.put("INSERT INTO mesh_hosts VALUES (?, ?, ?)", host.node, host.key, host.endpoint)
+    return rows
+
+
+def put(rows: Rows, node: NodeId, number: int, network_id: int = MINE, generation: int = 1) -> None:
+    rows.put("INSERT INTO addresses VALUES (?, ?, 'web', ?, ?)", node, machine(number), network_id, generation)
+
+
+def fleet(rows: Rows, device: Device, networks: Sequence[int] = (MINE,)) -> tuple[FleetMesh, ManualClock]:
+    clock = ManualClock()
+    return FleetMesh(HOSTS[0], rows, lambda: networks, device, clock), clock
+
+
+async def test_a_host_whose_networks_are_all_its_own_has_no_device(rows: Rows) -> None:
+    put(rows, ME, 1)
+    put(rows, NEAR, 2, THEIRS)
+    device = Device()
+    await fleet(rows, device)[0].read()
+    await fleet(rows, device, ())[0].read()
+    assert not device.made
+
+
+async def test_the_device_has_what_the_rows_say_and_of_two_the_later_generation(rows: Rows) -> None:
+    put(rows, NEAR, 2, generation=1)
+    put(rows, FAR, 2, generation=2)
+    put(rows, NEAR, 3)
+    device = Device()
+    mesh, _ = fleet(rows, device)
+    await mesh.read()
+    assert {key: peer.allowed for key, peer in device.peers.items()} == {
+        key_of(NEAR): {to(3)}, key_of(FAR): {to(2)}
+    }  # fmt: skip
+    rows.put("DELETE FROM addresses WHERE machine = ?", machine(3))
+    await mesh.read()
+    assert list(device.peers) == [key_of(FAR)]
+
+
+@pytest.mark.parametrize(
+    ("key", "endpoint"),
+    [
+        ("", "10.0.0.2:1"),
+        ("x" * 44, "10.0.0.2:1"),
+        (key_of(NEAR), "10.0.0.2"),
+        (key_of(NEAR), "name:1"),
+        (key_of(NEAR), "127.0.0.3:4283"),
+        (key_of(NEAR), "10.0.0.2:70000"),
+    ],
+)
+async def test_a_row_that_no_node_of_ours_writes_leads_nowhere(rows: Rows, key: str, endpoint: str) -> None:
+    rows.put("UPDATE mesh_hosts SET public_key = ?, endpoint = ? WHERE node = ?", key, endpoint, NEAR)
+    for odd in ("zz", "../../etc/passwd"):
+        rows.put("INSERT INTO addresses VALUES (?, ?, 'web', ?, 1)", FAR, odd, MINE)
+    put(rows, NEAR, 2)
+    put(rows, FAR, 3)
+    device = Device()
+    await fleet(rows, device)[0].read()
+    assert {key: peer.allowed for key, peer in device.peers.items()} == {key_of(FAR): {to(3)}}
+
+
+async def test_what_somebody_changed_in_the_device_is_mended_within_a_minute(rows: Rows) -> None:
+    put(rows, NEAR, 2)
+    device = Device()
+    mesh, clock = fleet(rows, device)
+    await mesh.read()
+    sound = dict(device.peers)
+    for other in ({}, {key_of(FAR): MeshPeer("10.0.0.3:1", frozenset({to(2), to(5)}))}):
+        device.mesh.change(difference(device.peers, other), other)
+        await mesh.read()
+        assert device.peers == other, "it is not looked at each time"
+        clock.advance(61)
+        await mesh.read()
+        assert device.peers == sound
+
+
+async def test_a_device_that_went_away_is_made_anew_with_all_that_it_had(rows: Rows) -> None:
+    put(rows, NEAR, 2)
+    device = Device()
+    mesh, _ = fleet(rows, device)
+    await mesh.read()
+    sound = dict(device.peers)
+    device.mesh, device.made = MemoryDevice(), 0
+    await mesh.read()
+    assert device.peers == sound and device.made == 1
+
+
+async def test_what_an_earlier_daemon_left_in_the_device_goes(rows: Rows) -> None:
+    device = Device()
+    stale = {key_of(FAR): MeshPeer("10.0.0.3:1", frozenset({to(5)}))}
+    device.mesh.change(difference({}, stale), stale)
+    device.made = 1
+    await fleet(rows, device)[0].read()
+    assert not device.peers
+
+
+async def test_a_host_without_a_device_says_why_and_goes_on_when_there_is_one(rows: Rows) -> None:
+    put(rows, NEAR, 2)
+    device = Device()
+    device.broken = "this host has no WireGuard"
+    mesh, _ = fleet(rows, device)
+    with pytest.raises(Fault, match="no WireGuard"):
+        await mesh.read()
+    device.broken = ""
+    await mesh.read()
+    assert device.peers
