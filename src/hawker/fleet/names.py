@@ -114,10 +114,17 @@ class FarNames:
     async def hand(self, call: Call[NoParams, NoQuery, PrivateNamesRequest]) -> PrivateNames:
         _, machines = await self._reading.of(call.body.networks)
         told = (
-            PrivateName(id=each.id, app=each.app, ip=each.ip, node=each.node, started=each.started,
-                        metadata=each.metadata)
+            PrivateName(
+                id=each.id,
+                app=each.app,
+                ip=each.ip,
+                node=each.node,
+                started=each.started,
+                metadata=each.metadata,
+                name=each.name,
+            )
             for each in machines[:MOST_MACHINES]
-        )  # fmt: skip
+        )
         return PrivateNames(region=self._region, machines=tuple(told))
 
 
@@ -183,8 +190,8 @@ class _Reading:
 
 def _far(told: PrivateName, region: str) -> NamedMachine | None:
     """None for what no node of ours tells."""
-    row = (told.node, told.id, told.app, told.ip, State.STARTED if told.started else "", _json(told.metadata), region)
-    return _machine(row)
+    state, metadata = State.STARTED if told.started else "", _json(told.metadata)
+    return _machine((told.node, told.id, told.app, told.ip, state, metadata, region, told.name))
 
 
 def _app(row: tuple[Value, ...]) -> NamedApp:

@@ -17,7 +17,7 @@ class PrivateNamesRequest(Request, frozen=True, kw_only=True):
 
 
 class PrivateName(Answer, frozen=True, kw_only=True):
-    """A machine of one of them; `ip` is its private address."""
+    """A machine of one of them; `ip` is its private address, `name` what it is called, empty from an older node."""
 
     id: str
     app: str
@@ -25,6 +25,7 @@ class PrivateName(Answer, frozen=True, kw_only=True):
     node: str
     started: bool
     metadata: dict[str, str]
+    name: str = ""
 
 
 class PrivateNames(Answer, frozen=True, kw_only=True):
