@@ -51,6 +51,21 @@ def test_hosts_have_networks_of_their_own_and_everybodys_control_groups(lab: Net
     wait_for(lambda: sorted(first.run("ls", "/sys/fs/cgroup").split()) == sorted(os.listdir("/sys/fs/cgroup")))
 
 
+def test_a_host_keeps_nothing_that_a_node_beside_it_had_mounted(tmp_path: Path) -> None:
+    around, layer = tmp_path / "mounts" / "disk", tmp_path / "node" / "machines" / "m" / "layers" / "one"
+    for place in (around, layer):
+        place.mkdir(parents=True)
+        subprocess.run(("mount", "-t", "tmpfs", "tmpfs", place), check=True)
+    try:
+        (around / "lab").mkdir()
+        with NetworkLab(around / "lab", 73, 1) as lab:
+            seen = lab.hosts[0].run("cut", "-d", " ", "-f", "2", "/proc/self/mounts").splitlines()
+        assert str(layer) not in seen
+        assert str(around) in seen, "its own directory is on it"
+    finally:
+        subprocess.run(("umount", around, layer), check=True)
+
+
 def test_the_bridge_of_one_who_was_killed_is_no_hindrance(tmp_path: Path) -> None:
     subprocess.run(("ip", "link", "add", "hwst72", "type", "bridge"), check=True)
     with NetworkLab(tmp_path, 72, 1) as lab, pytest.raises(Unavailable):

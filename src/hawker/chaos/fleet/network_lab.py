@@ -14,6 +14,13 @@ from hawker.errors import Unavailable
 ENDS_WITHIN_S = 60.0
 _TABLE = "street"
 _FIRST = """set -e
+cut -d ' ' -f 2 /proc/self/mounts | while read -r mounted; do
+    case "$1" in "${mounted%/}"/*) continue ;; esac
+    case "$mounted" in
+        */machines/*/rootfs | */machines/*/layers/* | */machines/*/containers/* | */machines/*/volumes/* | \
+        */mounts/* | */netns/* | */volumes/vol_*/mounted) umount -l "$mounted" 2>&- || : ;;
+    esac
+done
 ip link set lo up
 mount --rbind /sys/fs/cgroup "$1"
 mount -t sysfs sysfs /sys
@@ -22,7 +29,8 @@ umount -l "$1"
 echo ready
 exec cat
 """
-"""A host's own /sys shows its own links; the control groups are everybody's."""
+"""A host's own /sys shows its own links; the control groups are everybody's. What nodes beside it have mounted it lets
+go of: its copies would keep their loop devices, and the room of their files, when they no longer have it."""
 
 
 class LabHost:
