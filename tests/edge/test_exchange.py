@@ -11,7 +11,7 @@ from hawker.edge import visits
 from hawker.edge.exchange import KEPT_BYTES
 from hawker.edge.replay import MAX_JSON_BYTES
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, PlayedHost, Serve, app_server, ask, free_port, get, read_request, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, Serve, app_server, ask, free_port, get, read_request, route, says
 from tests.edge.test_visits import woken
 from tests.waiting import eventually
 
@@ -269,3 +269,21 @@ async def test_the_answer_of_a_machine_that_is_no_order_is_502(host: PlayedHost)
         await host.publish(route(port, one, handlers=("http",)))
         answer = await ask(port, get())
         assert b"PA03" in answer or b"PU02" in answer
+
+
+async def test_an_address_with_many_requests_delays_another_one_by_few(host: PlayedHost) -> None:
+    seen: list[bytes] = []
+    async with app_server(says(OK, seen)) as inside:
+        port, many = free_port(), 60
+        await host.publish(route(port, inside, handlers=("http",), hard=100, soft=100))
+        flood = [await asyncio.open_connection(HOST, port, local_addr=("127.0.0.2", 0)) for _ in range(many)]
+        reader, writer = await asyncio.open_connection(HOST, port, local_addr=("127.0.0.3", 0))
+        for _, sender in flood:
+            sender.write(get("/flood"))
+        writer.write(get("/mine"))
+        assert b"200 OK" in await reader.read()
+        await eventually(lambda: len(seen) == many + 1)
+        mine = next(number for number, head in enumerate(seen) if b"/mine" in head)
+        assert mine < many // 2
+        for _, sender in flood:
+            sender.close()

@@ -3,9 +3,11 @@
 import re
 import ssl
 from datetime import UTC, datetime
+from math import gcd
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from hawker.errors import Unprocessable
 from hawker.secret.certificate_chain import (
@@ -134,3 +136,27 @@ def test_a_self_signed_pair_can_be_served_with_one_version() -> None:
 def test_a_pair_of_which_nothing_fits_is_refused_by_openssl() -> None:
     with pytest.raises(ssl.SSLError):
         server_context(KeyPair(chain=root_pem().encode(), key=issued(HOST)[1].encode()))
+
+
+def _made_up(bits: int, wrong: int = 0) -> str:
+    """An RSA key whose numbers fit together, but for `wrong`, and whose primes are none."""
+    p, q, e = (1 << (bits // 2)) - 1, (1 << (bits // 2)) - 3, 65537
+    while gcd(e, (p - 1) * (q - 1)) != 1 or gcd(p, q) != 1:
+        q -= 2
+    d = pow(e, -1, (p - 1) * (q - 1)) + wrong
+    numbers = rsa.RSAPrivateNumbers(p, q, d, d % (p - 1), d % (q - 1), pow(q, -1, p), rsa.RSAPublicNumbers(e, p * q))
+    return key_pem(numbers.private_key(unsafe_skip_rsa_key_validation=True))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (_made_up(16_384), "must be RSA of 2048 to 4096"),
+        (_made_up(2048, wrong=2), "do not fit together"),
+        ("x" * 17_000, "larger than 16384 bytes"),
+    ],
+    ids=["large", "wrong", "long"],
+)
+def test_a_key_that_takes_long_to_check_is_refused_before_it_is_checked(key: str, text: str) -> None:
+    with pytest.raises(Unprocessable, match=text):
+        read_certificate(HOST, issued(HOST)[0], key, NOW)

@@ -250,10 +250,14 @@ def _is_mounted(loop: Residue, traces: Iterable[Residue]) -> bool:
     return any(trace.kind == "mount" and device in trace.bears for trace in traces)
 
 
+_BESIDE = ("dns", "presence", "edge", "edge-process")
+"""Processes of a node that are there while it has machines, beside the daemon."""
+
+
 def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:
     match trace.kind:
         case "process":
-            beside = any(f" {name} --data-dir {claims.data_dir}" in trace.name for name in ("dns", "presence"))
+            beside = any(f" {name} --data-dir {claims.data_dir}" in trace.name for name in _BESIDE)
             beside = beside or trace.bears.rstrip("\0").endswith(mesh_name(claims.node_id))
             return (beside and bool(claims.recorded)) or any(machine_id in trace.bears for machine_id in claims.running)
         case "mount":

@@ -43,6 +43,7 @@ from hawker.edge.writing import (
     refusal,
     request_to_machine,
 )
+from hawker.fair.connections import key_of
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName, MachineId, new_ulid
 
@@ -108,8 +109,9 @@ class HttpExchange:
         self.request_id = f"{new_ulid(services.clock)}-{services.region()}".encode()
 
     async def run(self) -> None:
-        """Whatever goes wrong is answered."""
+        """Whatever goes wrong is answered. Addresses take turns."""
         try:
+            await self._services.entrance.come_in(key_of(self._origin.client))
             await self._serve()
         except ProxyError as error:
             self.refuse(error)

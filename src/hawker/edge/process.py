@@ -36,6 +36,7 @@ from hawker.edge.warden import CHANNEL_FD
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
+from hawker.fair.round_robin import RoundRobin
 from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS, EDGE_KEPT_BYTES
 from hawker.feed import (
     AllMachines,
@@ -93,6 +94,7 @@ class Edge:
                 replays=ReplayRoutes(),
                 kept=self._kept,
                 table=table,
+                entrance=RoundRobin(),
                 clock=clock,
                 counters=self.counters,
                 spawn=self.spawn,

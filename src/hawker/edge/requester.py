@@ -18,6 +18,7 @@ from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.writing import OwnAnswer
 from hawker.fair.connections import ConnectionTable
 from hawker.fair.crowd import Crowd
+from hawker.fair.round_robin import RoundRobin
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName
 
@@ -35,6 +36,7 @@ class HttpServices:
     replays: ReplayRoutes
     kept: Crowd
     table: ConnectionTable
+    entrance: RoundRobin
     clock: Clock
     counters: Counters
     spawn: Spawn

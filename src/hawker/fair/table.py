@@ -311,7 +311,7 @@ ELSEWHERE = (
         over="413, 429, 431; streams let others have their turn",
     ),
     BoundElsewhere(
-        name="requests that come in",
+        name="requests that come in, at the API and at the edge",
         bound="one in each turn of the event loop",
         key="address",
         over="the request waits for the next turn",
@@ -333,6 +333,30 @@ ELSEWHERE = (
         bound="100 a second, 500 at once; 64 KiB and 10 s each",
         key="address, or /64",
         over="the connection is closed",
+    ),
+    BoundElsewhere(
+        name="GraphQL operations",
+        bound="4,000 tokens, 500 fields, 16 that are one in the answer, 30,000 things that it leads to",
+        key="operation",
+        over="the operation is refused",
+    ),
+    BoundElsewhere(
+        name="orders of certificates",
+        bound="one at a time; 30 tries an hour, 500 orders and 500 certificates, 2,000 of each on a node",
+        key="app",
+        over="the try waits; 422",
+    ),
+    BoundElsewhere(
+        name="deploys",
+        bound="one at a time, 100 releases kept, a definition of 256 KiB with 5,000 values",
+        key="app",
+        over="409; the oldest release goes; 422",
+    ),
+    BoundElsewhere(
+        name="moves between nodes",
+        bound="one of an app from a node, two into a node, `limit_mib_per_s` where it is given",
+        key="app, node",
+        over="409; the destination declines",
     ),
     BoundElsewhere(
         name="calls without a token",

@@ -22,6 +22,9 @@ _WELL_WITHIN_S = 90.0
 _NICER = -5
 _CHECK = {"type": "http", "port": 8080, "path": "/", "interval": "1s", "timeout": "2s", "grace_period": "5s"}
 
+EDGE_PORT = 8088
+_SERVICE = {"protocol": "tcp", "internal_port": 8080, "ports": [{"port": EDGE_PORT, "handlers": ["http"]}]}
+
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of the bystander: when it began (seconds of the host's monotonic clock), how long it took in
@@ -38,7 +41,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EyesSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """`pages`: the machines' own addresses can be asked from here, by name of the machine."""
+    """`pages`: the machines' own addresses can be asked from here, by name of the machine. `edge` is where the first
+    one is published, if it is."""
 
     url: str
     token: str
@@ -46,6 +50,7 @@ class EyesSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     web: str
     pages: dict[str, str]
+    edge: str = ""
 
 
 class Bystander(Tenant):
@@ -54,10 +59,10 @@ class Bystander(Tenant):
     web = ""
     keeper = ""
 
-    async def settle(self, region: str, pages: bool) -> None:
-        """Order the machines, and return once they are well; `pages`: they can be asked at their own addresses. Raises
-        `RuntimeError` when they are not to be had."""
-        self._pages = pages
+    async def settle(self, region: str, pages: bool, edge: str) -> None:
+        """Order the machines, and return once they are well; `pages`: they can be asked at their own addresses, and
+        one is published at the address `edge`. Raises `RuntimeError` when they are not to be had."""
+        self._pages, self._edge = pages, f"http://{edge}:{EDGE_PORT}/" if pages else ""
         volume = {"name": "data", "size_gb": 1, "region": region, "encrypted": False}
         made = await self.patiently("POST", "/v1/apps/{app}/volumes", volume)
         if not made.ok:
@@ -66,13 +71,14 @@ class Bystander(Tenant):
         self.volume = str(made.value["id"])
         checks = {"alive": _CHECK}
         always = {"policy": "always"}
-        self.web = await self._have({"image": "hawker/hello", "checks": checks, "restart": always})
+        published = {"services": [_SERVICE], "metadata": {"hawker_publish": "*"}} if self._edge else {}
+        self.web = await self._have({"image": "hawker/hello", "checks": checks, "restart": always, **published})
         mounts = [{"volume": self.volume, "path": "/data"}]
         self.keeper = await self._have(
             {"image": REFERENCE, "init": running("serve"), "mounts": mounts, "checks": checks}
         )
         deadline = self.clock.monotonic() + _WELL_WITHIN_S
-        while wrong := await self.wrong():
+        while wrong := [*await self.wrong(), *await self._unpublished()]:
             if self.clock.monotonic() > deadline:
                 raise RuntimeError(f"the bystander's machines are not well: {'; '.join(wrong)}")
             await self.clock.sleep(0.3)
@@ -84,6 +90,15 @@ class Bystander(Tenant):
             raise RuntimeError(f"the bystander gets no machine: {problem}")
         self.addresses[reply.value["id"]] = reply.value["private_ip"]
         return str(reply.value["id"])
+
+    async def _unpublished(self) -> list[str]:
+        if not self._edge:
+            return []
+        try:
+            async with self.http.get(self._edge) as answer:
+                return [] if answer.ok else [f"the edge answers {answer.status}"]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            return [f"the edge does not answer: {error}"]
 
     async def wrong(self) -> list[str]:
         """What is wrong with the two machines, as the API shows them."""
@@ -104,7 +119,15 @@ class Bystander(Tenant):
     @property
     def spec(self) -> EyesSpec:
         pages = self.addresses if self._pages else {}
-        return EyesSpec(url=self.url, token=self.token, app=self.app, address=self.address, web=self.web, pages=pages)
+        return EyesSpec(
+            url=self.url,
+            token=self.token,
+            app=self.app,
+            address=self.address,
+            web=self.web,
+            pages=pages,
+            edge=self._edge,
+        )
 
     @asynccontextmanager
     async def watching(self, looks: list[Sighting]) -> AsyncIterator[None]:
@@ -149,10 +172,14 @@ class Eyes(Tenant):
                 ("order", 1.2, self._order),
             ):
                 tasks.start_soon(self._again, kind, pause_s, operation, tell)
+            if self._spec.edge:
+                tasks.start_soon(self._again, "edge", 0.1, self._published, tell)
             for machine_id, address in self._spec.pages.items():
                 is_web = machine_id == self._spec.web
                 kind, asked = ("page", self._page) if is_web else ("volume", self._volume)
                 tasks.start_soon(self._again, kind, 0.1, lambda asked=asked, address=address: asked(address), tell)
+                if not is_web:
+                    tasks.start_soon(self._again, "name", 0.3, lambda address=address: self._name(address), tell)
 
     async def _again(
         self, kind: str, pause_s: float, operation: Callable[[], Awaitable[str]], tell: Callable[[Sighting], None]
@@ -168,6 +195,18 @@ class Eyes(Tenant):
 
     async def _get(self) -> str:
         return (await self.call("GET", f"/v1/apps/{{app}}/machines/{self._spec.web}")).problem
+
+    async def _published(self) -> str:
+        """By way of the edge, from an address of its own."""
+        async with self.http.get(self._spec.edge) as answer:
+            text = await answer.text()
+        return "" if self._spec.web in text else f"answered {answer.status} {text[:80]!r}"
+
+    async def _name(self, address: str) -> str:
+        """Whether the machine at this address finds the name of its own app."""
+        async with self._pages.get(f"http://[{address}]:8080/name") as answer:
+            text = await answer.text()
+        return "" if text == '"found"' else f"the machine finds no name: {text[:80]}"
 
     async def _page(self, address: str) -> str:
         text = await self._asked(address)

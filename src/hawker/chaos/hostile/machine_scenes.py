@@ -174,6 +174,8 @@ SCENES = (
     Scene("ports of other nodes", From.MACHINE, "the host's network", peers, _EGRESS),
     Scene("many UDP flows", From.MACHINE, "conntrack", tracked_flows, "a count and a rate for each link"),
     Scene("packets at another tenant", From.MACHINE, "the bridge", packets_to_the_other, "a network for each machine"),
+    Scene("questions without pause", From.MACHINE, "the resolver", _only("questions"),
+          "1,000 a second of a machine, 64 asked on"),
     Scene("forged frames", From.MACHINE, "the bridge", _only("spoof"), "no raw sockets, sources by link"),
     Scene("every inotify instance", From.MACHINE, "kernel accounts", inotify_instances, "its own memory"),
     Scene("every pipe page", From.MACHINE, "kernel accounts", _only("pipes"), _OWN_USER),

@@ -38,7 +38,7 @@ def serve(seconds: float) -> dict[str, object]:
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(_written).encode()
+            body = json.dumps(_own_name() if self.path == "/name" else _written).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -52,6 +52,15 @@ def serve(seconds: float) -> dict[str, object]:
     server.address_family = socket.AF_INET6
     server(("::", 8080), Answer).serve_forever()
     return {}
+
+
+def _own_name() -> str:
+    """Whether the name of the machine's own app leads anywhere."""
+    try:
+        socket.getaddrinfo(f"{os.environ['FLY_APP_NAME']}.internal", None, socket.AF_INET6)
+    except OSError as error:
+        return str(error)
+    return "found"
 
 
 _written: dict[str, object] = {"writes": 0, "failed": 0, "error": "", "longest_s": 0.0}
@@ -113,6 +122,30 @@ def datagrams(seconds: float) -> dict[str, object]:
                 if time.monotonic() > deadline:
                     break
     return {"sent": sent, "refused": refused}
+
+
+def questions(seconds: float) -> dict[str, object]:
+    """Questions to the resolver without pause, for names of the private network and of the world that are each asked
+    once, and as many connections to it as it takes."""
+    with open("/etc/resolv.conf") as file:
+        server = next(line.split()[1] for line in file if line.startswith("nameserver"))
+    deadline, asked, held = time.monotonic() + seconds, 0, []
+    family = socket.AF_INET6 if ":" in server else socket.AF_INET
+    for _ in range(200):
+        with suppress(OSError):
+            held.append(socket.create_connection((server, 53), timeout=0.2))
+            held[-1].sendall(b"\x00")
+    with socket.socket(family, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        while time.monotonic() < deadline:
+            for zone in (b"\x08internal", b"\x07example\x03com", b"\x03bad" * 40):
+                name = b"\x10" + os.urandom(8).hex().encode() + zone + b"\x00"
+                with suppress(OSError):
+                    sender.sendto(
+                        os.urandom(2) + b"\x01\x00\x00\x01" + bytes(6) + name + b"\x00\x1c\x00\x01", (server, 53)
+                    )
+                    asked += 1
+    return {"asked": asked, "connections": len(held)}
 
 
 def spoof(seconds: float) -> dict[str, object]:
@@ -362,6 +395,21 @@ def _pour(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
         while True:
             connection.sendall(b'hawker_runs_open{job="hawker",state="stuck"} 7\n' * 1000)
+
+
+def without_end(seconds: float) -> dict[str, object]:
+    """Answer every request on port 8080 with a body that does not end."""
+
+    def pour(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+            while True:
+                connection.sendall(b"x" * 65536)
+
+    listener = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    while True:
+        threading.Thread(target=pour, args=(listener.accept()[0],), daemon=True).start()
 
 
 def forged_metrics(seconds: float) -> dict[str, object]:

@@ -12,6 +12,7 @@ import anyio
 
 from hawker.fair.table import CHECKS
 from hawker.fair.turns import Share, Turns
+from hawker.flyfront import graphql
 from hawker.fsm import runner
 from hawker.host import egress
 from hawker.http import incoming
@@ -85,6 +86,10 @@ HOLES = (
     PlantedHole(
         "unbounded-head", "the head of a request has no limit", "a head of many headers",
         incoming, "HEAD_BYTES", _ENDLESS,
+    ),
+    PlantedHole(
+        "unbounded-question", "a GraphQL operation may ask for the same field without end", "GraphQL bombs",
+        graphql, "MAX_ALIKE", _ENDLESS,
     ),
     PlantedHole(
         "open-egress", "an address of a cloud's metadata is not withheld", "metadata of clouds",

@@ -63,7 +63,16 @@ class Stage:
     @property
     def memory_mib(self) -> float:
         """Resident memory of the daemon."""
-        pages = int(Path(f"/proc/{self.daemon.pid}/statm").read_text().split()[1])
+        return self._memory_mib(self.daemon.pid)
+
+    @property
+    def edge_pid(self) -> int:
+        """Of the process that serves published ports."""
+        warden = int((self.daemon.place.edge / "lock").read_text())
+        return int(Path(f"/proc/{warden}/task/{warden}/children").read_text().split()[0])
+
+    def _memory_mib(self, pid: int) -> float:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * _PAGE_BYTES / (1 << 20)
 
     def connect(self, timeout_s: float, port: int = PORT) -> socket.socket:
@@ -71,14 +80,16 @@ class Stage:
         source = (self.ground.attackers, 0)
         return socket.create_connection((self.ground.itself, port), timeout=timeout_s, source_address=source)
 
-    async def growth_mib(self, attack: Callable[[], Awaitable[object]]) -> float:
-        """How much the daemon's memory was above its start, at the most, while it was attacked."""
-        before, most = self.memory_mib, 0.0
+    async def growth_mib(self, attack: Callable[[], Awaitable[object]], pid: int | None = None) -> float:
+        """How much memory the daemon, or another process, had above what it began with, at the most, while it was
+        attacked."""
+        pid = self.daemon.pid if pid is None else pid
+        before, most = self._memory_mib(pid), 0.0
 
         async def look() -> None:
             nonlocal most
             while True:
-                most = max(most, self.memory_mib - before)
+                most = max(most, self._memory_mib(pid) - before)
                 await self.clock.sleep(0.05)
 
         async with anyio.create_task_group() as tasks:

@@ -14,7 +14,9 @@ from anyio.to_thread import run_sync
 
 from hawker.chaos.daemon import Daemon
 from hawker.chaos.hostile.bystander import Bystander, Sighting
+from hawker.chaos.hostile.edge_scenes import SCENES as EDGE_SCENES
 from hawker.chaos.hostile.fleet_scenes import SCENES as FLEET_SCENES
+from hawker.chaos.hostile.front_scenes import SCENES as FRONT_SCENES
 from hawker.chaos.hostile.judgement import Alone, HostileReport, HostileRow, LatencyFigures, during, figures, wrong
 from hawker.chaos.hostile.lab import LabGround, fleet_ground, node_ground
 from hawker.chaos.hostile.machine_scenes import SCENES as MACHINE_SCENES
@@ -28,7 +30,14 @@ from hawker.clock import Clock
 from hawker.errors import CannotStart, HawkerError
 from hawker.ids import MachineId, NodeId
 
-SCENES: tuple[Scene, ...] = (*STRANGER_SCENES, *TENANT_SCENES, *MACHINE_SCENES, *FLEET_SCENES)
+SCENES: tuple[Scene, ...] = (
+    *STRANGER_SCENES,
+    *EDGE_SCENES,
+    *TENANT_SCENES,
+    *FRONT_SCENES,
+    *MACHINE_SCENES,
+    *FLEET_SCENES,
+)
 _ATTACKER, _BYSTANDER = "mallory", "ben"
 _LEAST_S, _MOST_S = 3.0, 30.0
 _SET_UP_S = 5.0  # what a scene takes beside its attack
@@ -36,7 +45,7 @@ _ALONE_S = 12.0
 _QUIET_S = 2.0
 _OVERTIME_S = 120.0
 _ANSWERS_WITHIN_S = 60.0
-_AT_REST_WITHIN_S = 30.0
+_AT_REST_WITHIN_S = 60.0
 _LOOK_S = 0.2
 _LOUDER = 10
 _PLAYS = 3
@@ -138,7 +147,7 @@ async def _stage(plan: HostilePlan, ground: LabGround, clock: Clock) -> AsyncIte
         for tenant in (*operators, attacker, bystander):
             await stack.enter_async_context(tenant)
         await _prepare(operators)
-        await bystander.settle(ground.region, ground.pages)
+        await bystander.settle(ground.region, ground.pages, ground.itself)
         for operator in operators[1:]:
             await told(operator, "uncordon", operators[0])
         _give_way(ground.daemons)
