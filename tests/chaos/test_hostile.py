@@ -38,7 +38,7 @@ def test_one_scene_of_each_kind_is_played_and_nothing_is_found(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.long(reason="five attacks on a node with five holes; the same scenes on a sound node are the short form")
+@pytest.mark.long(reason="six attacks on a node with six holes; the same scenes on a sound node are the short form")
 def test_each_planted_hole_is_found_by_its_scene(tmp_path: Path) -> None:
     holes = [word for hole in HOLES for word in ("--plant", hole.name, "--scene", hole.scene)]
     command = hostile(tmp_path, *holes, "--minutes", "0.5", "--json")
