@@ -1,9 +1,14 @@
 """From a request to a connection: who is asked next when a machine takes none."""
 
 import asyncio
+import socket
 
 import msgspec
 
+from hawker.config.machine import Port
+from hawker.edge.dialing import _connect
+from hawker.edge.routes import ServiceTarget
+from hawker.edge.splice import Side
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
 from tests.waiting import eventually
 
@@ -38,3 +43,14 @@ async def test_an_address_is_tried_after_the_other(host: PlayedHost) -> None:
         await host.publish(machine)
         assert b"200 OK" in await ask(port, get())
         assert host.edge.gates.of[machine.id].proven == {0}
+
+
+async def test_of_a_machine_that_pours_little_waits_to_be_read(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        machine = route(free_port(), inside, handlers=("http",))
+        target = ServiceTarget(machine, 0, machine.services[0], Port())
+        side = await _connect(machine, target, Side)
+        assert side.transport is not None
+        connection = side.transport.get_extra_info("socket")
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 128 << 10
+        side.transport.close()

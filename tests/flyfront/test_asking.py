@@ -1,8 +1,10 @@
 """Lists whole, in the name of one caller, on a whole worker whose time is simulated."""
 
+import anyio
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.flyctl import GraphqlRequest
 from hawker.api.contract.release import (
     CREATE_RELEASE,
     UPDATE_RELEASE,
@@ -13,8 +15,11 @@ from hawker.api.contract.release import (
 from hawker.api.grant import Everything, Grant
 from hawker.api.on_behalf import OnBehalf
 from hawker.api.route import Call, NoParams, NoQuery
-from hawker.errors import Forbidden, NotFound
+from hawker.errors import Forbidden, NotFound, OverShare
+from hawker.fair.threads import on_behalf_of
+from hawker.fair.turns import Share, Turns
 from hawker.flyfront.asking import Asking
+from hawker.flyfront.operations import GraphqlHandlers
 from hawker.permission import Attempt
 from hawker.sim.node.sim_worker import APP, SimWorker, handlers_of_one
 from tests.simulated_worker import anyio_backend, stall, worker
@@ -66,3 +71,27 @@ async def test_the_current_release_is_the_newest_that_came_to_its_end_else_the_n
     await worker.api.call(UPDATE_RELEASE, params=params, body=UpdateReleaseRequest(status="complete"))
     whole = await every.current_release(APP)
     assert whole is not None and whole.version == 1
+
+
+async def test_one_caller_has_so_many_operations_under_way(worker: SimWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers = GraphqlHandlers(OnBehalf(handlers_of_one(worker.parts)))
+    share = Share(name="operations", total=1, each=1, waiting=1, key="caller", over="refused")
+    monkeypatch.setattr(handlers, "_turns", Turns(share))
+    answered, refused = 0, 0
+
+    async def ask() -> None:
+        nonlocal answered, refused
+        body = GraphqlRequest(query="{ platform { requestRegion } }")
+        try:
+            with on_behalf_of("mallory"):
+                await handlers.graphql(
+                    Call(params=NoParams(), query=NoQuery(), body=body, grant=Everything(), request_id="01R")
+                )
+            answered += 1
+        except OverShare:
+            refused += 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(ask)
+    assert (answered, refused) == (2, 3)

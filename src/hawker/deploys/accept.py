@@ -4,6 +4,7 @@ and the run; until that nothing is touched, and no number is used up.
 
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ from hawker.deploys.plan import (
 )
 from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version
 from hawker.errors import BadRequest, Conflict, Unprocessable
+from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.reader import read_app_config
@@ -73,7 +75,7 @@ class Intake:
             grant.check(Attempt(action, app=app))
         check_free(self.table.store, app, self.clock.now())
         definition = msgspec.json.encode(body.definition or {})
-        config = _read(definition, lax=bool(body.lax))
+        config = await in_thread(Pool.BODIES, partial(_read, lax=bool(body.lax)), definition)
         caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
         if not asked:
             raise Unprocessable("there is no image: give one, or name it in [build] image; nothing is built here")
@@ -81,7 +83,7 @@ class Intake:
         label = body.label or ""
         check_size(asked, strategy, label, definition)
         image = await self._pinned(app, asked, caller, grant)
-        configs = machine_configs(config, image)
+        configs = await in_thread(Pool.BODIES, machine_configs, config, image)
         for each in configs.values():
             check_image_names(grant, each, self.registries)
             self.secrets.check_names(app, each, skip=False)

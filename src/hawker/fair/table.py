@@ -136,6 +136,15 @@ UPLOADS = Share(
     over="the upload waits for its turn; then 429, `over_share`",
 )
 
+GRAPHQL_OPERATIONS = Share(
+    name="GraphQL operations under way",
+    total=32,
+    each=2,
+    reserve=4,
+    waiting=64,
+    key="caller",
+    over="the operation waits for its turn; then 429, `over_share`",
+)
 EXECS = Share(
     name="commands and terminals in machines",
     total=512,
@@ -278,6 +287,7 @@ SHARES = (
     UPLOADS,
     copies(USUAL_COPIES),
     BACKUPS,
+    GRAPHQL_OPERATIONS,
     EXECS,
     DNS_FORWARDS,
     DNS_FORWARDS_OF_NETWORK,

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, Unpack
 
+from anyio.lowlevel import checkpoint
+
 from hawker.api.caller import CallOptions
 from hawker.api.contract.app import GET_APP, LIST_APPS, App, AppParams, ListAppsQuery
 from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery, Release
@@ -42,7 +44,9 @@ class Asking:
     cost: Cost = field(default_factory=Cost)
 
     async def call(self, route: Unary[P, Q, B, R], **options: Unpack[CallOptions[P, Q, B]]) -> R:
+        """Others have a turn of the event loop before it."""
         self.cost.spend(1)
+        await checkpoint()
         return await self.behalf.call(self.outer, route, **options)
 
     async def apps(self, org: str | None = None) -> AsyncIterator[App]:

@@ -18,6 +18,9 @@ from hawker.api.on_behalf import OnBehalf
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.deferred import deferred
 from hawker.errors import NotFound, NotServed, Unprocessable
+from hawker.fair.table import GRAPHQL_OPERATIONS
+from hawker.fair.threads import whose
+from hawker.fair.turns import Turns
 from hawker.flyfront import shapes
 from hawker.flyfront.apps import AppNode, MachineNode, OrganizationNode, no_peers
 from hawker.flyfront.asking import Asking
@@ -33,11 +36,13 @@ _PAGES = 20
 class GraphqlHandlers:
     def __init__(self, behalf: OnBehalf) -> None:
         self._behalf = behalf
+        self._turns = Turns(GRAPHQL_OPERATIONS)
 
     @answers(GRAPHQL)
     async def graphql(self, call: Call[NoParams, NoQuery, GraphqlRequest]) -> dict[str, Any]:
         asking = Asking(self._behalf, call)
-        return await graphql.answer(call.body, Root(asking), asking.cost)
+        async with self._turns.hold(whose()):
+            return await graphql.answer(call.body, Root(asking), asking.cost)
 
 
 class QueryRoot:
