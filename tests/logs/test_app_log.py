@@ -123,6 +123,25 @@ def test_the_log_has_a_bound_and_what_is_cut_off_is_the_oldest(tmp_path: Path) -
     assert AppLog(tmp_path / "a", limits, NOW).cursors["m1"].after == 199
 
 
+def test_while_the_disk_is_scarce_an_app_that_writes_keeps_two_segments(tmp_path: Path) -> None:
+    free = True
+    limits = LogLimits(most_bytes=1 << 20, scarce=lambda: not free)
+    log = AppLog(tmp_path / "a", limits, NOW)
+
+    def write(count: int) -> int:
+        for number in range(count):
+            text = os.urandom(8192).hex()
+            log.append([KeptLine(at=int(NOW * 1e9), machine="m1", stream=1, text=text)], {"m1": Cursor(after=number)})
+        return sum(file.stat().st_size for file in (tmp_path / "a").iterdir())
+
+    assert write(60) > 3 * limits.segment_bytes
+    free = False
+    assert write(60) <= 2 * limits.segment_bytes + (32 << 10)
+    assert log.cursors["m1"].after == 59 and AppLog(tmp_path / "a", limits, NOW).cursors == log.cursors
+    free = True
+    assert write(30) > 2 * limits.segment_bytes + (32 << 10), "and more again"
+
+
 def test_lines_go_with_their_age(tmp_path: Path) -> None:
     limits = LogLimits(kept_s=60.0)
     log = AppLog(tmp_path / "a", limits, NOW)

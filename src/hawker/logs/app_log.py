@@ -32,10 +32,12 @@ Wanted = Callable[[KeptLine], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """Of one app on one node: `most_bytes` on the disk, at least two segments; lines older than `kept_s` seconds go."""
+    """Of one app on one node: `most_bytes` on the disk, at least two segments; lines older than `kept_s` seconds go.
+    While the disk is `scarce`, an app that writes keeps two segments: what is free then is promised to machines."""
 
     most_bytes: int = 256 << 20
     kept_s: float = 86_400.0
+    scarce: Callable[[], bool] = lambda: False
 
     @property
     def segment_bytes(self) -> int:
@@ -190,6 +192,9 @@ class AppLog:
             return max((offset for first, offset in self._marks if first <= after + 1), default=0)
 
     def _rotate(self, lines: Sequence[KeptLine]) -> None:
+        if self._limits.scarce():
+            for segment in _segments(self.directory)[:-1]:
+                segment.unlink(missing_ok=True)
         self._segment = self.directory / f"{self._next:020d}{_SUFFIX}"
         self._frames, self._size, self._marks, self._torn = 0, 0, [], True
         if lines:

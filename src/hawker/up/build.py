@@ -130,10 +130,14 @@ async def deps_of(
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
     disks, copies, file_of = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
-    limits = LogLimits(most_bytes=settings.app_logs_mib * MIB, kept_s=settings.app_logs_kept_s)
+    floor_bytes = settings.free_disk_floor_mib * MIB
+    limits = LogLimits(
+        most_bytes=settings.app_logs_mib * MIB,
+        kept_s=settings.app_logs_kept_s,
+        scarce=lambda: disk_of(place.root).free_bytes < floor_bytes,
+    )
     table, logs = MachineTable(clock, Changes()), MachineLogs(place.logs, store, driver, clock, limits)
     table.changes.listen(logs.changed)
-    floor_bytes = settings.free_disk_floor_mib * MIB
     return FlowDeps(
         store=store,
         table=table,
