@@ -138,6 +138,12 @@ def test_a_pair_of_which_nothing_fits_is_refused_by_openssl() -> None:
         server_context(KeyPair(chain=root_pem().encode(), key=issued(HOST)[1].encode()))
 
 
+@pytest.mark.parametrize("text", ["a" * 257, "\u0300\u0316" * 200 + ".com", "b\u00fc." * 100])
+def test_a_long_name_is_refused_before_anything_is_done_with_it(text: str) -> None:
+    with pytest.raises(Unprocessable, match="longer than 253 characters"):
+        hostname_of(text)
+
+
 def _made_up(bits: int, wrong: int = 0) -> str:
     """An RSA key whose numbers fit together, but for `wrong`, and whose primes are none."""
     p, q, e = (1 << (bits // 2)) - 1, (1 << (bits // 2)) - 3, 65537

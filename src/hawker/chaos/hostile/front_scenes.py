@@ -129,11 +129,16 @@ async def uploads(stage: Stage) -> Findings:
 
 
 async def certificates(stage: Stage) -> Findings:
-    """Certificates to import that are none, as large as they may be, and orders of certificates without end."""
+    """Certificates to import that are none, as large as they may be, names that are long to bring into order, and orders
+    of certificates without end."""
     block = "-----BEGIN CERTIFICATE-----\n" + ("A" * 64 + "\n") * 90 + "-----END CERTIFICATE-----\n"
+    accents = "".join(chr(0x300 + number % 50) for number in range(100_000))
     wrong: list[str] = []
 
     async def ask(number: int) -> None:
+        if number == 0:
+            await stage.attacker.call("POST", "/v1/apps/{app}/certificates/custom", {**_EMPTY, "hostname": accents})
+            return
         name = f"n{number}-{int(stage.clock.monotonic() * 1000)}.example.com"
         if number % 2:
             body = {"hostname": name, "fullchain": block * 10, "private_key": block}
@@ -145,6 +150,8 @@ async def certificates(stage: Stage) -> Findings:
     await storm(stage, 8, ask)
     return [f"a certificate was answered {wrong[0]}"] if wrong else []
 
+
+_EMPTY = {"fullchain": "", "private_key": ""}
 
 SCENES = (
     Scene("GraphQL bombs", From.TENANT, "loop time", graphql_bombs, "16 fields that are one, 30,000 things, threads",
