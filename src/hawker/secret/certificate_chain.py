@@ -61,8 +61,8 @@ class ReadCertificate:
 
 
 def hostname_of(text: str) -> str:
-    """As it is kept and compared: A-labels in lower case, without a dot at the end; the first label may be `*`. How
-    long it is is looked at first: to bring 400 KB of accents into their order takes a minute. Raises `Unprocessable`."""
+    """As it is kept and compared: A-labels in lower case, without a dot at the end; the first label may be `*`. Its
+    length comes first: to bring 400 KB of accents into their order takes a minute. Raises `Unprocessable`."""
     if len(text) > MAX_HOSTNAME + len("*.") + 1:
         raise Unprocessable(f"hostname: longer than {MAX_HOSTNAME} characters")
     name = text.strip().rstrip(".").lower()

@@ -129,8 +129,8 @@ async def uploads(stage: Stage) -> Findings:
 
 
 async def certificates(stage: Stage) -> Findings:
-    """Certificates to import that are none, as large as they may be, names that are long to bring into order, and orders
-    of certificates without end."""
+    """Certificates to import that are none, as large as they may be, names that are long to bring into order, and
+    orders of certificates without end."""
     block = "-----BEGIN CERTIFICATE-----\n" + ("A" * 64 + "\n") * 90 + "-----END CERTIFICATE-----\n"
     accents = "".join(chr(0x300 + number % 50) for number in range(100_000))
     wrong: list[str] = []
