@@ -38,11 +38,12 @@ def test_list_has_a_line_for_each_machine() -> None:
     assert row == ["3d8f0000000001", "web", "shop", "started", "…gistry.local/web:3", "3", "h"]
 
 
-def test_a_wide_list_has_regions_and_addresses_too() -> None:
-    text = listing([Listed("shop", shown(name="web"))], AT + timedelta(hours=3), wide=True)
+def test_a_wide_list_has_hosts_regions_and_addresses_too() -> None:
+    there = msgspec.structs.replace(shown(name="web"), host="0000000a")
+    text = listing([Listed("shop", there)], AT + timedelta(hours=3), wide=True)
     head, row = (line.split() for line in click.unstyle(text).splitlines())
-    assert head == ["ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "ADDRESS", "AGE"]
-    assert row == ["3d8f0000000001", "web", "shop", "started", "local", "registry.local/web:3", "fdaa::3", "3", "h"]
+    assert head == ["ID", "NAME", "APP", "STATE", "HOST", "REGION", "IMAGE", "ADDRESS", "AGE"]
+    assert row[3:] == ["started", "0000000a", "local", "registry.local/web:3", "fdaa::3", "3", "h"]
 
 
 def test_a_list_of_usual_names_fits_80_columns() -> None:

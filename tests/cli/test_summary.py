@@ -71,8 +71,16 @@ def test_what_surprises_is_said() -> None:
     text = summary.status(Owned("shop", machine(config=config, state=State.STOPPED)))
     assert "fresh at each start" in text and "on failure, 10 times in a row" in text
     assert "daily, next at 2026-01-0" in text
+    assert "daily, runs now" in summary.status(Owned("shop", machine(config=config)))
     kept = with_guest(MachineConfig(image="web:3", rootfs=RootfsConfig(persist="always")))
     assert "kept over restarts" in summary.status(Owned("shop", machine(config=kept)))
+
+
+def test_the_host_is_named_and_where_it_is_away_that_is_said() -> None:
+    here = msgspec.structs.replace(machine(), host="0000000a")
+    assert ["host", "0000000a"] in lines(summary.status(Owned("shop", here)))
+    away = msgspec.structs.replace(here, host_status="unreachable")
+    assert ["host", "0000000a", "away"] in lines(summary.status(Owned("shop", away)))
 
 
 def test_a_long_result_of_a_step_is_cut() -> None:

@@ -14,7 +14,7 @@ from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, LIST_VOLUMES, ListVolumesQuery
 from hawker.errors import BadRequest, NotFound, Unavailable
 from hawker.gateway.lists import PagePart, Whole, merged
-from hawker.ids import NodeId
+from hawker.ids import MachineId, NodeId
 from hawker.permission import Attempt
 from hawker.record.volume import VOLUMES
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
@@ -180,8 +180,9 @@ async def test_what_is_on_a_silent_host_of_the_region_stays_in_the_list(
             break
     assert [machine.id for machine in found] == whole
     lost = {record.id for record in owner.worker.machines()}
+    where = {record.id: host.id for host in town.hosts.values() for record in host.worker.machines()}
     assert {machine.id: (machine.host_status, machine.host) for machine in found} == {
-        id_: ("unreachable", owner.id) if id_ in lost else ("ok", None) for id_ in whole
+        id_: ("unreachable", owner.id) if id_ in lost else ("ok", where[MachineId(id_)]) for id_ in whole
     }
     none = await api.call(LIST_MACHINES, params=SHOP, query=ListMachinesQuery(metadata={"no": "such"}))
     assert none.items == ()

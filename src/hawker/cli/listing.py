@@ -30,6 +30,7 @@ else:
 T = TypeVar("T")
 
 _PATIENCE_S = 5.0
+_OK = "ok"
 _MISSING = "hawker-missing-regions"
 _PAGE = 500
 _IMAGE_WIDTH = 19
@@ -52,7 +53,7 @@ class ShownMachine(msgspec.Struct, frozen=True, kw_only=True):
     image_ref: ShownImage
     private_ip: str
     created_at: datetime
-    host_status: str = "ok"
+    host_status: str = _OK
     host: str | None = None
 
 
@@ -178,34 +179,34 @@ class NamedImage(Protocol):
 
 
 def listing(machines: Sequence[Listed], now: datetime, *, wide: bool = False) -> str:
-    """Hosts are shown where one is away, regions where there are several, addresses and whole image names when it may
-    be wide."""
+    """Hosts are shown where one is away, regions where there are several, and both with addresses and whole image names
+    when it may be wide."""
     regions = wide or len({each.machine.region for each in machines}) > 1
-    away = any(each.machine.host is not None for each in machines)
+    hosts = wide or any(each.machine.host_status != _OK for each in machines)
     headings = (
         "ID",
         "NAME",
         "APP",
         "STATE",
-        *(("HOST",) * away),
+        *(("HOST",) * hosts),
         *(("REGION",) * regions),
         "IMAGE",
         *(("ADDRESS",) * wide),
         "AGE",
     )
-    rows = (_row(each.app, each.machine, now, regions=regions, wide=wide, away=away) for each in machines)
+    rows = (_row(each.app, each.machine, now, regions=regions, wide=wide, hosts=hosts) for each in machines)
     return table(headings, rows)
 
 
 def _row(
-    app: str, machine: ShownMachine, now: datetime, *, regions: bool, wide: bool, away: bool
+    app: str, machine: ShownMachine, now: datetime, *, regions: bool, wide: bool, hosts: bool
 ) -> tuple[object, ...]:
     return (
         machine.id,
         machine.name,
         app,
         machine.state,
-        *((f"{machine.host} away" if machine.host else "ok",) * away),
+        *((machine.host if machine.host_status == _OK else f"{machine.host} away",) * hosts),
         *((machine.region,) * regions),
         image_name(machine.image_ref) if wide else _short(image_name(machine.image_ref)),
         *((machine.private_ip,) * wide),

@@ -44,7 +44,9 @@ class Spares:
         metadata, query = CallMetadata(), ListMachinesQuery(region=machine.region, include_leases=True)
         page = await self._caller.call(LIST_MACHINES, params=AppParams(app_name=app), query=query, metadata=metadata)
         found = [
-            each for each in page.items if each.host is None and machine.id in _watched(each) and each.state not in GONE
+            each
+            for each in page.items
+            if each.host_status == "ok" and machine.id in _watched(each) and each.state not in GONE
         ]
         if machine.region in metadata.missing_regions:
             await self._none_is_away(app, machine, {each.id for each in found})

@@ -68,6 +68,7 @@ def _about(owned: Owned, published: str) -> str:
             ("app", owned.app),
             ("state", machine.state),
             ("region", machine.region),
+            ("host", machine.host if machine.host_status == "ok" else f"{machine.host} away"),
             ("image", image_name(machine.image_ref)),
             ("digest", machine.image_ref.digest),
             ("command", _command(machine.config)),
@@ -111,7 +112,7 @@ def _schedule(machine: Machine) -> str | None:
     if schedule is None:
         return None
     if machine.state not in OFF:
-        return schedule
+        return f"{schedule}, runs now"
     since = max(machine.created_at, machine.updated_at).timestamp()
     due = moment_after(machine.created_at.timestamp(), schedule, since)
     return f"{schedule}, next at {local(datetime.fromtimestamp(due).astimezone())}"

@@ -15,6 +15,7 @@ from hawker.api.contract.machine import (
     MachineVersion,
 )
 from hawker.config import with_guest
+from hawker.ids import NodeId
 from hawker.record.app import AppRecord
 from hawker.record.machine import CheckResult, Detail, EventRecord, Lease, MachineRecord, VersionRecord, current_lease
 
@@ -41,6 +42,7 @@ def machine(
     nonce: str | None = None,
     lease_at: float | None = None,
     containers: tuple[ContainerStatus, ...] = (),
+    host: NodeId | None = None,
 ) -> Machine:
     """`nonce` only for the answer of a create or update that took a lease; `lease_at` shows the lease held then;
     `containers` are names and states."""
@@ -58,6 +60,7 @@ def machine(
         created_at=instant(record.created_at),
         updated_at=instant(record.updated_at),
         host_status="ok",
+        host=host,
         config=with_guest(record.config),
         events=tuple(map(event, events)),
         checks=tuple(map(check, checks)),

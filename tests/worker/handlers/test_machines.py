@@ -40,6 +40,7 @@ async def test_a_machine_is_shown_as_the_contract_says(worker: SimWorker) -> Non
     shown = await worker.get(machine.id)
     assert re.fullmatch(r"[0-9a-f]{14}", shown.id) and len(shown.version) == 26
     assert (shown.name, shown.region, shown.host_status) == ("web", "local", "ok")
+    assert shown.host == worker.parts.node.id
     assert shown.instance_id == shown.version and shown.nonce is None and shown.lease is None
     assert shown.config is not None and shown.config.env == {"A": "1"}
     assert shown.config.guest is not None and shown.config.guest.memory_mb == 256

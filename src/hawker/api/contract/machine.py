@@ -97,9 +97,9 @@ class LeaseInfo(Answer, frozen=True, kw_only=True):
 
 class Machine(Answer, frozen=True, kw_only=True):
     """`instance_id` and `version` are the same value. `nonce` is sent only by create and update with a `lease_ttl`.
-    `host_status` is "ok", or "unreachable" where the node `host` did not answer: then this is what it said last,
-    without config, events and checks. `events` are newest first; `config.guest` is always there. A summary has no
-    config."""
+    `host` is the node that has it. `host_status` is "ok", or "unreachable" where that node did not answer: then this is
+    what it said last, without config, events and checks. `events` are newest first; `config.guest` is always there. A
+    summary has no config."""
 
     id: str
     name: str

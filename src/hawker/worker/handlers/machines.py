@@ -179,11 +179,14 @@ class MachineHandlers:
         checks = (*self._parts.health.of(record), *container_supervisors.checks(record))
         containers = container_supervisors.containers(record)
         whole = msgspec.structs.replace(record, config=attachment.shown(reader, record))
-        return views.machine(whole, events, checks, nonce=nonce, lease_at=lease_at, containers=containers)
+        return views.machine(
+            whole, events, checks, nonce=nonce, lease_at=lease_at, containers=containers, host=self._parts.node.id
+        )
 
     def _summary(self, record: MachineRecord, *, reader: Reader, with_lease: bool = False) -> Machine:
         lease_at = self._parts.deps.clock.now() if with_lease else None
-        return msgspec.structs.replace(views.machine(record, [], (), lease_at=lease_at), config=None)
+        shown = views.machine(record, [], (), lease_at=lease_at, host=self._parts.node.id)
+        return msgspec.structs.replace(shown, config=None)
 
     def _events(self, reader: Reader, record: MachineRecord, limit: int) -> list[EventRecord]:
         return self._parts.deps.table.events(reader, record.id, limit)

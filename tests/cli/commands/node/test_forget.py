@@ -7,7 +7,7 @@ from tests.cli.fake_node import FakeNode
 def test_a_node_is_forgotten(hawker: Hawker, node: FakeNode) -> None:
     node.answer = counted(0)
     said = hawker("node", "forget", "00c0")
-    assert said.out == "node 00c0ffee removed; its catalog rows up to epoch 4 are ignored\n"
+    assert said.out == "node 00c0ffee removed: what it told until now no longer counts\n"
     assert not node.call("forget_node").query.force
 
 

@@ -81,7 +81,7 @@ async def _chosen(caller: Caller, references: Sequence[str], app: str | None) ->
     if references:
         return [await find_machine(caller, each, app) for each in references]
     found = await list_machines(caller, app, ListMachinesQuery(state=(State.STARTED,), summary=True))
-    return [owned for owned in found if owned.machine.host is None]  # of one that is away there are no figures
+    return [owned for owned in found if owned.machine.host_status == "ok"]  # of one that is away there are no figures
 
 
 async def _looks(caller: Caller, chosen: Sequence[Owned]) -> dict[str, MachineStats]:
