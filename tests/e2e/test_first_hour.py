@@ -125,6 +125,18 @@ def test_redis_and_nginx_are_seen(hawker: CommandLine, image: str, tmp_path: Pat
     hawker.say("machine", "destroy", "--force", "web", "cache")
 
 
+def test_a_user_of_the_image_can_write_to_a_new_volume(hawker: CommandLine, image: str) -> None:
+    """Its directory in the image is redis's. What is not written there is gone with the restart."""
+    hawker.say("volumes", "create", "kept", "--size", "1", "--no-encryption")
+    redis = ("redis-server", "--dir", "/var/lib/redis", "--save", "3600 1")
+    hawker.say("run", "--name", "store", "-u", "redis", "-v", "kept:/var/lib/redis", image, *redis)
+    wait_for(lambda: hawker("exec", "store", "redis-cli", "set", "a", "1").out == "OK\n")
+    hawker.say("machine", "restart", "store")
+    wait_for(lambda: hawker("exec", "store", "redis-cli", "get", "a").out == "1\n")
+    assert hawker.say("exec", "-u", "root", "store", "stat", "-c", "%U", "/var/lib/redis") == "redis\n"
+    hawker.say("machine", "destroy", "--force", "store")
+
+
 def test_a_database_keeps_its_rows_over_a_restart_and_nothing_beside_its_volume(
     hawker: CommandLine, database: str
 ) -> None:

@@ -1,5 +1,6 @@
 """Facts about containers' root filesystems as they are made ready on the host."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from hawker.errors import BadRequest, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.container import lay_root, resolve
+from hawker.runtime.container import hand_over, lay_root, resolve
 from hawker.runtime.spec import MountSpec, ProcessSpec
 
 M = MachineId("0123456789abcd")
@@ -98,3 +99,65 @@ def test_nothing_goes_over_the_kernel_s_own(tmp_path: Path, target: str) -> None
 def test_a_root_that_is_not_mounted_is_said(tmp_path: Path) -> None:
     with pytest.raises(WrongState, match="not mounted"):
         lay_root(M, web(tmp_path / "nowhere"))
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> MountSpec:
+    """Nobody has used it."""
+    source = tmp_path / "volume"
+    (source / "lost+found").mkdir(parents=True)
+    source.chmod(0o755)
+    return MountSpec(source=str(source), target="/var/data", mapped=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Its `/var/data` is a link to a directory of user 105, as the host sees it with ids from 1000 on."""
+    root = tmp_path / "root"
+    (root / "srv/data").mkdir(parents=True)
+    (root / "var").mkdir()
+    (root / "var/data").symlink_to("/srv/data")
+    os.chown(root / "srv/data", 1105, 1106)
+    (root / "srv/data").chmod(0o2750)
+    return root
+
+
+def owner_of(mount: MountSpec) -> tuple[int, int, int]:
+    found = os.stat(mount.source)
+    return found.st_uid, found.st_gid, found.st_mode & 0o7777
+
+
+@pytest.mark.root
+def test_a_new_volume_gets_the_owner_of_the_image_s_directory(root: Path, volume: MountSpec) -> None:
+    hand_over(root, volume, 1000)
+    assert owner_of(volume) == (105, 106, 0o750)
+    hand_over(root, volume, 0)
+    assert owner_of(volume) == (105, 106, 0o750), "it was given away already"
+
+
+@pytest.mark.root
+def test_a_volume_that_was_used_keeps_its_owner(root: Path, volume: MountSpec) -> None:
+    used = Path(volume.source) / "a"
+    used.touch()
+    hand_over(root, volume, 1000)
+    used.unlink()
+    os.chmod(volume.source, 0o700)
+    hand_over(root, volume, 1000)
+    assert owner_of(volume) == (0, 0, 0o700)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("target", ["/nothing/there", "/file", "/circle", "/nobody"])
+def test_an_image_without_such_a_directory_changes_nothing(root: Path, volume: MountSpec, target: str) -> None:
+    (root / "file").touch()
+    (root / "circle").symlink_to("circle")
+    (root / "nobody").mkdir()
+    os.chown(root / "nobody", 999, 999)  # no id of the machine
+    hand_over(root, msgspec.structs.replace(volume, target=target), 1000)
+    assert owner_of(volume) == (0, 0, 0o755)
+
+
+@pytest.mark.root
+def test_a_directory_of_the_host_is_never_given_away(root: Path, volume: MountSpec) -> None:
+    hand_over(root, msgspec.structs.replace(volume, mapped=False), 1000)
+    assert owner_of(volume) == (0, 0, 0o755)

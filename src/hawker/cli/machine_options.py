@@ -33,7 +33,7 @@ _OPTIONS = (
     click.option("-f", "--file", metavar="PATH=LOCAL", multiple=True, type=Written(notation.local_file, "file"),
                  help="Put a local file into the machine, at each of its starts. 256 MiB at most."),
     click.option("-v", "--volume", metavar="VOLUME:PATH", type=Written(config_notation.mount, "mount"),
-                 shell_complete=completed("mounts"), help="Mount a volume, by id or name. A new one belongs to root."),
+                 shell_complete=completed("mounts"), help="Mount a volume, given by its id or its name."),
     click.option("--metadata", metavar="KEY=VALUE", multiple=True, type=Written(notation.pair, "pair"),
                  help="Set metadata."),
     click.option("--check", metavar="CHECK", multiple=True, type=Written(config_notation.check, "check"),

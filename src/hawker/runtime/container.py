@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import signal
+import stat
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,7 @@ Userns: TypeAlias = Literal["auto", "on", "off"]
 _KERNELS_OWN = ("proc", "dev", "sys")
 _LINKS_MAX = 40  # as the kernel has it
 SUSPEND_TIMEOUT_S = 10.0  # for the last of a machine's processes to come to a halt
+_UNUSED = (0, 0, 0o755)  # owner, group and permissions of a new volume
 _HALTED_EVERY_S = 0.005
 _PASSES = 3
 _MIB = 1 << 20
@@ -158,6 +160,8 @@ class ContainerTechnology:
         _refuse_incomplete(spec)
         with acting_as(spec.first_id):
             processes = tuple(lay_root(spec.machine_id, process) for process in spec.processes)
+        for mount in spec.mounts:
+            hand_over(Path(spec.rootfs or "/"), mount, spec.first_id or 0)
         laid = msgspec.structs.replace(spec, processes=processes)
         placement = replace(_placement(self._cgroups, spec.machine_id, _own_pilot(run)), profile=self._profile)
         if self._launcher is LauncherChoice.HAWKER:
@@ -356,6 +360,26 @@ def lay_root(machine_id: MachineId, process: ProcessSpec) -> ProcessSpec:
         (root / name).mkdir(exist_ok=True)
     mounts = tuple(msgspec.structs.replace(each, target=_place(root, each.target)) for each in process.mounts)
     return msgspec.structs.replace(process, mounts=mounts)
+
+
+def hand_over(root: Path, mount: MountSpec, first_id: int) -> None:
+    """A volume that nobody has used yet gets the owner and the permissions of the image's directory in its place: a
+    process with a user of its own could not write there otherwise. `first_id` is root of the machine, as the host sees
+    it. No machine of either runs."""
+    try:
+        place = os.lstat(root.joinpath(resolve(root, mount.target)[1:]))
+        volume = os.stat(mount.source)
+        used = set(os.listdir(mount.source)) - {"lost+found"}
+    except (OSError, BadRequest):  # no such directory in the image; or none that can be mounted, which the launch says
+        return
+    if not mount.mapped or used or not stat.S_ISDIR(place.st_mode):
+        return
+    if (volume.st_uid, volume.st_gid, stat.S_IMODE(volume.st_mode)) != _UNUSED:
+        return
+    owner, group = place.st_uid - first_id, place.st_gid - first_id
+    if owner >= 0 and group >= 0:
+        os.chown(mount.source, owner, group)
+        os.chmod(mount.source, stat.S_IMODE(place.st_mode) & 0o777)
 
 
 def _place(root: Path, target: str) -> str:
