@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.permission import Action, actions_of, covers, letters_of
+from hawker.permission import Action, actions_of, covers, letters_of, words_of
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,8 @@ def test_who_reads_may_scrape_and_who_scrapes_may_do_nothing_else() -> None:
 def test_a_letter_that_is_none_is_named() -> None:
     with pytest.raises(ValueError, match="action 'x' is none of r"):
         actions_of("rx")
+
+
+def test_letters_are_told_with_what_they_stand_for() -> None:
+    assert words_of(Action.WRITE) == "w (write)"
+    assert words_of(Action.READ | Action.CONTROL) == "r (read), C (control)"

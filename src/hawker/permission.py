@@ -46,6 +46,13 @@ def letters_of(actions: Action) -> str:
     return "".join(letter for letter, action in _LETTERS.items() if action in actions)
 
 
+def words_of(actions: Action) -> str:
+    """The letters, each with what it stands for: "w (write)"."""
+    return ", ".join(
+        f"{letter} ({action.name.lower()})" for letter, action in _LETTERS.items() if action in actions and action.name
+    )
+
+
 def covers(actions: Action, action: Action) -> bool:
     """Whether who may do `actions` may do `action`."""
     return action in actions or (action is Action.METRICS and Action.READ in actions)

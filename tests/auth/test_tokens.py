@@ -78,7 +78,7 @@ async def test_a_token_made_from_the_root_token_allows_what_it_says() -> None:
 
 async def test_the_refusal_names_what_stands_in_the_way() -> None:
     grant = await granted(made(*APP_READER))
-    with pytest.raises(Forbidden, match="does not allow w on machine m; it is limited to: actions r"):
+    with pytest.raises(Forbidden, match=r"does not allow w \(write\) on machine m; it is limited to: actions r"):
         grant.check(Attempt(Action.WRITE, app="a", machine="m"))
 
 

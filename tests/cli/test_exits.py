@@ -69,6 +69,8 @@ def test_an_image_that_is_not_there_is_not_found() -> None:
         (errors.WrongState("machine 3 is suspended"), "machine status"),
         (NoRoom("no node takes it", scope="host", shortfall={}), "place --dry-run"),
         (ROOM, "smaller machine"),
+        (NotFound("HTTP status 404: no text"), "no node"),
+        (NoRoom("no space left", scope="host", shortfall={"disk_mb": 512}), "images prune"),
     ],
 )
 def test_a_hint_fits_its_case(error: HawkerError, hint: str) -> None:

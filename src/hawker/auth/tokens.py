@@ -15,7 +15,7 @@ from hawker.auth.macaroon import PREFIX, Macaroon, chain, from_text, key_name, k
 from hawker.clock import Clock
 from hawker.errors import CannotStart, Forbidden, Unauthorized
 from hawker.log import Secret
-from hawker.permission import Attempt, letters_of
+from hawker.permission import Attempt, words_of
 
 MAX_OFFERED = 16
 _SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it
@@ -139,7 +139,7 @@ class Narrowed:
         """The place of the first token that allows it. Raises `Forbidden`."""
         refusals = self._refusals(attempt)
         if None not in refusals:
-            what = f"{letters_of(attempt.action)} on {_named(attempt)}"
+            what = f"{words_of(attempt.action)} on {_named(attempt)}"
             raise Forbidden(f"this token does not allow {what}; it is limited to: {refusals[0]}")
         return refusals.index(None)
 

@@ -58,6 +58,7 @@ _CASES: tuple[tuple[str, str], ...] = (
         "does not have the label",
         "--label chooses hosts by their labels (`hawker up --label`); a machine's own are set with --metadata",
     ),
+    ("HTTP status ", "what answers at this address is no node, or a proxy before one: see --url and HAWKER_URL"),
     ("the nearest is", "see `hawker node list` for the regions that there are"),
 )
 """What to do next where the error's text says more than its kind."""
@@ -101,6 +102,8 @@ def hint_of(error: HawkerError) -> str | None:
     if any(each in text for each in _TELLS):
         return None
     match error:
+        case NoRoom() if "disk_mb" in error.shortfall:
+            return "`hawker node show` says what is free; `hawker images prune` makes room, and so does a smaller order"
         case NoRoom() if error.shortfall:
             return "see `hawker node list` for what is free, or order a smaller machine"
         case NoRoom():

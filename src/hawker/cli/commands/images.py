@@ -206,7 +206,8 @@ def _named(images: Sequence[ImageInfo], reference: str) -> ImageInfo:
         case []:
             raise NotFound(f"image {reference!r} is not on this node: see `hawker images list`")
         case [image] if image.machines:
-            raise Failure(f"image {reference} is used by {image.machines} machines: destroy or update them first")
+            users = f"{image.machines} machine{'s' * (image.machines != 1)}"
+            raise Failure(f"image {reference} is used by {users}: destroy or update what uses it first")
         case [image]:
             return image
     raise Failure(f"{reference!r} is the beginning of {len(found)} digests: give more of it")
