@@ -9,6 +9,7 @@ PROCESSES ?= auto
 SEEDS ?= 20
 FLEETS ?= 10
 CATALOGS ?= 300
+DEPLOYS ?= 3
 BENCH ?= start start_many create commands boot profile_start engine scale pull pull_large
 
 .PHONY: help
@@ -60,10 +61,11 @@ check-tidy:
 	@python -m pytest tests/tidy tests/test_tidy.py
 check-docs:
 	@python scripts/docs.py --check
-check-sim: ## play simulated workers, fleets and catalogs (SEEDS=1000 FLEETS=100 CATALOGS=10000 for more)
+check-sim: ## play simulated workers, fleets, catalogs and deploys (SEEDS=1000 FLEETS=100 CATALOGS=10000 DEPLOYS=100 for more)
 	@hawker sim --seeds $(SEEDS)
 	@hawker sim fleet --seeds $(FLEETS)
 	@hawker sim catalog --seeds $(CATALOGS)
+	@hawker sim deploys --seeds $(DEPLOYS)
 
 .PHONY: conformance
 conformance: test-setup ## judge a node by the official document and write docs/generated/conformance.md

@@ -19,6 +19,9 @@ EXCEPTIONS: tuple[Allowed, ...] = (
         "swallowing", "src/hawker/sim/fleet/simulation.py", "except", "whatever breaks a simulated node is a finding"
     ),
     Allowed(
+        "swallowing", "src/hawker/sim/deploys/deploy_run.py", "except", "whatever breaks a simulated node is a finding"
+    ),
+    Allowed(
         "swallowing", "src/hawker/sim/moves/move_run.py", "except", "whatever breaks a simulated node is a finding"
     ),
     Allowed(

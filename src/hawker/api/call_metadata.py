@@ -16,6 +16,7 @@ NODE_HEADER = "hawker-node"
 PROBLEM_HEADER = "hawker-problem"
 """Of a refused handshake: its body in base64. Clients of WebSockets show their caller no body of an answer."""
 DEADLINE_HEADER = "hawker-deadline-ms"
+DEPLOY_TERM_HEADER = "hawker-deploy-term"
 
 MAX_CALLER = 256
 _MOST_DIGITS = 9

@@ -23,6 +23,8 @@ class CallOptions(TypedDict, Generic[P, Q, B], total=False):
     """The nonce of the machine's lease, needed while somebody holds it."""
     idempotency_key: str | None
     """A repeated call with the same key answers with what the first one made."""
+    deploy_term: str | None
+    """Of a deploy's coordinator: a machine's node refuses a change of an earlier term than it was told of."""
     timeout_s: float | None
     """Seconds until the call raises `DeadlineExceeded`, above 0; left out, the route's `timeout_s`."""
     metadata: CallMetadata | None

@@ -175,6 +175,7 @@ class Client:
             options.get("body"),
             options.get("nonce"),
             options.get("idempotency_key"),
+            options.get("deploy_term"),
         )
         outgoing.headers[DEADLINE_HEADER] = written_deadline(limit_s)
         if self._retry is None:

@@ -130,6 +130,11 @@ class Handlers:
         """Answer `route` with the handler that `other` has for it."""
         self._bind(route, other._bound[route.name].handler)
 
+    def wrap(self, route: AnyRoute, around: Callable[[Any, Callable[..., Any]], Any]) -> None:
+        """Let `around` answer `route`, which is given each call and the handler that there was."""
+        inner = self._bound.pop(route.name).handler
+        self._bind(route, lambda call: around(call, inner))
+
     def of(self, route: Route[P, Q, B, R]) -> Callable[..., Any]:
         return self._bound[route.name].handler
 

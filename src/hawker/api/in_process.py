@@ -138,6 +138,7 @@ class InProcessCaller:
             request_id=new_ulid(self._clock),
             nonce=given.get("nonce"),
             idempotency_key=given.get("idempotency_key"),
+            deploy_term=given.get("deploy_term"),
             metadata=given.get("metadata") or CallMetadata(),
             deadline_s=given.get("timeout_s"),
         )

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from hawker.api.call_metadata import DEPLOY_TERM_HEADER
 from hawker.api.codec import AnswerCodec, BodyCodec
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, P, Q, R, Route
@@ -48,10 +49,15 @@ class RouteCodecs(Generic[P, Q, B, R]):
         body: B | None,
         nonce: str | None = None,
         idempotency_key: str | None = None,
+        deploy_term: str | None = None,
     ) -> Outgoing:
         """`base` is what the path begins with, empty for the root of a server."""
         route = self._route
-        given = {"fly-machine-lease-nonce": nonce, "idempotency-key": idempotency_key}
+        given = {
+            "fly-machine-lease-nonce": nonce,
+            "idempotency-key": idempotency_key,
+            DEPLOY_TERM_HEADER: deploy_term,
+        }
         headers = {name: value for name, value in given.items() if value is not None}
         data = self._body.encode(route.body() if body is None else body)
         if data:

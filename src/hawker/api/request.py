@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import anyio
 import msgspec
 
-from hawker.api.call_metadata import DEADLINE_HEADER, read_deadline
+from hawker.api.call_metadata import DEADLINE_HEADER, DEPLOY_TERM_HEADER, read_deadline
 from hawker.api.codec import BodyCodec, Receive, Scope
 from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
@@ -124,6 +124,7 @@ class CallReader(Generic[P, Q, B]):
             request_id=request.request_id,
             nonce=request.header(b"fly-machine-lease-nonce"),
             idempotency_key=request.header(b"idempotency-key"),
+            deploy_term=request.header(DEPLOY_TERM_HEADER.encode()),
             version=request.header(b"hawker-version"),
             deadline_s=read_deadline(request.header(DEADLINE_HEADER.encode())),
             source=request.source,

@@ -201,8 +201,9 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
 class Call(Generic[P, Q, B]):
     """What a handler is given. `request_id` is a ULID that the answer carries. `nonce` is the caller's lease,
     `idempotency_key` what makes a repeated call the same one, `grant` what its token allows. `version` is what the
-    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deadline_s` is how many seconds it
-    still waits, 0 or more, None when it does not say. `metadata` goes with the answer; the handler fills it in."""
+    caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deploy_term` is that of the deploy
+    which makes the call, not looked at either. `deadline_s` is how many seconds it still waits, 0 or more, None when it
+    does not say. `metadata` goes with the answer; the handler fills it in."""
 
     params: P
     query: Q
@@ -212,6 +213,7 @@ class Call(Generic[P, Q, B]):
     nonce: str | None = None
     idempotency_key: str | None = None
     version: str | None = None
+    deploy_term: str | None = None
     deadline_s: float | None = None
     source: str = ""
     metadata: CallMetadata = field(default_factory=CallMetadata)

@@ -22,6 +22,7 @@ from hawker.api.contract.cluster import (
     UNCORDON_NODE,
 )
 from hawker.api.contract.deploy import DEPLOY_ROUTES
+from hawker.api.contract.deploy_register import DEPLOY_PEER_ROUTES
 from hawker.api.contract.exec import INSIDE_ROUTES
 from hawker.api.contract.flyctl import FLYCTL_ROUTES
 from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES
@@ -90,6 +91,7 @@ PUBLIC_ROUTES: tuple[AnyRoute, ...] = (*ROUTES, *FLYCTL_ROUTES)
 """What clients are answered: also the calls of flyctl, each made of calls in `ROUTES`."""
 
 PEER_ROUTES: tuple[AnyRoute, ...] = (
+    *DEPLOY_PEER_ROUTES,
     *APP_LOG_PEER_ROUTES,
     *AUDIT_PEER_ROUTES,
     *MARKET_PEER_ROUTES,

@@ -2,7 +2,7 @@
 and the run; until that nothing is touched, and no number is used up.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import msgspec
 from hawker.api.caller import Caller, LateCaller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.deploy import CreateDeployRequest
+from hawker.api.contract.deploy_register import MOST_STATE_BYTES
 from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
 from hawker.api.contract.machine import LIST_MACHINES, Machine
 from hawker.api.contract.volume import LIST_VOLUMES
@@ -19,6 +20,7 @@ from hawker.api.grant import Grant
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
+from hawker.deploys.coordinator import CoordinatingNodes, chosen_voters, size_of
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
 from hawker.deploys.plan import (
@@ -32,7 +34,7 @@ from hawker.deploys.plan import (
     warnings_of,
 )
 from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version
-from hawker.errors import BadRequest, Conflict, Unprocessable
+from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
@@ -41,10 +43,12 @@ from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
 from hawker.permission import DEPLOYING, Attempt
-from hawker.record.app import ReleaseRecord
+from hawker.record.app import APPS, ReleaseRecord
 from hawker.record.deploy import DeployRecord, ReleaseCommand, SlotKind, deploy_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
+
+_KEPT_S, _LOOK_S = 10.0, 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +63,15 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Where a node's deploys begin. `registries`, those of the settings, may be anywhere."""
+    """Where a node's deploys begin. `nodes` raises `Unavailable` on a node that is alone. `registries`, those of the
+    settings, may be anywhere."""
 
     table: DeployTable
     clock: Clock
     fleet: LateCaller
     secrets: Secrets
     runner: Runner[Any]
+    nodes: Callable[[], CoordinatingNodes]
     registries: Container[str] = field(default=())
 
     async def accept(self, app: str, body: CreateDeployRequest, grant: Grant) -> Accepted:
@@ -105,8 +111,36 @@ class Intake:
         accepted = self._accepted(wanted, plan, command, asked, definition, label, grant.name)
         made = replace(accepted, warnings=(*warnings_of(config), *_away(plan)))
         if not body.dry_run:
+            made = self._with_voters(app, made)
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
+            await self._kept(app, made.deploy)
         return made
+
+    def _with_voters(self, app: str, made: Accepted) -> Accepted:
+        """Who else keeps the deploy, if anybody can."""
+        try:
+            nodes = self.nodes()
+        except Unavailable:
+            return made
+        record = self.table.store.get(APPS, app)
+        voters = chosen_voters(record.id, made.release.version, nodes) if record is not None else ()
+        if voters and size_of(made.deploy, made.plan.slots, made.release) > MOST_STATE_BYTES // 2:
+            said = "the plan is too large for other nodes to keep: while its home is away, this deploy stands still"
+            return replace(made, warnings=(*made.warnings, said))
+        return replace(made, deploy=msgspec.structs.replace(made.deploy, voters=voters))
+
+    async def _kept(self, app: str, deploy: DeployRecord) -> None:
+        """Returns once a majority has it. Raises `Fault` where that takes too long: it goes on all the same."""
+        if not deploy.is_replicated:
+            return
+        deadline = self.clock.monotonic() + _KEPT_S
+        while not self.table.find(self.table.store, app, deploy.version).term:
+            if self.clock.monotonic() >= deadline:
+                raise Fault(
+                    f"deploy {deploy.version} of app '{app}' is accepted here and not kept by a majority of the nodes"
+                    f" {', '.join(deploy.voters)} yet: it begins when it is"
+                )
+            await self.clock.sleep(_LOOK_S)
 
     async def _pinned(self, app: str, image: str, caller: Caller, grant: Grant) -> str:
         """With the digest that the name means now, where the image is a registry's: a tag may move while machines

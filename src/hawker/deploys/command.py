@@ -81,6 +81,7 @@ async def _remove(deploy: Moves, slot: SlotRecord) -> None:
 
 async def _noted(deploy: Moves, command: ReleaseCommand) -> ReleaseCommand:
     await deploy.table.store.write(lambda tx: deploy.table.change(tx, deploy.app, deploy.version, command=command))
+    await deploy.term.keep()
     return command
 
 

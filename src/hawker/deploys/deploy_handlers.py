@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.deploy import (
@@ -23,7 +24,7 @@ from hawker.api.contract.deploy import (
     GetDeployQuery,
 )
 from hawker.api.handlers import answers
-from hawker.api.route import Call, NoQuery
+from hawker.api.route import B, Call, NoQuery, Unary
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
 from hawker.errors import NotFound, WrongState
@@ -31,20 +32,24 @@ from hawker.record.app import APPS, RELEASES, ReleaseRecord
 from hawker.record.deploy import DeployRecord, DeployWish, SlotRecord, deploy_key
 
 if TYPE_CHECKING:
-    from hawker.deploys import accept
+    from hawker.deploys import accept, coordinator, flows
 else:
     accept = deferred("hawker.deploys.accept")
+    coordinator = deferred("hawker.deploys.coordinator")
 
 PLANNED = "planned"
 _LATEST = "latest"
 
 
 class DeployHandlers:
-    """`intake` begins deploys; it is asked for when one comes."""
+    """`intake` begins deploys; it is asked for when one comes. `others` are the nodes that may coordinate them."""
 
-    def __init__(self, table: DeployTable, intake: "Callable[[], accept.Intake]") -> None:
+    def __init__(
+        self, table: DeployTable, intake: "Callable[[], accept.Intake]", others: "flows.LateCoordinating"
+    ) -> None:
         self._table = table
         self._intake = intake
+        self._others = others
 
     @answers(CREATE_DEPLOY)
     async def create(self, call: Call[AppParams, NoQuery, CreateDeployRequest]) -> DeployInfo:
@@ -68,18 +73,27 @@ class DeployHandlers:
 
     @answers(PAUSE_DEPLOY)
     async def pause(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
-        return await self._ask(call.params, DeployWish.PAUSE)
+        return await self._ask(call, PAUSE_DEPLOY, DeployWish.PAUSE)
 
     @answers(RESUME_DEPLOY)
     async def resume(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
-        return await self._ask(call.params, DeployWish.NOTHING)
+        return await self._ask(call, RESUME_DEPLOY, DeployWish.NOTHING)
 
     @answers(ABORT_DEPLOY)
     async def abort(self, call: Call[DeployParams, NoQuery, AbortDeployRequest]) -> DeployInfo:
-        return await self._ask(call.params, DeployWish.STOP if call.body.keep else DeployWish.ABORT)
+        return await self._ask(call, ABORT_DEPLOY, DeployWish.STOP if call.body.keep else DeployWish.ABORT)
 
-    async def _ask(self, params: DeployParams, asked: DeployWish) -> DeployInfo:
-        app, version = self._named(params)
+    async def _ask(
+        self,
+        call: Call[DeployParams, NoQuery, B],
+        route: Unary[DeployParams, NoQuery, B, DeployInfo],
+        asked: DeployWish,
+    ) -> DeployInfo:
+        """At who coordinates the deploy. What was asked is at a majority of its voters once it is answered."""
+        app, version = self._named(call.params)
+        elsewhere = self._coordinator(app, version)
+        if elsewhere is not None:
+            return await elsewhere.call(route, params=call.params, body=call.body)
 
         def allowed(record: DeployRecord) -> None:
             release = self._release(app, version)
@@ -94,8 +108,19 @@ class DeployHandlers:
             if record.asked in (DeployWish.ABORT, DeployWish.STOP):
                 raise WrongState(f"deploy {version} of app '{app}' is being aborted")
 
-        await self._table.ask(app, version, asked, allowed)
+        made = await self._table.ask(app, version, asked, allowed)
+        if made.is_replicated:
+            nodes = self._others.there
+            await coordinator.Coordinator(app, version, self._table, lambda: nodes, self._table.clock).keep_now()
         return self._shown(app, version)
+
+    def _coordinator(self, app: str, version: int) -> Caller | None:
+        """The way to it, where it is another node. Raises `NotFound`, `Unavailable`."""
+        record = self._table.find(self._table.store, app, version)
+        if not record.is_replicated or record.ended_at is not None:
+            return None
+        nodes = self._others.there
+        return None if record.coordinator in ("", nodes.me) else nodes.caller(record.coordinator)
 
     def _app(self, name: str) -> str:
         record = self._table.store.get(APPS, name)

@@ -23,7 +23,7 @@ LAST_STAGE = "old machines go"
 class DeployTable:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
-        self._clock = clock
+        self.clock = clock
 
     def find(self, reader: Reader, app: str, version: int) -> DeployRecord:
         """Raises `NotFound`."""
@@ -72,16 +72,16 @@ class DeployTable:
     def change_slot(self, tx: Tx, app: str, version: int, number: int, /, **fields: Any) -> SlotRecord:
         """Raises `NotFound`."""
         before = self.slot(tx, app, version, number)
-        after = msgspec.structs.replace(before, **fields, at=self._clock.now())
+        after = msgspec.structs.replace(before, **fields, at=self.clock.now())
         tx.put(DEPLOY_SLOTS, slot_key(app, version, number), after)
         self.change(tx, app, version)
         return after
 
     async def until(self, app: str, version: int, after: int, within_s: float) -> None:
         """Returns when the deploy's serial is above `after`, or the time is over. Raises `NotFound`."""
-        deadline = self._clock.monotonic() + within_s
-        while self.find(self.store, app, version).serial <= after and self._clock.monotonic() < deadline:
-            await self._clock.sleep(_LOOK_S)
+        deadline = self.clock.monotonic() + within_s
+        while self.find(self.store, app, version).serial <= after and self.clock.monotonic() < deadline:
+            await self.clock.sleep(_LOOK_S)
 
     async def ask(
         self, app: str, version: int, asked: DeployWish, allowed: Callable[[DeployRecord], None]

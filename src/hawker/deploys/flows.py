@@ -5,6 +5,7 @@ and call the machines' nodes like any client.
 A step may be called again at any time, also from the first one after a reboot: what has been done is in the slots.
 """
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,9 +21,10 @@ from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deplo
 from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:
-    from hawker.deploys import command, moves, releases
+    from hawker.deploys import command, coordinator, moves, releases
 else:
     command = deferred("hawker.deploys.command")
+    coordinator = deferred("hawker.deploys.coordinator")
     moves = deferred("hawker.deploys.moves")
     releases = deferred("hawker.deploys.releases")
 
@@ -41,6 +43,14 @@ class DeployInput(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class LateCoordinating(Protocol):
+    """The other nodes, which are there once this one answers."""
+
+    @property
+    def there(self) -> "coordinator.CoordinatingNodes":
+        """Raises `Unavailable` before, and on a node that is alone."""
+
+
 class DeployDeps(Protocol):
     """What of its node a deploy uses."""
 
@@ -52,6 +62,9 @@ class DeployDeps(Protocol):
 
     @property
     def fleet(self) -> LateCaller: ...
+
+    @property
+    def others(self) -> "LateCoordinating": ...
 
 
 def table_of(deps: DeployDeps) -> DeployTable:
@@ -114,11 +127,16 @@ async def switch(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
 async def tidy(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
     """What is of no group any more goes, and blue machines. Nothing goes back from here, so what a person asked for
     until now comes first."""
-    deploy = _moves(context)
+    return await _led(context, partial(_tidy, context))
+
+
+async def _tidy(context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
+    deploy = _moves(context, term)
     while (asked := await context.deps.store.write(partial(_last_stage, context))) is DeployWish.PAUSE:
         await context.clock.sleep(moves.LOOK_S)
     if asked is not DeployWish.NOTHING:
-        return _turned(context, "a person ended it", back=asked is DeployWish.ABORT)
+        return await _turned(context, term, "a person ended it", back=asked is DeployWish.ABORT)
+    await term.keep()
     for slot in deploy.slots(SlotKind.DESTROY):
         try:
             await deploy.destroy(slot)
@@ -140,12 +158,24 @@ def _last_stage(context: StepContext[DeployDeps, DeployInput], tx: Tx) -> Deploy
 
 async def settle(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
     """The release counts."""
-    return Done(commit=lambda tx: _end(tx, context.deps, context.input, releases.ReleaseStatus.COMPLETE, ""))
+    return await _led(context, partial(_settled, context, releases.ReleaseStatus.COMPLETE, ""))
+
+
+async def _settled(
+    context: StepContext[DeployDeps, DeployInput], status: str, error: str, term: "coordinator.Term"
+) -> Outcome:
+    await context.deps.store.write(lambda tx: _end(tx, context.deps, context.input, status, error))
+    await term.keep()
+    return Done()
 
 
 async def take_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
     """Every machine is what it was before the deploy, or it is written down that it could not be."""
-    deploy = _moves(context)
+    return await _led(context, partial(_take_back, context), back=True)
+
+
+async def _take_back(context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
+    deploy = _moves(context, term)
     await deploy.say("changes are taken back")
     blue = [slot for slot in deploy.slots(SlotKind.DESTROY) if not slot.cordoned]
     if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
@@ -159,32 +189,67 @@ async def take_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
 
 async def settle_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
     """The release is taken back; it failed where something could not be."""
-    left = [slot for slot in _moves(context).slots(*SlotKind) if slot.state is SlotState.LEFT]
+    given, table = context.input, table_of(context.deps)
+    slots = table.slots(table.store, given.app, given.version)
+    left = [slot for slot in slots if slot.state is SlotState.LEFT]
     status = releases.ReleaseStatus.FAILED if left else releases.ReleaseStatus.ROLLED_BACK
     why = context.input.why
     if left:
         why += f"; not taken back: {', '.join(slot.machine or str(slot.number) for slot in left)}"
-    return Done(commit=lambda tx: _end(tx, context.deps, context.input, status, why))
+    return await _led(context, partial(_settled, context, status, why), back=True)
 
 
-def _moves(context: StepContext[DeployDeps, DeployInput]) -> "moves.Moves":
+def _moves(context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> "moves.Moves":
     """Raises `Unavailable` while the node does not answer yet."""
     deps, given = context.deps, context.input
-    return moves.Moves(given.app, given.version, table_of(deps), deps.fleet.caller, context.clock, context.reach)
+    table, caller = table_of(deps), deps.fleet.caller
+    return moves.Moves(given.app, given.version, table, caller, context.clock, context.reach, term)
+
+
+async def _led(
+    context: StepContext[DeployDeps, DeployInput],
+    do: "Callable[[coordinator.Term], Awaitable[Outcome]]",
+    *,
+    back: bool = False,
+) -> Outcome:
+    """`do`, a step of the way `back` or forward, while this node coordinates the deploy; nothing where it ended
+    elsewhere."""
+    deps, given = context.deps, context.input
+    table = table_of(deps)
+    here = coordinator.Coordinator(given.app, given.version, table, lambda: deps.others.there, context.clock)
+
+    async def unless_behind(term: "coordinator.Term") -> Outcome:
+        """Another coordinator may have turned back, or have been less far than this run is."""
+        turned = releases.found(deps.store, given.app, given.version).status == releases.ReleaseStatus.ROLLING_BACK
+        if turned and not back:
+            return await _turned(context, term, table.find(deps.store, given.app, given.version).error, back=True)
+        flow = DEPLOY_BACK if back else DEPLOY
+        if term.inherited and context.finished(flow.steps[0].name):
+            return HandOff(flow.name, given)
+        return await do(term)
+
+    found = await here.lead(unless_behind)
+    return Done() if found is None else found
 
 
 async def _guarded(context: StepContext[DeployDeps, DeployInput], do: "command.Work") -> Outcome:
+    return await _led(context, partial(_until_stopped, context, do))
+
+
+async def _until_stopped(
+    context: StepContext[DeployDeps, DeployInput], do: "command.Work", term: "coordinator.Term"
+) -> Outcome:
     """`do` until it is done, a slot fails, or a person wants it stopped."""
-    deploy = _moves(context)
+    deploy = _moves(context, term)
     try:
         await _unless_stopped(deploy, do)
     except moves.SlotFailed as failed:
         why = f"{failed.slot.machine or failed.slot.group}: {failed.text}"
         if failed.slot.number >= 0:
             await deploy.note(failed.slot, state=SlotState.FAILED, text=failed.text)
-        return _turned(context, why, back=deploy.record.limits.rollback)
+        return await _turned(context, term, why, back=deploy.record.limits.rollback)
     except _Stopped:
-        return _turned(context, "a person ended it", back=deploy.record.asked is DeployWish.ABORT)
+        return await _turned(context, term, "a person ended it", back=deploy.record.asked is DeployWish.ABORT)
     return Done()
 
 
@@ -211,11 +276,15 @@ async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
         raise failures[0]
 
 
-def _turned(context: StepContext[DeployDeps, DeployInput], why: str, *, back: bool) -> HandOff | Abort:
+async def _turned(
+    context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term", why: str, *, back: bool
+) -> HandOff | Abort:
     """Back, or an end where it is."""
-    if not back:
-        return Abort(why)
     given, deps = context.input, context.deps
+    if not back:
+        await deps.store.write(lambda tx: _stay(tx, deps, given, why))
+        await term.keep()
+        return Abort(why)
 
     def commit(tx: Tx) -> None:
         releases.moved(tx, given.app, given.version, releases.ReleaseStatus.ROLLING_BACK, deps.clock.now())
@@ -237,13 +306,18 @@ def _end(tx: Tx, deps: DeployDeps, given: DeployInput, status: str, error: str) 
 
 def fail(tx: Tx, ended: EndedRun[DeployInput]) -> None:
     """A run that did not come to its own end: machines stay as they are."""
-    given = ended.input
+    if ended.ending is not Ending.DONE:
+        _stay(tx, ended.deps, ended.input, ended.error or "cancelled")
+
+
+def _stay(tx: Tx, deps: DeployDeps, given: DeployInput, why: str) -> None:
+    """The end of a deploy that leaves machines as they are."""
     record = tx.get(DEPLOYS, deploy_key(given.app, given.version))
-    if ended.ending is Ending.DONE or record is None:
+    if record is None:
         return
     asked = record.asked is DeployWish.STOP
     status = releases.ReleaseStatus.INTERRUPTED if asked else releases.ReleaseStatus.FAILED
-    _end(tx, ended.deps, given, status, f"{ended.error or 'cancelled'}: machines stay as they are")
+    _end(tx, deps, given, status, f"{why}: machines stay as they are")
 
 
 _POINTS = ("begun", "changed")

@@ -31,12 +31,14 @@ from hawker.api.contract.machine_operation import (
     START_MACHINE,
     UNCORDON_MACHINE,
 )
+from hawker.api.route import B, Q, R, Unary
 from hawker.clock import Clock
 from hawker.config import MachineConfig
+from hawker.deploys.coordinator import Term
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.health_gates import Expected, GateState, judged, start_of
 from hawker.deploys.plan import budget, is_of
-from hawker.errors import HawkerError, LeaseHeld, NotFound, Unavailable
+from hawker.errors import Fault, HawkerError, LeaseHeld, NotFound, Unavailable
 from hawker.machine import GONE, OFF, State
 from hawker.record.deploy import DeployRecord, DeployWish, SlotBefore, SlotKind, SlotRecord, SlotState
 
@@ -69,7 +71,7 @@ class SlotSkipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The moves of one deploy. `reach` is a point where a test may kill the process."""
+    """The moves of one deploy, in a term of its coordinator. `reach` is a point where a test may kill the process."""
 
     app: str
     version: int
@@ -77,6 +79,7 @@ class Moves:
     caller: Caller
     clock: Clock
     reach: Callable[[str], None]
+    term: Term
 
     # What is written down.
 
@@ -92,6 +95,13 @@ class Moves:
         return await self.table.store.write(
             lambda tx: self.table.change_slot(tx, self.app, self.version, slot.number, **fields)
         )
+
+    async def _begun(self, slot: SlotRecord, state: SlotState, text: str = "") -> SlotRecord:
+        """Before anything is done to its machine: whoever coordinates the deploy next knows of it."""
+        await self.term.check()
+        slot = await self.note(slot, state=state, text=text)
+        await self.term.keep()
+        return slot
 
     async def say(self, stage: str) -> None:
         if self.record.stage != stage:
@@ -148,7 +158,7 @@ class Moves:
     async def _changed(self, slot: SlotRecord) -> SlotRecord:
         if slot.state is SlotState.PROVING:
             return slot
-        slot = await self.note(slot, state=SlotState.CHANGING, text="")
+        slot = await self._begun(slot, SlotState.CHANGING)
         self.reach("begun")
         if slot.kind is SlotKind.UPDATE:
             version = await self.again(slot, lambda: self._update(slot))
@@ -169,7 +179,7 @@ class Moves:
         body = UpdateMachineRequest(
             config=slot.config, current_version=slot.before.version, skip_launch=None if slot.launch else True
         )
-        updated = await self.caller.call(UPDATE_MACHINE, params=self.at(slot), body=body)
+        updated = await self._change(UPDATE_MACHINE, slot, body=body)
         return updated.version
 
     async def _order(self, slot: SlotRecord) -> Machine:
@@ -181,13 +191,15 @@ class Moves:
             skip_launch=None if slot.launch else True,
             skip_service_registration=slot.cordoned or None,
         )
+        await self.term.check()
         key = f"deploy-{self.version}-{slot.number}-{self.record.began_at:.3f}"
         return await self.caller.call(
             CREATE_MACHINE, params=AppParams(app_name=self.app), body=body, idempotency_key=key
         )
 
     async def again(self, slot: SlotRecord, call: Callable[[], Awaitable[T]]) -> T:
-        """Until it succeeds, or can no longer within the deploy's patience. Raises `SlotFailed`, `SlotSkipped`."""
+        """Until it succeeds, or can no longer within the deploy's patience. What may have taken effect is asked for
+        again: every call looks first, or has a key. Raises `SlotFailed`, `SlotSkipped`."""
         limits, began = self.record.limits, self.clock.monotonic()
         while True:
             try:
@@ -200,7 +212,7 @@ class Moves:
                 late = self.clock.monotonic() - began >= limits.wait_s
                 if late and isinstance(error, Unavailable) and limits.skip_unreachable and slot.before is not None:
                     raise SlotSkipped(f"its host is away: {error}") from error
-                if late or not error.retry:
+                if late or not (error.retry or isinstance(error, Fault)):
                     raise SlotFailed(slot, str(error)) from error
                 waits = "for the lease that a client holds" if isinstance(error, LeaseHeld) else str(error)
                 await self._tell(slot, f"waits: {waits}")
@@ -246,7 +258,7 @@ class Moves:
         """Raises `SlotFailed`."""
         if slot.state is SlotState.DONE or not slot.machine:
             return
-        await self.note(slot, state=SlotState.CHANGING, text="")
+        await self._begun(slot, SlotState.CHANGING)
         try:
             await self.again(replace(slot, kind=SlotKind.UPDATE), lambda: self.delete(slot))
         except SlotSkipped as skipped:
@@ -256,7 +268,7 @@ class Moves:
         await self.note(slot, state=SlotState.DONE, text="")
 
     async def delete(self, slot: SlotRecord) -> None:
-        await self.caller.call(DELETE_MACHINE, params=self.at(slot), query=DeleteMachineQuery(force=True))
+        await self._change(DELETE_MACHINE, slot, query=DeleteMachineQuery(force=True))
 
     async def route(self, slots: Iterable[SlotRecord], *, into: bool) -> None:
         """Into routing, or out of it, all of them. Raises `SlotFailed`."""
@@ -265,26 +277,28 @@ class Moves:
         async def one(slot: SlotRecord) -> None:
             there = replace(slot, kind=SlotKind.UPDATE)
             with suppress(SlotSkipped):
-                await self.again(there, lambda: self.caller.call(route, params=self.at(slot)))
+                await self.again(there, lambda: self._change(route, slot))
 
         await _side_by_side(one, slots, AT_ONCE)
 
     # Back.
 
     async def back(self, slots: Sequence[SlotRecord]) -> None:
-        """What was changed gets the config that it had, what was made goes: the last first, each group within its
-        budget. What cannot be taken back is written down, and keeps nothing else from it."""
+        """What was changed gets the config that it had, what was made goes: those that do not serve before those
+        that do, the last first, each group within its budget. What cannot be taken back is written down, and keeps
+        nothing else from it."""
         touched = [slot for slot in slots if slot.state not in (SlotState.WAITING, SlotState.RETURNED, SlotState.LEFT)]
 
         async def of_group(group: str) -> None:
             mine = [slot for slot in touched if slot.group == group][::-1]
+            mine.sort(key=lambda slot: slot.state is SlotState.DONE)
             await _side_by_side(self._return, mine, budget(self.record.limits.max_unavailable, len(mine)))
 
         await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched), GROUPS_AT_ONCE)
 
     async def _return(self, slot: SlotRecord) -> None:
         why = slot.text if slot.state is SlotState.FAILED else ""
-        slot = await self.note(slot, state=SlotState.RETURNING)
+        slot = await self._begun(slot, SlotState.RETURNING, slot.text)
         self.reach("returning")
         try:
             if slot.kind is SlotKind.UPDATE:
@@ -298,7 +312,8 @@ class Moves:
             await self.note(slot, state=SlotState.RETURNED if gone else SlotState.LEFT, text=skipped.text)
             return
         except SlotFailed as failed:
-            if slot.kind is not SlotKind.UPDATE and not slot.machine:
+            refused = not isinstance(failed.__cause__, Unavailable | Fault)
+            if slot.kind is not SlotKind.UPDATE and not slot.machine and refused:
                 await self.note(slot, state=SlotState.RETURNED, text=why)  # it was never made, and never will be
                 return
             await self.note(slot, state=SlotState.LEFT, text=failed.text)
@@ -322,9 +337,9 @@ class Moves:
             body = UpdateMachineRequest(
                 config=before.config, current_version=machine.version, skip_launch=None if before.started else True
             )
-            return (await self.caller.call(UPDATE_MACHINE, params=self.at(slot), body=body)).version
+            return (await self._change(UPDATE_MACHINE, slot, body=body)).version
         if before.started and machine.state in OFF:
-            await self.caller.call(START_MACHINE, params=self.at(slot))
+            await self._change(START_MACHINE, slot)
         return machine.version
 
     # The API.
@@ -332,11 +347,17 @@ class Moves:
     def at(self, slot: SlotRecord) -> MachineParams:
         return MachineParams(app_name=self.app, machine_id=slot.machine)
 
+    async def _change(self, route: Unary[MachineParams, Q, B, R], slot: SlotRecord, **options: Any) -> R:
+        """A call that changes the slot's machine, in this term."""
+        await self.term.check()
+        return await self.caller.call(route, params=self.at(slot), deploy_term=self.term.text, **options)
+
     async def get(self, slot: SlotRecord) -> Machine:
         return await self.caller.call(GET_MACHINE, params=self.at(slot))
 
     async def order_beside(self, config: MachineConfig, region: str | None, name: str) -> Machine:
         """A machine beside the slots, which is ordered once."""
+        await self.term.check()
         key = f"deploy-{self.version}-{name}-{self.record.began_at:.3f}"
         body = CreateMachineRequest(config=config, region=region)
         return await self.caller.call(

@@ -1,4 +1,4 @@
-"""What a worker's moves take of its fleet."""
+"""What moves and deploys take of their fleet."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from hawker.api.caller import Caller
 from hawker.api.directory import Directory, Node
 from hawker.errors import Fault, Unavailable
 from hawker.fleet.app_bundle import AppBundler
-from hawker.ids import MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.record.app import AppRecord
 from hawker.store.contract import Reader, Tx
 from hawker.vault import Vault
@@ -42,6 +42,9 @@ class FleetOtherNodes:
 
     def nodes(self) -> Sequence[Node]:
         return self._directory.nodes()
+
+    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]:
+        return self._directory.nodes_of_app(app)
 
     def seen_at(self, machine: MachineId) -> NodeId | None:
         return self._directory.owner_of_machine(machine)

@@ -86,6 +86,7 @@ class Forwarding:
                 body=call.body,
                 nonce=call.nonce,
                 idempotency_key=call.idempotency_key,
+                deploy_term=call.deploy_term,
                 timeout_s=min(route.timeout_s, call.deadline_s or route.timeout_s),
                 metadata=call.metadata,
             )

@@ -2,13 +2,22 @@
 one node that can answer it, or is the business of the node that the broker stands beside.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import ROOT_CLUSTER_ROUTES
-from hawker.api.contract.deploy import CREATE_DEPLOY
+from hawker.api.contract.deploy import (
+    ABORT_DEPLOY,
+    CREATE_DEPLOY,
+    GET_DEPLOY,
+    PAUSE_DEPLOY,
+    RESUME_DEPLOY,
+    DeployInfo,
+    DeployParams,
+    GetDeployQuery,
+)
 from hawker.api.contract.image import RESOLVE_IMAGE
 from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
@@ -29,7 +38,7 @@ from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.contract.volume import MOVE_VOLUME
 from hawker.api.directory import AppIndex, AppNodes, Directory, Peers
 from hawker.api.handlers import Handlers
-from hawker.api.route import AnyRoute, Call, NoParams, NoQuery, Unary
+from hawker.api.route import AnyRoute, B, Call, NoParams, NoQuery, Q, Unary
 from hawker.api.routes import ROUTES
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
@@ -147,6 +156,48 @@ class FleetMoves:
         raise NotFound(f"move {call.params.move_id:.40} not found")
 
 
+# Calls about a deploy that is under way: its app's home answers, and where that is away the node that took it over.
+
+
+class FleetDeploys:
+    def __init__(self, passing: Forwarding, asking: FanOut) -> None:
+        self._forwarding = passing
+        self._fan_out = asking
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(GET_DEPLOY, lambda call: self._answered(GET_DEPLOY, call))
+        handlers.on(PAUSE_DEPLOY, lambda call: self._answered(PAUSE_DEPLOY, call))
+        handlers.on(RESUME_DEPLOY, lambda call: self._answered(RESUME_DEPLOY, call))
+        handlers.on(ABORT_DEPLOY, lambda call: self._answered(ABORT_DEPLOY, call))
+
+    async def _answered(
+        self, route: Unary[DeployParams, Q, B, DeployInfo], call: Call[DeployParams, Q, B]
+    ) -> DeployInfo:
+        try:
+            home = await self._forwarding.to_home(call)
+            return await self._forwarding.unary_at(home, route, call)
+        except Unavailable as away:
+            node = await self._elsewhere(call)
+            if node is None:
+                raise
+            del away
+        return await self._forwarding.unary_at(node, route, call)
+
+    async def _elsewhere(self, call: Call[DeployParams, Q, B]) -> NodeId | None:
+        """Of the living nodes that have the newest such deploy, who was told of it last."""
+
+        async def one(caller: Caller) -> DeployInfo:
+            return await caller.call(GET_DEPLOY, params=call.params, query=GetDeployQuery())
+
+        alive = [node.id for node in self._forwarding.owners.directory.nodes() if node.alive]
+        asked = await self._fan_out.every(alive, call.caller, one)
+        return _latest(asked.answers)
+
+
+def _latest(found: Sequence[tuple[NodeId, DeployInfo]]) -> NodeId | None:
+    return max(found, key=lambda pair: (pair[1].version, pair[1].serial), default=(None, None))[0]
+
+
 _KINDS: tuple[Kind, ...] = ("machine", "volume")
 
 
@@ -231,6 +282,7 @@ class Gateway:
             FleetVolumes(self._forwarding, self._app_sync),
             FleetRuns(self._forwarding, self._fan_out),
             FleetMoves(self._forwarding, self._fan_out),
+            FleetDeploys(self._forwarding, self._fan_out),
             self._logs,
             FleetAudit(self._directory, self._fan_out),
         )

@@ -3,15 +3,28 @@ well before any machine changed, and a deploy that has ended left each machine a
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from hawker.config import MachineConfig
+from hawker.deploys.plan import budget
 from hawker.deploys.releases import ENDED, ReleaseStatus
 from hawker.fsm import journal
-from hawker.ids import MachineId
+from hawker.ids import MachineId, NodeId
+from hawker.machine import GONE
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.app import RELEASES
-from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployRecord, SlotKind, SlotRecord, SlotState, deploy_resource
+from hawker.record.deploy import (
+    DEPLOY_SLOTS,
+    DEPLOYS,
+    DeployRecord,
+    SlotKind,
+    SlotRecord,
+    SlotState,
+    deploy_key,
+    deploy_resource,
+)
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.store.contract import Reader
 
@@ -19,6 +32,9 @@ RELEASE = "fly_release_version"
 _CHANGED = frozenset({SlotState.CHANGING, SlotState.PROVING, SlotState.DONE})
 _WELL = frozenset({SlotState.DONE, SlotState.SKIPPED})
 _MAKES = frozenset({SlotKind.UPDATE, SlotKind.CREATE})
+_BEGUN = frozenset({SlotState.CHANGING, SlotState.RETURNING})
+_ABORTED = frozenset({ReleaseStatus.ROLLED_BACK, ReleaseStatus.INTERRUPTED, ReleaseStatus.FAILED})
+_Find: TypeAlias = Callable[[str], MachineRecord | None]
 
 
 def of_deploys(reader: Reader) -> Iterator[Violation]:
@@ -51,13 +67,16 @@ def deploys_at_rest(reader: Reader, later: Collection[str] = ()) -> Iterator[Vio
             yield Violation(Invariant.DEPLOYED, key, "nobody works on it, and it has not ended")
             continue
         for slot in slots[key]:
-            machine = reader.get(MACHINES, MachineId(slot.machine)) if slot.machine else None
-            if slot.machine in later:
-                continue
-            if release.status == ReleaseStatus.COMPLETE:
-                yield from _completed(key, deploy, slot, machine)
-            elif release.status == ReleaseStatus.ROLLED_BACK:
-                yield from _taken_back(key, slot, machine)
+            if slot.machine not in later:
+                yield from _ended(key, deploy, slot, release.status, lambda name: reader.get(MACHINES, MachineId(name)))
+
+
+def _ended(key: str, deploy: DeployRecord, slot: SlotRecord, status: str, find: _Find) -> Iterator[Violation]:
+    machine = find(slot.machine) if slot.machine else None
+    if status == ReleaseStatus.COMPLETE:
+        yield from _completed(key, deploy, slot, machine)
+    elif status == ReleaseStatus.ROLLED_BACK:
+        yield from _taken_back(key, slot, machine)
 
 
 def _command(key: str, deploy: DeployRecord, slots: list[SlotRecord]) -> Iterator[Violation]:
@@ -101,3 +120,126 @@ def _slots(reader: Reader) -> defaultdict[str, list[SlotRecord]]:
     for key, slot in reader.scan(DEPLOY_SLOTS):
         found[key.rpartition("/")[0]].append(slot)
     return found
+
+
+# Of a fleet, where machines are of several nodes and a deploy may have gone on at another node than its app's home.
+
+
+@dataclass(frozen=True, slots=True)
+class DeploySight:
+    """What an observer sees of an app at all nodes at one moment. `running` are machines that run; `steady` are nodes
+    that have been up for a while."""
+
+    app: str
+    readers: Mapping[NodeId, Reader]
+    running: frozenset[MachineId]
+    steady: frozenset[NodeId] = frozenset()
+
+    def machine(self, name: str) -> MachineRecord | None:
+        return next((each for each in self.machines() if each.id == name), None)
+
+    def machines(self) -> Iterator[MachineRecord]:
+        for reader in self.readers.values():
+            yield from (record for _, record in reader.scan(MACHINES))
+
+    def newest(self) -> Iterator[tuple[NodeId, Reader, str, DeployRecord]]:
+        """The app's newest deploy, as each node that knows of it has it, unless it has ended."""
+        for node, reader in self.readers.items():
+            for key, deploy in reader.scan(DEPLOYS, f"{self.app}/", limit=1, reverse=True):
+                if deploy.ended_at is None:
+                    yield node, reader, key, deploy
+
+
+def more_away(sight: DeploySight, share: float) -> Iterator[Violation]:
+    """More machines of a group are away at once than a rolling deploy may take away. Those of nodes that are not steady
+    are counted out, and so are those that it has not touched."""
+    known = max(sight.newest(), key=lambda each: (each[2], each[3].term, each[3].serial), default=None)
+    if known is None or known[3].strategy not in ("rolling", "canary"):
+        return
+    _, reader, key, _ = known
+    found = [slot for slot in _slots_of(reader, key) if slot.kind is SlotKind.UPDATE and slot.launch]
+    there = {each.id for node in sight.steady for _, each in sight.readers[node].scan(MACHINES)} - sight.running
+    for group in {slot.group for slot in found}:
+        mine = [slot for slot in found if slot.group == group]
+        away = [slot.machine for slot in mine if slot.state is not SlotState.WAITING and slot.machine in there]
+        if len(away) > budget(share, len(mine)):
+            what = f"{len(away)} of {len(mine)} machines of group {group} are away: {', '.join(away)}"
+            yield Violation(Invariant.BUDGET, key, what)
+
+
+class Coordinators:
+    """What was seen so far of who begins to change machines."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[NodeId, str], tuple[int, int, frozenset[tuple[int, SlotState]]]] = {}
+        self._greatest: dict[str, int] = {}
+
+    def look(self, sight: DeploySight) -> Iterator[Violation]:
+        """A node begins to change a machine in an earlier term than another one did before."""
+        for node, reader, key, deploy in sight.newest():
+            term, serial, before = self._seen.get((node, key), (0, 0, frozenset()))
+            if (term, serial) == (deploy.term, deploy.serial):
+                continue
+            slots = _slots_of(reader, key)
+            begun = frozenset((slot.number, slot.state) for slot in slots if slot.state in _BEGUN)
+            self._seen[node, key] = deploy.term, deploy.serial, begun
+            if deploy.coordinator != node or term != deploy.term or begun <= before:
+                continue  # it follows, or has just begun with what another one had done
+            greatest = self._greatest.get(key, 0)
+            if deploy.term < greatest:
+                what = f"{node} begins to change a machine in term {deploy.term}, after term {greatest}"
+                yield Violation(Invariant.ONE_COORDINATOR, key, what)
+            self._greatest[key] = max(greatest, deploy.term)
+
+
+def _slots_of(reader: Reader, key: str) -> list[SlotRecord]:
+    return [slot for _, slot in reader.scan(DEPLOY_SLOTS, f"{key}/")]
+
+
+def deploys_over(
+    sight: DeploySight,
+    home: NodeId,
+    accepted: Collection[int],
+    aborted: Collection[int],
+    bad: Collection[int],
+) -> Iterator[Violation]:
+    """When nothing is under way anywhere. `accepted` and `aborted` are the versions of deploys of which that was
+    answered, `bad` those whose machines pass no gate."""
+    reader, app = sight.readers[home], sight.app
+    slots = _slots(reader)
+    statuses = {each.version: each.status for _, each in reader.scan(RELEASES, f"{app}/")}
+    deploys = {each.version: each for _, each in reader.scan(DEPLOYS, f"{app}/")}
+    for version in accepted:
+        if version not in statuses or (version in deploys and deploys[version].ended_at is None):
+            yield Violation(Invariant.KEPT, deploy_key(app, version), "was accepted, and is not there or has no end")
+    for version in aborted:
+        if statuses.get(version) not in _ABORTED:
+            what = f"its end was acknowledged, and it is {statuses.get(version)}"
+            yield Violation(Invariant.KEPT, deploy_key(app, version), what)
+    newest = max(deploys, default=0)
+    for version, deploy in deploys.items():
+        key = deploy_key(app, version)
+        yield from _made_once(sight, key, version, slots[key])
+        done = [slot for slot in slots[key] if slot.launch and slot.kind in _MAKES and slot.state is SlotState.DONE]
+        if version in bad and done and statuses[version] == ReleaseStatus.COMPLETE:
+            yield Violation(Invariant.GATED, key, f"is complete, and slot {done[0].number} never passed")
+        for slot in slots[key] if version == newest else ():
+            yield from _ended(key, deploy, slot, statuses[version], sight.machine)
+            yield from _as_before(key, slot, statuses[version], sight)
+
+
+def _made_once(sight: DeploySight, key: str, version: int, slots: list[SlotRecord]) -> Iterator[Violation]:
+    """Nothing is left of a deploy that no slot of it has."""
+    known = {slot.machine for slot in slots}
+    for machine in sight.machines():
+        if _release(machine.config) == str(version) and machine.id not in known and machine.state not in GONE:
+            yield Violation(Invariant.FILLED_ONCE, machine.id, f"is of {key}, and no slot of it has it")
+
+
+def _as_before(key: str, slot: SlotRecord, status: str, sight: DeploySight) -> Iterator[Violation]:
+    """What was taken back has the very config from before, and so has what was never changed."""
+    machine = sight.machine(slot.machine) if slot.machine else None
+    if status != ReleaseStatus.ROLLED_BACK or slot.before is None or machine is None:
+        return
+    if slot.state in (SlotState.RETURNED, SlotState.WAITING) and machine.config != slot.before.config:
+        yield Violation(Invariant.DEPLOYED, machine.id, f"has another config than before {key}, which was taken back")

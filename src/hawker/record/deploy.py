@@ -6,6 +6,7 @@ import msgspec
 
 from hawker.config import MachineConfig
 from hawker.fsm.contract import Resource
+from hawker.ids import AppName, NodeId
 from hawker.store.contract import Bucket
 
 
@@ -68,7 +69,10 @@ class ReleaseCommand(msgspec.Struct, frozen=True, kw_only=True):
 class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One deploy, of the release of its version, whose status tells how it ended. `serial` rises with each change of
     the deploy or of one of its slots. `stage` is what it does now and `error` what went wrong, both for people. `alone`
-    counts machines of the app that are of no process group, which no deploy touches. Times are Unix seconds."""
+    counts machines of the app that are of no process group, which no deploy touches. `voters` are the nodes that keep
+    the deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one of which
+    a majority of them has the deploy as it was then, 0 before; `coordinator` is whose term that is. Times are Unix
+    seconds."""
 
     version: int
     strategy: str
@@ -79,8 +83,15 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     alone: int = 0
     serial: int = 1
+    voters: tuple[NodeId, ...] = ()
+    term: int = 0
+    coordinator: NodeId = NodeId("")
     began_at: float
     ended_at: float | None = None
+
+    @property
+    def is_replicated(self) -> bool:
+        return len(self.voters) > 1
 
 
 class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,11 +122,39 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class RegisterRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one voter keeps of a deploy. `granted` is the greatest term that it granted, to `holder`. `state` is the
+    deploy itself, sealed for nodes of the cluster, as the coordinator of `term` wrote it with this `number`. `at` is
+    when that was, by this node's clock, Unix seconds."""
+
+    app: AppName
+    version: int
+    voters: tuple[NodeId, ...]
+    granted: int = 0
+    holder: NodeId = NodeId("")
+    term: int = 0
+    number: int = 0
+    state: bytes = b""
+    ended: bool = False
+    at: float = 0.0
+
+
+class DeployTermRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The greatest term of an app's deploys that this node was told of: what comes of an earlier one changes nothing
+    here. The release's version counts first."""
+
+    version: int
+    term: int
+
+
 DEPLOY_KIND = "deploy"
 """Of the resource of a deploy's run, whose id is the app's name."""
 
 DEPLOYS = Bucket("deploys", DeployRecord)  # app/version, in ten digits
 DEPLOY_SLOTS = Bucket("deploy_slots", SlotRecord)  # app/version, in ten digits/number, in five
+
+DEPLOY_REGISTERS = Bucket("deploy_registers", RegisterRecord)  # the app's id/version, in ten digits
+DEPLOY_TERMS = Bucket("deploy_terms", DeployTermRecord)  # the app's id
 
 
 def deploy_key(app: str, version: int) -> str:

@@ -57,7 +57,7 @@ from hawker.place import Place
 from hawker.record.machine import networks_here
 from hawker.store.contract import Observable
 from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog
-from hawker.up.fleet_wiring import failover_of, published_by
+from hawker.up.fleet_wiring import deploy_watch_of, failover_of, published_by
 from hawker.up.seat import Seat
 from hawker.up.wiring import node_handlers
 from hawker.vault import Vault
@@ -125,6 +125,7 @@ async def in_fleet(
         tasks.start_soon(_presence, place, parts)
         sight = catalog_sight(parts.node, ours.fleet, catalog)
         tasks.start_soon(failover_of(parts, sight).serve)
+        tasks.start_soon(deploy_watch_of(parts).serve)
         tasks.start_soon(_find_others, gossip, [peer.address for peer in seat.cluster.peers])
         _log.info("in cluster", extra={"cluster": seat.cluster.id, "gossip": _gossips_at(seat), "api": ours.api})
         yield ours.inside

@@ -1,7 +1,9 @@
-"""What a worker is to its fleet: what it publishes, and the failover of its machines. The daemon and the simulators
-join them here.
+"""What a worker is to its fleet: what it publishes, the failover of its machines, and the deploys of which it is a
+voter. The daemon and the simulators join them here.
 """
 
+from hawker.deploys.flows import table_of
+from hawker.deploys.takeover import DeployWatch
 from hawker.fleet.failover import Failover
 from hawker.fleet.failover_view import FailoverView
 from hawker.fleet.sources import PublishedState
@@ -23,3 +25,8 @@ def published_by(worker: AssembledWorker) -> PublishedState:
 def failover_of(worker: AssembledWorker, sight: FailoverView) -> Failover:
     deps = worker.deps
     return Failover(worker.node.id, deps.store, deps.clock, worker.operations, sight, worker.changes.listen)
+
+
+def deploy_watch_of(worker: AssembledWorker) -> DeployWatch:
+    deps = worker.deps
+    return DeployWatch(table_of(deps), lambda: deps.others.there, deps.clock, worker.runner)

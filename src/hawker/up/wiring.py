@@ -11,7 +11,9 @@ from hawker.catalog.contract import Catalog
 from hawker.deferred import deferred
 from hawker.deploys.deploy_handlers import DeployHandlers
 from hawker.deploys.flows import DEPLOY_FLOWS, table_of
+from hawker.deploys.register import RegisterHandlers
 from hawker.deploys.release_handlers import ReleaseHandlers
+from hawker.deploys.term_fence import TermFence
 from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.handlers import ClusterHandlers
 from hawker.fsm.contract import Flow
@@ -72,14 +74,17 @@ def node_handlers(
         bundler=bundler,
         members=partial(_members, fleet),
     ).bind(handlers)
-    handlers.add(ReleaseHandlers(deps.store, deps.clock), DeployHandlers(table_of(deps), partial(_intake_of, worker)))
+    deploys = DeployHandlers(table_of(deps), partial(_intake_of, worker), deps.others)
+    handlers.add(ReleaseHandlers(deps.store, deps.clock), deploys, RegisterHandlers(deps.store, deps.clock))
+    TermFence(deps.store, deps.clock).stand_before(handlers)
     return handlers
 
 
 def _intake_of(worker: AssembledWorker) -> "accept.Intake":
     deps = worker.deps
     registries = deps.settings.listed_registries
-    return accept.Intake(table_of(deps), deps.clock, deps.fleet, deps.secrets, worker.runner, registries)
+    table, others = table_of(deps), deps.others
+    return accept.Intake(table, deps.clock, deps.fleet, deps.secrets, worker.runner, lambda: others.there, registries)
 
 
 def _members(fleet: "Fleet | None") -> Sequence[Member]:

@@ -1,5 +1,5 @@
-"""The other nodes of the fleet, as moves need them: the way to each, who could take something, and what only nodes of
-the cluster can read. There once the process answers; a node alone has none.
+"""The other nodes of the fleet, as moves and deploys need them: the way to each, who could take something, and what
+only nodes of the cluster can read. There once the process answers; a node alone has none.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from hawker.api.caller import Caller
 from hawker.api.directory import Node
 from hawker.errors import NotServed, Unavailable
 from hawker.fsm.contract import Resource, WhenBusy
-from hawker.ids import MachineId, NodeId, RunId
+from hawker.ids import AppName, MachineId, NodeId, RunId
 from hawker.record.app import AppRecord
 from hawker.store.contract import Reader, Tx
 
@@ -25,6 +25,9 @@ class OtherNodes(Protocol):
 
     def nodes(self) -> Sequence[Node]:
         """All that are known, this one too."""
+
+    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]:
+        """All that know it, as far as is known here."""
 
     def seen_at(self, machine: MachineId) -> NodeId | None:
         """Where the catalog has the machine, as far as it is known here."""
@@ -53,7 +56,7 @@ class LateNodes:
     def there(self) -> OtherNodes:
         """Raises `Unavailable` before: runs are resumed while a node is on its way up."""
         if self._others is None:
-            raise Unavailable("this node does not know of any others yet")
+            raise Unavailable("this node does not know of any others")
         return self._others
 
     def check(self) -> None:

@@ -62,8 +62,8 @@ class NetworkCut:
 
 class CallNetwork:
     """Doors that are open: of workers for their `peers`, and of `brokers` for clients. `lost` and `mute` are the shares
-    of requests and of answers that are lost, `late` the names of routes whose next call is late; `hears` is told of
-    each call that passes, and may end a life."""
+    of requests and of answers that are lost, `late` the names of routes whose next call is late, by `late_s` at most;
+    `hears` is told of each call that passes, and may end a life."""
 
     def __init__(self, clock: LoopClock) -> None:
         self.clock = clock
@@ -77,6 +77,7 @@ class CallNetwork:
         self.hears: Callable[[PassingCall], None] = lambda passing: None
         self.calls = 0
         self.late: list[str] = []
+        self.late_s = LATE_S
         self.stragglers: list[tuple[float, Callable[[], _Exchange]]] = []
 
     def is_cut(self, sender: NodeId | None, receiver: NodeId) -> bool:
@@ -125,7 +126,7 @@ class CallNetwork:
 
     def _straggle(self, begin: "Callable[[], _Exchange]") -> None:
         """It comes all the same, when nobody waits for it any more."""
-        self.stragglers.append((self.clock.monotonic() + self.clock.random() * LATE_S, begin))
+        self.stragglers.append((self.clock.monotonic() + self.clock.random() * self.late_s, begin))
 
     async def serve(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Brings what is late, until cancelled."""

@@ -11,10 +11,11 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.caller import Caller
 from hawker.api.directory import Node
+from hawker.api.handlers import Handlers
 from hawker.errors import WrongState
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.other_nodes import SEALED_FOR
-from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
 from hawker.record.app import AppRecord
@@ -58,7 +59,7 @@ class SimOtherNodes:
         self._deps = worker.parts.deps
         self._me = worker.parts.node.id
         self._vaults = vaults_of(lambda: [_KEY], self._deps.clock)
-        self._bundler = AppBundler(self._deps.store, self._deps.secrets, self._deps.clock, self._me, self._vaults)
+        self.bundler = AppBundler(self._deps.store, self._deps.secrets, self._deps.clock, self._me, self._vaults)
         self._peers = SimPeers(fleet.call_network, self._me)
 
     @property
@@ -72,6 +73,9 @@ class SimOtherNodes:
     def nodes(self) -> Sequence[Node]:
         return [Node(id=host.id, region=REGION, labels={}) for host in self._fleet.hosts.values()]
 
+    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]:
+        return list(self._fleet.hosts)
+
     def seen_at(self, machine: MachineId) -> NodeId | None:
         for host in self._fleet.hosts.values():
             if any(unit == machine for unit, _ in owned_at(host.world.store)):
@@ -79,12 +83,12 @@ class SimOtherNodes:
         return None
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
-        return self._bundler.pack(reader, app)
+        return self.bundler.pack(reader, app)
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None:
         if self._fleet.hosts[self._me].refuses:
             raise WrongState("this node does not want it")
-        self._bundler.unpack(tx, app, packed)
+        self.bundler.unpack(tx, app, packed)
 
     def seal(self, data: bytes) -> bytes:
         return self._vaults()[0].seal(SEALED_FOR, data)
@@ -96,11 +100,13 @@ class SimOtherNodes:
 class MoveHost:
     """`worker` is what is up now; between two lives nobody even refuses a connection."""
 
-    def __init__(self, fleet: MoveFleet, number: int, seed: int) -> None:
+    world_type: type[MoveWorld] = MoveWorld
+
+    def __init__(self, fleet: MoveFleet, number: int, seed: int, region: str = REGION) -> None:
         self.id = NodeId(f"{number:08x}")
         self._fleet = fleet
-        record = NodeRecord(id=self.id, region=REGION, created_at=0.0)
-        self.world = MoveWorld(
+        record = NodeRecord(id=self.id, region=region, created_at=0.0)
+        self.world = self.world_type(
             MemoryStore(), Path("node"), seed=seed, room=ROOM, kit=fleet.kit, node=record, nameservers=("fdaa::3",)
         )
         self.world.registry = FakeRegistry()
@@ -148,9 +154,7 @@ class MoveHost:
             await self.world.store.write(lambda tx: tx.put(NODE, "self", self.world.node))
         try:
             async with self.world.open() as worker:
-                deps, others = worker.parts.deps, SimOtherNodes(self._fleet, worker)
-                deps.others.meet(others)
-                handlers = node_handlers(worker.parts)
+                handlers = self.meet(worker)
                 self._endpoint = SimEndpoint(clock=self.world.clock, handlers=handlers, tasks=worker.tasks)
                 self._fleet.call_network.peers[self.id] = self._endpoint
                 self.worker = worker
@@ -162,6 +166,11 @@ class MoveHost:
             self.worker = None
             self._shut()
             self._ended.set()
+
+    def meet(self, worker: SimWorker) -> Handlers:
+        """The others, in this life. What it answers them."""
+        worker.parts.deps.others.meet(SimOtherNodes(self._fleet, worker))
+        return node_handlers(worker.parts)
 
     def _shut(self) -> None:
         if self._endpoint is not None:

@@ -156,7 +156,10 @@ class MortalStore(Store, Protocol):
 
 class SimWorld(ABC):
     """`room` is what the host has to sell; without `reconciles` nobody tidies up after a flow; where machines are
-    `guests` they have kernels of their own, and are suspended by snapshots."""
+    `guests` they have kernels of their own, and are suspended by snapshots. Where it `meets_fleet`, who opens a life
+    says what a client's calls are answered by."""
+
+    meets_fleet = False
 
     def __init__(
         self,
@@ -237,7 +240,8 @@ class SimWorld(ABC):
                 parts = self._parts(images)
                 reconciler = reconciler_of(parts)
                 supervisor = supervisor_of(parts, self._kit.supervisor, self._kit.exits)
-                parts.deps.fleet.meet(InProcessCaller(handlers_of_one(parts), self.clock, "deploy"))
+                if not self.meets_fleet:
+                    parts.deps.fleet.meet(InProcessCaller(handlers_of_one(parts), self.clock, "deploy"))
                 await begin(tasks, parts, supervisor, reconciler if self.reconciles else None)
                 yield SimWorker(parts, reconciler, self.host, tasks)
                 tasks.cancel_scope.cancel()

@@ -1,0 +1,465 @@
+"""Who drives a deploy. Three nodes, the voters, keep its register; whoever has the term that a majority of them granted
+last coordinates it, and writes down at a majority what must not be lost with its host. A run of a deploy on any other
+node follows what is written there, and takes over when its coordinator is down and its term has run out.
+
+The coordinator's own records count the rest: `(term, serial)` orders them and what the voters have.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Protocol, TypeVar
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import zstandard
+
+from hawker.api.caller import Caller
+from hawker.api.contract.deploy_register import (
+    ANNOUNCE_TERM,
+    GRANT_TERM,
+    READ_REGISTER,
+    WRITE_REGISTER,
+    AnnounceTermRequest,
+    GrantTermRequest,
+    RegisterAnswer,
+    RegisterParams,
+    WriteRegisterRequest,
+)
+from hawker.api.contract.market import OrderedApp
+from hawker.api.directory import Node
+from hawker.clock import Clock
+from hawker.deploys.deploy_table import DeployTable
+from hawker.deploys.term_fence import written_term
+from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.ids import AppName, NodeId
+from hawker.record.app import APPS, RELEASES, AppRecord, ReleaseRecord
+from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployRecord, SlotRecord, deploy_key, slot_key
+from hawker.store.contract import Reader, Tx
+
+T = TypeVar("T")
+
+VOTERS = 3
+RENEW_S = 3.0
+VALID_S = 8.0
+"""So long after a renewal was sent that a majority answered, its coordinator begins nothing more. Less than a voter's
+`TERM_S`, so that two never coordinate at once."""
+FOLLOW_S = 1.0
+_AGAIN_S = 0.5
+_ANNOUNCE_S = 2.0
+_AT_ONCE = 16
+_MOST_BYTES = 64 * 1024 * 1024
+
+
+class CoordinatingNodes(Protocol):
+    """What the voters of a deploy are to its coordinator."""
+
+    @property
+    def me(self) -> NodeId: ...
+
+    def caller(self, node: NodeId) -> Caller:
+        """The way to its peer API. Raises `Unavailable`."""
+
+    def nodes(self) -> Sequence[Node]: ...
+
+    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]: ...
+
+    def pack(self, reader: Reader, app: AppRecord) -> bytes: ...
+
+    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None: ...
+
+    def seal(self, data: bytes) -> bytes: ...
+
+    def open(self, sealed: bytes) -> bytes: ...
+
+
+class DeployState(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole deploy, as the voters keep it."""
+
+    app: OrderedApp
+    release: ReleaseRecord
+    deploy: DeployRecord
+    slots: tuple[SlotRecord, ...]
+
+
+class TermLost(Exception):
+    """Another node may coordinate the deploy from now on."""
+
+
+class Term(Protocol):
+    """What a deploy's moves ask before they change anything."""
+
+    @property
+    def inherited(self) -> bool:
+        """Whether another node coordinated the deploy before."""
+
+    @property
+    def text(self) -> str | None:
+        """What goes along with a call that changes a machine."""
+
+    async def check(self) -> None:
+        """Goes no further when another node may have taken over."""
+
+    async def keep(self) -> None:
+        """Returns once what is written down here would outlive this host."""
+
+
+class AloneTerm:
+    """Of a node that keeps its deploys alone."""
+
+    text: str | None = None
+    inherited = False
+
+    async def check(self) -> None:
+        return None
+
+    async def keep(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Voters:
+    """The calls to the voters of one deploy, which are answered by a majority or count as not answered."""
+
+    app: str
+    app_id: str
+    version: int
+    all: tuple[NodeId, ...]
+    nodes: CoordinatingNodes
+    clock: Clock
+
+    @property
+    def majority(self) -> int:
+        return len(self.all) // 2 + 1
+
+    @property
+    def params(self) -> RegisterParams:
+        return RegisterParams(app_id=self.app_id, version=self.version)
+
+    async def read(self) -> list[RegisterAnswer]:
+        """Raises `Unavailable` where a majority does not answer."""
+
+        async def one(caller: Caller) -> RegisterAnswer:
+            return await caller.call(READ_REGISTER, params=self.params)
+
+        return await self._asked(one)
+
+    async def grant(self, term: int) -> list[RegisterAnswer]:
+        """Raises `Unavailable` where a majority does not answer."""
+        body = GrantTermRequest(app=self.app, term=term, node=self.nodes.me, voters=self.all)
+
+        async def one(caller: Caller) -> RegisterAnswer:
+            return await caller.call(GRANT_TERM, params=self.params, body=body)
+
+        return await self._asked(one)
+
+    async def write(self, term: int, number: int = 0, state: bytes | None = None, *, ended: bool = False) -> bool:
+        """Whether a majority took it. Raises `TermLost` where one voter granted a later term."""
+        body = WriteRegisterRequest(
+            app=self.app, term=term, node=self.nodes.me, voters=self.all, number=number, state=state, ended=ended
+        )
+
+        async def one(caller: Caller) -> RegisterAnswer:
+            return await caller.call(WRITE_REGISTER, params=self.params, body=body)
+
+        try:
+            found = await self._asked(one)
+        except Unavailable:
+            return False
+        if any(each.granted > term for each in found):
+            raise TermLost
+        return sum(each.granted == term and each.holder == self.nodes.me for each in found) >= self.majority
+
+    async def _asked(self, ask: Callable[[Caller], Awaitable[RegisterAnswer]]) -> list[RegisterAnswer]:
+        """Of all that answer; the last ones are not waited for long once a majority has."""
+        found: list[RegisterAnswer] = []
+        async with anyio.create_task_group() as tasks:
+
+            async def one(node: NodeId) -> None:
+                try:
+                    found.append(await ask(self.nodes.caller(node)))
+                except HawkerError:
+                    return
+                if len(found) >= self.majority:
+                    tasks.cancel_scope.deadline = min(tasks.cancel_scope.deadline, anyio.current_time() + _AGAIN_S)
+
+            for node in self.all:
+                tasks.start_soon(one, node)
+        if len(found) < self.majority:
+            raise Unavailable(f"too few of the nodes {', '.join(self.all)} answer, which keep this deploy")
+        return found
+
+
+class HeldTerm:
+    """Keeps `Term` while a majority has granted it to this node. `sent` is when the last call was sent that a majority
+    answered, by the monotonic clock."""
+
+    def __init__(self, voters: Voters, table: DeployTable, number: int, sent: float, *, inherited: bool) -> None:
+        self.voters = voters
+        self.number = number
+        self.inherited = inherited
+        self.scope: anyio.CancelScope | None = None  # of what is done in it, which is cut short when it is lost
+        self._table = table
+        self._sent = sent
+        self._kept = 0
+        self._lock = anyio.Lock()
+        self._told: set[NodeId] = set()
+
+    @property
+    def text(self) -> str:
+        return written_term(self.voters.version, self.number)
+
+    async def check(self) -> None:
+        if self.voters.clock.monotonic() - self._sent >= VALID_S:
+            await self._lose()
+
+    async def _lose(self) -> None:
+        """Raises `TermLost` where nothing is done in it yet."""
+        if self.scope is None:
+            raise TermLost
+        self.scope.cancel()
+        await anyio.lowlevel.checkpoint()
+
+    async def keep(self) -> None:
+        """Those who wait together are served by one write."""
+        wanted = self._record().serial
+        while self._kept < wanted:
+            async with self._lock:
+                if self._kept < wanted:
+                    await self._write()
+            if self._kept < wanted:
+                await self.check()
+                await self.voters.clock.sleep(_AGAIN_S)
+        await self.check()
+
+    async def _write(self) -> None:
+        state, serial, ended = state_of(self._table, self.voters)
+        sent = self.voters.clock.monotonic()
+        try:
+            if await self.voters.write(self.number, serial, state, ended=ended):
+                self._kept, self._sent = serial, sent
+        except TermLost:
+            await self._lose()
+
+    async def renew(self) -> None:
+        """Now and then, until it is lost; nodes that come back are told of it."""
+        clock = self.voters.clock
+        while True:
+            await clock.sleep(RENEW_S)
+            if self._kept < self._record().serial:
+                async with self._lock:
+                    await self._write()
+            else:
+                await self._renew()
+            await self.check()
+            await self.announce()
+
+    async def _renew(self) -> None:
+        sent = self.voters.clock.monotonic()
+        try:
+            if await self.voters.write(self.number):
+                self._sent = sent
+        except TermLost:
+            await self._lose()
+
+    async def announce(self) -> None:
+        """To every living node that knows the app, once."""
+        nodes = self.voters.nodes
+        alive = {node.id for node in nodes.nodes() if node.alive}
+        left = [node for node in nodes.nodes_of_app(AppName(self.voters.app)) if node in alive - self._told]
+        body = AnnounceTermRequest(term=self.number)
+
+        async def one_after_another() -> None:
+            while left:
+                node = left.pop()
+                with anyio.move_on_after(_ANNOUNCE_S), suppress(HawkerError):
+                    await nodes.caller(node).call(ANNOUNCE_TERM, params=self.voters.params, body=body)
+                    self._told.add(node)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in left[:_AT_ONCE]:
+                tasks.start_soon(one_after_another)
+
+    def _record(self) -> DeployRecord:
+        return self._table.find(self._table.store, self.voters.app, self.voters.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """One run's part in a deploy. `nodes` raises `Unavailable` while they are not known yet."""
+
+    app: str
+    version: int
+    table: DeployTable
+    nodes: Callable[[], CoordinatingNodes]
+    clock: Clock
+
+    async def lead(self, do: Callable[[Term], Awaitable[T]]) -> T | None:
+        """`do` while this node coordinates the deploy, from the beginning each time that it does. None when the deploy
+        ended elsewhere. Raises what `do` raises."""
+        while self._record.ended_at is None:
+            if not self._record.is_replicated:
+                return await do(AloneTerm())
+            try:
+                term = await self.take()
+            except (Unavailable, TermLost):
+                term = None
+            if term is None:
+                await self.clock.sleep(FOLLOW_S)
+            elif self._record.ended_at is None:
+                found = await _while_held(term, do)
+                if found:
+                    return found[0]
+        return None
+
+    async def take(self) -> HeldTerm | None:
+        """A new term, with what was written in those before; None while another node coordinates the deploy, whose
+        state is then what is here. Raises `Unavailable` while too few voters answer."""
+        voters = self._voters()
+        found = await voters.read()
+        await self._adopt(found)
+        newest = max(found, key=lambda each: each.granted)
+        if newest.holder not in ("", voters.nodes.me) and self._lives(NodeId(newest.holder)):
+            return None
+        number, sent = newest.granted + 1, self.clock.monotonic()
+        found = await voters.grant(number)
+        if sum((each.granted, each.holder) == (number, voters.nodes.me) for each in found) < voters.majority:
+            return None
+        await self._adopt(found)
+        me = voters.nodes.me
+        inherited = self._record.coordinator not in ("", me)
+        term = HeldTerm(voters, self.table, number, sent, inherited=inherited)
+        await self.table.store.write(
+            lambda tx: self.table.change(tx, self.app, self.version, term=number, coordinator=me)
+        )
+        await term.keep()
+        await term.announce()
+        return term
+
+    async def keep_now(self) -> None:
+        """What is written down here is at a majority, under this node's last term. Raises `Unavailable`."""
+        record, voters = self._record, self._voters()
+        state, serial, ended = state_of(self.table, voters)
+        try:
+            if await voters.write(record.term, serial, state, ended=ended):
+                return
+        except TermLost:
+            pass
+        raise Unavailable(f"too few of the nodes that keep deploy {self.version} of app '{self.app}' took it")
+
+    async def _adopt(self, found: list[RegisterAnswer]) -> None:
+        newest, record = max(found, key=lambda each: (each.term, each.number)), self._record
+        if (newest.term, newest.number) > (record.term, record.serial):
+            state, nodes = opened_state(newest.state, self.nodes()), self.nodes()
+            await self.table.store.write(lambda tx: put_state(tx, state, nodes))
+
+    def _lives(self, node: NodeId) -> bool:
+        return any(each.id == node and each.alive for each in self.nodes().nodes())
+
+    def _voters(self) -> Voters:
+        """Raises `NotFound` once the app is destroyed."""
+        app = self.table.store.get(APPS, self.app)
+        if app is None:
+            raise NotFound("app not found")
+        return Voters(self.app, app.id, self.version, self._record.voters, self.nodes(), self.clock)
+
+    @property
+    def _record(self) -> DeployRecord:
+        return self.table.find(self.table.store, self.app, self.version)
+
+
+async def _while_held(term: HeldTerm, do: Callable[[Term], Awaitable[T]]) -> list[T]:
+    """What `do` gave, or nothing when the term was lost before."""
+    found: list[T] = []
+    failed: list[Exception] = []
+    async with anyio.create_task_group() as tasks:
+        term.scope = tasks.cancel_scope
+
+        async def work() -> None:
+            try:
+                found.append(await do(term))
+            except HawkerError as error:
+                failed.append(error)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(term.renew)
+        tasks.start_soon(work)
+    if failed:
+        raise failed[0]
+    return found
+
+
+# Which nodes keep a deploy, and what.
+
+
+def chosen_voters(app_id: str, version: int, nodes: CoordinatingNodes) -> tuple[NodeId, ...]:
+    """This node and two others that live, of other regions before its own, by rendezvous hashing; none where there are
+    fewer, since two could not do without each other."""
+
+    def weight(node: Node) -> bytes:
+        return blake2b(f"{node.id}/{app_id}/{version}".encode(), digest_size=8).digest()
+
+    alive = {node.id: node for node in nodes.nodes() if node.alive}
+    home, others = alive.get(nodes.me), [node for node in alive.values() if node.id != nodes.me]
+    if home is None or len(others) < VOTERS - 1:
+        return ()
+    chosen = [home]
+    while len(chosen) < VOTERS:
+        regions = {node.region for node in chosen}
+        left = [node for node in others if node not in chosen]
+        chosen.append(max(left, key=lambda node: (node.region not in regions, weight(node))))
+    return tuple(node.id for node in chosen)
+
+
+def state_of(table: DeployTable, voters: Voters) -> tuple[bytes, int, bool]:
+    """Sealed; the deploy's serial, and whether it has ended. Raises `NotFound`."""
+    with table.store.snapshot() as reader:
+        deploy = table.find(reader, voters.app, voters.version)
+        slots = tuple(table.slots(reader, voters.app, voters.version))
+        app, release = reader.get(APPS, voters.app), reader.get(RELEASES, deploy_key(voters.app, voters.version))
+        if app is None or release is None:
+            raise NotFound(f"app '{voters.app}' has no release {voters.version}")
+        fields = msgspec.structs.asdict(app)
+        fields.pop("idempotency_key")
+        fields.pop("home")
+        carried = OrderedApp(**fields, luggage=voters.nodes.pack(reader, app))
+    state = DeployState(app=carried, release=release, deploy=deploy, slots=slots)
+    return voters.nodes.seal(_packed(state)), deploy.serial, deploy.ended_at is not None
+
+
+def size_of(deploy: DeployRecord, slots: Sequence[SlotRecord], release: ReleaseRecord) -> int:
+    """In bytes, of what is written at each change, but for the app's secrets."""
+    return len(_packed((deploy, slots, release)))
+
+
+def _packed(value: object) -> bytes:
+    return zstandard.ZstdCompressor(level=3).compress(msgspec.msgpack.encode(value))
+
+
+def opened_state(sealed: bytes, nodes: CoordinatingNodes) -> DeployState:
+    """Raises `Unavailable`."""
+    packed = nodes.open(sealed)
+    try:
+        if zstandard.frame_content_size(packed) > _MOST_BYTES:
+            raise Unavailable("a deploy is too large for this node")
+        return msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(packed), type=DeployState)
+    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise Unavailable("a deploy is not understood by this version") from error
+
+
+def put_state(tx: Tx, state: DeployState, nodes: CoordinatingNodes) -> None:
+    """What is here of the deploy is this from now on, and its app is known."""
+    fields = msgspec.structs.asdict(state.app)
+    luggage = fields.pop("luggage")
+    app = AppRecord(**{**fields, "name": AppName(state.app.name)})
+    there = tx.get(APPS, app.name)
+    if there is None or there.home is not None:
+        nodes.unpack(tx, app, luggage)
+    version = state.deploy.version
+    key = deploy_key(app.name, version)
+    tx.put(RELEASES, key, state.release)
+    tx.put(DEPLOYS, key, state.deploy)
+    for slot in state.slots:
+        tx.put(DEPLOY_SLOTS, slot_key(app.name, version, slot.number), slot)

@@ -1,0 +1,164 @@
+"""Who drives a deploy, over four played hosts: it outlives the host that does, and nothing is done twice."""
+
+import pytest
+
+from hawker.api.contract.deploy import (
+    ABORT_DEPLOY,
+    PAUSE_DEPLOY,
+    RESUME_DEPLOY,
+    AbortDeployRequest,
+    DeployParams,
+)
+from hawker.api.directory import Node
+from hawker.deploys.coordinator import chosen_voters
+from hawker.ids import NodeId
+from hawker.record.deploy import SlotState
+from hawker.sim.node.sim_worker import APP
+from tests.sim.deploys.fleets import BAD, played_deploys
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+LATEST = DeployParams(app_name=APP, version="latest")
+
+
+async def test_three_nodes_keep_a_deploy_as_it_ended() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        assert (await fleet.ended(3)).status == "complete"
+        kept = [register for host in fleet.voters() if (register := fleet.register(host)) is not None]
+        assert len(kept) == 3 and sum(register.ended for register in kept) >= 2
+        assert await fleet.settled() == []
+
+
+async def test_a_deploy_goes_on_at_another_node_when_its_home_is_lost() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        await fleet.home.kill(power=True)
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        found = await fleet.ended(fleet.hosts.index(other))
+        assert found.status == "complete"
+        assert {slot.state for slot in found.slots} <= {"done", "skipped"}
+        assert sum(slot.state == "done" for slot in found.slots) >= 4
+        await fleet.again(fleet.home)
+        await fleet.eventually(lambda: (record := fleet.record(fleet.home)) is not None and record.ended_at is not None)
+        record = fleet.record(fleet.home)
+        assert record is not None and record.coordinator != fleet.home.id
+        assert await fleet.settled() == []
+
+
+async def test_a_release_that_crashes_is_taken_back_by_another_node_when_its_home_is_lost() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy(**BAD)
+        await fleet.changes()
+        await fleet.home.kill()
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        found = await fleet.ended(fleet.hosts.index(other))
+        assert found.status in ("rolled_back", "failed")
+        await fleet.again(fleet.home)
+        assert await fleet.settled() == []
+
+
+async def test_a_home_that_is_cut_off_begins_nothing_more_and_follows_later() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        fleet.part(fleet.home)
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        found = await fleet.ended(fleet.hosts.index(other))
+        assert found.status == "complete"
+        mine = fleet.record(fleet.home)
+        assert mine is not None and mine.ended_at is None
+        fleet.heal()
+        assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+async def test_what_was_asked_of_a_deploy_holds_when_its_home_is_lost_at_once() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        await fleet.hosts[1].broker.call(ABORT_DEPLOY, params=LATEST, body=AbortDeployRequest())
+        await fleet.home.kill(kept=0.0)
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        assert (await fleet.ended(fleet.hosts.index(other))).status == "rolled_back"
+        await fleet.again(fleet.home)
+        assert await fleet.settled() == []
+
+
+async def test_words_to_a_deploy_reach_who_coordinates_it() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        fleet.part(fleet.home)
+        await fleet.eventually(
+            lambda: any(
+                (record := fleet.record(host)) is not None and record.coordinator == host.id for host in fleet.hosts[1:]
+            )
+        )
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        paused = await other.broker.call(PAUSE_DEPLOY, params=LATEST)
+        assert paused.status == "paused"
+        fleet.heal()
+        await fleet.eventually(lambda: (record := fleet.record(fleet.home)) is not None and record.asked == "pause")
+        await fleet.home.broker.call(RESUME_DEPLOY, params=LATEST)
+        assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+async def test_without_a_majority_a_deploy_stands_still_and_goes_on_with_one() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        home, *others = fleet.voters()
+        for host in others:
+            await host.kill()
+        await fleet.passes(30)
+        record = fleet.record(home)
+        assert record is not None and record.ended_at is None
+        before = fleet.releases()
+        await fleet.passes(120)
+        assert fleet.releases() == before
+        for host in others:
+            await fleet.again(host)
+        assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+async def test_a_late_update_of_an_earlier_coordinator_changes_nothing() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        fleet.late("update_machine", 300)
+        await fleet.changes()
+        await fleet.hosts[1].broker.call(ABORT_DEPLOY, params=LATEST, body=AbortDeployRequest())
+        await fleet.ended(1)
+        await fleet.passes(400)
+        assert await fleet.settled() == []
+        slots = {slot.state for slot in (await fleet.shown(0)).slots}
+        assert SlotState.DONE.value not in slots
+
+
+class _Nodes:
+    def __init__(self, *regions: str, dead: int = -1) -> None:
+        self.me = NodeId("00000000")
+        self._nodes = [
+            Node(id=NodeId(f"{number:08x}"), region=region, labels={}, alive=number != dead)
+            for number, region in enumerate(regions)
+        ]
+
+    def nodes(self) -> list[Node]:
+        return self._nodes
+
+
+def test_voters_are_of_other_regions_where_there_are_any() -> None:
+    for app in ("a", "b", "c"):
+        nodes = _Nodes("mad", "mad", "mad", "ams", "lhr")
+        home, *others = chosen_voters(app, 1, nodes)  # type: ignore[arg-type]
+        assert home == nodes.me and sorted(others) == ["00000003", "00000004"]
+        assert len(set(chosen_voters(app, 1, _Nodes("mad", "mad", "mad", "mad")))) == 3  # type: ignore[arg-type]
+
+
+def test_a_fleet_of_fewer_than_three_living_nodes_has_no_voters() -> None:
+    assert chosen_voters("a", 1, _Nodes("mad", "ams")) == ()  # type: ignore[arg-type]
+    assert chosen_voters("a", 1, _Nodes("mad", "ams", "lhr", dead=2)) == ()  # type: ignore[arg-type]

@@ -1,0 +1,60 @@
+"""Who looks after a deploy whose coordinator is gone, and what is forgotten."""
+
+import pytest
+from msgspec.structs import replace
+
+from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DeployTermRecord
+from hawker.sim.deploys.deploy_host import DeployHost
+from tests.sim.deploys.fleets import PlayedDeploys, played_deploys
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+async def test_one_voter_takes_over_and_no_other_node() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        await fleet.home.kill()
+        home, *others = fleet.voters()
+        await fleet.eventually(lambda: any(_leads(fleet, host) for host in others))
+        assert sum(_leads(fleet, host) for host in others) == 1
+        assert [host for host in fleet.hosts if fleet.record(host)] == [home, *(h for h in others if _leads(fleet, h))]
+        await fleet.again(home)
+        assert await fleet.settled() == []
+
+
+def _leads(fleet: PlayedDeploys, host: DeployHost) -> bool:
+    record = fleet.record(host)
+    return record is not None and record.coordinator == host.id
+
+
+async def test_a_voter_that_missed_the_end_learns_of_it() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        _, one, _ = fleet.voters()
+        await one.kill()
+        assert (await fleet.ended(0)).status == "complete"
+        await fleet.again(one)
+        register = fleet.register(one)
+        assert register is not None and not register.ended
+        await fleet.home.kill()
+        await fleet.eventually(lambda: (found := fleet.register(one)) is not None and found.ended)
+        assert fleet.record(one) is None or fleet.record(one).ended_at is not None  # type: ignore[union-attr]
+        await fleet.again(fleet.home)
+        assert await fleet.settled() == []
+
+
+async def test_registers_of_deploys_that_ended_go_and_terms_of_apps_that_are_gone() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.ended(0)
+        store = fleet.home.world.store
+        (key, register), *_ = store.scan(DEPLOY_REGISTERS)
+        await store.write(lambda tx: tx.put(DEPLOY_REGISTERS, key, replace(register, at=1.0)))
+        await store.write(lambda tx: tx.put(DEPLOY_TERMS, "gone", DeployTermRecord(version=1, term=1)))
+        await fleet.eventually(lambda: not [*store.scan(DEPLOY_REGISTERS)])
+        await fleet.eventually(lambda: store.get(DEPLOY_TERMS, "gone") is None)
+        assert [*store.scan(DEPLOY_TERMS)] != []
