@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.machine import CheckStatus, EventRequest, ExitEvent, ImageRef, Machine, MachineEvent
-from hawker.deploys.health_gates import Expected, GateState, judged, start_of
+from hawker.deploys.health_gates import Expected, GateState, fallen, judged, start_of
 from hawker.machine import State
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,3 +93,10 @@ def test_a_machine_that_was_started_again_has_another_start() -> None:
     assert start_of(machine(STARTED)) == "003"
     assert start_of(machine(event(5, "start", "started"), ended(4, 1), STARTED)) == "005"
     assert start_of(machine(STARTED, state=State.STARTING)) is None
+
+
+def test_a_machine_falls_when_it_crashes_again_or_a_check_turns_critical() -> None:
+    assert fallen(machine(STARTED)) is None
+    assert fallen(machine(STARTED, checks=("warning",))) is None
+    assert fallen(machine(STARTED, checks=("passing", "critical"))) is not None
+    assert fallen(machine(ended(5, 1), ended(4, 1), STARTED)) is not None

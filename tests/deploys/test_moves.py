@@ -13,7 +13,9 @@ from hawker.machine import State
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.worker.health import ProbeResult
 from tests.deploys.deploying import WEB, deploy, ended, groups, machines
+from tests.sim.deploys.fleets import played_deploys
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +65,36 @@ async def test_a_deploy_whose_daemon_is_killed_again_and_again_ends_complete(sta
         assert (await ended(worker)).status == "complete"
         await worker.at_rest()
         assert groups(await machines(worker)) == [("jobs", "2", State.STARTED), ("web", "2", State.STARTED)]
+
+
+async def test_regions_go_one_wave_after_the_other_and_the_first_is_watched_before_the_next() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy(hawker={"deploy": {"smoke": "1s", "smoke_rest": "1s", "bake": "60s"}})
+
+        def watched() -> bool:
+            record = fleet.record(fleet.home)
+            return record is not None and "is watched" in record.stage
+
+        await fleet.eventually(watched)
+        first = [slot.region or "" for slot in (await fleet.shown(0)).slots if slot.state == "done"]
+        waiting = {slot.region for slot in (await fleet.shown(0)).slots if slot.state == "waiting"}
+        assert first == ["ams"] and waiting == {"mad", "lhr"}
+        assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+async def test_a_machine_that_had_proven_itself_and_falls_takes_the_deploy_back() -> None:
+    async with played_deploys() as fleet:
+        checks = {"up": {"type": "tcp", "port": 8080, "interval": "2s", "timeout": "1s", "grace_period": "1s"}}
+        await fleet.deploy(checks=checks, hawker={"deploy": {"smoke": "1s", "smoke_rest": "1s", "bake": "300s"}})
+
+        async def proven() -> bool:
+            return any(slot.state == "done" for slot in (await fleet.shown(0)).slots)
+
+        while not await proven():
+            await fleet.passes(1.0)
+        for host in fleet.hosts:
+            host.world.prober.answers[8080] = ProbeResult(False, "it is gone")
+        found = await fleet.ended(0)
+        assert found.status == "rolled_back" and "is critical again" in found.error
+        assert fleet.releases() == [""] * 6

@@ -2,9 +2,9 @@
 
 import pytest
 
-from hawker.deploys.plan import budget, limits_of, warnings_of
+from hawker.deploys.plan import WantedRelease, budget, limits_of, warnings_of, waves_of
 from hawker.flytoml.reader import read_app_config
-from hawker.record.deploy import DeployLimits
+from hawker.record.deploy import DeployLimits, SlotKind, SlotRecord
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,32 @@ def test_an_immediate_deploy_is_taken_back_only_where_the_file_says_so() -> None
 
 
 def test_what_has_no_effect_is_said() -> None:
-    config = read_app_config('[hawker.deploy]\nwaves = [["ord"]]\nbake = "30s"\n', ".toml").config
+    config = read_app_config('[hawker.deploy]\nsurge = true\nkeep_blue = "5m"\n', ".toml").config
     assert config is not None
-    assert [each.split(":")[0] for each in warnings_of(config)] == ["hawker.deploy.waves", "hawker.deploy.bake"]
+    assert [each.split(":")[0] for each in warnings_of(config)] == ["hawker.deploy.surge", "hawker.deploy.keep_blue"]
+
+
+def slot(region: str) -> SlotRecord:
+    return SlotRecord(number=0, kind=SlotKind.UPDATE, group="app", region=region, at=1.0)
+
+
+def waves(text: str, *regions: str, strategy: str = "rolling") -> tuple[tuple[str, ...], ...]:
+    config = read_app_config(text, ".toml").config
+    assert config is not None
+    wanted = WantedRelease(app="shop", version=1, config=config, configs={}, strategy=strategy, ha=True, now=1.0)
+    return waves_of(wanted, [slot(region) for region in regions])
+
+
+def test_the_smallest_region_goes_first_unless_it_is_the_primary_one() -> None:
+    regions = ("ams", "lhr", "lhr", "mad", "mad", "mad")
+    assert waves("", *regions) == (("ams",), ("lhr", "mad"))
+    assert waves('primary_region = "ams"\n', *regions) == (("lhr",), ("ams", "mad"))
+
+
+def test_waves_are_what_the_file_says_and_what_it_leaves_out_goes_last() -> None:
+    text = '[hawker.deploy]\nwaves = [["mad", "nowhere"], ["lhr"]]\n'
+    assert waves(text, "ams", "lhr", "mad") == (("mad",), ("lhr",), ("ams",))
+
+
+def test_one_region_and_strategies_that_roll_nothing_have_no_waves() -> None:
+    assert waves("", "mad", "mad") == () and waves("", "mad", "ams", strategy="bluegreen") == ()

@@ -32,6 +32,7 @@ from hawker.deploys.plan import (
     limits_of,
     planned,
     warnings_of,
+    waves_of,
 )
 from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version
 from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable
@@ -207,6 +208,7 @@ class Intake:
             command=command,
             stage="begins",
             alone=plan.alone,
+            waves=waves_of(wanted, plan.slots),
             began_at=now,
         )
         return Accepted(release=release, deploy=deploy, plan=plan)

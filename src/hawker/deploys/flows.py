@@ -98,12 +98,7 @@ async def canary(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
 async def move(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
     """Every machine that stays is of the release, or every green one is there."""
 
-    async def do(deploy: "moves.Moves") -> None:
-        await deploy.say("machines come to the release")
-        slots = deploy.slots(SlotKind.UPDATE, SlotKind.CREATE)
-        await deploy.forward(slots, gated=deploy.record.strategy != "immediate")
-
-    return await _guarded(context, do)
+    return await _guarded(context, lambda deploy: deploy.by_waves(gated=deploy.record.strategy != "immediate"))
 
 
 async def switch(context: StepContext[DeployDeps, DeployInput]) -> Outcome:

@@ -54,6 +54,15 @@ def judged(machine: Machine, expected: Expected, up_s: float | None) -> GateVerd
     return GateVerdict(GateState.OPEN)
 
 
+def fallen(machine: Machine) -> str | None:
+    """Why a machine that had passed its gates would not pass them any more; None while it serves."""
+    shut = _shut(machine, machine.version)
+    failing = next((check for check in machine.checks if check.status == "critical"), None)
+    if shut is not None or failing is None or machine.state is not State.STARTED:
+        return shut
+    return f"check {failing.name} is critical again: {failing.output.strip()[:200]}"
+
+
 def start_of(machine: Machine) -> str | None:
     """The id of its latest start; a machine that was started again has another one."""
     if machine.state is not State.STARTED:

@@ -5,6 +5,7 @@ How far a slot is, is written down before a call is made, and looked up at the m
 by the release in the machine's config, a new machine by its order's key.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
     GET_MACHINE,
+    LIST_MACHINES,
     UPDATE_MACHINE,
     CreateMachineRequest,
     DeleteMachineQuery,
@@ -36,7 +38,7 @@ from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.deploys.coordinator import Term
 from hawker.deploys.deploy_table import DeployTable
-from hawker.deploys.health_gates import Expected, GateState, judged, start_of
+from hawker.deploys.health_gates import Expected, GateState, fallen, judged, start_of
 from hawker.deploys.plan import budget, is_of
 from hawker.errors import Fault, HawkerError, LeaseHeld, NotFound, Unavailable
 from hawker.machine import GONE, OFF, State
@@ -50,6 +52,8 @@ AT_ONCE = 32
 """Calls of one deploy at a time."""
 GROUPS_AT_ONCE = 16
 _RETRY_S = 1.0
+_WATCH_S = 2.0
+"""Between two looks at the machines that have proven themselves, all in one call."""
 
 
 class SlotFailed(Exception):
@@ -105,9 +109,80 @@ class Moves:
 
     async def say(self, stage: str) -> None:
         if self.record.stage != stage:
-            await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, stage=stage))
+            await self._changed_deploy(stage=stage)
+
+    async def _changed_deploy(self, **fields: Any) -> None:
+        await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, **fields))
 
     # Forward.
+
+    async def by_waves(self, *, gated: bool) -> None:
+        """Every machine that stays is of the release, and every green one is there: region after region, where there
+        are waves, each watched for a while before the next. Raises `SlotFailed`, also for a machine that had proven
+        itself and serves no longer."""
+        waves, said = self.record.waves, "machines come to the release"
+        async with anyio.create_task_group() as tasks:
+            failures: list[SlotFailed] = []
+
+            async def watch() -> None:
+                try:
+                    await self._watch()
+                except SlotFailed as failed:
+                    failures.append(failed)
+                    tasks.cancel_scope.cancel()
+
+            async def work() -> None:
+                try:
+                    for number, wave in enumerate(waves or ((),), 1):
+                        stage = f"wave {number} of {len(waves)} ({', '.join(wave)}): {said}" if waves else said
+                        await self.say(stage)
+                        await self.forward(self._of_wave(number), gated=gated)
+                        if number < len(waves):
+                            await self._bake(number)
+                except SlotFailed as failed:
+                    failures.append(failed)
+                tasks.cancel_scope.cancel()
+
+            if gated:
+                tasks.start_soon(watch)
+            tasks.start_soon(work)
+        if failures:
+            raise failures[0]
+
+    def _of_wave(self, number: int) -> list[SlotRecord]:
+        """New machines come with the last one."""
+        slots, waves = self.slots(SlotKind.UPDATE, SlotKind.CREATE), self.record.waves
+        if not waves:
+            return slots
+        last, earlier = number == len(waves), {region for wave in waves[:-1] for region in wave}
+        return [slot for slot in slots if slot.region in waves[number - 1] or (last and slot.region not in earlier)]
+
+    async def _bake(self, wave: int) -> None:
+        """Until it was watched long enough, counted from when that began, whoever began it."""
+        record = self.record
+        if record.baked >= wave:
+            return
+        if record.baked_at is None:
+            await self._changed_deploy(baked_at=self.clock.now() + record.limits.bake_s)
+        left_s = min(record.limits.bake_s, (self.record.baked_at or 0.0) - self.clock.now())
+        await self.say(f"wave {wave} of {len(record.waves)} is watched for {max(left_s, 0):.0f} s")
+        await self.clock.sleep(max(left_s, 0.0))
+        await self._changed_deploy(baked=wave, baked_at=None)
+
+    async def _watch(self) -> None:
+        """Machines that have proven themselves go on serving. Raises `SlotFailed`."""
+        while True:
+            await self.clock.sleep(_WATCH_S)
+            slots = self.slots(SlotKind.UPDATE, SlotKind.CREATE)
+            done = {slot.machine: slot for slot in slots if slot.state is SlotState.DONE and slot.launch}
+            with suppress(HawkerError):
+                page = await self.caller.call(LIST_MACHINES, params=AppParams(app_name=self.app))
+                for machine in page.items:
+                    slot = done.get(machine.id)
+                    if slot is not None and machine.host_status == "ok" and machine.version == slot.version:
+                        fell = fallen(machine)
+                        if fell is not None:
+                            raise SlotFailed(slot, fell)
 
     async def forward(self, slots: Sequence[SlotRecord], *, gated: bool = True) -> None:
         """Each group within its budget, groups side by side. Raises `SlotFailed` for the first that fails."""
@@ -122,7 +197,8 @@ class Moves:
         await _side_by_side(of_group, dict.fromkeys(slot.group for slot in left), GROUPS_AT_ONCE)
 
     async def _roll(self, slots: Sequence[SlotRecord], *, gated: bool) -> None:
-        """The first machine that has to prove itself goes alone; those after it are of the same image and config."""
+        """The first machine that has to prove itself goes alone; those after it are of the same image and config. No
+        region has more away than its own share."""
         limits = self.record.limits
         warm = [slot for slot in slots if slot.launch and slot.kind is SlotKind.UPDATE]
         at_once = budget(limits.max_unavailable, len(warm)) if gated and warm else AT_ONCE
@@ -133,8 +209,16 @@ class Moves:
             await self.go(first, limits.smoke_s, gated=gated)
             left.remove(first)
 
+        of_region = Counter(slot.region for slot in warm)
+        away = Counter[str | None]()
+
         async def one(slot: SlotRecord) -> None:
+            most = budget(limits.max_unavailable, of_region[slot.region])
+            while gated and away[slot.region] >= most:
+                await self.clock.sleep(LOOK_S)
+            away[slot.region] += 1
             await self.go(slot, limits.smoke_rest_s, gated=gated)
+            away[slot.region] -= 1
 
         await _side_by_side(one, left, at_once)
 

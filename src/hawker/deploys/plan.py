@@ -2,6 +2,7 @@
 before anything is touched.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -288,6 +289,7 @@ def limits_of(config: AppConfig, strategy: str = "rolling") -> DeployLimits:
         smoke_rest_s=_seconds(own.smoke_rest, usual.smoke_rest_s),
         rollback=strategy != "immediate" if asked is None else asked,
         skip_unreachable=own.unreachable != "fail",
+        bake_s=_seconds(own.bake, usual.bake_s),
     )
 
 
@@ -299,6 +301,23 @@ def _seconds(text: str | None, usual: float) -> float:
     return usual if text is None else parse_duration(text)
 
 
+def waves_of(wanted: WantedRelease, slots: Sequence[SlotRecord]) -> tuple[tuple[str, ...], ...]:
+    """The regions whose machines are updated one after the other; none where there is one wave. As the file says, and
+    regions that it does not name last. Else the region with the fewest machines goes first, which is not the primary
+    one, and all others after it."""
+    warm = Counter(slot.region or "" for slot in slots if slot.kind is SlotKind.UPDATE and slot.launch)
+    if wanted.strategy not in ("rolling", "canary") or len(warm) < 2:
+        return ()
+    said = _own(wanted.config).waves
+    if said is None:
+        others = [region for region in sorted(warm) if region != wanted.config.primary_region]
+        said = ((min(others, key=lambda region: warm[region]),),)
+    named = [tuple(region for region in wave if region in warm) for wave in said]
+    rest = tuple(sorted(set(warm) - {region for wave in named for region in wave}))
+    waves = tuple(filter(None, (*named, rest)))
+    return waves if len(waves) > 1 else ()
+
+
 def budget(limit: float, warm: int) -> int:
     """How many of a group's machines may be away at once: at least one."""
     share = limit if limit >= 1 else ceil(warm * limit)
@@ -306,8 +325,6 @@ def budget(limit: float, warm: int) -> int:
 
 
 UNKNOWN = (
-    ("waves", "regions are not deployed in waves yet"),
-    ("bake", "there are no waves to wait between yet"),
     ("surge", "a group of one machine gets no second one for the time of a deploy yet"),
     ("keep_blue", "blue machines go at the end of the deploy, and are not kept"),
 )

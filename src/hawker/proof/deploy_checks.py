@@ -225,7 +225,25 @@ def deploys_over(
             yield Violation(Invariant.GATED, key, f"is complete, and slot {done[0].number} never passed")
         for slot in slots[key] if version == newest else ():
             yield from _ended(key, deploy, slot, statuses[version], sight.machine)
-            yield from _as_before(key, slot, statuses[version], sight)
+    yield from as_before(sight, home)
+
+
+def as_before(sight: DeploySight, home: NodeId) -> Iterator[Violation]:
+    """At every moment until the next deploy: what the newest one took back has the very config from before, and so has
+    what it never changed."""
+    reader = sight.readers[home]
+    for key, _ in reader.scan(DEPLOYS, f"{sight.app}/", limit=1, reverse=True):
+        release = reader.get(RELEASES, key)
+        if release is None or release.status != ReleaseStatus.ROLLED_BACK:
+            return
+        machines = {machine.id: machine for machine in sight.machines()}
+        for slot in _slots_of(reader, key):
+            machine = machines.get(MachineId(slot.machine))
+            if slot.before is None or machine is None or slot.state not in (SlotState.RETURNED, SlotState.WAITING):
+                continue
+            if machine.config != slot.before.config:
+                what = f"has another config than before {key}, which was taken back"
+                yield Violation(Invariant.DEPLOYED, machine.id, what)
 
 
 def _made_once(sight: DeploySight, key: str, version: int, slots: list[SlotRecord]) -> Iterator[Violation]:
@@ -234,12 +252,3 @@ def _made_once(sight: DeploySight, key: str, version: int, slots: list[SlotRecor
     for machine in sight.machines():
         if _release(machine.config) == str(version) and machine.id not in known and machine.state not in GONE:
             yield Violation(Invariant.FILLED_ONCE, machine.id, f"is of {key}, and no slot of it has it")
-
-
-def _as_before(key: str, slot: SlotRecord, status: str, sight: DeploySight) -> Iterator[Violation]:
-    """What was taken back has the very config from before, and so has what was never changed."""
-    machine = sight.machine(slot.machine) if slot.machine else None
-    if status != ReleaseStatus.ROLLED_BACK or slot.before is None or machine is None:
-        return
-    if slot.state in (SlotState.RETURNED, SlotState.WAITING) and machine.config != slot.before.config:
-        yield Violation(Invariant.DEPLOYED, machine.id, f"has another config than before {key}, which was taken back")

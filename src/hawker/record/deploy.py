@@ -45,7 +45,8 @@ class DeployWish(StrEnum):
 class DeployLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`max_unavailable` is a count from 1 on, a share below it. `wait_s` is for each gate that can take long, `smoke_s`
     how long the first machine of a group must stay up, `smoke_rest_s` each other one; all in seconds. `rollback`: a
-    gate that fails takes the deploy back. `skip_unreachable`: a machine whose host is away does not stop it."""
+    gate that fails takes the deploy back. `skip_unreachable`: a machine whose host is away does not stop it. `bake_s`
+    is for how long the machines of a wave are watched before the next one begins."""
 
     max_unavailable: float = 0.33
     wait_s: float = 300.0
@@ -53,6 +54,7 @@ class DeployLimits(msgspec.Struct, frozen=True, kw_only=True):
     smoke_rest_s: float = 3.0
     rollback: bool = True
     skip_unreachable: bool = True
+    bake_s: float = 30.0
 
 
 class ReleaseCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +73,9 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     the deploy or of one of its slots. `stage` is what it does now and `error` what went wrong, both for people. `alone`
     counts machines of the app that are of no process group, which no deploy touches. `voters` are the nodes that keep
     the deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one of which
-    a majority of them has the deploy as it was then, 0 before; `coordinator` is whose term that is. Times are Unix
-    seconds."""
+    a majority of them has the deploy as it was then, 0 before; `coordinator` is whose term that is. `waves` are the
+    regions whose machines are updated one after the other, none where all are at once; of them `baked` were watched to
+    their end, and the next is watched until `baked_at`, when it is. Times are Unix seconds."""
 
     version: int
     strategy: str
@@ -86,6 +89,9 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     voters: tuple[NodeId, ...] = ()
     term: int = 0
     coordinator: NodeId = NodeId("")
+    waves: tuple[tuple[str, ...], ...] = ()
+    baked: int = 0
+    baked_at: float | None = None
     began_at: float
     ended_at: float | None = None
 

@@ -17,7 +17,7 @@ from hawker.sim.fleet.network import NetworkCut
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP
 
-FAST = {"deploy": {"smoke": "1s", "smoke_rest": "1s"}}
+FAST = {"deploy": {"smoke": "1s", "smoke_rest": "1s", "bake": "2s"}}
 BAD: dict[str, Any] = {"experimental": {"cmd": ["exit", "3"]}, "restart": [{"policy": "always"}]}
 
 
@@ -58,7 +58,7 @@ class PlayedDeploys(DeploySimulation):
 
         def begun() -> bool:
             found = [record for host in self.hosts if (record := self.record(host, version)) is not None]
-            return any(record.stage == "machines come to the release" for record in found)
+            return any(record.stage.endswith("machines come to the release") for record in found)
 
         await eventually(self._clock, begun, 600)
 

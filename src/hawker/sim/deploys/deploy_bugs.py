@@ -13,7 +13,6 @@ from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, UPDATE_MACH
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
 from hawker.deploys.plan import RELEASE
-from hawker.deploys.register import RegisterHandlers
 from hawker.deploys.term_fence import GUARDED
 from hawker.errors import HawkerError
 from hawker.proof.violation import Invariant as I
@@ -115,30 +114,6 @@ def _no_fence(handlers: Handlers, worker: SimWorker) -> None:
         handlers.wrap(route, unread)
 
 
-class _NoTerms(RegisterHandlers):
-    """Grants whatever is asked for, while another node's term runs."""
-
-    def _runs(self, key: str) -> bool:
-        return False
-
-
-class _ForgetsTerms(RegisterHandlers):
-    """After a restart it grants at once."""
-
-    def _runs(self, key: str) -> bool:
-        return key in self._until and super()._runs(key)
-
-
-def _voters(kind: type[RegisterHandlers]) -> Callable[[Handlers, SimWorker], None]:
-    def answers(handlers: Handlers, worker: SimWorker) -> None:
-        deps = worker.parts.deps
-        voter = kind(deps.store, deps.clock)
-        handlers.wrap(GRANT_TERM, lambda call, _: voter.grant(call))
-        handlers.wrap(WRITE_REGISTER, lambda call, _: voter.write(call))
-
-    return answers
-
-
 class _NoBudget(StoreOver):
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         return await self._inner.write(lambda tx: apply(_Unlimited(tx)), durability)
@@ -168,8 +143,6 @@ def _plant(name: str, what: str, kit: DeployKit, *breaks: I) -> PlantedBug[Deplo
 
 PLANTS: tuple[PlantedBug[DeployKit], ...] = (
     _plant("no-fence", "a node obeys a coordinator whose term is over", DeployKit(answers=_no_fence)),
-    _plant("no-terms", "a voter grants a term while another node's runs", DeployKit(answers=_voters(_NoTerms))),
-    _plant("forgets-terms", "a voter that was restarted does not wait", DeployKit(answers=_voters(_ForgetsTerms))),
     _plant("silence-agrees", "a voter that does not answer counts", DeployKit(votes=_calls(_SilentAgree))),
     _plant("plan-kept-only", "voters hear of a deploy when it begins alone", DeployKit(votes=_calls(_KeepsThePlan))),
     _plant("new-keys", "an order that is made again is a new one", DeployKit(moves=_calls(_NewKeys)), I.FILLED_ONCE),

@@ -27,7 +27,7 @@ from hawker.errors import HawkerError
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.fsm.run import State as RunState
 from hawker.ids import NodeId
-from hawker.proof.deploy_checks import Coordinators, DeploySight, deploys_over, more_away
+from hawker.proof.deploy_checks import Coordinators, DeploySight, as_before, deploys_over, more_away
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.app import RELEASES
 from hawker.record.deploy import DEPLOYS, deploy_resource
@@ -270,6 +270,7 @@ class DeploySimulation:
             sight = self._sight()
             self._note(more_away(sight, _SHARE))
             self._note(self._coordinators.look(sight))
+            self._note(as_before(sight, self._home.id))
 
     async def _operate(self) -> None:
         """An operator takes up runs at which daemon after daemon has died."""
@@ -446,7 +447,7 @@ def _definition(kind: str, number: int) -> dict[str, Any]:
         "checks": {"up": check},
         "restart": [{"policy": "always"}],
         "deploy": {"wait_timeout": _WAIT},
-        "hawker": {"deploy": {"smoke": "4s", "smoke_rest": "1s"}},
+        "hawker": {"deploy": {"smoke": "4s", "smoke_rest": "1s", "bake": "3s"}},
     }
     if kind == "command":
         found["deploy"] |= {"release_command": "exit 0"}
