@@ -1,5 +1,8 @@
 """What a person reads of a deploy. Pure."""
 
+from datetime import timedelta
+
+import msgspec
 import pytest
 
 from hawker.cli.deploys import described, slot_line, sum_of, word_of
@@ -31,3 +34,12 @@ def test_the_sum_counts_what_is_of_the_release_and_what_is_not() -> None:
 
 def test_a_deploy_without_machines_is_its_head() -> None:
     assert "GROUP" not in described(deploy_info(1, "complete"))
+
+
+def test_time_left_is_told_once_it_says_something() -> None:
+    done = [slot(number, "done") for number in (1, 2)]
+    late = msgspec.structs.replace(done[1], at=deploy_info(1, "running").began_at + timedelta(seconds=20))
+    waiting = [slot(number, "waiting") for number in (3, 4, 5)]
+    assert "about 30 s left" in sum_of(deploy_info(1, "running", done[0], late, *waiting))
+    for status, slots in (("running", (late, *waiting)), ("paused", (*done, *waiting)), ("running", (done[0], late))):
+        assert "left" not in sum_of(deploy_info(1, status, *slots))

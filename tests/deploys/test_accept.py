@@ -9,7 +9,7 @@ from hawker.errors import Conflict, HawkerError
 from hawker.record.app import RELEASES
 from hawker.record.deploy import DEPLOYS
 from hawker.sim.node.sim_worker import SimWorker
-from tests.deploys.deploying import WEB, deploy, machines
+from tests.deploys.deploying import WEB, deploy, ended, groups, machines
 
 pytestmark = pytest.mark.anyio
 
@@ -65,3 +65,14 @@ async def test_a_client_that_said_nothing_for_long_is_gone(worker: SimWorker) ->
     )
     await clock.sleep(CLIENT_GONE_S + 1)
     await deploy(worker, WEB)
+
+
+async def test_a_deploy_that_supersedes_ends_the_one_under_way_where_it_is(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    await deploy(worker, WEB | {"env": {"A": "2"}, "hawker": {"deploy": {"smoke": "1000s"}}})
+    with pytest.raises(Conflict):
+        await deploy(worker, WEB)
+    await deploy(worker, WEB | {"env": {"A": "3"}}, supersede=True)
+    assert ((await ended(worker, 2)).status, (await ended(worker, 3)).status) == ("interrupted", "complete")
+    assert {release for _, release, _ in groups(await machines(worker))} == {"3"}

@@ -3,6 +3,7 @@ and the run; until that nothing is touched, and no number is used up.
 """
 
 from collections.abc import Callable, Container
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 
 from hawker.api.caller import Caller, LateCaller
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.deploy import CreateDeployRequest
+from hawker.api.contract.deploy import ABORT_DEPLOY, AbortDeployRequest, CreateDeployRequest, DeployParams
 from hawker.api.contract.deploy_register import MOST_STATE_BYTES
 from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
 from hawker.api.contract.machine import LIST_MACHINES, Machine
@@ -35,7 +36,7 @@ from hawker.deploys.plan import (
     waves_of,
 )
 from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version
-from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable
+from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
@@ -50,6 +51,7 @@ from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
 
 _KEPT_S, _LOOK_S = 10.0, 0.005
+_ENDS_S, _ENDS_LOOK_S = 60.0, 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,8 @@ class Intake:
         saying what has to change."""
         for action in DEPLOYING:
             grant.check(Attempt(action, app=app))
-        check_free(self.table.store, app, self.clock.now())
+        if not body.supersede or body.dry_run:
+            check_free(self.table.store, app, self.clock.now())
         definition = msgspec.json.encode(body.definition or {})
         config = await in_thread(Pool.BODIES, partial(_read, lax=bool(body.lax)), definition)
         caller, asked = self.fleet.caller, body.image or (config.build.image if config.build else None)
@@ -105,6 +108,9 @@ class Intake:
             counts=body.counts or {},
         )
         plan = planned(wanted, await _machines(app, caller))
+        if body.supersede and not body.dry_run and self.runner.active(deploy_resource(app)) is not None:
+            await self._supersede(app)
+            plan = planned(replace(wanted, now=self.clock.now()), await _machines(app, caller))
         await self._check_volumes(app, configs, plan, caller)
         if len(plan.slots) > MOST_SLOTS:
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
@@ -116,6 +122,17 @@ class Intake:
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
             await self._kept(app, made.deploy)
         return made
+
+    async def _supersede(self, app: str) -> None:
+        """Ends what is under way where it is, whoever coordinates it; one that goes back comes to its end. Raises
+        `Conflict` where that takes too long."""
+        params, deadline = DeployParams(app_name=app, version="latest"), self.clock.monotonic() + _ENDS_S
+        while self.runner.active(deploy_resource(app)) is not None:
+            with suppress(WrongState):
+                await self.fleet.caller.call(ABORT_DEPLOY, params=params, body=AbortDeployRequest(keep=True))
+            if self.clock.monotonic() >= deadline:
+                check_free(self.table.store, app, self.clock.now())
+            await self.clock.sleep(_ENDS_LOOK_S)
 
     def _with_voters(self, app: str, made: Accepted) -> Accepted:
         """Who else keeps the deploy, if anybody can."""

@@ -45,3 +45,23 @@ def test_what_the_page_says_is_typed(
         said = hawker(*words)
         assert said.status == ExitStatus.OK and said.out, words
     assert (tmp_path / "fly.toml").exists() and (tmp_path / "shop.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "port"),
+    [
+        ("FROM a\nexpose 8080/tcp\nEXPOSE 9090\n", 8080),
+        ("FROM a\nEXPOSE 53/udp\n", None),
+        ("FROM a\n# EXPOSE 1\nEXPOSE 99999\n", None),
+        ("EXPOSE $PORT\n", None),
+    ],
+)
+def test_the_port_is_the_first_that_a_dockerfile_exposes(
+    hawker: Hawker, tmp_path: Path, text: str, port: int | None
+) -> None:
+    (tmp_path / "Dockerfile").write_text(text)
+    path = tmp_path / "fly.toml"
+    said = hawker("launch", "--name", "shop", "--image", "registry.local/shop:1", "-c", str(path))
+    service = tomllib.loads(path.read_text()).get("http_service")
+    assert service == (None if port is None else {"internal_port": port, "force_https": True})
+    assert (port is not None) == ("Dockerfile" in said.err)

@@ -21,7 +21,8 @@ class CreateDeployRequest(Request, frozen=True, kw_only=True):
     unless told, a new group that has services and no volumes gets two machines, else one. `counts` is how many
     machines groups are to have: then machines are made or destroyed for that, and no other machine is touched.
     `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would be. `lax`
-    takes keys that nobody knows. `label` is a word for whoever reads the list, at most 2,000 characters."""
+    takes keys that nobody knows. `supersede` ends a deploy of the app that is under way, and leaves machines where they
+    are for this one. `label` is a word for whoever reads the list, at most 2,000 characters."""
 
     definition: dict[str, Any] | None = None
     image: str | None = None
@@ -31,6 +32,7 @@ class CreateDeployRequest(Request, frozen=True, kw_only=True):
     skip_release_command: bool | None = None
     dry_run: bool | None = None
     lax: bool | None = None
+    supersede: bool | None = None
     label: str | None = None
 
 

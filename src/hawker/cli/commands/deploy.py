@@ -54,6 +54,7 @@ STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
 @click.option("--ha/--no-ha", default=True, help="Two machines for a new group with services, or one.")
 @click.option("--public-ips/--no-public-ips", default=True, help="A shared address for a new app that speaks HTTP.")
 @click.option("--skip-release-command", is_flag=True, help="Do not run it.")
+@click.option("--supersede", is_flag=True, help="End a deploy of the app that is under way, where it is.")
 @click.option("--label", metavar="TEXT", default="", help="A word for the list of deploys, such as a commit.")
 @click.option("--detach", is_flag=True, help="Do not follow it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
@@ -69,6 +70,7 @@ def command(
     ha: bool,
     public_ips: bool,
     skip_release_command: bool,
+    supersede: bool,
     label: str,
     detach: bool,
     dry_run: bool,
@@ -90,6 +92,7 @@ def command(
         skip_release_command=skip_release_command,
         dry_run=dry_run,
         lax=lax,
+        supersede=supersede or None,
         label=label,
     )
     public_ips = public_ips and not dry_run and found.config.http_service is not None

@@ -1,5 +1,6 @@
 """`hawker launch`: a fly.toml for an image, which other clients of that format read too."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,19 @@ import click
 from hawker.cli.commands.config import write_new
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.fly_file import NAMES
-from hawker.cli.output import Form, output_option
+from hawker.cli.output import Form, note, output_option
 from hawker.config.effective import PRESETS
 from hawker.flytoml.reader import read_app_config
 from hawker.flytoml.writer import toml_text
+
+_PORT_HELP = "Where the app answers HTTP; the first EXPOSE of a Dockerfile beside the file, unless told."
 
 
 @click.command("launch")
 @click.option("-n", "--name", metavar="APP", required=True, help="The app's name.")
 @click.option("-i", "--image", metavar="IMAGE", required=True, help="What its machines are made from.")
 @click.option("-r", "--region", metavar="REGION", help="Where new machines go first.")
-@click.option("-p", "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Where the app answers HTTP.")
+@click.option("-p", "--port", type=click.IntRange(1, 65535), metavar="PORT", help=_PORT_HELP)
 @click.option("--vm-size", metavar="SIZE", type=click.Choice(list(PRESETS)), help="A size such as shared-cpu-1x.")
 @click.option("--vm-memory", metavar="SIZE", help="Memory of each machine, such as 512mb.")
 @click.option("--vm-cpus", type=click.IntRange(1), metavar="COUNT", help="Processors of each machine.")
@@ -46,6 +49,8 @@ def command(
     """
     if Path(file).suffix != ".toml":
         raise Failure("a .toml file is written: name one", ExitStatus.USAGE)
+    if port is None:
+        port = _exposed(Path(file).with_name("Dockerfile"))
     vm = {"size": vm_size, "memory": vm_memory, "cpus": vm_cpus}
     document: dict[str, Any] = {
         "app": name,
@@ -59,3 +64,21 @@ def command(
     if problems:
         raise Failure("; ".join(f"{each.path}: {each.text}" for each in problems), ExitStatus.USAGE)
     write_new(Path(file), text, over=yes, form=form)
+
+
+_EXPOSE = re.compile(r"^\s*EXPOSE\s+(\d{1,5})(/tcp)?(\s|$)", re.IGNORECASE | re.MULTILINE)
+_MOST_BYTES = 256 * 1024
+
+
+def _exposed(dockerfile: Path) -> int | None:
+    """The port that a Dockerfile says first, if there is one; it is not read for anything else, nor built."""
+    try:
+        with dockerfile.open(encoding="utf-8", errors="replace") as file:
+            found = _EXPOSE.search(file.read(_MOST_BYTES))
+    except OSError:
+        return None
+    port = int(found.group(1)) if found is not None else 0
+    if not 1 <= port <= 65535:
+        return None
+    note(f"{dockerfile} says that the app answers at port {port}")
+    return port
