@@ -20,7 +20,7 @@ from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import Secret
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import preferences
-from hawker.record.app import APPS
+from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES
 from hawker.record.node import used
 from hawker.record.volume import VOLUMES
@@ -178,6 +178,16 @@ class DeployDirectory:
 
     def app(self, name: AppName) -> Sequence[KnownApp]:
         return [known for known in self.apps() if known.name == name]
+
+    def network_of(self, org: str, network: str) -> int | None:
+        found = [each for each in self._records() if (each.org, each.network) == (org, network)]
+        return min(found, key=lambda each: each.created_at).network_id if found else None
+
+    def pairs_of(self, number: int) -> Sequence[tuple[str, str]]:
+        return [(each.org, each.network) for each in self._records() if each.network_id == number]
+
+    def _records(self) -> list[AppRecord]:
+        return [record for host in self._fleet.hosts.values() for _, record in host.world.store.scan(APPS)]
 
     def machines_at(self, node: NodeId, app: AppName, after: str, limit: int) -> Sequence[KnownMachine]:
         return [
