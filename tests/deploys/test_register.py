@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.api.contract.deploy_register import (
+from hawker.api.contract.deploy import (
     GRANT_TERM,
     MOST_STATE_BYTES,
     READ_REGISTER,

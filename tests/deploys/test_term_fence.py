@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from hawker.api.contract.body import Ok
-from hawker.api.contract.deploy_register import ANNOUNCE_TERM, AnnounceTermRequest, RegisterParams
+from hawker.api.contract.deploy import ANNOUNCE_TERM, AnnounceTermRequest, RegisterParams
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.machine_operation import CORDON_MACHINE
 from hawker.api.handlers import Handlers

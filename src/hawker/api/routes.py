@@ -21,8 +21,7 @@ from hawker.api.contract.cluster import (
     REVOKE_INVITE,
     UNCORDON_NODE,
 )
-from hawker.api.contract.deploy import DEPLOY_ROUTES
-from hawker.api.contract.deploy_register import DEPLOY_PEER_ROUTES
+from hawker.api.contract.deploy import DEPLOY_PEER_ROUTES, DEPLOY_ROUTES
 from hawker.api.contract.exec import INSIDE_ROUTES
 from hawker.api.contract.flyctl import FLYCTL_ROUTES
 from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES

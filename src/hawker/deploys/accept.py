@@ -12,8 +12,13 @@ import msgspec
 
 from hawker.api.caller import Caller, LateCaller
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.deploy import ABORT_DEPLOY, AbortDeployRequest, CreateDeployRequest, DeployParams
-from hawker.api.contract.deploy_register import MOST_STATE_BYTES
+from hawker.api.contract.deploy import (
+    ABORT_DEPLOY,
+    MOST_STATE_BYTES,
+    AbortDeployRequest,
+    CreateDeployRequest,
+    DeployParams,
+)
 from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
 from hawker.api.contract.machine import LIST_MACHINES, Machine
 from hawker.api.contract.volume import LIST_VOLUMES

@@ -17,7 +17,7 @@ import msgspec
 import zstandard
 
 from hawker.api.caller import Caller
-from hawker.api.contract.deploy_register import (
+from hawker.api.contract.deploy import (
     ANNOUNCE_TERM,
     GRANT_TERM,
     READ_REGISTER,

@@ -8,7 +8,7 @@ meanwhile; not even after the voter's own restart, since it then waits that long
 
 from msgspec.structs import replace
 
-from hawker.api.contract.deploy_register import (
+from hawker.api.contract.deploy import (
     GRANT_TERM,
     MOST_STATE_BYTES,
     READ_REGISTER,

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hawker.api.contract.deploy_register import RegisterAnswer
+from hawker.api.contract.deploy import RegisterAnswer
 from hawker.clock import Clock
 from hawker.deploys.coordinator import CoordinatingNodes, Coordinator, DeployState, Voters, opened_state, put_state
 from hawker.deploys.deploy_table import DeployTable

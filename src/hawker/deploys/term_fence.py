@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from hawker.api.contract.deploy_register import ANNOUNCE_TERM, AnnounceTermRequest, RegisterParams
+from hawker.api.contract.deploy import ANNOUNCE_TERM, AnnounceTermRequest, RegisterParams
 from hawker.api.contract.machine import DELETE_MACHINE, UPDATE_MACHINE
 from hawker.api.contract.machine_operation import CORDON_MACHINE, START_MACHINE, UNCORDON_MACHINE
 from hawker.api.handlers import Handlers, answers

@@ -135,3 +135,6 @@ class BesidePeers:
         if node_id == self._own:
             return InProcessCaller(self._handlers, self._clock, behalf, self._written)
         return self._others.caller(node_id, behalf=behalf)
+
+    def to(self, node_id: NodeId, behalf: str) -> Caller:
+        return self.caller(node_id, behalf=behalf)

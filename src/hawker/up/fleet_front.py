@@ -55,10 +55,11 @@ def front_of_fleet(
     fleet.peers.ask_also(directory.address_of)
     neighbours = FleetNeighbours(me, parts.node.region, looks, directory.node, fleet.peers.to)
     parts.deps.images.meet(neighbours)
-    parts.deps.others.meet(FleetOtherNodes(me, directory, fleet.peers.to, fleet.bundler, fleet.vaults))
+    peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
+    others = FleetOtherNodes(me, directory, peers.to, fleet.bundler, fleet.vaults)
+    parts.deps.others.meet(others)
     if parts.deps.files is not None:
         parts.deps.files.meet(FleetFiles(me, directory.nodes_of_app, directory.node, directory.nodes, fleet.peers.to))
-    peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
     limited, registries = parts.deps.settings.rate_limits is not False, parts.deps.settings.listed_registries
     market = MarketHandlers(directory, peers, preferences, clock, limited=limited, registries=registries)
     beside = Beside(node=me, handlers=own)

@@ -11,9 +11,7 @@ from hawker.catalog.contract import Catalog
 from hawker.deferred import deferred
 from hawker.deploys.deploy_handlers import DeployHandlers
 from hawker.deploys.flows import DEPLOY_FLOWS, table_of
-from hawker.deploys.register import RegisterHandlers
 from hawker.deploys.release_handlers import ReleaseHandlers
-from hawker.deploys.term_fence import TermFence
 from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.handlers import ClusterHandlers
 from hawker.fsm.contract import Flow
@@ -27,13 +25,15 @@ from hawker.worker.lifecycle import FLOWS
 from hawker.worker.order import AppBundles
 
 if TYPE_CHECKING:
-    from hawker.deploys import accept
+    from hawker.deploys import accept, register, term_fence
     from hawker.fleet import members
     from hawker.fleet.app_bundle import AppBundler
     from hawker.fleet.invites import Invites
     from hawker.fleet.membership import Fleet
 else:
     accept = deferred("hawker.deploys.accept")
+    register = deferred("hawker.deploys.register")
+    term_fence = deferred("hawker.deploys.term_fence")
     members = deferred("hawker.fleet.members")
 
 NODE_FLOWS: tuple[Flow[Any], ...] = (*FLOWS, *DEPLOY_FLOWS)
@@ -75,8 +75,10 @@ def node_handlers(
         members=partial(_members, fleet),
     ).bind(handlers)
     deploys = DeployHandlers(table_of(deps), partial(_intake_of, worker), deps.others)
-    handlers.add(ReleaseHandlers(deps.store, deps.clock), deploys, RegisterHandlers(deps.store, deps.clock))
-    TermFence(deps.store, deps.clock).stand_before(handlers)
+    handlers.add(ReleaseHandlers(deps.store, deps.clock), deploys)
+    if bundler is not None:
+        handlers.add(register.RegisterHandlers(deps.store, deps.clock))
+        term_fence.TermFence(deps.store, deps.clock).stand_before(handlers)
     return handlers
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from hawker.sim.commands.seeded import SeededSimulator, seeded_options
 from hawker.sim.deploys.deploy_bugs import PLANTS
 from hawker.sim.deploys.deploy_host import SOUND, DeployKit
 from hawker.sim.deploys.deploy_run import DeployOutcome, DeployRunPlan, draw, play, shrink
+from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 
 
 def _counts(outcome: DeployOutcome) -> dict[str, int]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from hawker.sim.commands.seeded import SeededSimulator, seeded_options
+from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 from hawker.sim.moves.move_bugs import PLANTS
 from hawker.sim.moves.move_run import MoveOutcome, MovePlan, draw, play, shrink
 from hawker.sim.node.kit import SOUND, WorkerKit

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from hawker.api.caller import Caller
-from hawker.api.contract.deploy_register import GRANT_TERM, WRITE_REGISTER, RegisterAnswer
+from hawker.api.contract.deploy import GRANT_TERM, WRITE_REGISTER, RegisterAnswer
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, UPDATE_MACHINE
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
@@ -138,13 +138,18 @@ class _Unlimited(TxOver):
 
 
 def _plant(name: str, what: str, kit: DeployKit, *breaks: I) -> PlantedBug[DeployKit]:
-    return PlantedBug(name=name, what=what, kit=kit, breaks=frozenset(breaks or I))
+    return PlantedBug(name=name, what=what, kit=kit, breaks=frozenset(breaks))
 
+
+_TORN = (I.ONE_COORDINATOR, I.KEPT, I.DEPLOYED, I.FILLED_ONCE, I.BUDGET, I.GATED)
+"""What may come of it when two nodes do not know of each other's deeds."""
 
 PLANTS: tuple[PlantedBug[DeployKit], ...] = (
-    _plant("no-fence", "a node obeys a coordinator whose term is over", DeployKit(answers=_no_fence)),
-    _plant("silence-agrees", "a voter that does not answer counts", DeployKit(votes=_calls(_SilentAgree))),
-    _plant("plan-kept-only", "voters hear of a deploy when it begins alone", DeployKit(votes=_calls(_KeepsThePlan))),
+    _plant("no-fence", "a node obeys a coordinator whose term is over", DeployKit(answers=_no_fence), I.DEPLOYED),
+    _plant("silence-agrees", "a voter that does not answer counts", DeployKit(votes=_calls(_SilentAgree)), *_TORN),
+    _plant(
+        "plan-kept-only", "voters hear of a deploy when it begins alone", DeployKit(votes=_calls(_KeepsThePlan)), *_TORN
+    ),
     _plant("new-keys", "an order that is made again is a new one", DeployKit(moves=_calls(_NewKeys)), I.FILLED_ONCE),
     _plant("checks-believed", "gates pass without a result", DeployKit(moves=_calls(_BelievedChecks)), I.GATED),
     _plant("rendered-anew", "what goes back gets a new config", DeployKit(moves=_calls(_RendersAnew)), I.DEPLOYED),

@@ -6,9 +6,9 @@ import click
 import pytest
 
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.commands.seeded import SeededSimulator, seeded_options
 from hawker.sim.harness.plan import RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.planted_bug import PlantedBug
+from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 from hawker.sim.moves.move_run import MoveVerb
 
 
