@@ -54,6 +54,10 @@ def test_an_image_that_is_not_there_is_not_found() -> None:
     assert status_of(error) is ExitStatus.NOT_FOUND
 
 
+def test_a_host_without_room_for_an_update_has_no_room() -> None:
+    assert status_of(errors.Conflict("could not reserve resource for machine: insufficient cpu")) is ExitStatus.NO_ROOM
+
+
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
@@ -69,6 +73,10 @@ def test_an_image_that_is_not_there_is_not_found() -> None:
         (errors.WrongState("machine 3 is suspended"), "machine status"),
         (NoRoom("no node takes it", scope="host", shortfall={}), "place --dry-run"),
         (ROOM, "smaller machine"),
+        (errors.WrongState("volume vol_1 is attached to machine 3: stop that machine"), "volumes detach"),
+        (errors.WrongState("unable to exec machine from current state: 'stopped'"), "machine start"),
+        (errors.Conflict("could not reserve resource for machine: insufficient memory available"), "node show"),
+        (errors.Conflict("unique machine name violation, 'web' is taken in app 'shop'"), "another --name"),
         (NotFound("HTTP status 404: no text"), "no node"),
         (NoRoom("no space left", scope="host", shortfall={"disk_mb": 512}), "images prune"),
     ],

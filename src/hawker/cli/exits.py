@@ -42,6 +42,7 @@ _STATUS: tuple[tuple[type[HawkerError], ExitStatus], ...] = (
     (Unavailable, ExitStatus.UNAVAILABLE),
 )
 
+_NO_ROOM_HERE = "could not reserve resource for machine"
 _CASES: tuple[tuple[str, str], ...] = (
     ("unable to destroy machine", "stop it first, or destroy it with --force"),
     ("destroy them first", "`hawker apps destroy --force` destroys them too"),
@@ -52,6 +53,10 @@ _CASES: tuple[tuple[str, str], ...] = (
     ("app not found", "see `hawker apps list`; `hawker apps create NAME` makes one"),
     ("snapshot vs_", "see `hawker volumes snapshots list VOLUME` for what there is"),
     ("still has a", "destroy what holds it first, or see `hawker volumes show`"),
+    ("is attached to machine", "`hawker volumes detach` frees it once its machine is stopped"),
+    ("unable to exec machine from current state", "`hawker machine start` starts it"),
+    (_NO_ROOM_HERE, "see `hawker node show` for what is free there, or ask for less"),
+    ("unique machine name violation", "give another --name, or destroy the machine that has it"),
     ("in use and cannot be held still", "stop its machine first; `hawker node doctor` says what else holds it"),
     ("does not offer the driver", "`hawker node show` says which drivers a host has, and why not the others"),
     (
@@ -91,6 +96,8 @@ _NO_SUCH_IMAGE = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN")
 def status_of(error: HawkerError) -> ExitStatus:
     if isinstance(error, BadRequest) and any(each in str(error) for each in _NO_SUCH_IMAGE):
         return ExitStatus.NOT_FOUND
+    if _NO_ROOM_HERE in str(error):
+        return ExitStatus.NO_ROOM
     return next((status for kind, status in _STATUS if isinstance(error, kind)), ExitStatus.FAILED)
 
 
