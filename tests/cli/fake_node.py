@@ -26,6 +26,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_port import PortData, PortEnd, PortOpened, PortTaken
 from hawker.api.contract.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo
+from hawker.api.contract.published_port import PublishedPortState
 from hawker.api.contract.run import MachineHistory, Run, RunList, RunState, RunStep
 from hawker.api.contract.secret import AppSecret, AppSecrets, SecretsUpdated
 from hawker.api.contract.token import RevokedToken, RevokedTokens
@@ -133,6 +134,7 @@ class FakeNode(
         self.images: tuple[ImageInfo, ...] = ()
         self.pull: tuple[PullEvent, ...] = (PullEvent(stage="done", digest=DIGEST),)
         self.chunks: tuple[LogChunk, ...] = ()
+        self.ports: tuple[PublishedPortState, ...] = ()
         self.runs = RunList(runs=(RUN,))
         self.histories: dict[str, MachineHistory] = {}
         self.uploaded = self.copied = b""
@@ -394,6 +396,9 @@ class FakeNode(
                 await channel.send(message)
                 await channel.send(PortTaken(count=len(message.data)))
         await channel.send(PortEnd())
+
+    async def _list_published_ports(self, call: Call[Any, Any, Any]) -> tuple[PublishedPortState, ...]:
+        return self.ports
 
     # images, runs, the node
 

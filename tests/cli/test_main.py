@@ -86,6 +86,11 @@ def test_help_fits_80_columns() -> None:
     assert wide == []
 
 
+def test_an_argument_that_is_missing_is_one_line_also_where_it_has_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion"]) == ExitStatus.USAGE
+    assert capsys.readouterr().err.splitlines()[1].startswith("hint: ")
+
+
 def test_no_summary_of_a_command_is_cut() -> None:
     cut = [
         line

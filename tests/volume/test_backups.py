@@ -130,7 +130,7 @@ async def test_a_node_that_sends_backups_nowhere_says_so(shelf: Shelf) -> None:
     volume_id = await shelf.written()
     parts = shelf.worker.parts.backups
     parts._backups = None
-    with pytest.raises(NotServed, match="backup_url"):
+    with pytest.raises(NotServed, match="--backup-url"):
         await begin(shelf, volume_id)
 
 

@@ -132,7 +132,7 @@ def _misuse(error: click.UsageError) -> int:
     else:
         where = error.ctx.command_path if error.ctx is not None else "hawker"
         text, hint = elsewhere.told(error)
-        say_error(text, hint or f"see `{where} --help`")
+        say_error(" ".join(text.split()), hint or f"see `{where} --help`")
     return ExitStatus.USAGE
 
 

@@ -54,7 +54,7 @@ class VolumeBackups:
     def kept(self) -> Backups:
         """Raises `NotServed` on a node that sends them nowhere."""
         if self._backups is None:
-            raise NotServed("this node sends backups nowhere: set backup_url and backup_passphrase_file")
+            raise NotServed("this node sends backups nowhere: start it with --backup-url and --backup-passphrase-file")
         return self._backups
 
     async def begin(self, app: AppName, volume_id: VolumeId) -> SnapshotId:

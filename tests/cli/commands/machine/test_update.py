@@ -1,5 +1,6 @@
 import pytest
 
+from hawker.api.contract.published_port import PublishedPortState
 from hawker.cli.exits import ExitStatus
 from hawker.config import Guest, MachineConfig
 from hawker.errors import Conflict
@@ -25,6 +26,12 @@ def test_flags_change_what_they_name_and_the_rest_stays(node: FakeNode, hawker: 
         image="web:3", env={"A": "3", "B": "2"}, guest=Guest(cpus=1, cpu_kind="shared", memory_mb=1024)
     )
     assert body.current_version == "01V1"  # no change in between is lost
+
+
+def test_a_port_that_is_published_is_said(node: FakeNode, hawker: Hawker) -> None:
+    node.ports = (PublishedPortState(address="0.0.0.0", port=8080, internal_port=80, handlers=(), listening=True),)
+    assert "published  localhost:8080 -> 80" in hawker("machine", "update", "web", "-p", "8080:80").out
+    assert "published  localhost:8080 -> 80" in hawker("machine", "status", "web").out
 
 
 def test_a_new_image_is_pulled_before(node: FakeNode, hawker: Hawker) -> None:

@@ -6,6 +6,7 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine, UpdateMachineRequest
+from hawker.api.contract.published_port import PublishedPortState
 from hawker.cli import waiting
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
@@ -14,6 +15,7 @@ from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, command_argument, machine_argument, wait_option, within_option
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.progress import pull_if_missing
+from hawker.cli.publishing import addresses, published
 from hawker.cli.summary import started
 from hawker.cli.uploads import upload
 from hawker.clock import SystemClock
@@ -65,12 +67,15 @@ def command(
 ) -> None:
     change = Change(image, arguments, flags, skip_launch)
 
-    async def update(caller: Caller) -> Owned:
+    async def update(caller: Caller) -> tuple[Owned, tuple[PublishedPortState, ...]]:
         found = await find_machine(caller, machine, app)
-        return Owned(found.app, await _update(caller, found, change, within_s if wait else None))
+        updated = await _update(caller, found, change, within_s if wait else None)
+        runs = wait and not skip_launch
+        ports = await published(caller, found.params, updated.config, SystemClock()) if runs else ()
+        return Owned(found.app, updated), ports
 
-    done = talk(ctx, update)
-    show(done.machine, form, lambda machine: started(done.app, machine))
+    done, ports = talk(ctx, update)
+    show(done.machine, form, lambda machine: started(done.app, machine, addresses(ports)))
 
 
 async def _update(caller: Caller, found: Owned, change: Change, within_s: float | None) -> Machine:
