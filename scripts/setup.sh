@@ -76,6 +76,7 @@ find_missing() {
     missing=
     need crun crun
     need nftables nft
+    ls /usr/lib/*/libnghttp2.so.14 >/dev/null 2>&1 || missing="$missing libnghttp2-14" # HTTP/2 of the edge
     need erofs-utils mkfs.erofs
     need e2fsprogs mke2fs # volumes
     need iproute2 ip

@@ -84,8 +84,8 @@ def test_what_is_kept_and_not_served_is_said() -> None:
     assert "udp" in said(Service(protocol="udp", internal_port=53, ports=(Port(port=53),)))[0]
     assert said(Service(internal_port=80, ports=(Port(port=443, handlers=("tls", "http")),))) == []
     assert "pg_tls" in said(Service(internal_port=80, ports=(Port(port=5432, handlers=("pg_tls",)),)))[0]
-    offered = TlsOptions(alpn=("h2", "http/1.1"))
+    offered = TlsOptions(alpn=("h2", "spdy/3"))
     secure = Port(port=443, handlers=("tls", "http"), tls_options=offered)
-    assert "only http/1.1" in said(Service(internal_port=80, ports=(secure,)))[0]
-    compressed = Port(port=80, handlers=("http",), http_options=HttpOptions(compress=True, h2_backend=True))
+    assert "only h2 and http/1.1" in said(Service(internal_port=80, ports=(secure,)))[0]
+    compressed = Port(port=80, handlers=("http",), http_options=HttpOptions(compress=True, headers_read_timeout=5))
     assert len(said(Service(internal_port=80, ports=(compressed,)))) == 2

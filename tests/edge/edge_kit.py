@@ -4,6 +4,7 @@ loopback, and clients that say their bytes as they are.
 
 import asyncio
 import itertools
+import re
 import shutil
 import socket
 import tempfile
@@ -45,6 +46,7 @@ HOST = "127.0.0.1"
 KEY = b"k" * 32
 """Of the cluster."""
 _numbers = itertools.count(1)
+_LAST_CHUNK = re.compile(rb"(?:^|\n)0\r\n(?:[^\r\n]+\r\n)*\r\n$")
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -255,9 +257,10 @@ async def read_request(reader: asyncio.StreamReader) -> bytes:
     for line in head.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
             return head + await reader.readexactly(int(line.partition(b":")[2]))
-    if b"transfer-encoding: chunked" in head.lower():
-        return head + await reader.readuntil(b"0\r\n\r\n")
-    return head
+    body = b""
+    while b"transfer-encoding: chunked" in head.lower() and not _LAST_CHUNK.search(body):
+        body += await reader.readuntil(b"\r\n\r\n")
+    return head + body
 
 
 def says(answer: bytes, seen: list[bytes] | None = None) -> Serve:

@@ -1,10 +1,14 @@
 """What goes over a connection between two edges, however its bytes are cut."""
 
+import asyncio
+from unittest.mock import Mock
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word, word
+from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, frame, read_word, word
 from hawker.ids import AppName, MachineId
+from tests.waiting import eventually
 
 names = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=60)
 
@@ -29,6 +33,16 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
         found.append(data[at : at + cut])
         at += cut
     return [*found, data[at:]]
+
+
+async def test_what_a_machine_says_first_waits_for_who_hears_it() -> None:
+    """It may come with the gate's answer, before whoever asked knows of that."""
+    line, heard = HopLine(lambda kind, data: None, lambda: None, lambda error: None), Mock(spec=asyncio.Protocol)
+    line.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
+    line.data_received(word(HopFrame.ANSWER, HopAnswer(let_in=True)) + frame(HopFrame.DATA, b"220 ready"))
+    line.open(heard)
+    await eventually(lambda: heard.data_received.called)
+    heard.data_received.assert_called_once_with(b"220 ready")
 
 
 def test_answers_are_short() -> None:

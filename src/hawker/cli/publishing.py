@@ -71,12 +71,12 @@ def unserved(config: MachineConfig) -> Iterator[str]:
 def _unserved_of_port(port: Port) -> Iterator[str]:
     number, options = port.port or port.start_port, port.http_options
     offered = (port.tls_options.alpn if port.tls_options else None) or ()
-    if "http" in (port.handlers or ()) and set(offered) - {"http/1.1"}:
-        yield f"port {number}: of tls_options.alpn only http/1.1 is offered to clients of the http handler"
+    if "http" in (port.handlers or ()) and set(offered) - {"h2", "http/1.1"}:
+        yield f"port {number}: of tls_options.alpn only h2 and http/1.1 are offered to clients of the http handler"
     handlers = [each for each in port.handlers or () if each in UNSERVED]
     if handlers:
         yield f"port {number}: the handler {', '.join(handlers)} is not served yet, so nothing listens there"
-    for name in ("compress", "h2_backend", "headers_read_timeout"):
+    for name in ("compress", "headers_read_timeout"):
         if options is not None and getattr(options, name):
             yield f"port {number}: http_options.{name} is kept and without effect"
 

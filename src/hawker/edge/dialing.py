@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from hawker.clock import Clock
@@ -53,7 +54,7 @@ class Dialer:
         self,
         aim: Aim,
         began: float,
-        make: Callable[[], P],
+        make: Callable[[ServiceTarget], P],
         *,
         rested: Callable[[ServiceTarget], P | None] = lambda target: None,
         lasting: bool = False,
@@ -75,16 +76,16 @@ class Dialer:
                 self._visits.end(visit)
                 raise
 
-    async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool = False) -> P:
+    async def dial(self, visit: Visit, began: float, make: Callable[[ServiceTarget], P], *, lasting: bool = False) -> P:
         """A machine that took no connection yet is given time to begin; one that did is not asked twice. Raises
         `ProxyError`."""
         if not visit.target.is_near:
-            return await self._hops.dial(visit, began, make, lasting=lasting)
+            return await self._hops.dial(visit, began, partial(make, visit.target), lasting=lasting)
         target, gate, pause_s = visit.target, visit.gate, _FIRST_PAUSE_S
         while True:
             beginning = target.number not in gate.proven
             try:
-                protocol = await _connect(gate.route, target, make)
+                protocol = await _connect(gate.route, target, partial(make, target))
             except OSError as error:
                 late = self._now() > began + WAKE_TIMEOUT_S
                 if not beginning or late or not gate.is_open:

@@ -7,6 +7,7 @@ its body to be sent again.
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import anyio
@@ -16,6 +17,7 @@ from hawker.edge.body import Trailer
 from hawker.edge.dialing import Joined
 from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
 from hawker.edge.machine_connection import MachineConnection
+from hawker.edge.machine_http2 import connection_with
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.replay import (
     MAX_JSON_BYTES,
@@ -35,6 +37,7 @@ from hawker.edge.splice import Side
 from hawker.edge.steering import UNAVAILABLE, Aim, Steering, steering_of
 from hawker.edge.writing import (
     CHALLENGES,
+    GRPC,
     Origin,
     OwnAnswer,
     answer_fields,
@@ -178,7 +181,8 @@ class HttpExchange:
         if self.answered:
             self._client.break_off()
         else:
-            self._say(refusal(error, self.request_id))
+            grpc = any(name == b"content-type" and value.startswith(GRPC) for name, value in self._head.fields)
+            self._say(refusal(error, self.request_id, grpc=grpc))
 
     def _say(self, answer: OwnAnswer) -> None:
         self._client.say(answer)
@@ -347,7 +351,7 @@ class HttpExchange:
         self._held, self.deadline = True, self._now() + _LEFT_S if self._client.leaving else inf
         rested = _never if self._repeated else self._services.pool.take
         try:
-            return await self._services.dialer.reach(aim, began, MachineConnection, rested=rested)
+            return await self._services.dialer.reach(aim, began, partial(connection_with, self._now), rested=rested)
         finally:
             self._held, self.deadline = False, inf
 

@@ -1,7 +1,7 @@
-"""Heads of HTTP/1.1 messages: what is refused, and what is understood of the rest. Pure; RFC 9110 and 9112.
+"""Heads of messages: what is refused, and what is understood of the rest. Pure; RFC 9110, 9112 and 9113.
 
-llhttp parses; here is what it accepts and two servers could read in two ways. What is not named here reaches a machine
-rewritten, never as it came, so no request of a client can become two.
+llhttp parses those of HTTP/1.1; here is what it accepts and two servers could read in two ways. What is not named here
+reaches a machine rewritten, never as it came, so no request of a client can become two.
 """
 
 import re
@@ -26,6 +26,10 @@ _HOP = frozenset(
 )
 """Fields of one connection, which go no further."""
 _NO_BODY = frozenset({204, 304})
+_TARGET, _METHOD_ALONE = re.compile(rb"[\x21\x22\x24-\x7e]+"), re.compile(_METHOD)
+_NONE_OF_HTTP2 = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+_WEBSOCKET, _WEBSOCKET_KEY = b"websocket", b"aGF3a2VyLXdlYnNvY2tldA=="
+"""HTTP/2 has no such key, and HTTP/1.1 wants one, so that no cache answers for a machine: none is between us."""
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 
 Field = tuple[bytes, bytes]
@@ -34,7 +38,8 @@ Field = tuple[bytes, bytes]
 @dataclass(frozen=True, slots=True)
 class RequestHead:
     """`target` is in origin form, or `*`. `host` is the name that was asked for, in lower case and without a port.
-    `fields` are those that go on, in order, with names in lower case. `length` None: no body, or a chunked one."""
+    `fields` are those that go on, in order, with names in lower case. `length` None: no body, or a chunked one. `via`
+    is the version of HTTP that it came by."""
 
     method: bytes
     target: bytes
@@ -48,6 +53,7 @@ class RequestHead:
     expects_continue: bool
     trailers: bool
     upgrade: bytes
+    via: bytes = b"1.1"
 
     @property
     def has_body(self) -> bool:
@@ -158,7 +164,67 @@ def parse_request(data: bytes) -> RequestHead:
         expects_continue=minor == 1 and found.expect == b"100-continue",
         trailers=b"trailers" in found.te,
         upgrade=found.wants_upgrade if minor == 1 else b"",
+        via=b"1.%d" % minor,
     )
+
+
+def parse_http2(fields: list[Field], *, ended: bool) -> RequestHead:
+    """A request as HTTP/1.1 would say it. `ended`: no body comes. Raises `ProxyError`."""
+    pseudo = {name: value for name, value in fields if name.startswith(b":")}
+    given = [field for field in fields if not field[0].startswith(b":")]
+    _check_http2(given)
+    method, target, upgrade = pseudo.get(b":method", b""), pseudo.get(b":path", b""), b""
+    if len(target) > LINE_BYTES:
+        raise ProxyError(Code.HB03)
+    if method == b"CONNECT":
+        if pseudo.get(b":protocol", b"").lower() != _WEBSOCKET:
+            raise ProxyError(Code.HB07)
+        method, upgrade = b"GET", _WEBSOCKET
+        given.append((b"sec-websocket-key", _WEBSOCKET_KEY))
+    if not _METHOD_ALONE.fullmatch(method) or not _TARGET.fullmatch(target):
+        raise _malformed("its method or its path is none")
+    found = _Fields(_joined_cookies(given))
+    hosts = [pseudo[b":authority"]] if b":authority" in pseudo else found.hosts
+    if any(each.lower() != hosts[0].lower() for each in found.hosts):
+        raise _malformed("it names two hosts")
+    authority, host = _authority(hosts, 1)
+    length, _ = _framing(found, 1)
+    return RequestHead(
+        method=method,
+        target=_origin_form(method, target, authority),
+        minor=1,
+        host=host,
+        authority=authority,
+        fields=tuple(found.kept),
+        length=length,
+        chunked=not ended and length is None and not upgrade,
+        keep_alive=True,
+        expects_continue=found.expect == b"100-continue",
+        trailers=b"trailers" in found.te,
+        upgrade=upgrade,
+        via=b"2.0",
+    )
+
+
+def _check_http2(fields: list[Field]) -> None:
+    """The library that reads frames refuses most of it; here it does not matter which version does."""
+    if len(fields) > FIELDS:
+        raise ProxyError(Code.HB02, f"it has more than {FIELDS} fields")
+    for name, value in fields:
+        if len(name) + len(value) > FIELD_BYTES:
+            raise ProxyError(Code.HB02, f"a field has more than {FIELD_BYTES >> 10} KiB")
+        if name in _NONE_OF_HTTP2 or name != name.lower() or (name == b"te" and value != b"trailers"):
+            raise _malformed("it has a field that HTTP/2 has none of")
+        if b"\r" in value or b"\n" in value or b"\0" in value:
+            raise _malformed("a field has bytes that none may have")
+
+
+def _joined_cookies(fields: list[Field]) -> list[Field]:
+    """RFC 9113, 8.2.3: they may come in crumbs."""
+    crumbs = [value for name, value in fields if name == b"cookie"]
+    if len(crumbs) < 2:
+        return fields
+    return [*(field for field in fields if field[0] != b"cookie"), (b"cookie", b"; ".join(crumbs))]
 
 
 def parse_response(data: bytes, method: bytes) -> ResponseHead:
@@ -188,6 +254,26 @@ def parse_response(data: bytes, method: bytes) -> ResponseHead:
         keep_alive=keep_alive,
         bodiless=method == b"HEAD" or status in _NO_BODY or 100 <= status < 200,
         upgrade=found.wants_upgrade,
+    )
+
+
+def parse_http2_answer(fields: list[Field], method: bytes, *, ended: bool) -> ResponseHead:
+    """Of a machine that speaks HTTP/2; `ended`: no body comes. Raises `ProxyError`."""
+    status = next((value for name, value in fields if name == b":status"), b"")
+    found = _Fields([field for field in fields if not field[0].startswith(b":")])
+    if not status.isdigit() or len(status) != 3 or status == b"101" or len(set(found.lengths)) > 1:
+        raise ProxyError(Code.PU02, known="the machine's answer has a status or a length that is none")
+    number, length = int(status), int(found.lengths[0]) if found.lengths else None
+    bodiless = ended or method == b"HEAD" or number in _NO_BODY or number < 200
+    return ResponseHead(
+        status=number,
+        reason=b"",
+        fields=tuple(found.kept),
+        length=0 if ended and length is None and method != b"HEAD" and number not in _NO_BODY else length,
+        chunked=not bodiless and length is None,
+        keep_alive=True,
+        bodiless=bodiless,
+        upgrade=b"",
     )
 
 

@@ -4,7 +4,6 @@ certificate of the cluster, and asked, is bounded in bytes and time.
 
 import asyncio
 import socket
-from functools import partial
 
 import anyio
 
@@ -199,7 +198,7 @@ class HopDoor:
         began, over = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s, asyncio.Event()
         visit = await self._visits.admit(question.app, question.machine, question.service, began, hold=hold_s > 0)
         try:
-            side = await self._dialer.dial(visit, began, partial(Side, over.set))
+            side = await self._dialer.dial(visit, began, lambda _: Side(over.set))
             if question.lasting:
                 visit.last()
             self._counters.add("hops")

@@ -201,6 +201,7 @@ class HopLine(asyncio.Protocol):
         self._buffer = bytearray()
         self._left = 0  # of the data that is coming
         self._stream: HopStream | None = None
+        self._answered = False  # what follows an answer waits until there is somebody who hears it
         self._reading = False
 
     @property
@@ -213,7 +214,10 @@ class HopLine(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
-        self._read()
+        if self._answered and len(self._buffer) > _MAX_UNHEARD_BYTES:
+            self.give_up()
+        else:
+            self._read()
 
     def eof_received(self) -> bool:
         return False
@@ -239,12 +243,14 @@ class HopLine(asyncio.Protocol):
             self.transport.write(frame(kind, data))
 
     def say(self, kind: HopFrame, message: HopQuestion | HopAnswer) -> None:
+        self._answered = False
         if self.transport is not None:
             self.transport.write(word(kind, message))
 
     def open(self, protocol: P) -> P:
         """A conversation, whose transport `protocol` gets."""
         assert self._stream is None, "one after the other"
+        self._answered = False
         stream = self._stream = HopStream(self, protocol)
         protocol.connection_made(stream)
         asyncio.get_running_loop().call_soon(self._read)
@@ -270,7 +276,7 @@ class HopLine(asyncio.Protocol):
             return
         self._reading = True
         try:
-            while self._buffer and not (self._stream is not None and self._stream.holds):
+            while self._buffer and not self._answered and not (self._stream is not None and self._stream.holds):
                 if not (self._pass_on() if self._left else self._next()):
                     break
         finally:
@@ -311,6 +317,7 @@ class HopLine(asyncio.Protocol):
     def _take(self, kind: HopFrame, data: bytes) -> None:
         if kind in (HopFrame.QUESTION, HopFrame.ANSWER):
             if self._stream is None:
+                self._answered = kind is HopFrame.ANSWER
                 self._heard(kind, data)
             else:
                 self.give_up()

@@ -6,13 +6,15 @@ each is bounded, too. Control flow is in one task for each connection; bytes go 
 
 import asyncio
 from math import inf
-from typing import cast
+from typing import TypeAlias, cast
 
 import anyio
 
 from hawker.edge.body import BadBody, MessageBody, NoBody, Trailer, chunk, last_chunk, request_body
 from hawker.edge.exchange import HttpExchange
 from hawker.edge.head import HEAD_BYTES, LINE_BYTES, Field, RequestHead, ResponseHead, bare_end_since, parse_request
+from hawker.edge.http2_connection import PREFACE_HEAD, Http2Connection
+from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
@@ -28,7 +30,12 @@ class HttpConnection(asyncio.Protocol):
     """One client; `tls` is the app that its TLS is for. Keeps `AnswerSink` and `Closable`."""
 
     def __init__(
-        self, services: HttpServices, door: Door, live: "set[HttpConnection]", *, tls: AppName | None = None
+        self,
+        services: HttpServices,
+        door: Door,
+        live: "set[HttpConnection | Http2Connection]",
+        *,
+        tls: AppName | None = None,
     ) -> None:
         self._services = services
         self._live = live
@@ -215,6 +222,9 @@ class HttpConnection(asyncio.Protocol):
                 data = await self._next_head(first=first)
                 if data is None:
                     return
+                if first and data == PREFACE_HEAD and self._tls is None and is_there():
+                    self._become_http2(data)
+                    return
                 self._services.table.work(self)
                 head = parse_request(data)
             except ProxyError as error:
@@ -281,6 +291,17 @@ class HttpConnection(asyncio.Protocol):
                 self._exchange = None
         return self._keep and self._body.done and exchange.done
 
+    def _become_http2(self, data: bytes) -> None:
+        """The client knows that HTTP/2 is spoken here, and asks nobody. From now on the connection is another one's."""
+        self._resume()
+        transport, early = self._transport, data + bytes(self._buffer)
+        self.connection_lost(None)
+        if transport is not None:
+            made = Http2Connection(self._services, self._door, self._live)
+            transport.set_protocol(made)
+            made.connection_made(transport)
+            made.data_received(early)
+
     def _pump(self, exchange: HttpExchange) -> None:
         """Pass on what has come of the request's body."""
         data, self._buffer = bytes(self._buffer), bytearray()
@@ -341,14 +362,19 @@ class HttpConnection(asyncio.Protocol):
         return f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()
 
 
+AnyConnection: TypeAlias = HttpConnection | Http2Connection
+
+
 class HttpConnections:
     """All of a process: where they begin, and who watches their time."""
 
     def __init__(self, services: HttpServices) -> None:
         self._services = services
-        self._live: set[HttpConnection] = set()
+        self._live: set[AnyConnection] = set()
 
-    def accept(self, door: Door, *, tls: AppName | None = None) -> HttpConnection:
+    def accept(self, door: Door, *, tls: AppName | None = None, http2: bool = False) -> asyncio.Protocol:
+        if http2:
+            return Http2Connection(self._services, door, self._live, tls=tls)
         return HttpConnection(self._services, door, self._live, tls=tls)
 
     def check_time(self) -> None:

@@ -273,9 +273,11 @@ class Edge:
             return self.handshakes.accept(door)
         return self._http.accept(door) if target is not None and target.serves_http else self._raw.accept(door)
 
-    def _accept_in_tls(self, door: Door, target: ServiceTarget) -> asyncio.Protocol:
+    def _accept_in_tls(self, door: Door, target: ServiceTarget, alpn: str) -> asyncio.Protocol:
         app = target.machine.app
-        return self._http.accept(door, tls=app) if target.serves_http else self._raw.accept(door, app)
+        if not target.serves_http:
+            return self._raw.accept(door, app)
+        return self._http.accept(door, tls=app, http2=alpn == "h2")
 
     async def _tick(self) -> None:
         while True:

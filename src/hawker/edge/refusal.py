@@ -19,6 +19,7 @@ class Code(Enum):
     PR02 = _Kind(404, "the machine or region that was asked for is not there")
     PR03 = _Kind(503, "no machine took the request in time")
     PR04 = _Kind(504, "no machine answered in time")
+    PU01 = _Kind(502, "the machine does not speak HTTP/2")
     PU02 = _Kind(502, "the machine broke the answer off")
     PU03 = _Kind(504, "the machine sent nothing for too long")
     PC01 = _Kind(502, "the machine refuses connections")

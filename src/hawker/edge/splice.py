@@ -7,7 +7,6 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import cast
 
 from hawker.clock import Clock
@@ -196,7 +195,7 @@ class RawConnections:
             return
         over = asyncio.Event()
         try:
-            joined = await self._dialer.reach(Aim(door, app), began, partial(Side, over.set), lasting=True)
+            joined = await self._dialer.reach(Aim(door, app), began, lambda _: Side(over.set), lasting=True)
         except ProxyError as error:
             self._counters.add(f"errors_{error.code.name}")
             self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))

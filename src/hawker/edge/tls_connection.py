@@ -18,6 +18,7 @@ from typing import cast
 from hawker.clock import Clock
 from hawker.edge.certificates import CertificateBook
 from hawker.edge.client_hello import BadHelloError, ClientHello, read_hello
+from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import address_of, reset, watch_peer
@@ -33,7 +34,7 @@ from hawker.token_bucket import Allowance, TokenBuckets
 HELLO_S, HANDSHAKE_S = 5.0, 10.0
 OF_NETWORK, OF_NAME = Allowance(50.0, 200.0), Allowance(500.0, 1000.0)
 """Handshakes a second, of a /24 or a /48 of clients; for one name."""
-HTTP_ALPN = ("http/1.1",)
+HTTP_ALPN = ("h2", "http/1.1")
 _MAX_HANDSHAKE_BYTES = 64 * 1024
 _PLAIN_HTTP = re.compile(rb"[A-Z]{3,8} ")
 _NETWORK_BITS = {4: 8, 6: 80}  # left out of an address
@@ -69,7 +70,7 @@ class RefusedTlsError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsServices:
     """What newcomers share. `table` bounds those in their handshake. `accept` makes the protocol that serves an app's
-    client once TLS is done."""
+    client once TLS is done, and they have agreed on a protocol (ALPN) or on none."""
 
     routes: Routes
     book: CertificateBook
@@ -79,7 +80,7 @@ class TlsServices:
     counters: Counters
     say: Callable[[EdgeLogLine], None]
     region: Callable[[], str]
-    accept: Callable[[Door, ServiceTarget], asyncio.Protocol]
+    accept: Callable[[Door, ServiceTarget, str], asyncio.Protocol]
 
 
 class TlsConnections:
@@ -129,7 +130,9 @@ class TlsConnections:
         options, certificate = target.port.tls_options, book.find(hello.name)
         if certificate is None and not (options and options.default_self_signed):
             raise RefusedTlsError(TlsRefusal.PT05, f"a client asks for {hello.name or 'no name'}", app)
-        alpn = HTTP_ALPN if target.serves_http else tuple((options and options.alpn) or ())
+        alpn = tuple((options and options.alpn) or ())
+        if target.serves_http:
+            alpn = tuple(each for each in HTTP_ALPN if each in (alpn or HTTP_ALPN) and (each != "h2" or is_there()))
         try:
             return target, book.context(certificate, tuple((options and options.versions) or ()), alpn)
         except (Fault, OSError) as error:
@@ -229,7 +232,7 @@ class _Newcomer(asyncio.Protocol):
     def _hand_over(self, raw: asyncio.Transport, tls: ssl.SSLObject, target: ServiceTarget) -> None:
         self._connections.release(self)
         self._services.counters.add("tls_handshakes")
-        inner = self._services.accept(self._door, target)
+        inner = self._services.accept(self._door, target, tls.selected_alpn_protocol() or "")
         transport = TlsTransport(raw, tls, self._incoming, self._outgoing, inner)
         raw.set_protocol(transport)
         transport.begin()

@@ -28,6 +28,7 @@ _VOUCHED = frozenset({b"server", b"fly-request-id"})
 _INSIDE = (b"fly-replay", b"hawker-keep-awake")
 PROXY_PROTO = "proxy_proto"
 """The handler that asks for a PROXY head."""
+GRPC, _GRPC_UNAVAILABLE = b"application/grpc", b"14"
 _PROXY_SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 _PROXY_V2, _TCP4, _TCP6, _UNSPECIFIED, _UNIQUE_ID = 0x21, 0x11, 0x21, 0x00, 0x05
 
@@ -69,7 +70,7 @@ def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_
     seen_by = b", ".join([*forwarded, origin.client.encode(), origin.address.encode()])
     out.append(
         b"x-forwarded-for: %b\r\nx-forwarded-port: %b\r\nvia: %b\r\nfly-request-id: %b\r\n"
-        % (seen_by, port or b"%d" % origin.port, b", ".join([*via, b"1.%d %b" % (head.minor, VIA)]), request_id)
+        % (seen_by, port or b"%d" % origin.port, b", ".join([*via, b"%b %b" % (head.via, VIA)]), request_id)
     )
     if head.chunked:
         out.append(b"transfer-encoding: chunked\r\n")
@@ -129,8 +130,13 @@ class OwnAnswer:
         return head if head_only else head + self.body
 
 
-def refusal(error: ProxyError, request_id: bytes) -> OwnAnswer:
+def refusal(error: ProxyError, request_id: bytes, *, grpc: bool = False) -> OwnAnswer:
+    """To gRPC in its own words: its clients do not read others."""
     text = f"{error.code.name} {error.told} ({request_id.decode()})\n".encode("ascii", "replace")
+    if grpc:
+        said = ((b"grpc-status", _GRPC_UNAVAILABLE), (b"grpc-message", text.strip().replace(b"%", b"%25")))
+        ours = ((b"content-type", GRPC), (b"server", VIA), (b"fly-request-id", request_id))
+        return OwnAnswer(200, (*ours, *said))
     fields = [(b"content-type", b"text/plain"), (b"server", VIA), (b"fly-request-id", request_id)]
     if error.code.status == 503:
         fields.append((b"retry-after", b"1"))

@@ -1,0 +1,441 @@
+"""HTTP/2 connections of clients (RFC 9113): each stream is a request of its own, in a task of its own. WebSockets come
+in streams, too (RFC 8441).
+
+What a client can hold of this process is bounded: 128 streams, 256 KiB of each that no machine has taken, 1 MiB of all;
+floods of frames end the connection (`nghttp2`).
+"""
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from typing import Any, cast
+
+import anyio
+
+from hawker.edge.body import Trailer, may_trail
+from hawker.edge.exchange import HttpExchange
+from hawker.edge.head import Field, RequestHead, ResponseHead, parse_http2
+from hawker.edge.nghttp2 import CANCEL, INTERNAL_ERROR, NO_ERROR, Http2Session
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.requester import HttpServices
+from hawker.edge.routes import Door
+from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
+from hawker.edge.writing import Origin, OwnAnswer, refusal
+from hawker.ids import AppName, new_ulid
+
+PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
+"""What a client begins with: to a reader of HTTP/1.1 it looks like a head."""
+BEGIN_S, IDLE_S = 10.0, 75.0
+"""Until the first request; without one under way."""
+_ACCEPT = b"sec-websocket-accept"
+
+
+class _Stream:
+    """One request. Keeps `Requester`."""
+
+    def __init__(self, connection: "Http2Connection", number: int) -> None:
+        self._connection = connection
+        self._number = number
+        self.exchange: HttpExchange | None = None
+        self.scope: anyio.CancelScope | None = None
+        self.transport: _StreamTransport | None = None
+        self.gone = False
+        self.leaving = False
+        self._head_only = False
+        self._early: list[bytes] = []  # of the body, while no machine takes it
+        self._end: tuple[Trailer, ...] | None = None
+        self._ended = False  # nothing more comes of the request
+        self._reading = True
+        self._full = False  # the client takes no more of the answer
+
+    def begin(self, exchange: HttpExchange, head: RequestHead, *, ended: bool) -> None:
+        self.exchange, self._head_only, self._ended = exchange, head.method == b"HEAD", ended
+
+    @property
+    def blocks(self) -> bool:
+        """The machine takes no more of the body."""
+        return not self._reading
+
+    # What the client sends.
+
+    def take(self, data: bytes) -> None:
+        self._early.append(data)
+        self._pass_on()
+
+    def end(self, trailers: tuple[Trailer, ...]) -> None:
+        self._end, self._ended = trailers, True
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        exchange = self.exchange
+        if self.transport is not None:
+            self.transport.pass_on(self._early, ended=self._end is not None)
+            return
+        if exchange is None or not self._reading or not exchange.takes_body:
+            return
+        while self._early and self._reading:
+            data = self._early.pop(0)
+            exchange.take(data)
+            self._connection.consumed(self._number, len(data))
+        if self._end is not None and not self._early:
+            exchange.take_end(self._end)
+
+    def closed(self, error: int) -> None:
+        """Nothing more comes or goes."""
+        self.gone = True
+        for data in self._early:
+            self._connection.consumed(self._number, len(data))
+        self._early.clear()
+        if self.transport is not None:
+            self.transport.lose(ConnectionResetError("the stream was reset") if error else None)
+        elif self.scope is not None and self.exchange is not None and not self.exchange.done:
+            self.scope.cancel()
+
+    def has_room(self) -> None:
+        if self._full:
+            self._full = False
+            self.client_may_read(reading=True)
+
+    def client_may_read(self, *, reading: bool) -> None:
+        if self.transport is not None:
+            self.transport.may_write(writing=reading)
+        elif self.exchange is not None:
+            self.exchange.client_may_read(reading=reading)
+
+    # As the client of an exchange.
+
+    def begin_body(self) -> None:
+        self._pass_on()
+
+    def proceed(self) -> None:
+        self._connection.interim(self._number, [(b":status", b"100")])
+
+    def may_read(self, *, reading: bool) -> None:
+        self._reading = reading
+        if reading:
+            self._pass_on()
+
+    def interim(self, answer: ResponseHead, fields: list[Field]) -> None:
+        self._connection.interim(self._number, [(b":status", b"%d" % answer.status), *fields])
+
+    def answer(self, answer: ResponseHead, fields: list[Field]) -> None:
+        length = [] if answer.length is None else [(b"content-length", b"%d" % answer.length)]
+        said = [(b":status", b"%d" % answer.status), *fields, *length]
+        self._connection.answer(self._number, said, ended=answer.bodiless)
+
+    def write(self, content: bytes) -> None:
+        if self._connection.send(self._number, content) > UNSENT_MAX and not self._full:
+            self._full = True
+            self.client_may_read(reading=False)
+
+    def finish(self, trailers: tuple[Trailer, ...]) -> None:
+        known = tuple((name.lower(), value) for name, value in trailers)
+        self._connection.finish(self._number, known, stop=not self._ended)
+
+    def say(self, answer: OwnAnswer) -> None:
+        length = [(b"content-length", b"%d" % len(answer.body))] if answer.body else []
+        said = [(b":status", b"%d" % answer.status), *answer.fields, *length]
+        body = b"" if self._head_only else answer.body
+        self._connection.answer(self._number, said, ended=not body)
+        if body:
+            self._connection.send(self._number, body)
+        self._connection.finish(self._number, (), stop=not self._ended)
+
+    def break_off(self) -> None:
+        self._connection.reset(self._number, INTERNAL_ERROR)
+
+    def hand_over(self, answer: ResponseHead, fields: list[Field]) -> tuple[asyncio.Transport, bytes] | None:
+        if self.gone:
+            return None
+        said = [(b":status", b"200"), *(field for field in fields if field[0] != _ACCEPT)]
+        self._connection.answer(self._number, said, ended=False)
+        self.transport = _StreamTransport(self._connection, self._number, self)
+        return self.transport, b""
+
+    def resume(self) -> None:
+        self._pass_on()
+
+
+class _StreamTransport(asyncio.Transport):
+    """A stream that is bytes both ways."""
+
+    def __init__(self, connection: "Http2Connection", number: int, stream: _Stream) -> None:
+        super().__init__()
+        self._connection = connection
+        self._number = number
+        self._stream = stream
+        self._protocol: Any = None
+        self._paused = True  # until somebody is there who reads
+        self._closing = False
+        self._ended = False
+        self._lost = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        protocol: asyncio.BaseProtocol = self._protocol
+        return protocol
+
+    def is_closing(self) -> bool:
+        return self._closing or self._lost
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        if self._paused and not self.is_closing():
+            self._paused = False
+            self._stream.resume()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """They are those of streams."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self.is_closing():
+            self._stream.write(bytes(data))
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        if not self.is_closing():
+            self._connection.finish(self._number, (), stop=False)
+
+    def close(self) -> None:
+        if not self.is_closing():
+            self._closing = True
+            self._connection.finish(self._number, (), stop=not self._ended)
+            self._tell_lost(None)
+
+    def abort(self) -> None:
+        if not self.is_closing():
+            self._closing = True
+            self._connection.reset(self._number, CANCEL)
+            self._tell_lost(None)
+
+    def pass_on(self, pieces: list[bytes], *, ended: bool) -> None:
+        while pieces and not self._paused and not self.is_closing():
+            data = pieces.pop(0)
+            self._protocol.data_received(data)
+            self._connection.consumed(self._number, len(data))
+        if ended and not pieces and not self._ended and not self._paused and not self.is_closing():
+            self._ended = True
+            if not self._protocol.eof_received():
+                self.close()
+
+    def may_write(self, *, writing: bool) -> None:
+        if not self.is_closing() and self._protocol is not None:
+            (self._protocol.resume_writing if writing else self._protocol.pause_writing)()
+
+    def lose(self, error: Exception | None) -> None:
+        if not self.is_closing():
+            self._tell_lost(error)
+
+    def _tell_lost(self, error: Exception | None) -> None:
+        self._lost = True
+        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
+
+
+class Http2Connection(asyncio.Protocol):
+    """One client; `tls` is the app that its TLS is for. Keeps `Http2User` and `Closable`."""
+
+    def __init__(self, services: HttpServices, door: Door, live: "set[Any]", *, tls: AppName | None = None) -> None:
+        self._services = services
+        self._door = door
+        self._live = live
+        self._tls = tls
+        self._now = services.clock.monotonic
+        self._call_soon: Callable[..., object] = asyncio.get_running_loop().call_soon
+        self._transport: asyncio.Transport | None = None
+        self._session = Http2Session(self, self._now)
+        self._streams: dict[int, _Stream] = {}
+        self._stopping: set[int] = set()  # answered before the request was whole
+        self._origin: Origin | None = None
+        self._lines = b""
+        self._flushing = self._blocked = False
+        self._why = ""
+        self.deadline = self._now() + BEGIN_S
+
+    # As a protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(UNSENT_MAX)
+        watch_peer(self._transport)
+        address = address_of(self._transport, "peername")
+        self._services.counters.add("connects")
+        self._services.counters.add("connects_h2")
+        if not self._services.table.admit(self, address):
+            self._services.counters.add(f"errors_{Code.HC01.name}")
+            self._session.shut()
+            self._transport.write(self._session.take(UNSENT_MAX))
+            self._transport.close()
+            return
+        self._live.add(self)
+        self._origin = Origin(
+            client=address,
+            address=address_of(self._transport, "sockname"),
+            port=self._door.port,
+            tls=self._tls is not None,
+            region=self._services.region(),
+        )
+        self._lines = self._origin.lines
+        self._flush_soon()
+
+    def data_received(self, data: bytes) -> None:
+        self._why = self._session.feed(data) or self._why
+        self._flush_soon()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._services.table.release(self)
+        self._live.discard(self)
+        for stream in list(self._streams.values()):
+            stream.closed(CANCEL)
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        self._flush_soon()
+
+    def give_up(self) -> None:
+        if self._transport is not None:
+            reset(self._transport)
+
+    def check_time(self, now: float) -> None:
+        """To be called now and then."""
+        for stream in list(self._streams.values()):
+            exchange = stream.exchange
+            if exchange is not None and stream.scope is not None and exchange.is_late(now, blocked=stream.blocks):
+                stream.scope.cancel()
+        if not self._streams and now >= self.deadline:
+            self.deadline = inf
+            self._session.shut()
+            self._why = "nobody asks for anything"
+            self._flush_soon()
+
+    # What the client sends.
+
+    def on_head(self, stream: int, fields: list[Field], *, ended: bool) -> None:
+        if not self._streams:
+            self._services.table.work(self)
+        made = self._streams[stream] = _Stream(self, stream)
+        try:
+            head = parse_http2(fields, ended=ended)
+        except ProxyError as error:
+            self._services.counters.add(f"errors_{error.code.name}")
+            made.say(refusal(error, f"{new_ulid(self._services.clock)}-{self._services.region()}".encode()))
+            return
+        assert self._origin is not None, "it is connected"
+        exchange = HttpExchange(self._services, made, self._door, self._tls, self._origin, self._lines, head)
+        made.begin(exchange, head, ended=ended)
+        self._services.spawn(self._serve, made)
+
+    def on_trailers(self, stream: int, fields: list[Field]) -> None:
+        if (found := self._streams.get(stream)) is not None:
+            found.end(tuple(field for field in fields if may_trail(field[0])))
+
+    def on_data(self, stream: int, data: bytes) -> None:
+        found = self._streams.get(stream)
+        if found is None or found.exchange is None or found.exchange.done:
+            self._session.consume(stream, len(data))  # nobody reads it any more
+        else:
+            found.take(data)
+
+    def on_end(self, stream: int) -> None:
+        if (found := self._streams.get(stream)) is not None:
+            found.end(())
+
+    def on_closed(self, stream: int, error: int) -> None:
+        found = self._streams.pop(stream, None)
+        self._stopping.discard(stream)
+        if found is not None:
+            found.closed(error)
+        if not self._streams:
+            self._services.table.rest(self)
+            self.deadline = self._now() + IDLE_S
+
+    def on_room(self, stream: int) -> None:
+        """Not inside of this call: whoever has more to send says so to the session that calls."""
+        if (found := self._streams.get(stream)) is not None:
+            self._call_soon(found.has_room)
+
+    async def _serve(self, stream: _Stream) -> None:
+        exchange = stream.exchange
+        assert exchange is not None, "it has begun"
+        if stream.gone:
+            return
+        with anyio.CancelScope() as stream.scope:
+            await exchange.run()
+        stream.scope = None
+        if exchange.overdue is not None:
+            exchange.refuse(exchange.overdue)
+        elif not exchange.answered and not stream.gone:
+            stream.break_off()
+
+    # What goes to the client.
+
+    def interim(self, stream: int, fields: list[Field]) -> None:
+        self._session.interim(stream, fields)
+        self._flush_soon()
+
+    def answer(self, stream: int, fields: list[Field], *, ended: bool) -> None:
+        self._session.answer(stream, fields, ended=ended)
+        self._flush_soon()
+
+    def send(self, stream: int, data: bytes) -> int:
+        """How much waits on the stream."""
+        self._flush_soon()
+        self._services.counters.add("bytes_out", len(data))
+        return self._session.send(stream, data)
+
+    def finish(self, stream: int, trailers: tuple[Field, ...], *, stop: bool) -> None:
+        """With `stop` the client need not go on with its request."""
+        self._session.finish(stream, trailers)
+        if stop:
+            self._stopping.add(stream)
+        self._flush_soon()
+
+    def reset(self, stream: int, error: int) -> None:
+        self._session.reset(stream, error)
+        self._flush_soon()
+
+    def consumed(self, stream: int, size: int) -> None:
+        self._session.consume(stream, size)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        transport = self._transport
+        if transport is None or self._blocked:
+            return
+        data = self._session.take(UNSENT_MAX)
+        if self._stopping and len(data) < UNSENT_MAX:
+            data += self._stop_requests()
+        if data:
+            transport.write(data)
+        if len(data) >= UNSENT_MAX:
+            self._flush_soon()
+        elif self._why or self._session.over:
+            transport.close()
+
+    def _stop_requests(self) -> bytes:
+        """Of streams whose answer has gone out whole: RFC 9113, 8.1."""
+        for stream in [each for each in self._stopping if self._session.has_sent(each)]:
+            self._stopping.discard(stream)
+            self._session.reset(stream, NO_ERROR)
+        return self._session.take(UNSENT_MAX)
