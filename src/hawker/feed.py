@@ -22,11 +22,10 @@ for all addresses that the edge has."""
 EVERYWHERE = "*"
 NOT_YET = "the edge does not listen there yet"
 """Of a published port: that may change by itself."""
-TLS = "tls"
-"""The handler that has the edge end TLS."""
-UNSERVED = frozenset({"pg_tls"})
-"""Handlers that no edge has yet. A port that asks for one is not listened at: nobody shall speak plainly where TLS was
-ordered."""
+POSTGRES = "pg_tls"
+"""The handler that has the edge end TLS as clients of PostgreSQL begin it."""
+ENDS_TLS = frozenset({"tls", POSTGRES})
+"""Handlers that have the edge end TLS."""
 CERTIFICATE_KEY = "certificates.key"
 """In the edge's folder, readable by the node's user only: 32 bytes that open the certificates of the feed."""
 NODE_IDENTITY = "node.pem"

@@ -10,7 +10,7 @@ from hawker.cli.exits import Failure
 from hawker.cli.publishing import addresses, published, published_now, unserved, where
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig, Service
-from hawker.config.machine import HttpOptions, Port, TlsOptions
+from hawker.config.machine import Port, TlsOptions
 from hawker.errors import Unavailable
 from hawker.feed import PUBLISH
 
@@ -83,9 +83,7 @@ def test_what_is_kept_and_not_served_is_said() -> None:
     assert "hawker ips allocate" in said(plain, publish="")[0]
     assert "udp" in said(Service(protocol="udp", internal_port=53, ports=(Port(port=53),)))[0]
     assert said(Service(internal_port=80, ports=(Port(port=443, handlers=("tls", "http")),))) == []
-    assert "pg_tls" in said(Service(internal_port=80, ports=(Port(port=5432, handlers=("pg_tls",)),)))[0]
+    assert said(Service(internal_port=80, ports=(Port(port=5432, handlers=("pg_tls",)),))) == []
     offered = TlsOptions(alpn=("h2", "spdy/3"))
     secure = Port(port=443, handlers=("tls", "http"), tls_options=offered)
     assert "only h2 and http/1.1" in said(Service(internal_port=80, ports=(secure,)))[0]
-    compressed = Port(port=80, handlers=("http",), http_options=HttpOptions(compress=True, headers_read_timeout=5))
-    assert len(said(Service(internal_port=80, ports=(compressed,)))) == 2

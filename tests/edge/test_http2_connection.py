@@ -256,10 +256,11 @@ async def test_a_machine_that_breaks_off_resets_its_stream_alone(host: PlayedHos
 
 
 async def test_a_client_that_goes_away_leaves_its_machine(host: PlayedHost) -> None:
-    left = asyncio.Event()
+    asked, left = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
+        asked.set()
         try:
             await reader.read()
         finally:
@@ -267,10 +268,10 @@ async def test_a_client_that_goes_away_leaves_its_machine(host: PlayedHost) -> N
 
     async with served(host, serve) as client:
         stream = client.ask(asking())
-        await eventually(lambda: any(gate.total for gate in host.edge.gates.of.values()))
+        await asyncio.wait_for(asked.wait(), 60)
         client.speaks.reset_stream(stream, 8)
         client.flush()
-        await asyncio.wait_for(left.wait(), 20)
+        await asyncio.wait_for(left.wait(), 60)
         await eventually(lambda: not any(gate.total for gate in host.edge.gates.of.values()))
         assert not client.lost
 

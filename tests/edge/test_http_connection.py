@@ -249,3 +249,12 @@ async def test_a_head_that_comes_byte_by_byte_is_a_head(host: PlayedHost) -> Non
                 await anyio.lowlevel.checkpoint()
             assert expected in await reader.read()
             writer.close()
+
+
+async def test_the_config_says_how_long_a_head_may_take(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = await published(host, inside, options=HttpOptions(headers_read_timeout=1))
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"GET / HTTP/1.1\r\nHost")
+        assert b"HB04" in await asyncio.wait_for(reader.read(), 9)
+        writer.close()

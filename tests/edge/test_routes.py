@@ -53,8 +53,9 @@ def test_the_newest_version_decides_how_an_app_is_spoken_to() -> None:
     assert found is not None and found.machine.id == new.id and found.serves_http
 
 
-def test_a_port_with_a_handler_that_is_not_served_is_not_listened_at() -> None:
-    assert not routes_of(route(443, 1, handlers=("pg_tls",))).doors
+def test_tls_ends_here_for_clients_of_postgresql_too() -> None:
+    found = routes_of(route(80, 1, handlers=("pg_tls",))).newest(DOOR, AppName("shop"))
+    assert found is not None and found.ends_tls and found.speaks_postgres and not found.serves_http
 
 
 def test_an_app_has_so_many_ports_and_another_one_still_has_its_own() -> None:

@@ -283,3 +283,47 @@ async def test_a_client_that_negotiates_again_is_refused_and_others_are_served(h
 def test_handshakes_are_counted_by_network() -> None:
     assert network_of("192.0.2.1") == network_of("192.0.2.200") != network_of("192.0.3.1")
     assert network_of("2001:db8:1::1") == network_of("2001:db8:1:2::9") != network_of("2001:db8:2::1")
+
+
+SSL_REQUEST = (8).to_bytes(4, "big") + (80_877_103).to_bytes(4, "big")
+GSS_REQUEST = (8).to_bytes(4, "big") + (80_877_104).to_bytes(4, "big")
+STARTUP = (15).to_bytes(4, "big") + (196_608).to_bytes(4, "big") + b"user\0a\0"
+
+
+async def database(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"heard " + await reader.readexactly(len(STARTUP)))
+
+
+@pytest.mark.parametrize("asked", [SSL_REQUEST, GSS_REQUEST + SSL_REQUEST, b""])
+async def test_clients_of_postgresql_ask_for_tls_or_begin_with_it(host: PlayedHost, asked: bytes) -> None:
+    async with app_server(database) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("pg_tls",)))
+        await certify(host, sealed("db.example.com"))
+        reader, writer = await asyncio.open_connection(HOST, port)
+        for word in (asked[at : at + 8] for at in range(0, len(asked), 8)):
+            writer.write(word[:3])
+            await writer.drain()
+            writer.write(word[3:])
+            assert await reader.readexactly(1) == (b"N" if word == GSS_REQUEST else b"S")
+        context = trusting()
+        context.set_alpn_protocols(["postgresql"])
+        await writer.start_tls(context, server_hostname="db.example.com")
+        assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "postgresql"
+        writer.write(STARTUP)
+        assert await reader.read() == b"heard " + STARTUP
+        writer.close()
+
+
+@pytest.mark.parametrize("said", [STARTUP, SSL_REQUEST + STARTUP, SSL_REQUEST * 5, b"\0" * 8, b"\xff" * 40])
+async def test_a_client_of_postgresql_without_tls_reaches_no_machine(host: PlayedHost, said: bytes) -> None:
+    seen: list[bytes] = []
+    async with app_server(says(OK, seen)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("pg_tls",)))
+        await certify(host, sealed("db.example.com"))
+        answer = await ask(port, said)
+    if not said.startswith(SSL_REQUEST):
+        assert answer.startswith(b"E") and b"C28000\0" in answer
+        assert len(answer) == 1 + int.from_bytes(answer[1:5], "big")
+    assert not seen

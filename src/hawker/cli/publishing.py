@@ -13,7 +13,7 @@ from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.config.machine import Port
 from hawker.errors import HawkerError, Unavailable
-from hawker.feed import NOT_YET, PUBLISH, UNSERVED
+from hawker.feed import NOT_YET, PUBLISH
 
 _WITHIN_S, _AGAIN_S = 15.0, 0.05
 _EVERY_ADDRESS = {"0.0.0.0": "localhost", "::": "localhost"}
@@ -69,16 +69,10 @@ def unserved(config: MachineConfig) -> Iterator[str]:
 
 
 def _unserved_of_port(port: Port) -> Iterator[str]:
-    number, options = port.port or port.start_port, port.http_options
+    number = port.port or port.start_port
     offered = (port.tls_options.alpn if port.tls_options else None) or ()
     if "http" in (port.handlers or ()) and set(offered) - {"h2", "http/1.1"}:
         yield f"port {number}: of tls_options.alpn only h2 and http/1.1 are offered to clients of the http handler"
-    handlers = [each for each in port.handlers or () if each in UNSERVED]
-    if handlers:
-        yield f"port {number}: the handler {', '.join(handlers)} is not served yet, so nothing listens there"
-    for name in ("compress", "headers_read_timeout"):
-        if options is not None and getattr(options, name):
-            yield f"port {number}: http_options.{name} is kept and without effect"
 
 
 def addresses(ports: Sequence[PublishedPortState]) -> str:

@@ -3,6 +3,7 @@ Pure; RFC 8446 4.1.2, RFC 6066 3, RFC 7301. Nothing is believed of a length that
 """
 
 import re
+import struct
 from dataclasses import dataclass
 
 MAX_HELLO_BYTES = 16 * 1024
@@ -109,3 +110,35 @@ def _server_name(extensions: dict[int, bytes]) -> str:
                 raise BadHelloError("the server's name is malformed")
             return name.decode().lower().rstrip(".")
     return ""
+
+
+# What clients of PostgreSQL say before TLS. Source: its protocol's documentation, "SSL Session Encryption".
+
+POSTGRES_ALPN, POSTGRES_ASKS = "postgresql", 3
+_ASK = struct.Struct(">II")
+_SSL, _GSS, _WORD_BYTES = 80_877_103, 80_877_104, 8
+_NO_TLS = b"SFATAL\0VFATAL\0C28000\0MTLS is required: connect with sslmode=require\0\0"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAnswer:
+    """`answer` goes to the client, for so many bytes of it as were `taken`: none yet when it is empty. `refused`: it is
+    the last word."""
+
+    answer: bytes = b""
+    taken: int = 0
+    refused: bool = False
+
+
+def postgres_answer(data: bytes | bytearray) -> PostgresAnswer | None:
+    """To what a client says first; None once it begins with TLS."""
+    if data[0] == _HANDSHAKE:  # a record of TLS
+        return None
+    if len(data) < _WORD_BYTES:
+        return PostgresAnswer()
+    length, code = _ASK.unpack_from(data)
+    if length == _WORD_BYTES and code == _SSL:
+        return PostgresAnswer(b"S", _WORD_BYTES)
+    if length == _WORD_BYTES and code == _GSS:
+        return PostgresAnswer(b"N", _WORD_BYTES)
+    return PostgresAnswer(b"E" + (len(_NO_TLS) + 4).to_bytes(4, "big") + _NO_TLS, len(data), refused=True)

@@ -6,6 +6,7 @@ its body to be sent again.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -14,6 +15,7 @@ import anyio
 
 from hawker.config.machine import HttpOptions, Port, ReplayCache
 from hawker.edge.body import Trailer
+from hawker.edge.compression import Packer, packed
 from hawker.edge.dialing import Joined
 from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
 from hawker.edge.machine_connection import MachineConnection
@@ -104,6 +106,7 @@ class HttpExchange:
         self._kept_bytes = 0
         self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
         self._idle_s = 0.0
+        self._packer: Packer | None = None
         self._why_late = Code.PU03
         self.answered = False  # the head of an answer is written
         self.done = False  # the answer is whole
@@ -224,7 +227,7 @@ class HttpExchange:
 
     async def _follow(self, first: _Leg, rules: tuple[ReplayCache, ...]) -> None:
         """To a machine, and on to others for as long as machines say so."""
-        asked = asked_for(first.aim.app, first.head.host, first.head.target, first.head.fields, rules)
+        asked = partial(asked_for, first.aim.app, first.head.host, first.head.target, first.head.fields, rules)
         leg, skipped = self._from_cache(first, asked)
         replays = 0
         while True:
@@ -233,24 +236,24 @@ class HttpExchange:
             except ProxyError as error:
                 if not leg.cached or self.answered or error.code in (Code.PU02, Code.PU03):
                     raise
-                self._services.replays.forget(asked)  # its target is not reached: the app is asked again
+                self._services.replays.forget(asked())  # its target is not reached: the app is asked again
                 leg = first
                 continue
             if found is None:
                 return
             order, source, leg = found
             if order.cache is not None and order.cache.forget:
-                self._services.replays.forget(asked)
+                self._services.replays.forget(asked())
             replays += 1
             if leg.last or replays > MAX_REPLAYS:
                 raise ProxyError(Code.PA02)
             self._services.counters.add("replays")
-            kept = not replays > 1 and self._services.replays.keep(asked, order, source.machine.id, self._now())
+            kept = not replays > 1 and self._services.replays.keep(asked(), order, source.machine.id, self._now())
             leg = self._next(leg, order, source, status=b"bypass" if skipped else b"miss" if kept else b"")
 
-    def _from_cache(self, leg: _Leg, asked: ReplayQuestion) -> tuple[_Leg, bool]:
+    def _from_cache(self, leg: _Leg, asked: Callable[[], ReplayQuestion]) -> tuple[_Leg, bool]:
         """The leg that was ordered for such a request before, if one is known; whether the client skips it."""
-        found = self._services.replays.find(asked, self._now()) if len(self._services.replays) else None
+        found = self._services.replays.find(asked(), self._now()) if len(self._services.replays) else None
         if found is None:
             return leg, False
         wished = next((value for name, value in leg.head.fields if name == _CACHE_CONTROL), b"")
@@ -364,7 +367,7 @@ class HttpExchange:
         self._begin(leg, joined, pooled=pooled)
         answer = await self._final_head(machine, target)
         if answer.status != 101 and is_replay(answer):
-            body = await _collected(machine, answer) if wants_body(answer) else b""
+            body = await machine.small_body(answer, MAX_JSON_BYTES) if wants_body(answer) else b""
             order = read_replay(answer, body)
             if wants_body(answer) and pooled and self.heard_all:
                 self._services.pool.keep(target, machine)
@@ -372,15 +375,19 @@ class HttpExchange:
                 machine.close()
             self._machine = None
             return order
-        fields = answer_fields(answer, self.request_id, target.port)
         self._drop_kept()
+        shown, self._packer = packed(answer, leg.head.fields) if options.compress else (answer, None)
+        fields = answer_fields(shown, self.request_id, target.port)
         if answer.status == 101:
             await self._upgraded(answer, fields, joined)
             return None
         self.answered = True
-        self._client.answer(answer, fields)
+        self._client.answer(shown, fields)
         self._services.counters.add(f"answers_{answer.status // 100}xx")
-        self._client.finish(await machine.answer_body(answer, self._pass))
+        trailers = await machine.answer_body(answer, self._pass)
+        if self._packer is not None:
+            self._client.write(self._packer.end())
+        self._client.finish(trailers)
         self.done = True
         if pooled and answer.keep_alive and not answer.until_close and self.heard_all:
             self._services.pool.keep(target, machine)
@@ -413,7 +420,7 @@ class HttpExchange:
         self._client.begin_body()
 
     def _pass(self, content: bytes) -> None:
-        self._client.write(content)
+        self._client.write(content if self._packer is None else self._packer.pack(content))
         if self._idle_s:
             self.deadline = self._now() + self._idle_s
 
@@ -486,18 +493,3 @@ def _status(status: bytes) -> bytes:
 
 def _never(target: ServiceTarget) -> None:
     return None
-
-
-async def _collected(machine: MachineConnection, answer: ResponseHead) -> bytes:
-    """A small body, whole: of a larger one more than it may have, which nobody understands. Raises `ProxyError`."""
-    pieces = bytearray()
-
-    def take(content: bytes) -> None:
-        pieces.extend(content[: MAX_JSON_BYTES + 1 - len(pieces)])
-        if len(pieces) > MAX_JSON_BYTES:
-            machine.abort()
-
-    await machine.answer_body(answer, take)
-    if len(pieces) > MAX_JSON_BYTES:
-        raise ProxyError(Code.PA03, known=f"fly-replay: its body has more than {MAX_JSON_BYTES >> 10} KiB")
-    return bytes(pieces)

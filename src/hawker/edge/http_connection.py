@@ -5,6 +5,7 @@ each is bounded, too. Control flow is in one task for each connection; bytes go 
 """
 
 import asyncio
+from collections.abc import Callable
 from math import inf
 from typing import TypeAlias, cast
 
@@ -42,6 +43,7 @@ class HttpConnection(asyncio.Protocol):
         self._door = door
         self._tls = tls
         self._now = services.clock.monotonic
+        self._call_soon: Callable[..., object] = asyncio.get_running_loop().call_soon
         self._transport: asyncio.Transport | None = None
         self._scope: anyio.CancelScope | None = None
         self._buffer = bytearray()
@@ -51,6 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self._body: MessageBody = NoBody()
         self._ended = False
         self._paused = False
+        self._out: list[bytes] = []  # goes out in one piece, when nothing more is said at once
         self._chunks = False  # the answer under way goes on in chunks
         self._keep = False  # another request may follow
         self._handed_over = False
@@ -184,6 +187,7 @@ class HttpConnection(asyncio.Protocol):
         if transport is None or self._head is None:
             return None
         self._handed_over = True
+        self._flush()
         end = b"connection: upgrade\r\nupgrade: %b\r\n\r\n" % (answer.upgrade or self._head.upgrade)
         transport.write(http1_head(answer.status, answer.reason, fields, end))
         return transport, early
@@ -211,8 +215,8 @@ class HttpConnection(asyncio.Protocol):
         self._exchange = None
         if self._handed_over:  # it is not told of its end any more
             self.connection_lost(None)
-        elif self._transport is not None:
-            self._transport.close()
+        else:
+            self._close()
 
     async def _converse(self, origin: Origin, lines: bytes) -> None:
         """Requests in a row, until one of the two ends has enough."""
@@ -240,10 +244,8 @@ class HttpConnection(asyncio.Protocol):
     async def _next_head(self, *, first: bool) -> bytes | None:
         """None when the client has nothing more to ask. Raises `ProxyError`."""
         began, looked = False, 0
-        self.deadline = self._now() + (HEAD_S if first else IDLE_S)
+        self.deadline = self._now() + (self._head_s() if first else IDLE_S)
         while True:
-            if self._buffer and not began:
-                began, self.deadline = True, self._now() + HEAD_S
             while self._buffer[:2] == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is passed over
                 del self._buffer[:2]
             end = self._buffer.find(b"\r\n\r\n", max(0, looked - 3))
@@ -264,7 +266,17 @@ class HttpConnection(asyncio.Protocol):
                 return None
             if self._paused:
                 self._resume()
+            if self._buffer and not began:
+                began, self.deadline = True, self._now() + self._head_s()
             await self._wait(first=first, began=began)
+
+    def _head_s(self) -> float:
+        """How long a head may take, by the word of whose door it is: before one is whole nobody is named."""
+        routes = self._services.routes
+        app = self._tls or routes.first_app(self._door)
+        target = None if app is None else routes.newest(self._door, app)
+        options = target.port.http_options if target is not None else None
+        return min(float((options.headers_read_timeout if options else None) or HEAD_S), IDLE_S)
 
     async def _wait(self, *, first: bool, began: bool) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -273,8 +285,7 @@ class HttpConnection(asyncio.Protocol):
         except asyncio.CancelledError:
             if self._overdue is not None and not began:
                 self._overdue = None  # nobody asked for anything: it is closed without a word
-                if self._transport is not None:
-                    self._transport.close()
+                self._close()
             raise
         finally:
             self._waiter = None
@@ -319,15 +330,30 @@ class HttpConnection(asyncio.Protocol):
             exchange.take_end(self._body.trailers)
 
     def _write(self, data: bytes) -> None:
+        """A head and what follows it at once are one packet, and one call of the kernel."""
+        if not self._out:
+            self._call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        if not self._out:
+            return
+        data, self._out = b"".join(self._out), []
         if self._transport is not None:
             self._transport.write(data)
             self._services.counters.add("bytes_out", len(data))
+
+    def _close(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
 
     async def _linger(self) -> None:
         """Read on for a moment after the last answer: a reset for bytes that nobody read could destroy it."""
         if self._transport is None or self._ended or not (self._buffer or not self._body.done):
             return
         self._buffer.clear()
+        self._flush()
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._body = NoBody()

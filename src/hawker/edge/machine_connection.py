@@ -136,6 +136,20 @@ class MachineConnection(asyncio.Protocol):
             await self._wait()
         return self._body.trailers
 
+    async def small_body(self, head: ResponseHead, most: int) -> bytes:
+        """The content, whole, of so many bytes. Raises `ProxyError`."""
+        pieces = bytearray()
+
+        def take(content: bytes) -> None:
+            pieces.extend(content[: most + 1 - len(pieces)])
+            if len(pieces) > most:
+                self.abort()
+
+        await self.answer_body(head, take)
+        if len(pieces) > most:
+            raise ProxyError(Code.PA03, known=f"fly-replay: its body has more than {most >> 10} KiB")
+        return bytes(pieces)
+
     def taken_over(self) -> bytes:
         """What came and was not passed on, of a connection that is no HTTP any more."""
         data, self._buffer = bytes(self._buffer), bytearray()

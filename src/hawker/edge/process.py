@@ -270,7 +270,7 @@ class Edge:
         app = self._routes.first_app(door)
         target = None if app is None else self._routes.newest(door, app)
         if target is not None and target.ends_tls:
-            return self.handshakes.accept(door)
+            return self.handshakes.accept(door, postgres=target.speaks_postgres)
         return self._http.accept(door) if target is not None and target.serves_http else self._raw.accept(door)
 
     def _accept_in_tls(self, door: Door, target: ServiceTarget, alpn: str) -> asyncio.Protocol:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hawker.config import Service
 from hawker.config.machine import Port
-from hawker.feed import EVERYWHERE, TLS, UNSERVED, AppAddress, MachineRoute
+from hawker.feed import ENDS_TLS, EVERYWHERE, POSTGRES, AppAddress, MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 
@@ -48,7 +48,12 @@ class ServiceTarget:
 
     @property
     def ends_tls(self) -> bool:
-        return TLS in (self.port.handlers or ())
+        return not ENDS_TLS.isdisjoint(self.port.handlers or ())
+
+    @property
+    def speaks_postgres(self) -> bool:
+        """Its clients ask for TLS in the words of PostgreSQL."""
+        return POSTGRES in (self.port.handlers or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +257,12 @@ def _inside(machine: MachineRoute, port: int) -> ServiceTarget | None:
 
 
 def _served(machine: MachineRoute) -> Iterator[tuple[ServiceTarget, int]]:
-    """Each port. UDP is not served yet, nor are some handlers."""
+    """Each port. UDP is not served yet."""
     for number, service in enumerate(machine.services):
         if (service.protocol or "tcp") == "tcp" and service.internal_port:
             for port in service.ports or ():
-                if UNSERVED.isdisjoint(port.handlers or ()):
-                    for each in ports_of(port):
-                        yield ServiceTarget(machine, number, service, port), each
+                for each in ports_of(port):
+                    yield ServiceTarget(machine, number, service, port), each
 
 
 def ports_of(port: Port) -> range:

@@ -17,7 +17,14 @@ from typing import cast
 
 from hawker.clock import Clock
 from hawker.edge.certificates import CertificateBook
-from hawker.edge.client_hello import BadHelloError, ClientHello, read_hello
+from hawker.edge.client_hello import (
+    POSTGRES_ALPN,
+    POSTGRES_ASKS,
+    BadHelloError,
+    ClientHello,
+    postgres_answer,
+    read_hello,
+)
 from hawker.edge.nghttp2 import is_there
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
@@ -57,6 +64,7 @@ class TlsRefusal(Enum):
     PT06 = _Kind("the handshake failed", None)
     PT07 = _Kind("the certificate cannot be used", 80)
     PT08 = _Kind("too many handshakes at once", None)
+    PT09 = _Kind("a client of PostgreSQL asks for no TLS", None)
 
 
 class RefusedTlsError(Exception):
@@ -96,8 +104,9 @@ class TlsConnections:
         """How many there are."""
         return len(self._live)
 
-    def accept(self, door: Door) -> asyncio.Protocol:
-        return _Newcomer(self, door)
+    def accept(self, door: Door, *, postgres: bool = False) -> asyncio.Protocol:
+        """With `postgres` clients ask for TLS first."""
+        return _Newcomer(self, door, postgres=postgres)
 
     def check_time(self) -> None:
         """To be called a few times a second."""
@@ -130,7 +139,7 @@ class TlsConnections:
         options, certificate = target.port.tls_options, book.find(hello.name)
         if certificate is None and not (options and options.default_self_signed):
             raise RefusedTlsError(TlsRefusal.PT05, f"a client asks for {hello.name or 'no name'}", app)
-        alpn = tuple((options and options.alpn) or ())
+        alpn = tuple((options and options.alpn) or ((POSTGRES_ALPN,) if target.speaks_postgres else ()))
         if target.serves_http:
             alpn = tuple(each for each in HTTP_ALPN if each in (alpn or HTTP_ALPN) and (each != "h2" or is_there()))
         try:
@@ -152,12 +161,13 @@ def network_of(address: str) -> bytes:
 class _Newcomer(asyncio.Protocol):
     """One client until its handshake is done. Keeps `Closable`."""
 
-    def __init__(self, connections: TlsConnections, door: Door) -> None:
+    def __init__(self, connections: TlsConnections, door: Door, *, postgres: bool) -> None:
         self._connections = connections
         self._services = connections.services
         self._door = door
         self._raw: asyncio.Transport | None = None
         self._hello = bytearray()
+        self._asks = POSTGRES_ASKS if postgres else 0  # so often may it ask before TLS begins
         self._target: ServiceTarget | None = None
         self._tls: ssl.SSLObject | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -201,6 +211,22 @@ class _Newcomer(asyncio.Protocol):
             self._refuse(RefusedTlsError(TlsRefusal.PT03))
 
     def _read_hello(self) -> None:
+        while self._asks and self._raw is not None and self._hello:
+            said = postgres_answer(self._hello)
+            if said is None:
+                self._asks = 0
+            elif said.answer:
+                self._asks -= 1
+                del self._hello[: said.taken]
+                self._raw.write(said.answer)
+                if said.refused:
+                    self._services.counters.add(f"errors_{TlsRefusal.PT09.name}")
+                    self._raw.close()
+                    return
+            else:
+                return
+        if not self._hello:
+            return
         try:
             hello = read_hello(self._hello)
         except BadHelloError as error:

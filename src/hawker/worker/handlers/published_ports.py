@@ -20,7 +20,7 @@ from hawker.api.route import Call, NoQuery
 from hawker.config import Service
 from hawker.config.machine import Port
 from hawker.errors import Unprocessable
-from hawker.feed import EVERYWHERE, NOT_YET, PUBLISH, TLS, UNSERVED, ExplainedDoor, ListenState, RouteCandidate
+from hawker.feed import ENDS_TLS, EVERYWHERE, NOT_YET, PUBLISH, ExplainedDoor, ListenState, RouteCandidate
 from hawker.record.machine import MachineRecord
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
@@ -129,9 +129,7 @@ def _shown(
     record: MachineRecord, address: str, service: Service, port: Port, state: ListenState | None, allowed: str
 ) -> PublishedPortState:
     refused = (state.refused if state else NOT_YET) if allowed else _NOWHERE
-    if not UNSERVED.isdisjoint(port.handlers or ()):
-        refused = f"the handler {', '.join(sorted(UNSERVED & set(port.handlers or ())))} is not served yet"
-    elif state and state.app != record.app and not _may_share(state, set(port.handlers or ())):
+    if state and state.app != record.app and not _may_share(state, set(port.handlers or ())):
         refused = _TAKEN
     return PublishedPortState(
         address=address,
@@ -145,6 +143,6 @@ def _shown(
 
 def _may_share(state: ListenState, handlers: set[str]) -> bool:
     """TLS names the app before a byte is served, HTTP with each request."""
-    if state.tls or TLS in handlers:
-        return state.tls and TLS in handlers
+    if state.tls or ENDS_TLS & handlers:
+        return state.tls and bool(ENDS_TLS & handlers)
     return state.http and bool(_HTTP & handlers)
