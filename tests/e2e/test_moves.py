@@ -128,7 +128,7 @@ async def test_a_machine_moves_with_its_volume_and_back(
         there = (here + turn) % 2
         before = await said(shop, machine)
         move = await moved(shop, machine, ids[there])
-        assert move.state == "done", move
+        assert move.state == "done", move.reason
         assert (move.generation, move.node) == (turn + 1, ids[1 - there])
         assert owns(hosts[there], machine) and not owns(hosts[1 - there], machine)
         after = await shop.wait(machine.id, "started")

@@ -1,5 +1,5 @@
-"""Files of volumes that move, on a real file system: holes stay holes, a digest says what is in a file and not how it
-lies, and a draft counts for nothing until it is adopted.
+"""Files of volumes that move, on a real file system: holes stay holes, and a draft counts for nothing until it is
+adopted.
 """
 
 import os
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
+from hawker.host.changed_blocks import BLOCK_BYTES, Span
 from hawker.ids import VolumeId
-from hawker.volume.moved_files import DIGESTED_BYTES, HostMovedFiles, StoredPiece, digest_of
+from hawker.volume.moved_blocks import blocks_in
+from hawker.volume.moved_files import Changed, HostMovedFiles, StoredPiece
 
 pytestmark = pytest.mark.anyio
 ONE = VolumeId("vol_0000000000000001")
@@ -43,11 +45,14 @@ async def copy(source: HostMovedFiles, target: HostMovedFiles, move: str = "01")
     await target.sync(move)
 
 
-async def test_a_copy_has_the_same_content_and_digest_and_keeps_holes(tmp_path: Path) -> None:
+async def test_a_copy_has_the_same_content_and_digests_and_keeps_holes(tmp_path: Path) -> None:
     source, target = at(tmp_path / "s"), at(tmp_path / "d")
     file = made(tmp_path / "s", at_0=os.urandom(70_000), at_9=bytes(1 << 20), at_33=os.urandom(5 << 20))
     await copy(source, target)
-    assert await source.digest(ONE) == await target.digest_of_draft("01")
+    whole = [Span(0, blocks_in(SIZE))]
+    digests = await source.digests(ONE, whole)
+    assert digests == await target.digests_of_draft("01", whole)
+    assert digests.upto == SIZE // BLOCK_BYTES and len(digests.of) == 2 + 5 * 16
     assert not (tmp_path / "d" / ONE).exists()
     await target.adopt("01", ONE)
     await target.adopt("01", ONE)
@@ -57,17 +62,31 @@ async def test_a_copy_has_the_same_content_and_digest_and_keeps_holes(tmp_path: 
     assert await target.drafts() == []
 
 
-def test_a_digest_is_of_content_and_size_and_not_of_holes(tmp_path: Path) -> None:
-    plain, sparse, other = tmp_path / "a", tmp_path / "b", tmp_path / "c"
-    plain.write_bytes(bytes(3 * DIGESTED_BYTES) + b"x")
-    with sparse.open("wb") as opened:
-        opened.seek(3 * DIGESTED_BYTES)
-        opened.write(b"x")
-    assert digest_of(plain) == digest_of(sparse)
-    other.write_bytes(b"y" + bytes(3 * DIGESTED_BYTES - 1) + b"x")
-    longer = tmp_path / "d"
-    longer.write_bytes(plain.read_bytes() + bytes(1))
-    assert len({digest_of(plain), digest_of(other), digest_of(longer)}) == 3
+async def test_blocks_of_a_draft_are_overwritten_and_zeros_become_holes(tmp_path: Path) -> None:
+    source, target = at(tmp_path / "s"), at(tmp_path / "d")
+    file = made(tmp_path / "s", at_0=b"a" * (3 * BLOCK_BYTES))
+    await copy(source, target)
+    with file.open("r+b") as opened:
+        opened.seek(BLOCK_BYTES)
+        opened.write(bytes(BLOCK_BYTES) + b"b" * 100)
+    spans = [Span(1, 2)]
+    blocks = await source.blocks(ONE, spans)
+    assert set(blocks) == {2}
+    draft = tmp_path / "d" / ".incoming" / "01"
+    before = draft.stat().st_blocks
+    await target.overwrite("01", spans, blocks)
+    assert draft.read_bytes() == file.read_bytes()
+    assert draft.stat().st_blocks < before
+
+
+async def test_nobody_knows_what_changes_in_a_file_that_is_not_mounted(tmp_path: Path) -> None:
+    files = at(tmp_path)
+    made(tmp_path, at_1=b"data")
+    await files.watch(ONE, "first")
+    assert await files.changed(ONE, "") == Changed("", None)
+    await files.end_watches([], [ONE])
+    assert await files.trim(ONE, 0) is None
+    await files.settle(ONE)
 
 
 async def test_a_draft_that_is_taken_up_has_nothing_beyond_what_was_on_disk(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ anyio_backend = in_virtual_time
     [
         (MoveRequest(mode="through"), NotServed, "through"),
         (MoveRequest(mode="lazy"), NotServed, "lazy"),
-        (MoveRequest(mode="warm"), Unprocessable, "auto, cold"),
+        (MoveRequest(mode="tepid"), Unprocessable, "auto, cold, warm"),
         (MoveRequest(to="00000001"), BadRequest, "already"),
         (MoveRequest(source="00000002"), WrongState, "is at node 00000001"),
         (MoveRequest(to="00000009"), NoDestination, "node 00000009 is silent"),

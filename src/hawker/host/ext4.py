@@ -5,6 +5,7 @@ a crash leaves done or not done. Without the capability for it (CAP_SYS_RESOURCE
 in use, and is resize2fs's work. A tool that we began is not ended with us: nobody kills it in the middle.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -19,8 +20,12 @@ from hawker.host.block import attach_loop, loops, set_capacity
 from hawker.host.mount import NODEV, mount
 from hawker.host.spawn import reap, spawn
 
+_libc = ctypes.CDLL(None, use_errno=True)
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _RESIZE_FS = 0x40086610  # EXT4_IOC_RESIZE_FS
+_FITRIM = 0xC0185879
+_TRIMMED_AT_ONCE = 4 << 30
+_NO_TRIM = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EROFS})
 _CAP_SYS_RESOURCE = 24
 _MENDED = 1  # e2fsck(8): what was wrong and is not any more
 _DAMAGED = frozenset({errno.EINVAL, errno.EUCLEAN, errno.EIO, errno.EBADMSG})
@@ -95,6 +100,35 @@ def resize_mounted(target: Path, size_bytes: int) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def trim(target: Path, start: int) -> int | None:
+    """Let the device drop what the mounted filesystem does not use of some GiB from `start` on; where to go on, None at
+    its end, or where the device drops nothing."""
+    fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = os.fstatvfs(fd)
+        if start >= found.f_frsize * found.f_blocks:
+            return None
+        fcntl.ioctl(fd, _FITRIM, struct.pack("=QQQ", start, _TRIMMED_AT_ONCE, 0))
+        return start + _TRIMMED_AT_ONCE
+    except OSError as error:
+        if error.errno not in _NO_TRIM:
+            raise
+        return None
+    finally:
+        os.close(fd)
+
+
+def sync_filesystem(target: Path) -> None:
+    """What was written to the mounted filesystem is on its device. Raises `OSError`."""
+    fd = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if _libc.syncfs(fd) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"syncfs: {os.strerror(code)}")
+    finally:
+        os.close(fd)
 
 
 async def grow_unmounted(file: Path, *, confined: bool = False) -> None:

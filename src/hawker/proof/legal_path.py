@@ -34,7 +34,7 @@ KNOWN = LAST | {
     ("update", "updating"),
     ("update", "failed"),
     ("destroy", "destroying"),
-    *(("migrate", status) for status in ("preparing", "stopped", "started", "done", "aborted")),
+    *(("migrate", status) for status in ("preparing", "copying", "stopped", "started", "done", "aborted")),
 }
 
 

@@ -5,7 +5,7 @@ or forgotten once nothing is under way. Written over the stores of all nodes at 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
@@ -88,6 +88,16 @@ def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
             if first != sight.node:
                 yield Violation(Invariant.ONE_WRITER, machine_id, f"runs at nodes {first} and {sight.node}")
         yield from _written(sight)
+        yield from _away(sight)
+
+
+def _away(sight: NodeSight) -> Iterator[Violation]:
+    seen = set[AppName]()
+    for _, move in sight.reader.scan(MOVES):
+        if move.state in OPEN_MOVES and move.app in seen:
+            yield Violation(Invariant.ONE_AWAY, move.app, f"two moves are under way at {sight.node}")
+        if move.state in OPEN_MOVES:
+            seen.add(move.app)
 
 
 def _written(sight: NodeSight) -> Iterator[Violation]:
@@ -137,6 +147,14 @@ def _signposts(sights: Iterable[NodeSight], owners: Mapping[str, NodeId]) -> Ite
                     yield Violation(Invariant.FOUND, unit, f"asked at node {node}: node {at} says that it is not there")
                     break
                 at, steps = post.to, steps + 1
+
+
+def forgotten_writes(written: Mapping[VolumeId, int], acknowledged: Mapping[VolumeId, int]) -> Iterator[Violation]:
+    """While a machine writes: each write finds what was written before."""
+    for volume, count in written.items():
+        if count <= acknowledged.get(volume, 0):
+            what = f"write {count} follows write {acknowledged[volume]}: what lies between is lost"
+            yield Violation(Invariant.KEPT, volume, what)
 
 
 def lost_writes(sights: Iterable[NodeSight], acknowledged: Mapping[VolumeId, int]) -> Iterator[Violation]:

@@ -34,6 +34,7 @@ class Invariant(StrEnum):
     ONE_WRITER = "one node at a time writes to a volume"
     FOUND = "what has moved is found"
     SAME = "what has moved is the same"
+    ONE_AWAY = "one machine of an app moves from a node at a time"
     MOVE_ENDS = "a move ends, and leaves nothing"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 

@@ -26,6 +26,7 @@ class MoveState(StrEnum):
     """Where a move is, at its source."""
 
     PREPARING = "preparing"  # the destination is chosen, and gets room and image
+    WARMING = "warming"  # the volume is copied while the machine runs
     STOPPING = "stopping"
     COPYING = "copying"  # nobody writes to the volume
     GRANTED = "granted"  # the destination is the owner, and has to hear of it
@@ -33,16 +34,26 @@ class MoveState(StrEnum):
     ABORTED = "aborted"  # the source is the owner; the machine is as it was
 
 
-OPEN_MOVES = frozenset({MoveState.PREPARING, MoveState.STOPPING, MoveState.COPYING, MoveState.GRANTED})
+OPEN_MOVES = frozenset(MoveState) - {MoveState.DONE, MoveState.ABORTED}
+UNTOUCHED = frozenset({MoveState.PREPARING, MoveState.WARMING})
+"""In these the machine is as it was before the move."""
+
 CLOSED_MOVES = frozenset({MoveState.COPYING, MoveState.GRANTED})
 """In these nobody at the source may write to the volume."""
+
+
+class MoveMode(StrEnum):
+    """How the bytes go."""
+
+    COLD = "cold"  # while the machine is off
+    WARM = "warm"  # while it runs, and what it wrote meanwhile while it is off
 
 
 class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One move, at its source; `id` is that of the run that began it. `generation` is what the destination will own.
     `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
-    when another instance of it was on its way; from `closed_at` on nobody wrote to the volume. Bytes are those that the
-    volume's file stores; times are Unix seconds.
+    when another instance of it was on its way; from `closed_at` on nobody wrote to the volume. `warm_at` is when the
+    copy began beside the machine. Bytes are those that the volume's file stores; times are Unix seconds.
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit."""
 
     id: str
@@ -53,11 +64,13 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     wanted: NodeId | None = None
     region: str | None = None
     limit_mib_per_s: int = 0
+    mode: MoveMode = MoveMode.COLD
     state: MoveState = MoveState.PREPARING
     generation: int
     ran: bool = False
     stored_bytes: int = 0
     copied_bytes: int = 0
+    warm_at: float | None = None
     away_at: float | None = None
     closed_at: float | None = None
     granted_at: float | None = None
@@ -71,6 +84,12 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
         unit = self.machine or self.volume
         assert unit is not None, "a move is of something"
         return unit
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether the destination may read the volume's file now."""
+        warm = self.mode is MoveMode.WARM and self.state in (MoveState.WARMING, MoveState.STOPPING)
+        return warm or self.state in CLOSED_MOVES
 
 
 class MovePointer(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,18 +122,21 @@ class IncomingState(StrEnum):
 
     HOLDING = "holding"  # room is held, the image is fetched
     READY = "ready"
+    WARM = "warm"  # but for what changes now, the draft is as the source; counts for nothing
     COPIED = "copied"  # the draft is whole and on disk; counts for nothing yet
     ACCEPTED = "accepted"
     REFUSED = "refused"  # for ever, whatever comes late
     DROPPED = "dropped"
 
 
-AWAITED = frozenset({IncomingState.HOLDING, IncomingState.READY, IncomingState.COPIED})
+AWAITED = frozenset({IncomingState.HOLDING, IncomingState.READY, IncomingState.WARM, IncomingState.COPIED})
+FILLING = frozenset({IncomingState.READY, IncomingState.WARM})
 
 
 class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What another node is about to move here. `holds` is room of this node until it is accepted or dropped. `machine`
-    and `volume` are as the source had them when it asked. `upto` is how far the draft is whole and on disk."""
+    and `volume` are as the source had them when it asked. `upto` is how far the draft is filled and on disk;
+    `compared_bytes` are those of which both nodes compared a digest."""
 
     move: str
     source: NodeId
@@ -127,7 +149,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: IncomingState = IncomingState.HOLDING
     upto: int = 0
     copied_bytes: int = 0
-    digest: str = ""
+    compared_bytes: int = 0
     reason: str = ""
     created_at: float
 

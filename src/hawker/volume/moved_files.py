@@ -1,13 +1,11 @@
-"""The bytes of a volume that goes to another node. At its source a file that nobody writes to is read piece by piece;
-at its destination a draft is filled, which counts for nothing until it is adopted.
-
-A digest does not depend on where a file has holes: pieces of zeros count as holes.
+"""The bytes of a volume that goes to another node. At its source its file is read piece by piece, also while a machine
+writes to it, and what was written since is told; at its destination a draft is filled, which counts for nothing until
+it is adopted.
 """
 
-import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +13,14 @@ from typing import Protocol
 
 from hawker.errors import NotFound
 from hawker.fair.threads import Pool, in_thread
+from hawker.host import ext4
+from hawker.host.changed_blocks import BLOCK_BYTES, ChangedBlocks, Span, close_left_over, track
+from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
 from hawker.ids import VolumeId
+from hawker.volume.moved_blocks import Digests, digests_of, read_all, read_blocks, write_all, write_blocks
 
-DIGESTED_BYTES = 8 << 20
-_ZEROS = bytes(DIGESTED_BYTES)
-_BLOCK = 64 << 10
+_ZEROS = bytes(BLOCK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,15 @@ class StoredPiece:
 
     offset: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Which blocks changed since a moment; None when that is not known, so that any may have. `mark` is the moment of
+    the answer, for the next question, "" when nobody notes what changes."""
+
+    mark: str
+    spans: tuple[Span, ...] | None
 
 
 class MovedFiles(Protocol):
@@ -43,8 +52,29 @@ class MovedFiles(Protocol):
     async def piece(self, volume_id: VolumeId, offset: int, count: int) -> StoredPiece | None:
         """The first stored bytes from `offset` on, `count` at most; None when there are no more."""
 
-    async def digest(self, volume_id: VolumeId) -> str:
-        """Of the volume's whole content."""
+    async def trim(self, volume_id: VolumeId, start: int) -> int | None:
+        """What was deleted in some GiB of its mounted file system takes no room any more; where to go on."""
+
+    async def settle(self, volume_id: VolumeId) -> None:
+        """What was written to its mounted file system is in its file."""
+
+    async def watch(self, volume_id: VolumeId, name: str) -> None:
+        """From now on note which blocks change, where the host can; `name` is of this watch alone."""
+
+    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+        """Since the mark of an earlier answer."""
+
+    async def unwatch(self, volume_id: VolumeId) -> None:
+        """Note nothing any more."""
+
+    async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
+        """Those of other volumes than `open`, also what an earlier daemon left of them; `here` are all of this node."""
+
+    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+        """Of the first of these blocks, in order."""
+
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+        """What is in these blocks; those of zeros are left out."""
 
     async def begin(self, move: str, size_bytes: int, upto: int) -> None:
         """Have a draft of this size that has nothing beyond `upto`."""
@@ -54,7 +84,10 @@ class MovedFiles(Protocol):
     async def sync(self, move: str) -> None:
         """What was written is on disk."""
 
-    async def digest_of_draft(self, move: str) -> str: ...
+    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests: ...
+
+    async def overwrite(self, move: str, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+        """In the draft these blocks are so, and zeros where there is none."""
 
     async def adopt(self, move: str, volume_id: VolumeId) -> None:
         """The draft is the volume's file from now on."""
@@ -79,6 +112,8 @@ class HostMovedFiles:
         self._incoming = directory / ".incoming"
         self._retired = directory / ".retired"
         self._file_of = file_of
+        self._watched: dict[VolumeId, tuple[str, ChangedBlocks]] = {}
+        self._looked = False
 
     async def stored_bytes(self, volume_id: VolumeId) -> int:
         return await in_thread(Pool.DISKS, allocated_bytes, self._existing(volume_id))
@@ -89,8 +124,55 @@ class HostMovedFiles:
     async def piece(self, volume_id: VolumeId, offset: int, count: int) -> StoredPiece | None:
         return await in_thread(Pool.DISKS, _piece, self._existing(volume_id), offset, count)
 
-    async def digest(self, volume_id: VolumeId) -> str:
-        return await in_thread(Pool.DISKS, digest_of, self._existing(volume_id))
+    async def trim(self, volume_id: VolumeId, start: int) -> int | None:
+        target = self._existing(volume_id).parent / "mounted"
+        return await in_thread(Pool.DISKS, ext4.trim, target, start) if is_mounted(target) else None
+
+    async def settle(self, volume_id: VolumeId) -> None:
+        target = self._existing(volume_id).parent / "mounted"
+        if is_mounted(target):
+            await in_thread(Pool.DISKS, ext4.sync_filesystem, target)
+
+    async def watch(self, volume_id: VolumeId, name: str) -> None:
+        file = self._existing(volume_id)
+
+        def begin() -> ChangedBlocks | None:
+            device = ext4.device_of(file)
+            return None if device is None else track(device, file, volume_id)
+
+        await self.unwatch(volume_id)
+        tracker = await in_thread(Pool.DISKS, begin)
+        if tracker is not None:
+            self._watched[volume_id] = (name, tracker)
+
+    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+        if volume_id not in self._watched:
+            return Changed("", None)
+        name, tracker = self._watched[volume_id]
+        asked, _, mark = since.partition("/")
+        known = asked == name and mark.isdecimal()
+        found = await in_thread(Pool.DISKS, tracker.since, int(mark) if known else 0)
+        if found is None:
+            return Changed("", None)
+        return Changed(f"{name}/{found[0]}", found[1] if known else None)
+
+    async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
+        for volume_id in [each for each in self._watched if each not in open]:
+            await self.unwatch(volume_id)
+        if not self._looked:
+            self._looked = True
+            await in_thread(Pool.DISKS, close_left_over, frozenset(here) - self._watched.keys())
+
+    async def unwatch(self, volume_id: VolumeId) -> None:
+        watched = self._watched.pop(volume_id, None)
+        if watched is not None:
+            await in_thread(Pool.DISKS, watched[1].close)
+
+    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+        return await in_thread(Pool.DISKS, digests_of, self._existing(volume_id), spans)
+
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+        return await in_thread(Pool.DISKS, read_blocks, self._existing(volume_id), spans)
 
     async def begin(self, move: str, size_bytes: int, upto: int) -> None:
         await in_thread(Pool.DISKS, self._begin, self._draft(move), size_bytes, upto)
@@ -110,8 +192,11 @@ class HostMovedFiles:
     async def sync(self, move: str) -> None:
         await in_thread(Pool.DISKS, _sync, self._draft(move))
 
-    async def digest_of_draft(self, move: str) -> str:
-        return await in_thread(Pool.DISKS, digest_of, self._draft(move))
+    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests:
+        return await in_thread(Pool.DISKS, digests_of, self._draft(move), spans)
+
+    async def overwrite(self, move: str, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+        await in_thread(Pool.DISKS, write_blocks, self._draft(move), spans, blocks)
 
     async def adopt(self, move: str, volume_id: VolumeId) -> None:
         file = self._file_of(volume_id)
@@ -132,6 +217,7 @@ class HostMovedFiles:
         )
 
     async def retire(self, volume_id: VolumeId, generation: int) -> None:
+        await self.unwatch(volume_id)
         await in_thread(Pool.DISKS, self._retire, self._file_of(volume_id), self._kept(volume_id, generation))
 
     def _retire(self, file: Path, kept: Path) -> None:
@@ -159,39 +245,12 @@ class HostMovedFiles:
         return file
 
 
-def digest_of(file: Path) -> str:
-    """BLAKE2b over the size and each piece of `DIGESTED_BYTES` that is not all zeros, with its offset."""
-    total = hashlib.blake2b(digest_size=32)
-    with file.open("rb", buffering=0) as opened:
-        fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
-        total.update(size.to_bytes(8, "big"))
-        offset = -1
-        for start, length in stored_pieces(fd, size):
-            for each in range(start - start % DIGESTED_BYTES, start + length, DIGESTED_BYTES):
-                if each <= offset:
-                    continue
-                offset = each
-                data = _read(fd, each, DIGESTED_BYTES)
-                if data != _ZEROS[: len(data)]:
-                    total.update(each.to_bytes(8, "big") + hashlib.blake2b(data, digest_size=32).digest())
-    return f"blake2b:{total.hexdigest()}"
-
-
 def _piece(file: Path, offset: int, count: int) -> StoredPiece | None:
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
         for start, length in stored_pieces(fd, size, offset):
-            return StoredPiece(start, _read(fd, start, min(count, length)))
+            return StoredPiece(start, read_all(fd, start, min(count, length)))
     return None
-
-
-def _read(fd: int, offset: int, count: int) -> bytes:
-    """As many as there are."""
-    parts = list[bytes]()
-    while count > 0 and (part := os.pread(fd, count, offset)):
-        parts.append(part)
-        offset, count = offset + len(part), count - len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _write(draft: Path, piece: StoredPiece) -> None:
@@ -199,18 +258,12 @@ def _write(draft: Path, piece: StoredPiece) -> None:
     fd = os.open(draft, os.O_WRONLY | os.O_CLOEXEC)
     try:
         view = memoryview(piece.data)
-        for start in range(0, len(view), _BLOCK):
-            block = view[start : start + _BLOCK]
+        for start in range(0, len(view), BLOCK_BYTES):
+            block = view[start : start + BLOCK_BYTES]
             if block != _ZEROS[: len(block)]:
-                _write_all(fd, block, piece.offset + start)
+                write_all(fd, block, piece.offset + start)
     finally:
         os.close(fd)
-
-
-def _write_all(fd: int, data: memoryview, offset: int) -> None:
-    while data:
-        written = os.pwrite(fd, data, offset)
-        data, offset = data[written:], offset + written
 
 
 def _sync(file: Path) -> None:

@@ -5,7 +5,7 @@ Invariant: the owner of a machine or volume is the end of its chain of grants. A
 record and has granted it to nobody.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -28,6 +28,7 @@ from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
+from hawker.host.changed_blocks import Span
 from hawker.ids import AppName, NodeId, VolumeId
 from hawker.log import bind
 from hawker.machine import OFF, State
@@ -35,7 +36,6 @@ from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
     AWAITED,
-    CLOSED_MOVES,
     GRANTS,
     INCOMING,
     MOVED,
@@ -47,6 +47,7 @@ from hawker.record.move import (
     Delivered,
     IncomingRecord,
     IncomingState,
+    MoveMode,
     MovePointer,
     MoveRecord,
     MoveState,
@@ -57,12 +58,13 @@ from hawker.record.node import NodeRecord, closed, hold, used
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
-from hawker.volume.moved_files import StoredPiece
+from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
+from hawker.volume.moved_files import Changed, StoredPiece
 from hawker.worker import leases
 from hawker.worker.capacity import room_for
+from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.move import (
-    DELIVER,
     MOVE,
     DeliverInput,
     MoveInput,
@@ -76,7 +78,7 @@ AT_ONCE = 2
 """Moves to a node under way at once."""
 
 _log = bind("hawker.moves")
-_MODES = frozenset({None, "auto", "cold"})
+_MODES = frozenset({None, "auto", *MoveMode})
 _LATER = {
     "through": "the mode `through` (run at the destination while the source is copied) is not served yet",
     "lazy": "the mode `lazy` (copy what is asked for first) is not served yet",
@@ -144,9 +146,9 @@ class MachineMoves:
 
     def _check(self, wish: MoveRequest) -> None:
         if wish.mode in _LATER:
-            raise NotServed(f"mode: {_LATER[wish.mode]}: use `cold`, for which the machine is off meanwhile")
+            raise NotServed(f"mode: {_LATER[wish.mode]}: use `warm`, which copies while the machine runs")
         if wish.mode not in _MODES:
-            raise Unprocessable(f"mode: {wish.mode!r:.40} is not one of auto, cold")
+            raise Unprocessable(f"mode: {wish.mode!r:.40} is not one of auto, cold, warm")
         if wish.source not in (None, self._node.id):
             raise WrongState(f"source: it is at node {self._node.id}, and not at {wish.source!r:.40}")
         if wish.to == self._node.id:
@@ -161,9 +163,13 @@ class MachineMoves:
         volume: VolumeRecord | None,
         wish: MoveRequest,
     ) -> MoveRecord:
-        now, reader = self._deps.clock.now(), tx
+        now = self._deps.clock.now()
         owned = machine or volume
         assert owned is not None, "a move is of something"
+        ran = machine is not None and machine.state is State.STARTED
+        written = ran and volume is not None
+        if wish.mode == MoveMode.WARM and not written:
+            raise WrongState("mode: nobody writes to a volume of it, so there is nothing to copy warm: use `cold`")
         move = MoveRecord(
             id=run,
             app=app,
@@ -173,19 +179,23 @@ class MachineMoves:
             region=wish.region or owned.region,
             limit_mib_per_s=wish.limit_mib_per_s or 0,
             generation=1 + max(each.generation for each in (machine, volume) if each is not None),
-            ran=machine is not None and machine.state is State.STARTED,
+            mode=MoveMode.WARM if written and wish.mode != MoveMode.COLD else MoveMode.COLD,
+            ran=ran,
             created_at=now,
             updated_at=now,
         )
-        busy = [each for _, each in reader.scan(MOVES) if each.state in OPEN_MOVES and each.app == app]
-        if busy:
-            raise Conflict(f"move {busy[0].id} of app '{app}' is under way: one machine of an app is away at a time")
+        self._check_alone(tx, app)
         others = self._deps.others.there
         candidates(others.nodes(), others.me, move)  # or nothing is begun
         tx.put(MOVES, move.id, move)
         for each in filter(None, (move.machine, move.volume)):
             tx.put(OPEN_MOVE_OF, each, MovePointer(move=move.id))
         return move
+
+    def _check_alone(self, tx: Tx, app: AppName) -> None:
+        busy = [each for _, each in tx.scan(MOVES) if each.state in OPEN_MOVES and each.app == app]
+        if busy:
+            raise Conflict(f"move {busy[0].id} of app '{app}' is under way: one machine of an app is away at a time")
 
     async def _commit(self, apply: Callable[[Tx], MoveRecord]) -> MoveRecord:
         reach("move.accept.before")
@@ -212,13 +222,31 @@ class MachineMoves:
         return move
 
     async def piece(self, move_id: str, generation: int, offset: int, count: int) -> StoredPiece | None:
-        """Of the volume's file, while nobody writes to it. Raises `NotFound`, `WrongState`."""
+        """Of the volume's file. Raises `NotFound`, `WrongState`."""
+        volume = self._handed_over(move_id, generation)
+        return await files_of(self._deps).piece(volume, max(0, offset), count)
+
+    async def blocks(self, move_id: str, generation: int, spans: Sequence[Span]) -> Mapping[int, bytes]:
+        """The first of them. Raises as `piece`."""
+        volume = self._handed_over(move_id, generation)
+        first = next(groups(spans, HANDED_BLOCKS), ())
+        return await files_of(self._deps).blocks(volume, first)
+
+    async def digests(self, move_id: str, generation: int, spans: Sequence[Span]) -> Digests:
+        """Of the first of them. Raises as `piece`."""
+        return await files_of(self._deps).digests(self._handed_over(move_id, generation), spans)
+
+    async def changed(self, move_id: str, generation: int, since: str) -> Changed:
+        """Raises as `piece`."""
+        return await files_of(self._deps).changed(self._handed_over(move_id, generation), since)
+
+    def _handed_over(self, move_id: str, generation: int) -> VolumeId:
         move = self.get(move_id)
         if move.generation != generation or move.volume is None:
             raise NotFound(f"move {move_id:.40} hands over no generation {generation}")
-        if move.state not in CLOSED_MOVES:
+        if not move.hands_over:
             raise WrongState(f"the move is {move.state}: nothing is handed over")
-        return await files_of(self._deps).piece(move.volume, max(0, offset), count)
+        return move.volume
 
     # At the destination.
 
@@ -403,6 +431,8 @@ class MachineMoves:
         if deps.moved_files is None:
             return
         now = deps.clock.now()
+        moving = [each.volume for _, each in deps.store.scan(MOVES) if each.state in OPEN_MOVES and each.volume]
+        await deps.moved_files.end_watches(moving, [each.id for _, each in deps.store.scan(VOLUMES)])
         for key, kept in list(deps.store.scan(RETIRED)):
             if kept.until <= now:
                 await deps.moved_files.forget(VolumeId(kept.volume), kept.generation)

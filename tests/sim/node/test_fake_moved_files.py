@@ -1,13 +1,17 @@
 import pytest
 
+from hawker.host.changed_blocks import Span, spans_of
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
 from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
+from hawker.volume.moved_blocks import differing
+from hawker.volume.moved_files import Changed
 
 pytestmark = pytest.mark.anyio
 ONE = VolumeId("vol_0000000000000001")
+ALL = [Span(0, PIECES)]
 
 
 def files() -> FakeMovedFiles:
@@ -29,25 +33,43 @@ async def filled(files: FakeMovedFiles) -> None:
 async def test_a_draft_holds_what_the_volume_held() -> None:
     moved = files()
     await filled(moved)
-    assert await moved.digest_of_draft("01") == await moved.digest(ONE)
+    assert await moved.digests_of_draft("01", ALL) == await moved.digests(ONE, ALL)
     await moved.retire(ONE, 2)
     await moved.adopt("01", ONE)
-    assert await moved.digest(ONE) == "content 7" and await moved.drafts() == []
+    assert moved._file(ONE).content == 7 and await moved.drafts() == []
 
 
 async def test_a_draft_that_was_not_synced_is_lost_with_the_power() -> None:
     moved = files()
     await filled(moved)
     moved.cut_power()
-    assert await moved.digest_of_draft("01") == "content None"
+    assert (await moved.digests_of_draft("01", ALL)).of == {}
     await filled(moved)
     await moved.sync("01")
     moved.cut_power()
-    assert await moved.digest_of_draft("01") == "content 7"
+    assert len((await moved.digests_of_draft("01", ALL)).of) == PIECES
 
 
 async def test_a_disk_that_lies_spoils_a_piece() -> None:
     moved = files()
     moved.spoils = 1
     await filled(moved)
-    assert await moved.digest_of_draft("01") != await moved.digest(ONE)
+    upto, wrong = differing(ALL, await moved.digests_of_draft("01", ALL), await moved.digests(ONE, ALL))
+    assert (upto, len(wrong)) == (PIECES, 1)
+    await moved.overwrite("01", spans_of(wrong), await moved.blocks(ONE, spans_of(wrong)))
+    assert await moved.digests_of_draft("01", ALL) == await moved.digests(ONE, ALL)
+
+
+async def test_what_changed_is_known_to_the_watch_that_saw_it_alone() -> None:
+    moved = files()
+    assert await moved.changed(ONE, "") == Changed("", None)
+    await moved.watch(ONE, "first")
+    mark = (await moved.changed(ONE, "")).mark
+    assert (await moved.changed(ONE, mark)).spans == ()
+    moved._file(ONE).content += 1
+    assert (await moved.changed(ONE, mark)).spans == tuple(ALL)
+    moved.forget_watches()
+    await moved.watch(ONE, "second")
+    assert (await moved.changed(ONE, mark)).spans is None
+    await moved.unwatch(ONE)
+    assert await moved.changed(ONE, mark) == Changed("", None)

@@ -37,9 +37,10 @@ class MoveParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveRequest(Request, frozen=True, kw_only=True):
-    """`to` is a node; without it one of the machine's region is chosen, or of `region`. `mode` is `auto` or `cold`: the
-    machine is off while its volume is copied. `limit_mib_per_s` bounds the copy, 0 or nothing does not. With `source`
-    it is moved only if it is at that node."""
+    """`to` is a node; without it one of the machine's region is chosen, or of `region`. `mode` is `warm` (the volume is
+    copied while the machine runs, and what it wrote meanwhile while it is off), `cold` (all of it while it is off) or
+    `auto`: warm for a machine that runs and has a volume. `limit_mib_per_s` bounds the copy; with 0 or nothing, it goes
+    as fast as it can, but beside a machine that runs at 100. With `source` it is moved only if it is at that node."""
 
     to: str | None = None
     source: str | None = None
@@ -49,8 +50,9 @@ class MoveRequest(Request, frozen=True, kw_only=True):
 
 
 class Move(Answer, frozen=True, kw_only=True):
-    """A move, as its source tells it. `state` is preparing, stopping, copying, granted, done or aborted; from granted
-    on `to` is the owner. Bytes are those that the volume's file stores; `rate` is bytes a second since the copy began,
+    """A move, as its source tells it. `state` is preparing, warming, stopping, copying, granted, done or aborted;
+    from granted on `to` is the owner. Bytes are those that the volume's file stores; those that a machine changed
+    meanwhile are copied once more and count again. `rate` is bytes a second since the copy began,
     `eta_s` seconds until it is complete. `away_ms` is how long the machine has been off for the move."""
 
     id: str
@@ -181,21 +183,25 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
 
 
 class IncomingMove(Answer, frozen=True, kw_only=True):
-    """What the destination has of a move: holding, ready, copied, accepted, refused or dropped."""
+    """What the destination has of a move: holding, ready, warm, copied, accepted, refused or dropped. It says copied
+    once it has compared all of it."""
 
     state: str
     generation: int
     copied_bytes: int = 0
-    digest: str = ""
+    compared_bytes: int = 0
     reason: str = ""
 
 
 class OutgoingMove(Answer, frozen=True, kw_only=True):
-    """What the source says of a move. `stored_bytes` is what there is to be copied."""
+    """What the source says of a move. `stored_bytes` is what there is to be copied; with `hands_over` it may be read
+    now, with `closed` nobody writes to it any more."""
 
     state: str
     generation: int
     stored_bytes: int = 0
+    hands_over: bool = False
+    closed: bool = False
 
 
 class DeliverRequest(Request, frozen=True, kw_only=True):
@@ -212,6 +218,32 @@ class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     offset: int = 0
     count: int = PIECE_BYTES
+
+
+BLOCK_SPAN_LIMIT = 4096
+
+
+class MovedBlocksRequest(Request, frozen=True, kw_only=True):
+    """Blocks of 64 KiB: the first, and how many, in order."""
+
+    generation: int
+    spans: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=BLOCK_SPAN_LIMIT)]
+
+
+class ChangedBlocksQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`since` is the mark of an earlier answer."""
+
+    generation: int
+    since: str = ""
+
+
+class ChangedBlocksAnswer(Answer, frozen=True, kw_only=True):
+    """Which blocks were written to since that mark: first and count of each span. Unless `known`, any may have been.
+    `mark` is for the next question."""
+
+    mark: str = ""
+    known: bool = False
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 OFFER_MOVE = Unary(
@@ -292,4 +324,57 @@ HAND_VOLUME = Unary(
     answer_bytes=PIECE_BYTES + 4096,
 )
 
-MOVE_PEER_ROUTES = (OFFER_MOVE, SHOW_INCOMING, DROP_INCOMING, ACCEPT_MOVE, SHOW_OUTGOING, HAND_VOLUME)
+HAND_BLOCKS = Unary(
+    name="hand_volume_blocks",
+    method="POST",
+    path="/internal/v1/moves/{move_id}/blocks",
+    params=MoveParams,
+    body=MovedBlocksRequest,
+    response=bytes,
+    tag=Tag.NODE,
+    summary="Hand blocks of a volume to its next node: of each its number in four bytes, and its bytes; none of zeros",
+    errors=(NotFound, Conflict, OverShare, WrongState),
+    timeout_s=_PEER_S,
+    media="application/octet-stream",
+    answer_bytes=PIECE_BYTES + 4096,
+)
+
+DIGEST_BLOCKS = Unary(
+    name="digest_volume_blocks",
+    method="POST",
+    path="/internal/v1/moves/{move_id}/digests",
+    params=MoveParams,
+    body=MovedBlocksRequest,
+    response=bytes,
+    tag=Tag.NODE,
+    summary="Digest blocks of a volume: up to which in eight bytes, then number and digest of each; none of zeros",
+    errors=(NotFound, Conflict, OverShare, WrongState),
+    timeout_s=_PEER_S,
+    media="application/octet-stream",
+)
+
+CHANGED_BLOCKS = Unary(
+    name="list_changed_blocks",
+    method="GET",
+    path="/internal/v1/moves/{move_id}/changed",
+    params=MoveParams,
+    query=ChangedBlocksQuery,
+    response=ChangedBlocksAnswer,
+    tag=Tag.NODE,
+    summary="List the blocks of a volume that changed while it is copied",
+    errors=(NotFound, WrongState),
+    timeout_s=_PEER_S,
+    answer_bytes=16 << 20,
+)
+
+MOVE_PEER_ROUTES = (
+    OFFER_MOVE,
+    SHOW_INCOMING,
+    DROP_INCOMING,
+    ACCEPT_MOVE,
+    SHOW_OUTGOING,
+    HAND_VOLUME,
+    HAND_BLOCKS,
+    DIGEST_BLOCKS,
+    CHANGED_BLOCKS,
+)

@@ -8,7 +8,8 @@ import msgspec
 
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import MoveRequest
-from hawker.fsm.contract import Abort, Done, Flow, Outcome, Retry, Step
+from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
+from hawker.host.changed_blocks import Span
 from hawker.ids import AppName, VolumeId
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
@@ -21,7 +22,8 @@ from hawker.sim.node.faulty_store import StoreOver, TxOver
 from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
-from hawker.volume.moved_files import MovedFiles
+from hawker.volume.moved_blocks import Digests
+from hawker.volume.moved_files import Changed, MovedFiles
 from hawker.worker.lifecycle.move import files_of, give_back
 from hawker.worker.lifecycle.receive import own
 from hawker.worker.machine_moves import MachineMoves
@@ -90,13 +92,55 @@ def _restart(tx: Tx, deps: Any, move: MoveRecord) -> None:
     give_back(tx, deps, move.id, "no answer")
 
 
-def _believes_the_copy(copy: StepDo) -> StepDo:
-    async def copies(context: Any) -> Outcome:
-        found = await copy(context)
-        differs = isinstance(found, Abort) and "is not what is here" in str(found.error)
-        return Done(result="") if differs else found
+class _FilesOver:
+    """Files of which a bug does something else."""
 
-    return copies
+    def __init__(self, files: MovedFiles) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+class _ComparesNothing(_FilesOver):
+    """What was copied is not compared with its source."""
+
+    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+        return Digests(spans[-1].end, {})
+
+    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests:
+        return Digests(spans[-1].end, {})
+
+
+class _SeesNoChange(_FilesOver):
+    """What a machine writes during the copy is not noticed."""
+
+    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+        found = await self._files.changed(volume_id, since)
+        return Changed(found.mark, found.spans and ())
+
+
+class _BelievesOldMarks(_FilesOver):
+    """A source that was killed meanwhile says that nothing changed before."""
+
+    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+        found = await self._files.changed(volume_id, since)
+        return Changed(found.mark, () if since and found.spans is None else found.spans)
+
+
+class _NeverSyncs(_FilesOver):
+    """A copy counts before it is on disk."""
+
+    async def sync(self, move: str) -> None:
+        return None
+
+
+def _files(made: Callable[[MovedFiles], object]) -> WorkerKit:
+    def over(files: MovedFiles) -> MovedFiles:
+        over: MovedFiles = made(files)  # type: ignore[assignment]  # what it has not is the sound one's
+        return over
+
+    return WorkerKit(moved_files=over)
 
 
 def _never_releases() -> Sequence[Flow[Any]]:
@@ -128,24 +172,20 @@ class _KeepsRoom(MachineMoves):
         return None
 
 
-class _RetiresEarly:
-    """A source whose file is gone as soon as it was read whole."""
+class _RetiresEarly(_FilesOver):
+    """A source whose file is gone as soon as it was compared."""
 
-    def __init__(self, files: MovedFiles) -> None:
-        self._files = files
-
-    async def digest(self, volume_id: VolumeId) -> str:
-        found = await self._files.digest(volume_id)
+    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+        found = await self._files.digests(volume_id, spans)
         await self._files.retire(volume_id, 0)
         return found
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
 
+class _ManyAway(MachineMoves):
+    """Machines and volumes of an app move at once."""
 
-def _early(files: MovedFiles) -> MovedFiles:
-    early: MovedFiles = _RetiresEarly(files)
-    return early
+    def _check_alone(self, tx: Tx, app: AppName) -> None:
+        return None
 
 
 class _LazyGrants(StoreOver):
@@ -224,7 +264,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     ),
     _plant("same-generation", "a new owner has the generation of the old one", WorkerKit(moves=_SameGeneration), *I),
     _plant("grant-not-durable", "a grant is acted on before it is on disk", WorkerKit(store=_LazyGrants), *I),
-    _plant("early-retirement", "the source's file goes before the grant", WorkerKit(moved_files=_early), *I),
+    _plant("early-retirement", "the source's file goes before the grant", _files(_RetiresEarly), *I),
     _plant(
         "room-kept",
         "what was held for a move that was aborted stays held",
@@ -238,10 +278,9 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         WorkerKit(store=_ForgetsRefusals),
         *I,
     ),
-    _plant(
-        "copy-believed",
-        "the copy is not compared with its source",
-        WorkerKit(flows=_with_step("move", "copy", _believes_the_copy)),
-        *I,
-    ),
+    _plant("copy-believed", "the copy is not compared with its source", _files(_ComparesNothing), *I),
+    _plant("changes-unseen", "what is written during the copy is not copied again", _files(_SeesNoChange), *I),
+    _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
+    _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
+    _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

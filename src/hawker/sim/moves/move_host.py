@@ -141,6 +141,7 @@ class MoveHost:
         self.kills += 1
         old = self.world.store
         self.world.store = old.crash(round(old.pending * kept))
+        self.world.moved_files.forget_watches()
         self._shut()
 
     def cut_power(self) -> None:

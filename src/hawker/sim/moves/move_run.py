@@ -20,6 +20,7 @@ from hawker.proof.invariants import at_rest
 from hawker.proof.move_checks import (
     Generations,
     NodeSight,
+    forgotten_writes,
     lost_writes,
     moves_at_rest,
     not_the_same,
@@ -75,7 +76,18 @@ _WEIGHTS = {
     MoveVerb.REFUSE: 2.0,
     MoveVerb.AMBUSH: 4.0,
 }
-_AMBUSHED = ("accept_move", "accept_move", "offer_move", "hand_volume", "show_incoming_move", "show_outgoing_move")
+_AMBUSHED = (
+    "accept_move",
+    "accept_move",
+    "offer_move",
+    "hand_volume",
+    "hand_volume_blocks",
+    "digest_volume_blocks",
+    "list_changed_blocks",
+    "show_incoming_move",
+    "show_outgoing_move",
+)
+_MODES = ("", "", "cold")
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
 
@@ -107,6 +119,8 @@ def draw(seed: int) -> MovePlan:
         host = str(chance.between(1, HOSTS))
         word, amount = "", 0.0
         match verb:
+            case MoveVerb.MOVE:
+                word = chance.one_of(_MODES)
             case MoveVerb.LATE:
                 word = chance.one_of(_LATE)
             case MoveVerb.CUT:
@@ -203,7 +217,9 @@ class MoveSimulation:
         while True:
             await self._clock.sleep(_LOOK_S)
             for host in self._fleet.hosts.values():
-                self._acknowledged.update(host.write())
+                written = host.write()
+                self._note(forgotten_writes(written, self._acknowledged))
+                self._acknowledged.update(written)
             sights = self._fleet.sights()
             self._note([*of_moves(sights), *self._generations.broken(sights)])
 
@@ -215,7 +231,7 @@ class MoveSimulation:
         network, word = self._fleet.call_network, operation.word
         match operation.verb:
             case MoveVerb.MOVE | MoveVerb.MOVE_VOLUME | MoveVerb.CANCEL:
-                self._tasks.start_soon(self._ask, operation.verb, host)
+                self._tasks.start_soon(self._ask, operation.verb, host, word)
             case MoveVerb.KILL | MoveVerb.POWER:
                 await host.kill(kept=float(word), power=operation.verb is MoveVerb.POWER)
             case MoveVerb.BOOT:
@@ -251,16 +267,17 @@ class MoveSimulation:
         for each in self._fleet.hosts.values() if host is None else (host,):
             each.refuses, each.world.moved_files.spoils = False, 0
 
-    async def _ask(self, verb: MoveVerb, to: MoveHost) -> None:
+    async def _ask(self, verb: MoveVerb, to: MoveHost, mode: str) -> None:
         """At the owner, as a broker with a settled catalog does; a refusal is an answer."""
         unit = self._free if verb is MoveVerb.MOVE_VOLUME else self._machine
         worker = next((each.worker for each in self._fleet.hosts.values() if each.worker and _owns(each, unit)), None)
         if worker is None:
             return
+        wish = MoveRequest(to=to.id, mode=mode or None)
         try:
             match verb:
                 case MoveVerb.MOVE:
-                    made = await worker.api.call(MOVE_MACHINE, params=params(unit), body=MoveRequest(to=to.id))
+                    made = await worker.api.call(MOVE_MACHINE, params=params(unit), body=wish)
                 case MoveVerb.MOVE_VOLUME:
                     at = VolumeParams(app_name=APP, volume_id=unit)
                     made = await worker.api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest(to=to.id))

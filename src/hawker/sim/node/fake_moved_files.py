@@ -1,17 +1,20 @@
-"""The played host's files of volumes that move: what a volume holds travels in pieces, and a draft that was not synced
-is lost with the power.
+"""The played host's files of volumes that move: what a volume holds travels in pieces, also while a machine writes to
+it, and a draft that was not synced is lost with the power. A piece is a block.
 """
 
+from collections.abc import Collection, Mapping, Sequence
+
 from hawker.errors import NotFound
+from hawker.host.changed_blocks import BLOCK_BYTES, Span
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart
 from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
-from hawker.volume.moved_files import StoredPiece
+from hawker.volume.moved_blocks import DIGEST_BYTES, Digests
+from hawker.volume.moved_files import Changed, StoredPiece
 
 PIECES = 4
-_PIECE_BYTES = 1 << 20
 
 
 class FakeMovedFiles(FakeHostPart):
@@ -26,28 +29,68 @@ class FakeMovedFiles(FakeHostPart):
         self._sizes: dict[str, int] = {}
         self._synced: dict[str, dict[int, bytes]] = {}
         self._volumes = volumes
+        self._watches: dict[VolumeId, tuple[str, list[int]]] = {}  # the name, and what was there at each mark
 
     def cut_power(self) -> None:
         """What was not synced is gone."""
         self.drafted = {move: dict(self._synced.get(move, {})) for move in self.drafted}
 
+    def forget_watches(self) -> None:
+        """The daemon was killed."""
+        self._watches.clear()
+
+    async def trim(self, volume_id: VolumeId, start: int) -> int | None:
+        return None
+
+    async def settle(self, volume_id: VolumeId) -> None:
+        await self._edge("settle")
+
+    async def watch(self, volume_id: VolumeId, name: str) -> None:
+        await self._edge("watch")
+        self._watches[volume_id] = (name, [])
+
+    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+        await self._edge("changed")
+        content = self._file(volume_id).content
+        if volume_id not in self._watches:
+            return Changed("", None)
+        name, marks = self._watches[volume_id]
+        marks.append(content)
+        asked, _, mark = since.partition("/")
+        spans = None
+        if asked == name:
+            spans = () if marks[int(mark)] == content else (Span(0, PIECES),)
+        return Changed(f"{name}/{len(marks) - 1}", spans)
+
+    async def unwatch(self, volume_id: VolumeId) -> None:
+        self._watches.pop(volume_id, None)
+
+    async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
+        for volume_id in [each for each in self._watches if each not in open]:
+            del self._watches[volume_id]
+
+    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+        await self._edge("digests")
+        content = self._file(volume_id).content
+        return _digests(spans, {number: f"{number}:{content}".encode() for number in range(PIECES)})
+
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+        content = self._file(volume_id).content
+        return {number: _bytes(number, content) for number in _within(spans)}
+
     async def stored_bytes(self, volume_id: VolumeId) -> int:
         self._file(volume_id)
-        return PIECES * _PIECE_BYTES
+        return PIECES * BLOCK_BYTES
 
     async def flush(self, volume_id: VolumeId) -> None:
         await self._edge("flush")
 
     async def piece(self, volume_id: VolumeId, offset: int, count: int) -> StoredPiece | None:
         content = self._file(volume_id).content
-        number = -(-offset // _PIECE_BYTES)
+        number = -(-offset // BLOCK_BYTES)
         if number >= PIECES:
             return None
-        return StoredPiece(number * _PIECE_BYTES, f"{number}:{content}".encode().ljust(_PIECE_BYTES, b"."))
-
-    async def digest(self, volume_id: VolumeId) -> str:
-        await self._edge("digest")
-        return f"content {self._file(volume_id).content}"
+        return StoredPiece(number * BLOCK_BYTES, _bytes(number, content))
 
     async def begin(self, move: str, size_bytes: int, upto: int) -> None:
         await self._edge("begin")
@@ -57,20 +100,29 @@ class FakeMovedFiles(FakeHostPart):
 
     async def write(self, move: str, piece: StoredPiece) -> None:
         await self._edge("write")
-        said = piece.data.rstrip(b".")
+        self._put(move, piece.offset, piece.data)
+
+    async def overwrite(self, move: str, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+        await self._edge("overwrite")
+        for number, data in blocks.items():
+            self._put(move, number * BLOCK_BYTES, data)
+
+    def _put(self, move: str, offset: int, data: bytes) -> None:
+        said = data.rstrip(b".")
         if self.spoils:
             self.spoils -= 1
             said = said.partition(b":")[0] + b":-7"
         if move in self.drafted:
-            self.drafted[move][piece.offset] = said
+            self.drafted[move][offset] = said
 
     async def sync(self, move: str) -> None:
         await self._edge("sync")
         self._synced[move] = dict(self.drafted.get(move, {}))
 
-    async def digest_of_draft(self, move: str) -> str:
-        await self._edge("digest_of_draft")
-        return f"content {self._content(move)}"
+    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests:
+        await self._edge("digests_of_draft")
+        there = self.drafted.get(move, {})
+        return _digests(spans, {offset // BLOCK_BYTES: data for offset, data in there.items()})
 
     async def adopt(self, move: str, volume_id: VolumeId) -> None:
         await self._edge("adopt")
@@ -110,3 +162,16 @@ class FakeMovedFiles(FakeHostPart):
         if volume_id not in self._volumes.files:
             raise NotFound(f"the file of volume {volume_id} is not there")
         return self._volumes.files[volume_id]
+
+
+def _within(spans: Sequence[Span]) -> list[int]:
+    return [number for number in range(PIECES) if any(each.first <= number < each.end for each in spans)]
+
+
+def _bytes(number: int, content: int) -> bytes:
+    return f"{number}:{content}".encode().ljust(BLOCK_BYTES, b".")
+
+
+def _digests(spans: Sequence[Span], said: Mapping[int, bytes]) -> Digests:
+    found = {number: said[number].ljust(DIGEST_BYTES)[:DIGEST_BYTES] for number in _within(spans) if number in said}
+    return Digests(spans[-1].end if spans else 0, found)

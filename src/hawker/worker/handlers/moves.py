@@ -8,8 +8,11 @@ from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.move import (
     ACCEPT_MOVE,
     CANCEL_MOVE,
+    CHANGED_BLOCKS,
+    DIGEST_BLOCKS,
     DROP_INCOMING,
     GET_MOVE,
+    HAND_BLOCKS,
     HAND_VOLUME,
     LIST_MOVES,
     MOVE_FREE_VOLUME,
@@ -17,11 +20,14 @@ from hawker.api.contract.move import (
     OFFER_MOVE,
     SHOW_INCOMING,
     SHOW_OUTGOING,
+    ChangedBlocksAnswer,
+    ChangedBlocksQuery,
     DeliverRequest,
     IncomingMove,
     IncomingRequest,
     ListMovesQuery,
     Move,
+    MovedBlocksRequest,
     MovedPieceQuery,
     MoveList,
     MoveParams,
@@ -32,19 +38,23 @@ from hawker.api.contract.volume import VolumeParams
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.clock import Clock
-from hawker.errors import HawkerError, NotFound
+from hawker.errors import BadRequest, HawkerError, NotFound
 from hawker.fair.table import VOLUME_HANDOVERS
 from hawker.fair.turns import Turns
 from hawker.fsm.runner import Runner
+from hawker.host.changed_blocks import Span
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
-from hawker.record.move import OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
+from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
 from hawker.worker.handlers.target import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves
 
 CANCEL_S = 25.0
 """How long the answer to a cancel waits for the machine to be as it was."""
+
+
+_COPIED_IN = frozenset({MoveState.WARMING, MoveState.STOPPING, MoveState.COPYING})
 
 
 class MoveHandlers:
@@ -114,7 +124,13 @@ class MoveHandlers:
     @answers(SHOW_OUTGOING)
     async def outgoing(self, call: Call[MoveParams, NoQuery, None]) -> OutgoingMove:
         move = self._moves.get(call.params.move_id)
-        return OutgoingMove(state=move.state, generation=move.generation, stored_bytes=move.stored_bytes)
+        return OutgoingMove(
+            state=move.state,
+            generation=move.generation,
+            stored_bytes=move.stored_bytes,
+            hands_over=move.hands_over,
+            closed=move.state in CLOSED_MOVES,
+        )
 
     @answers(HAND_VOLUME)
     async def hand(self, call: Call[MoveParams, MovedPieceQuery, None]) -> bytes:
@@ -122,6 +138,25 @@ class MoveHandlers:
         async with self._handovers.hold(f"node {call.caller}"):
             piece = await self._moves.piece(call.params.move_id, query.generation, query.offset, count)
         return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
+
+    @answers(HAND_BLOCKS)
+    async def blocks(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
+        async with self._handovers.hold(f"node {call.caller}"):
+            found = await self._moves.blocks(call.params.move_id, call.body.generation, _spans(call.body))
+        return b"".join(block.to_bytes(4, "big") + data for block, data in found.items())
+
+    @answers(DIGEST_BLOCKS)
+    async def digests(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
+        async with self._handovers.hold(f"node {call.caller}"):
+            found = await self._moves.digests(call.params.move_id, call.body.generation, _spans(call.body))
+        entries = (block.to_bytes(4, "big") + digest for block, digest in found.of.items())
+        return found.upto.to_bytes(8, "big") + b"".join(entries)
+
+    @answers(CHANGED_BLOCKS)
+    async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:
+        found = await self._moves.changed(call.params.move_id, call.query.generation, call.query.since)
+        spans = tuple((each.first, each.count) for each in found.spans or ())
+        return ChangedBlocksAnswer(mark=found.mark, known=found.spans is not None, spans=spans)
 
     def _show(self, move: MoveRecord) -> Move:
         now = self._clock.now()
@@ -134,12 +169,13 @@ class MoveHandlers:
             volume=move.volume,
             node=self._node,
             to=move.to or move.wanted or "",
+            mode=move.mode,
             state=move.state,
             generation=move.generation,
             stored_bytes=move.stored_bytes,
             copied_bytes=min(move.copied_bytes, move.stored_bytes),
             rate=rate,
-            eta_s=left / rate if rate and move.state is MoveState.COPYING else None,
+            eta_s=max(0, left) / rate if rate and move.state in _COPIED_IN else None,
             away_ms=_away_ms(move, now),
             reason=move.reason,
             created_at=instant(move.created_at),
@@ -148,11 +184,12 @@ class MoveHandlers:
 
 
 def _rate(move: MoveRecord, now: float) -> int:
-    """Bytes a second since the volume was closed."""
-    if move.closed_at is None or not move.copied_bytes:
+    """Bytes a second since the copy began."""
+    began = move.warm_at or move.closed_at
+    if began is None or not move.copied_bytes:
         return 0
-    until = now if move.state is MoveState.COPYING else move.granted_at or move.updated_at
-    return int(move.copied_bytes / max(0.001, until - move.closed_at))
+    until = now if move.state in _COPIED_IN else move.granted_at or move.updated_at
+    return int(move.copied_bytes / max(0.001, until - began))
 
 
 def _away_ms(move: MoveRecord, now: float) -> int | None:
@@ -161,11 +198,20 @@ def _away_ms(move: MoveRecord, now: float) -> int | None:
     return max(0, int(1000 * ((now if move.back_at is None else move.back_at) - move.away_at)))
 
 
+def _spans(asked: MovedBlocksRequest) -> tuple[Span, ...]:
+    """In order, and none of them empty. Raises `BadRequest`."""
+    spans = tuple(Span(*each) for each in asked.spans)
+    ends = [0, *(each.end for each in spans)]
+    if any(span.first < end or span.count < 1 for span, end in zip(spans, ends, strict=False)):
+        raise BadRequest("spans: they are in order, and each has a block")
+    return spans
+
+
 def _incoming(record: IncomingRecord) -> IncomingMove:
     return IncomingMove(
         state=record.state,
         generation=record.generation,
         copied_bytes=record.copied_bytes,
-        digest=record.digest,
+        compared_bytes=record.compared_bytes,
         reason=record.reason,
     )

@@ -14,9 +14,10 @@ from hawker.volume.flows import (
     VOLUME_SNAPSHOT,
 )
 from hawker.worker.lifecycle.create import CREATE
+from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
-from hawker.worker.lifecycle.move import DELIVER, MOVE
+from hawker.worker.lifecycle.move import MOVE
 from hawker.worker.lifecycle.pull import PULL
 from hawker.worker.lifecycle.receive import RECEIVE
 from hawker.worker.lifecycle.restart import RESTART

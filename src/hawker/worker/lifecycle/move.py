@@ -1,9 +1,9 @@
-"""Flows `move` and `deliver`, at the source of a move. The destination copies; nothing of it counts there until the
-step `grant` is durable here. That commit is the change of owner. Before it, every failure ends with the machine as it
-was; after it, `deliver` goes on until the new owner has heard of it.
+"""Flow `move`, at the source of a move. The destination copies; nothing of it counts there until the step `grant` is
+durable here. That commit is the change of owner. Before it, every failure ends with the machine as it was; after it,
+`deliver` goes on until the new owner has heard of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
@@ -11,11 +11,9 @@ import msgspec
 
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import (
-    ACCEPT_MOVE,
     DROP_INCOMING,
     OFFER_MOVE,
     SHOW_INCOMING,
-    DeliverRequest,
     IncomingMove,
     IncomingRequest,
     MoveParams,
@@ -32,19 +30,19 @@ from hawker.machine import State
 from hawker.record.app import APPS
 from hawker.record.machine import EVENTS, MACHINES, Detail, machine_resource
 from hawker.record.move import (
+    FILLING,
     GRANTS,
     MOVED,
     MOVES,
     OPEN_MOVE_OF,
-    RETIRED,
-    RETIRED_KEPT_S,
+    UNTOUCHED,
     Delivered,
     GrantRecord,
     IncomingState,
     MovedRecord,
+    MoveMode,
     MoveRecord,
     MoveState,
-    RetiredRecord,
 )
 from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
@@ -56,13 +54,14 @@ from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
 
 PREPARE_S = 600.0
+"""How long a machine that runs waits for a destination that does not answer, or makes no progress."""
+
 SILENT_S = 30.0
 """How long a machine is off for a destination that does not answer, or makes no progress."""
 
-_LOOK_S = 0.2
-_SEEN_S = 10.0
-_CALLER = "move"
-_DELIVERIES = 900  # of one run, before the next takes over
+LOOK_S = 0.2
+_LOOK_AWAY_S = 0.05  # while the machine is off
+_TRIM_S = 10.0
 
 
 class MoveInput(Halt, frozen=True, kw_only=True):
@@ -168,12 +167,12 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         except Conflict:  # it is at other moves
             await context.clock.sleep(1.0)
     while found.state == IncomingState.HOLDING:
-        await context.clock.sleep(_LOOK_S)
+        await context.clock.sleep(LOOK_S)
         found = await deps.others.there.caller(node).call(SHOW_INCOMING, params=params)
-    if found.state not in (IncomingState.READY, IncomingState.COPIED):
+    if found.state not in FILLING | _COPIED:
         raise Unavailable(found.reason or f"it is {found.state} there")
     while _busy_volume(context, move):  # nothing new begins there
-        await context.clock.sleep(_LOOK_S)
+        await context.clock.sleep(LOOK_S)
 
 
 def _busy_volume(context: Context[MoveInput], move: MoveRecord) -> bool:
@@ -185,7 +184,7 @@ def _busy_volume(context: Context[MoveInput], move: MoveRecord) -> bool:
 async def undo_prepare(context: Context[MoveInput]) -> None:
     """A destination that is not reached asks here by itself, and hears that the move has ended."""
     move = context.deps.store.get(MOVES, context.run_id)
-    if move is not None and move.to and not _is_granted(context.deps.store, move):
+    if move is not None and move.to and not is_granted_by(context.deps.store, move):
         await _drop(context, move.to)
 
 
@@ -196,10 +195,63 @@ async def _drop(context: Context[MoveInput], node: NodeId) -> None:
         return
 
 
+async def warm(context: Context[MoveInput]) -> Outcome:
+    """The destination has the volume, but for what changes now, and the machine runs on."""
+    deps, move = context.deps, move_in(context)
+    if move.mode is MoveMode.COLD or move.volume is None:
+        return Done()
+    ran = _instance(deps, move)
+    if ran is None:
+        return Abort(Unavailable("the machine has exited meanwhile"))
+    if move.state is MoveState.PREPARING:
+        await _trim(context, move.volume)
+    await files_of(deps).watch(move.volume, new_ulid(context.clock))
+    context.reach("watched")
+    if move.state is MoveState.PREPARING:
+        stored = await files_of(deps).stored_bytes(move.volume)
+        await deps.store.write(lambda tx: _warming(tx, deps, move, stored), Durability.DURABLE)
+    theirs = await _filled(context, move, _WARM, PREPARE_S, lambda: _instance(deps, move) == ran)
+    if isinstance(theirs, str):
+        return Abort(Unavailable(theirs))
+    await files_of(deps).settle(move.volume)  # or the stop would wait for it
+    return Done()
+
+
+async def undo_warm(context: Context[MoveInput]) -> None:
+    move = context.deps.store.get(MOVES, context.run_id)
+    if move is not None and move.volume is not None and context.deps.moved_files is not None:
+        await files_of(context.deps).unwatch(move.volume)
+
+
+def _instance(deps: FlowDeps, move: MoveRecord) -> InstanceId | None:
+    """Which one runs; it alone has the volume's file open."""
+    record = None if move.machine is None else deps.store.get(MACHINES, move.machine)
+    if record is None or record.state is not State.STARTED or record.running is None:
+        return None
+    return record.running.instance_id
+
+
+def _warming(tx: Tx, deps: FlowDeps, move: MoveRecord, stored: int) -> None:
+    changed = change_move(tx, deps, move.id, state=MoveState.WARMING, stored_bytes=stored, warm_at=deps.clock.now())
+    record = None if move.machine is None else tx.get(MACHINES, move.machine)
+    if record is not None:
+        deps.table.change(tx, record, migrated("copying", changed))
+
+
+async def _trim(context: Context[MoveInput], volume_id: VolumeId) -> None:
+    """What was deleted is not copied; not for long."""
+    until, start = context.clock.monotonic() + _TRIM_S, 0
+    while context.clock.monotonic() < until:
+        following = await files_of(context.deps).trim(volume_id, start)
+        if following is None:
+            return
+        start = following
+
+
 async def stop(context: Context[MoveInput]) -> Outcome:
     """End the instance, as a stop does."""
     deps, move = context.deps, move_in(context)
-    if move.state is MoveState.PREPARING:
+    if move.state in UNTOUCHED:
         await deps.store.write(lambda tx: _stopping(tx, deps, move), Durability.DURABLE)
     context.reach("intended")
     if move.machine is None:
@@ -244,35 +296,33 @@ def _closed(tx: Tx, deps: FlowDeps, move: MoveRecord, stored: int) -> None:
 
 
 async def copy(context: Context[MoveInput]) -> Outcome:
-    """The destination has it all, on its disk, and both sides read the same from it."""
+    """The destination has it all, on its disk, and has compared it with what is here."""
     move = move_in(context)
     if move.volume is None:
-        return Done(result="")
-    found: list[str] = []
-
-    async def digest(volume_id: VolumeId) -> None:
-        found.append(await files_of(context.deps).digest(volume_id))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(digest, move.volume)
-        theirs = await _copied(context, move)
-    if isinstance(theirs, str):
-        return Abort(Unavailable(theirs))
-    return await compare(context, found[0], theirs.digest)
+        return Done()
+    theirs = await _filled(context, move, _COPIED, SILENT_S)
+    return Abort(Unavailable(theirs)) if isinstance(theirs, str) else Done()
 
 
-async def compare(context: Context[MoveInput], ours: str, theirs: str) -> Outcome:
-    if ours != theirs:
-        return Abort(Unavailable(f"the copy is not what is here: {theirs} instead of {ours}"))
-    return Done(result=ours)
+_COPIED = frozenset({IncomingState.COPIED})
+_WARM = _COPIED | {IncomingState.WARM}
 
 
-async def _copied(context: Context[MoveInput], move: MoveRecord) -> IncomingMove | str:
-    """What the destination has, once it has all; or why it will not."""
+async def _filled(
+    context: Context[MoveInput],
+    move: MoveRecord,
+    wanted: frozenset[IncomingState],
+    patience_s: float,
+    still: Callable[[], bool] = lambda: True,
+) -> IncomingMove | str:
+    """What the destination has, once it is what is `wanted`; or why it will not be."""
     deps, params = context.deps, MoveParams(move_id=move.id)
-    seen, last, silent = 0, context.clock.monotonic(), ""
-    while context.clock.monotonic() - last < SILENT_S:
-        await context.clock.sleep(_LOOK_S)
+    seen, last, silent = (0, 0), context.clock.monotonic(), ""
+    look_s = _LOOK_AWAY_S if wanted is _COPIED else LOOK_S
+    while context.clock.monotonic() - last < patience_s:
+        if not still():
+            return "the machine has exited meanwhile"
+        await context.clock.sleep(look_s)
         try:
             found = await deps.others.there.caller(move.to).call(SHOW_INCOMING, params=params)
         except NotFound:
@@ -280,14 +330,14 @@ async def _copied(context: Context[MoveInput], move: MoveRecord) -> IncomingMove
         except HawkerError as error:
             silent = str(error)
             continue
-        if found.state == IncomingState.COPIED:
+        if found.state in wanted:
             return found
-        if found.state != IncomingState.READY:
+        if found.state not in FILLING:
             return found.reason or f"it is {found.state} at node {move.to}"
-        if found.copied_bytes > seen:
-            seen, last = found.copied_bytes, context.clock.monotonic()
-            await _note_copied(deps, move.id, seen)
-    return silent or f"node {move.to} has copied nothing more for {SILENT_S:g} s"
+        if (found.copied_bytes, found.compared_bytes) > seen:
+            seen, last = (found.copied_bytes, found.compared_bytes), context.clock.monotonic()
+            await _note_copied(deps, move.id, found.copied_bytes)
+    return silent or f"node {move.to} has copied nothing more for {patience_s:g} s"
 
 
 async def _note_copied(deps: FlowDeps, move_id: str, copied: int) -> None:
@@ -310,7 +360,7 @@ def _grant(tx: Tx, context: Context[MoveInput]) -> None:
     tx.put(GRANTS, move.unit, made)
     for each in filter(None, (move.machine, move.volume)):
         tx.put(MOVED, each, MovedRecord(app=move.app, to=move.to, generation=move.generation, at=now))
-    change_move(tx, deps, move.id, state=MoveState.GRANTED, copied_bytes=move.stored_bytes, granted_at=now)
+    change_move(tx, deps, move.id, state=MoveState.GRANTED, granted_at=now)
 
 
 def reopen(tx: Tx, ended: EndedRun[MoveInput]) -> None:
@@ -322,18 +372,18 @@ def reopen(tx: Tx, ended: EndedRun[MoveInput]) -> None:
 def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
     """The source is the owner, and what ran is started."""
     move = tx.get(MOVES, move_id)
-    if move is None or _is_granted(tx, move):
+    if move is None or is_granted_by(tx, move):
         return
     for each in filter(None, (move.machine, move.volume)):
         tx.delete(OPEN_MOVE_OF, each)
     was, now = move.state, deps.clock.now()
-    back_at = now if move.ran and was is not MoveState.PREPARING else None
+    back_at = now if move.ran and was not in UNTOUCHED else None
     move = change_move(tx, deps, move_id, state=MoveState.ABORTED, reason=reason, back_at=back_at)
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
     if record is None:
         return
     record = deps.table.change(tx, record, migrated("aborted", move, reason))
-    if was is MoveState.PREPARING or not move.ran:
+    if was in UNTOUCHED or not move.ran:
         return
     run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
     if runs(record):  # its stop was cut short, and its end is not recorded yet
@@ -350,91 +400,9 @@ def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
     deps.runs.accept(tx, "start", machine_resource(record.id), run)
 
 
-def _is_granted(reader: Reader, move: MoveRecord) -> bool:
+def is_granted_by(reader: Reader, move: MoveRecord) -> bool:
     made = reader.get(GRANTS, move.unit)
     return made is not None and made.move == move.id
-
-
-# Deliver: from the grant on there is no way but forward.
-
-
-async def deliver(context: Context[DeliverInput]) -> Outcome:
-    """The owner has it, or has refused it for ever; then it is this node's once more."""
-    deps, move = context.deps, move_in(context)
-    app, unit = unit_of(deps, move)
-    body = DeliverRequest(generation=move.generation, app=app, unit=unit)
-    try:
-        found = await deps.others.there.caller(move.to).call(ACCEPT_MOVE, params=MoveParams(move_id=move.id), body=body)
-    except HawkerError as error:
-        if context.attempt >= _DELIVERIES:
-            return HandOff("deliver", context.input)
-        return Retry(f"node {move.to} has not heard of it yet: {error}")
-    if found.state == IncomingState.REFUSED:
-        return Done(result="refused", commit=lambda tx: _take_back(tx, deps, move, found.reason))
-    if found.state != IncomingState.ACCEPTED:
-        return Retry(f"it is {found.state} at node {move.to}")
-    return Done(result="accepted", commit=lambda tx: _heard(tx, deps, move))
-
-
-def _heard(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
-    if tx.get(MOVES, move.id) is not None:
-        change_move(tx, deps, move.id, back_at=deps.clock.now() if move.ran else None)
-
-
-def _take_back(tx: Tx, deps: FlowDeps, move: MoveRecord, reason: str) -> None:
-    """The refused generation is never used again: this node owns the one after it."""
-    if not _is_granted(tx, move):
-        return
-    tx.delete(GRANTS, move.unit)
-    for each in filter(None, (move.machine, move.volume)):
-        tx.delete(MOVED, each)
-    record = None if move.machine is None else tx.get(MACHINES, move.machine)
-    if record is not None:
-        deps.table.change(tx, record, generation=move.generation + 1)
-    volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
-    if volume is not None:
-        deps.volumes.change(tx, volume, generation=move.generation + 1)
-    give_back(tx, deps, move.id, f"node {move.to} refused it: {reason}")
-
-
-async def retire(context: Context[DeliverInput]) -> Outcome:
-    """It is whole elsewhere: what is here of it goes, its file after a day."""
-    deps, move = context.deps, move_in(context)
-    if context.result("deliver", str) != "accepted":
-        return Done()
-    await _seen(context, move)
-    if move.machine is not None:
-        await deps.driver.destroy(move.machine)
-        context.reach("cleared")
-        if deps.rootfs is not None:
-            await deps.rootfs.remove(move.machine)
-    if move.volume is not None:
-        await files_of(deps).retire(move.volume, move.generation)
-    context.reach("retired")
-    return Done(commit=lambda tx: _retired(tx, deps, move))
-
-
-async def _seen(context: Context[DeliverInput], move: MoveRecord) -> None:
-    """Until the catalog has it at its owner, so that it is in a row at every moment; not for ever."""
-    until = context.clock.monotonic() + _SEEN_S
-    while move.machine is not None and context.clock.monotonic() < until:
-        if context.deps.others.there.seen_at(move.machine) == move.to:
-            return
-        await context.clock.sleep(_LOOK_S)
-
-
-def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
-    for each in filter(None, (move.machine, move.volume)):
-        tx.delete(OPEN_MOVE_OF, each)
-    record = None if move.machine is None else tx.get(MACHINES, move.machine)
-    if record is not None:
-        deps.table.leave(tx, record)
-    volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
-    if volume is not None:
-        deps.volumes.depart(tx, volume)
-        kept = RetiredRecord(volume=volume.id, generation=move.generation, until=deps.clock.now() + RETIRED_KEPT_S)
-        tx.put(RETIRED, f"{volume.id}/{move.generation}", kept)
-    change_move(tx, deps, move.id, state=MoveState.DONE)
 
 
 # What both flows need.
@@ -467,7 +435,7 @@ def files_of(deps: FlowDeps) -> MovedFiles:
     return deps.moved_files
 
 
-_OFTEN = Backoff(attempts=1000, first_s=0.2, cap_s=30.0)
+OFTEN = Backoff(attempts=1000, first_s=0.2, cap_s=30.0)
 
 MOVE = Flow(
     name="move",
@@ -475,21 +443,13 @@ MOVE = Flow(
     steps=(
         Step("choose", choose),
         Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, durable=True),
-        Step("stop", stop, undo=undo_halt, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=_OFTEN,
+        Step("warm", warm, undo=undo_warm, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=5), points=("watched",)),
+        Step("stop", stop, undo=undo_halt, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=OFTEN,
              durable=True, points=("intended", "asked")),
-        Step("close", close, timeout_s=600, backoff=_OFTEN, durable=True,
+        Step("close", close, timeout_s=600, backoff=OFTEN, durable=True,
              points=("detached", "unmounted", "unrouted", "unlinked", "unbound")),
         Step("copy", copy, timeout_s=86_400, backoff=Backoff(attempts=2)),
         Step("grant", grant, durable=True),
     ),
     on_end=reopen,
 )  # fmt: skip
-
-DELIVER = Flow(
-    name="deliver",
-    input=DeliverInput,
-    steps=(
-        Step("deliver", deliver, backoff=_OFTEN, durable=True),
-        Step("retire", retire, timeout_s=600, backoff=_OFTEN, points=("killed", "cleared", "detached", "retired")),
-    ),
-)

@@ -5,15 +5,11 @@ the move has ended.
 
 from collections.abc import Sequence
 from ipaddress import IPv4Network
-from typing import Any
 
-import anyio
 import msgspec
 
-from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.contract.market import OrderedApp
-from hawker.api.contract.move import HAND_VOLUME, SHOW_OUTGOING, MovedPieceQuery, MoveParams, OutgoingMove
-from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
+from hawker.errors import NotFound, Unavailable, WrongState
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import AppName, InstanceId, new_ulid
 from hawker.image.readers import NODE as OWN_READER
@@ -24,24 +20,23 @@ from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import BY_NAME, machine_resource
 from hawker.record.move import (
     AWAITED,
-    CLOSED_MOVES,
+    FILLING,
     GRANTS,
     INCOMING,
     MOVED,
     Delivered,
     IncomingRecord,
     IncomingState,
-    MoveState,
 )
 from hawker.record.node import NodeRecord, hold
 from hawker.record.volume import GB, VolumeRecord
-from hawker.store.contract import Durability, Tx
-from hawker.volume.moved_files import StoredPiece
+from hawker.store.contract import Tx
 from hawker.worker.admission import free_ipv4
 from hawker.worker.capacity import room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.draft import Draft, ask_source, change_incoming, over
 from hawker.worker.lifecycle.move import files_of
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.start import Launch
@@ -49,24 +44,12 @@ from hawker.worker.table import Happened
 
 _LOOK_S = 0.2
 _ASK_S = 5.0
-_SYNCED_BYTES = 64 << 20
-"""What is copied anew, at most, after a crash."""
 
 
 class ReceiveInput(msgspec.Struct, frozen=True, kw_only=True):
     """The run's resource names the move; `org` may have the image."""
 
     org: str
-
-
-def change_incoming(tx: Tx, move_id: str, **fields: Any) -> IncomingRecord:
-    """As it is now. Raises `NotFound`."""
-    record = tx.get(INCOMING, move_id)
-    if record is None:
-        raise NotFound(f"move {move_id} is not known here")
-    changed = msgspec.structs.replace(record, **fields)
-    tx.put(INCOMING, move_id, changed)
-    return changed
 
 
 def drop_incoming(tx: Tx, record: IncomingRecord, state: IncomingState, reason: str) -> IncomingRecord:
@@ -94,108 +77,28 @@ def _ready(tx: Tx, context: Context[ReceiveInput]) -> None:
 
 
 async def fetch(context: Context[ReceiveInput]) -> Outcome:
-    """Copy what the source's file stores, and no holes; resumed from what was on disk."""
+    """Have what the source's file stores, and have compared it; resumed from what was on disk."""
     record = _incoming(context)
-    if record.volume is None or record.state is not IncomingState.READY:
+    if record.volume is None or record.state not in FILLING:
         return Done()
-    ended = await _await_closed(context, record)
+    draft = Draft(context.deps, record)
+    ended = await draft.await_source()
     if ended:
         return Abort(ended)
-    files, move = files_of(context.deps), record.move
-    await files.begin(move, record.volume.made_gb * GB, record.upto)
+    await files_of(context.deps).begin(record.move, record.volume.made_gb * GB, record.upto)
     context.reach("drafted")
-    await _copy(context, record)
-    await files.sync(move)
-    digest = await files.digest_of_draft(move)
+    ended = await draft.fill()
+    if ended:
+        return Abort(Unavailable(ended))
+    await files_of(context.deps).sync(record.move)
     context.reach("copied")
-    return Done(commit=lambda tx: _copied(tx, context, digest))
+    return Done(commit=lambda tx: _copied(tx, context))
 
 
-def _copied(tx: Tx, context: Context[ReceiveInput], digest: str) -> None:
+def _copied(tx: Tx, context: Context[ReceiveInput]) -> None:
     record = tx.get(INCOMING, context.resource.id)
-    if record is not None and record.state is IncomingState.READY:
-        change_incoming(tx, record.move, state=IncomingState.COPIED, digest=digest)
-
-
-async def _await_closed(context: Context[ReceiveInput], record: IncomingRecord) -> str:
-    """Until nobody writes to the volume at its source; why that will not be, if so."""
-    while True:
-        said = await ask_source(context.deps, record)
-        ended = over(said, record)
-        if ended:
-            return ended
-        if isinstance(said, OutgoingMove) and MoveState(said.state) in CLOSED_MOVES:
-            return ""
-        await context.clock.sleep(_LOOK_S)
-
-
-async def ask_source(deps: FlowDeps, record: IncomingRecord) -> OutgoingMove | HawkerError:
-    """What it says of the move, or why it says nothing."""
-    params = MoveParams(move_id=record.move)
-    try:
-        return await deps.others.there.caller(record.source).call(SHOW_OUTGOING, params=params)
-    except HawkerError as error:
-        return error
-
-
-def over(said: OutgoingMove | HawkerError, record: IncomingRecord) -> str:
-    """Why nothing of it comes any more, as far as the source says so; a source that is silent says nothing."""
-    if isinstance(said, NotFound):
-        return f"node {record.source} knows of no such move"
-    if isinstance(said, HawkerError):
-        return ""
-    if said.generation != record.generation or said.state == MoveState.ABORTED:
-        return f"the move is {said.state} at node {record.source}"
-    return ""
-
-
-async def _copy(context: Context[ReceiveInput], record: IncomingRecord) -> None:
-    """One piece is fetched while the one before it is written."""
-    deps, clock = context.deps, context.clock
-    began, sent, written, unsynced = clock.monotonic(), 0, record.copied_bytes, 0
-    offset = record.upto
-    piece = await _piece(deps, record, offset)
-    while piece is not None:
-        offset = piece.offset + len(piece.data)
-        following = list[StoredPiece | None]()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_piece_into, deps, record, offset, following)
-            tasks.start_soon(files_of(deps).write, record.move, piece)
-        sent, written, unsynced = sent + len(piece.data), written + len(piece.data), unsynced + len(piece.data)
-        if unsynced >= _SYNCED_BYTES:
-            await files_of(deps).sync(record.move)
-            unsynced = 0
-            await _note(deps, record, written, upto=offset)
-        else:
-            await _note(deps, record, written, upto=None)
-        if record.limit_mib_per_s:
-            due = began + sent / (record.limit_mib_per_s << 20)
-            await clock.sleep(max(0.0, due - clock.monotonic()))
-        piece = following[0]
-
-
-async def _note(deps: FlowDeps, record: IncomingRecord, written: int, *, upto: int | None) -> None:
-    """How far it is; `upto` is on disk."""
-    fields: dict[str, int] = {"copied_bytes": written} if upto is None else {"copied_bytes": written, "upto": upto}
-    await deps.store.write(lambda tx: change_incoming(tx, record.move, **fields), Durability.ORDERED)
-
-
-async def _piece_into(deps: FlowDeps, record: IncomingRecord, offset: int, into: list[StoredPiece | None]) -> None:
-    into.append(await _piece(deps, record, offset))
-
-
-async def _piece(deps: FlowDeps, record: IncomingRecord, offset: int) -> StoredPiece | None:
-    """The next stored bytes of the source's file. Raises `Unavailable` for an answer that cannot be."""
-    query = MovedPieceQuery(generation=record.generation, offset=offset, count=PIECE_BYTES)
-    caller = deps.others.there.caller(record.source)
-    said = await caller.call(HAND_VOLUME, params=MoveParams(move_id=record.move), query=query)
-    if not said:
-        return None
-    at, data = int.from_bytes(said[:8], "big"), said[8:]
-    size = 0 if record.volume is None else record.volume.made_gb * GB
-    if at < offset or not data or at + len(data) > size:
-        raise Unavailable(f"node {record.source} handed over {len(data)} bytes at {at}, which cannot be")
-    return StoredPiece(at, data)
+    if record is not None and record.state in FILLING:
+        change_incoming(tx, record.move, state=IncomingState.COPIED)
 
 
 async def settle(context: Context[ReceiveInput]) -> Outcome:

@@ -1,0 +1,196 @@
+"""Changed block tracking: which blocks of a loop device were written to, as the kernel's trace of completed requests
+says. A ring of the trace's own, without a mount that others see; it ends with `close`, or with `close_left_over` after
+a daemon that was killed.
+
+Invariant: a write is told by its end. So whoever asks what changed and then reads has each block as it is, or is told
+of it the next time. What the ring could not hold makes the tracker `lost`, and then it says nothing of any block.
+"""
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hawker.host.mount import detached_mount
+
+BLOCK_BYTES = 64 << 10
+_MOST = 1 << 18
+"""Changed blocks that are remembered, 16 GiB of them; with more than that it is lost."""
+
+_SECTORS = BLOCK_BYTES // 512
+_RING_KIB = 4096  # for each processor: some 80,000 requests between two looks
+_NAME = "hawker-"
+_EVENT = "events/block/block_rq_complete"
+_FILTER = 'dev == {device} && nr_sector != 0 && !(rwbs ~ "*R*")'
+_LINE = re.compile(rb"block_rq_complete: \d+,\d+ \S+ \(\) (\d+) \+ (\d+) ")
+_PLAIN = {"context-info": "0", "overwrite": "0"}  # no names of processes: tenants choose them
+_READ = 1 << 16
+_WRITTEN, _DISCARDED = 6, 13  # of the fields of a device's `stat`, in sectors
+_UNKNOWN = frozenset(
+    {errno.ENODEV, errno.ENOSYS, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EINVAL, errno.EBUSY, errno.ENOMEM}
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Blocks of `BLOCK_BYTES`, from the first on."""
+
+    first: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+def spans_of(blocks: Iterable[int]) -> tuple[Span, ...]:
+    """In order, as few as there can be."""
+    found = list[Span]()
+    for block in sorted(blocks):
+        if found and found[-1].end == block:
+            found[-1] = Span(found[-1].first, found[-1].count + 1)
+        else:
+            found.append(Span(block, 1))
+    return tuple(found)
+
+
+class ChangedBlocks:
+    """`device` is the loop device over `file`. A mark is a moment: what was seen to change since then is told."""
+
+    def __init__(self, root: int, ring: Path, device: str, file: Path) -> None:
+        self._root = root
+        self._ring = ring
+        self._file = file
+        self._device = Path("/sys/block") / Path(device).name
+        self._rest = b""
+        self._seen: dict[int, int] = {}
+        self._mark = 0
+        self._sectors = 0
+        self._taking = threading.Lock()
+        self.lost = False
+        self._before = self._counted() or 0
+        self._pipe = os.open(ring / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def since(self, mark: int) -> tuple[int, tuple[Span, ...]] | None:
+        """A mark of now, and what changed since the one that is given, 0 for all; None once it is lost."""
+        with self._taking:
+            counted = self._counted()
+            self._drain()
+            if counted is not None and self._sectors < counted - self._before:
+                self.lost = True  # the device has written more than the trace told
+            if self.lost:
+                self._seen.clear()
+                return None
+            changed = spans_of(block for block, when in self._seen.items() if when >= mark)
+            self._mark += 1
+            return self._mark, changed
+
+    def close(self) -> None:
+        with self._taking:
+            os.close(self._pipe)
+            _remove(self._ring)
+            os.close(self._root)
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            while data := os.read(self._pipe, _READ):
+                whole, _, rest = (self._rest + data).rpartition(b"\n")
+                self._rest = rest
+                for line in whole.splitlines():
+                    self._note(line)
+        self.lost = self.lost or len(self._seen) > _MOST or _dropped(self._ring)
+
+    def _note(self, line: bytes) -> None:
+        found = _LINE.match(line)
+        if found is None:
+            self.lost = True
+            return
+        first, count = int(found[1]), int(found[2])
+        self._sectors += count
+        for block in range(first // _SECTORS, (first + count - 1) // _SECTORS + 1):
+            self._seen[block] = self._mark
+        if len(self._seen) > _MOST:
+            self._seen.clear()
+            self.lost = True
+
+    def _counted(self) -> int | None:
+        """What the device says it has written and discarded, in sectors; None once it is another file's."""
+        try:
+            if Path((self._device / "loop" / "backing_file").read_text().strip()) != self._file:
+                return None
+            fields = (self._device / "stat").read_text().split()
+            return int(fields[_WRITTEN]) + int(fields[_DISCARDED])
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+def track(device: str, file: Path, name: str) -> ChangedBlocks | None:
+    """From now on. None where the kernel has no trace of block requests, or does not let us have one."""
+    try:
+        root = detached_mount("tracefs", "tracefs", options={})
+    except OSError as error:
+        if error.errno in _UNKNOWN:
+            return None
+        raise
+    ring = _rings(root) / f"{_NAME}{name}"
+    try:
+        _remove(ring)
+        ring.mkdir()
+        number = os.stat(device).st_rdev
+        for option, value in _PLAIN.items():
+            (ring / "options" / option).write_text(value)
+        (ring / "buffer_size_kb").write_text(str(_RING_KIB))
+        kernel_number = os.major(number) << 20 | os.minor(number)
+        (ring / _EVENT / "filter").write_text(_FILTER.format(device=kernel_number))
+        (ring / _EVENT / "enable").write_text("1")
+        return ChangedBlocks(root, ring, device, file)
+    except OSError as error:
+        with suppress(OSError):
+            _remove(ring)
+        os.close(root)
+        if error.errno in _UNKNOWN:
+            return None
+        raise
+
+
+def close_left_over(names: Collection[str]) -> list[str]:
+    """Remove the rings of these names that a daemon left when it was killed; which there were."""
+    try:
+        root = detached_mount("tracefs", "tracefs", options={})
+    except OSError:
+        return []
+    try:
+        left = [ring for ring in _own(root) if ring.name.removeprefix(_NAME) in names]
+        for ring in left:
+            _remove(ring)
+        return sorted(ring.name.removeprefix(_NAME) for ring in left)
+    finally:
+        os.close(root)
+
+
+def _own(root: int) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from [each for each in _rings(root).iterdir() if each.name.startswith(_NAME)]
+
+
+def _rings(root: int) -> Path:
+    return Path(f"/proc/self/fd/{root}/instances")
+
+
+def _remove(ring: Path) -> None:
+    with suppress(FileNotFoundError):
+        (ring / _EVENT / "enable").write_text("0")
+        ring.rmdir()
+
+
+def _dropped(ring: Path) -> bool:
+    """Whether a processor's ring was full once."""
+    counts = ("overrun:", "commit overrun:", "dropped events:")
+    for stats in ring.glob("per_cpu/cpu*/stats"):
+        if any(line.startswith(counts) and int(line.rpartition(":")[2]) for line in stats.read_text().splitlines()):
+            return True
+    return False

@@ -1,0 +1,126 @@
+"""Flow `deliver`, at the source of a move: from the grant on there is no way but forward. The new owner hears of it, or
+has refused it for ever; then what is here of it goes.
+"""
+
+from hawker.api.contract.move import ACCEPT_MOVE, DeliverRequest, MoveParams
+from hawker.errors import HawkerError
+from hawker.fsm.contract import Done, Flow, HandOff, Outcome, Retry, Step
+from hawker.record.machine import MACHINES
+from hawker.record.move import (
+    GRANTS,
+    MOVED,
+    MOVES,
+    OPEN_MOVE_OF,
+    RETIRED,
+    RETIRED_KEPT_S,
+    IncomingState,
+    MoveRecord,
+    MoveState,
+    RetiredRecord,
+)
+from hawker.record.volume import VOLUMES
+from hawker.store.contract import Tx
+from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.move import (
+    LOOK_S,
+    OFTEN,
+    DeliverInput,
+    change_move,
+    files_of,
+    give_back,
+    is_granted_by,
+    move_in,
+    unit_of,
+)
+
+_SEEN_S = 10.0
+_DELIVERIES = 900  # of one run, before the next takes over
+
+
+async def deliver(context: Context[DeliverInput]) -> Outcome:
+    """The owner has it, or has refused it for ever; then it is this node's once more."""
+    deps, move = context.deps, move_in(context)
+    app, unit = unit_of(deps, move)
+    body = DeliverRequest(generation=move.generation, app=app, unit=unit)
+    try:
+        found = await deps.others.there.caller(move.to).call(ACCEPT_MOVE, params=MoveParams(move_id=move.id), body=body)
+    except HawkerError as error:
+        if context.attempt >= _DELIVERIES:
+            return HandOff("deliver", context.input)
+        return Retry(f"node {move.to} has not heard of it yet: {error}")
+    if found.state == IncomingState.REFUSED:
+        return Done(result="refused", commit=lambda tx: _take_back(tx, deps, move, found.reason))
+    if found.state != IncomingState.ACCEPTED:
+        return Retry(f"it is {found.state} at node {move.to}")
+    return Done(result="accepted", commit=lambda tx: _heard(tx, deps, move))
+
+
+def _heard(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
+    if tx.get(MOVES, move.id) is not None:
+        change_move(tx, deps, move.id, back_at=deps.clock.now() if move.ran else None)
+
+
+def _take_back(tx: Tx, deps: FlowDeps, move: MoveRecord, reason: str) -> None:
+    """The refused generation is never used again: this node owns the one after it."""
+    if not is_granted_by(tx, move):
+        return
+    tx.delete(GRANTS, move.unit)
+    for each in filter(None, (move.machine, move.volume)):
+        tx.delete(MOVED, each)
+    record = None if move.machine is None else tx.get(MACHINES, move.machine)
+    if record is not None:
+        deps.table.change(tx, record, generation=move.generation + 1)
+    volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
+    if volume is not None:
+        deps.volumes.change(tx, volume, generation=move.generation + 1)
+    give_back(tx, deps, move.id, f"node {move.to} refused it: {reason}")
+
+
+async def retire(context: Context[DeliverInput]) -> Outcome:
+    """It is whole elsewhere: what is here of it goes, its file after a day."""
+    deps, move = context.deps, move_in(context)
+    if context.result("deliver", str) != "accepted":
+        return Done()
+    await _seen(context, move)
+    if move.machine is not None:
+        await deps.driver.destroy(move.machine)
+        context.reach("cleared")
+        if deps.rootfs is not None:
+            await deps.rootfs.remove(move.machine)
+    if move.volume is not None:
+        await files_of(deps).retire(move.volume, move.generation)
+    context.reach("retired")
+    return Done(commit=lambda tx: _retired(tx, deps, move))
+
+
+async def _seen(context: Context[DeliverInput], move: MoveRecord) -> None:
+    """Until the catalog has it at its owner, so that it is in a row at every moment; not for ever."""
+    until = context.clock.monotonic() + _SEEN_S
+    while move.machine is not None and context.clock.monotonic() < until:
+        if context.deps.others.there.seen_at(move.machine) == move.to:
+            return
+        await context.clock.sleep(LOOK_S)
+
+
+def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
+    for each in filter(None, (move.machine, move.volume)):
+        tx.delete(OPEN_MOVE_OF, each)
+    record = None if move.machine is None else tx.get(MACHINES, move.machine)
+    if record is not None:
+        deps.table.leave(tx, record)
+    volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
+    if volume is not None:
+        deps.volumes.depart(tx, volume)
+        kept = RetiredRecord(volume=volume.id, generation=move.generation, until=deps.clock.now() + RETIRED_KEPT_S)
+        tx.put(RETIRED, f"{volume.id}/{move.generation}", kept)
+    change_move(tx, deps, move.id, state=MoveState.DONE)
+
+
+DELIVER = Flow(
+    name="deliver",
+    input=DeliverInput,
+    steps=(
+        Step("deliver", deliver, backoff=OFTEN, durable=True),
+        Step("retire", retire, timeout_s=600, backoff=OFTEN, points=("killed", "cleared", "detached", "retired")),
+    ),
+)

@@ -1,0 +1,97 @@
+"""Changed block tracking over a real loop device: what was written is told, what was not is not, and a tracker that
+missed something says so.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.host.block import attach_loop
+from hawker.host.changed_blocks import BLOCK_BYTES, ChangedBlocks, Span, close_left_over, spans_of, track
+
+pytestmark = pytest.mark.root
+SIZE = 64 << 20
+
+
+def write(device: str, offset: int, data: bytes) -> None:
+    fd = os.open(device, os.O_WRONLY)
+    try:
+        os.pwrite(fd, data, offset)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    file = tmp_path / "disk"
+    with file.open("wb") as made:
+        made.truncate(SIZE)
+    with attach_loop(file, writable=True) as device:
+        yield device, file
+
+
+@pytest.fixture
+def tracker(disk: tuple[str, Path]) -> Iterator[ChangedBlocks]:
+    tracker = track(*disk, f"test-{os.getpid()}")
+    if tracker is None:
+        pytest.skip("this kernel has no trace of block requests")
+    yield tracker
+    tracker.close()
+
+
+def test_spans_are_as_few_as_there_can_be() -> None:
+    assert spans_of([3, 1, 2, 9]) == (Span(1, 3), Span(9, 1))
+    assert spans_of([]) == ()
+
+
+def test_each_write_is_told_once_a_mark_and_reads_are_not(disk: tuple[str, Path], tracker: ChangedBlocks) -> None:
+    device, _ = disk
+    found = tracker.since(0)
+    assert found is not None and found[1] == ()
+    write(device, 5 * BLOCK_BYTES + 4096, b"x" * 4096)
+    write(device, 40 * BLOCK_BYTES - 4096, b"y" * 8192)
+    Path(device).read_bytes()
+    first = tracker.since(found[0])
+    assert first is not None and first[1] == (Span(5, 1), Span(39, 2))
+    assert tracker.since(first[0]) is not None
+    write(device, 7 * BLOCK_BYTES, b"z" * 512 * 8)
+    second = tracker.since(first[0])
+    assert second is not None and second[1] == (Span(7, 1),)
+    whole = tracker.since(0)
+    assert whole is not None and whole[1] == (Span(5, 1), Span(7, 1), Span(39, 2))
+    again = tracker.since(first[0])  # an answer that was lost is given again
+    assert again is not None and again[1] == (Span(7, 1),)
+
+
+def test_other_devices_are_not_told(disk: tuple[str, Path], tracker: ChangedBlocks, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    with other.open("wb") as made:
+        made.truncate(SIZE)
+    with attach_loop(other, writable=True) as device:
+        write(device, 0, b"x" * 4096)
+    found = tracker.since(0)
+    assert found is not None and found[1] == ()
+
+
+def test_writes_that_the_ring_could_not_hold_make_it_lost(disk: tuple[str, Path], tracker: ChangedBlocks) -> None:
+    ring = next(Path(f"/proc/self/fd/{tracker._root}/instances").glob(f"hawker-test-{os.getpid()}"))
+    (ring / "tracing_on").write_text("0")  # as good as full
+    write(disk[0], 0, b"x" * 4096)
+    assert tracker.since(0) is None and tracker.lost
+    (ring / "tracing_on").write_text("1")
+    assert tracker.since(0) is None
+
+
+def test_what_a_daemon_left_is_removed(disk: tuple[str, Path]) -> None:
+    name = f"left-{os.getpid()}"
+    tracker = track(*disk, name)
+    if tracker is None:
+        pytest.skip("this kernel has no trace of block requests")
+    assert close_left_over(["other"]) == []
+    os.close(tracker._pipe)  # as a death does
+    os.close(tracker._root)
+    assert close_left_over([name, "other"]) == [name]
+    assert close_left_over([name]) == []

@@ -1,0 +1,116 @@
+"""Drafts of volumes, filled from a source whose machine writes on: what was on disk is not copied again, and whatever a
+source says, nothing is believed that was not compared.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from hawker.api.contract.move import OutgoingMove
+from hawker.errors import NotFound, Unavailable
+from hawker.host.changed_blocks import Span
+from hawker.ids import AppName, NodeId, VolumeId
+from hawker.machine import State
+from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveMode, MoveState
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.fake_moved_files import FakeMovedFiles
+from hawker.sim.node.kit import WorkerKit
+from hawker.volume.moved_blocks import Digests
+from hawker.volume.moved_files import Changed, MovedFiles
+from hawker.worker.lifecycle.draft import over
+from tests.sim.moves.fleets import played_fleet
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+def incoming() -> IncomingRecord:
+    return IncomingRecord(move="01", source=NodeId("00000001"), app=AppName("a"), generation=2, created_at=0.0)
+
+
+def test_only_the_sources_own_word_ends_a_move() -> None:
+    assert over(Unavailable("it is away"), incoming()) == ""
+    assert over(OutgoingMove(state=MoveState.COPYING, generation=2), incoming()) == ""
+    assert over(OutgoingMove(state=MoveState.GRANTED, generation=2), incoming()) == ""
+    assert "aborted" in over(OutgoingMove(state=MoveState.ABORTED, generation=2), incoming())
+    assert over(OutgoingMove(state=MoveState.COPYING, generation=4), incoming()) != ""
+    assert "no such move" in over(NotFound("move not found"), incoming())
+
+
+async def test_a_copy_goes_on_after_the_destinations_power_failed() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+        await eventually(fleet._clock, lambda: fleet.hosts[1].world.moved_files.drafted, 60, 0.0005)
+        await fleet.again(1, kept=0.0, power=True)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        assert await fleet.settled() == []
+
+
+class LyingFiles(FakeMovedFiles):
+    """Of a source that answers what cannot be, in one way."""
+
+    lie = ""
+
+    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+        found = await super().changed(volume_id, since)
+        return Changed(found.mark, (Span(1 << 40, 1),)) if self.lie == "changed" and since else found
+
+    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+        found = await super().digests(volume_id, spans)
+        if self.lie == "stands still":
+            return Digests(0, found.of)
+        return Digests(found.upto, {**found.of, 1 << 30: bytes(16)}) if self.lie == "digests" else found
+
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+        found = await super().blocks(volume_id, spans)
+        if self.lie == "short":
+            return {block: data[:100] for block, data in found.items()}
+        return {**found, 9: found[min(found)]} if self.lie == "blocks" and found else found
+
+
+@pytest.mark.parametrize("lie", ["changed", "stands still", "digests", "short", "blocks"])
+async def test_a_source_that_answers_what_cannot_be_ends_in_an_aborted_move(lie: str) -> None:
+    def lying(files: MovedFiles) -> MovedFiles:
+        assert isinstance(files, FakeMovedFiles)
+        files.__class__ = LyingFiles
+        LyingFiles.lie = lie
+        return files
+
+    async with played_fleet(WorkerKit(moved_files=lying)) as fleet:
+        fleet.hosts[1].world.moved_files.spoils = 10**9  # so that it is copied again and again
+        move = await fleet.move(0, 1)
+        assert move.mode == MoveMode.WARM
+        ended = await fleet.ended(0, move.id)
+        assert ended.state is MoveState.ABORTED, ended
+        await fleet.worker(0).reaches(fleet.machine, State.STARTED)
+        assert await fleet.settled() == []
+
+
+async def test_a_machine_runs_while_its_volume_is_copied_and_is_off_for_what_it_wrote_since() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+
+        def warm() -> bool:
+            return any(each.state is IncomingState.WARM for _, each in fleet.hosts[1].world.store.scan(INCOMING))
+
+        await eventually(fleet._clock, warm, 60, 0.005)
+        assert fleet.hosts[0].sight().running == {fleet.machine}
+        ended = await fleet.ended(0, move.id)
+        assert ended.state is MoveState.DONE and ended.warm_at is not None and ended.away_at is not None
+        assert ended.warm_at < ended.away_at
+        assert await fleet.settled() == []
+
+
+async def test_a_source_that_was_killed_in_the_copy_has_all_of_it_compared_again() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+
+        def warming() -> bool:
+            return bool(fleet.hosts[1].world.moved_files.drafted)
+
+        await eventually(fleet._clock, warming, 60, 0.0005)
+        await fleet.again(0, kept=1.0)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert await fleet.settled() == []
