@@ -20,7 +20,7 @@ ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
 to_option = click.option("--to", "node", metavar="NODE", help="The node that is to have it; chosen unless told.")
 region_option = click.option("--region", metavar="REGION", help="Choose a node of this region, not of its own.")
 mode_option = click.option(
-    "--mode", type=click.Choice(("auto", "cold", "through", "lazy")), default="auto", help="Only cold is served yet."
+    "--mode", type=click.Choice(("auto", "warm", "cold")), default="auto", help="Copy beside the machine, or while it is off."
 )
 limit_option = click.option("--limit", type=click.IntRange(min=0), metavar="MIB", help="Copy at most so many MiB/s.")
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
@@ -59,10 +59,11 @@ def what(move: Move) -> str:
 
 def line(move: Move) -> str:
     """For example `copying 1.0 GiB of 4.0 GiB, 210.0 MiB/s, 15 s left`."""
-    if move.state != MoveState.COPYING:
+    if move.state not in (MoveState.WARMING, MoveState.COPYING):
         return f"{what(move)}: {move.state}" + (f" at node {move.to}" if move.to else "")
     left = "" if move.eta_s is None else f", {move.eta_s:.0f} s left"
-    return f"{what(move)}: copying {size(move.copied_bytes)} of {size(move.stored_bytes)}, {size(move.rate)}/s{left}"
+    how = "running, and copying" if move.state == MoveState.WARMING else "copying"
+    return f"{what(move)}: {how} {size(move.copied_bytes)} of {size(move.stored_bytes)}, {size(move.rate)}/s{left}"
 
 
 def about(move: Move) -> str:
