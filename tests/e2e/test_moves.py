@@ -162,7 +162,14 @@ async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says
     assert refused.status == 0 and "done" in refused.out
 
 
-SOURCE = ("move.prepare.after", "move.warm.watched", "move.stop.intended", "move.close.after", "move.grant.after", "deliver.retire.retired")
+SOURCE = (
+    "move.prepare.after",
+    "move.warm.watched",
+    "move.stop.intended",
+    "move.close.after",
+    "move.grant.after",
+    "deliver.retire.retired",
+)
 DESTINATION = ("receive.fetch.drafted", "receive.fetch.copied", "receive.accept.before", "receive.accept.after")
 
 

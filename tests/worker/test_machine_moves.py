@@ -8,6 +8,7 @@ from hawker.api.contract.volume import VolumeParams
 from hawker.errors import (
     BadRequest,
     Conflict,
+    Fault,
     HawkerError,
     NoDestination,
     NotFound,
@@ -15,9 +16,10 @@ from hawker.errors import (
     Unprocessable,
     WrongState,
 )
+from hawker.ids import VolumeId
 from hawker.machine import State
-from hawker.record.move import GRANTS, MOVED, MOVES, RETIRED, RETIRED_KEPT_S, SIGNPOSTS_KEPT_S, MoveState
-from hawker.record.volume import VOLUMES
+from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, RETIRED, RETIRED_KEPT_S, SIGNPOSTS_KEPT_S, MoveState
+from hawker.record.volume import VOLUMES, SealedKey
 from hawker.sim.node.sim_worker import APP, params
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import played_fleet
@@ -54,19 +56,46 @@ async def test_a_node_that_is_alone_moves_nothing() -> None:
             await fleet.move(0, 1)
 
 
-async def test_an_attached_or_encrypted_volume_does_not_move_by_itself() -> None:
+async def test_an_attached_volume_does_not_move_by_itself() -> None:
     async with played_fleet() as fleet:
         at, api = VolumeParams(app_name=APP, volume_id=fleet._volume), fleet.worker(0).api
         with pytest.raises(WrongState, match="hawker machine move"):
             await api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest())
+
+
+async def test_an_encrypted_volume_is_sealed_under_the_key_of_its_new_node() -> None:
+    async with played_fleet() as fleet:
+        keys = [fleet.worker(number).parts.deps.volume_keys for number in range(3)]
+        before = fleet.hosts[0].world.store.get(VOLUMES, fleet.free)
+        assert before is not None and before.key is not None and keys[0] is not None and keys[1] is not None
+        opened = keys[0].open(before.key)
+        assert (await fleet.ended(0, (await fleet.move_free(0, 1)).id)).state is MoveState.DONE
+        after = fleet.hosts[1].world.store.get(VOLUMES, fleet.free)
+        assert after is not None and after.key is not None and after.key != before.key
+        assert keys[1].open(after.key) == opened
+        with pytest.raises(Fault):
+            keys[1].open(before.key)
+        ((_, kept),) = fleet.hosts[0].world.store.scan(RETIRED)
+        assert kept.key == before.key
+        came = [record for _, record in fleet.hosts[1].world.store.scan(INCOMING)]
+        assert opened not in msgspec.msgpack.encode(came)
+
+
+async def test_an_encrypted_volume_goes_only_to_a_node_that_encrypts() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[1].world.disks.encrypts = False
+        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        assert move.state is MoveState.ABORTED and "cryptsetup" in move.reason
+        fleet.hosts[1].world.disks.encrypts = True
         deps = fleet.worker(0).parts.deps
 
-        def encrypt(tx: object) -> None:
-            record = deps.volumes.get(tx, fleet.free)  # type: ignore[arg-type]
-            deps.volumes.change(tx, record, encrypted=True)  # type: ignore[arg-type]
+        def spoil(tx: Tx) -> None:
+            record = deps.volumes.get(tx, VolumeId(fleet.free))
+            other = SealedKey(volume=record.id, sealed=b"under another key of the node")
+            deps.volumes.change(tx, record, key=other)
 
-        await deps.store.write(encrypt)
-        with pytest.raises(NotServed, match="encrypted"):
+        await deps.store.write(spoil)
+        with pytest.raises(Fault, match="cannot be opened"):
             await fleet.move_free(0, 1)
 
 

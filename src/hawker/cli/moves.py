@@ -20,7 +20,7 @@ ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
 to_option = click.option("--to", "node", metavar="NODE", help="The node that is to have it; chosen unless told.")
 region_option = click.option("--region", metavar="REGION", help="Choose a node of this region, not of its own.")
 mode_option = click.option(
-    "--mode", type=click.Choice(("auto", "warm", "cold")), default="auto", help="Copy beside the machine, or while it is off."
+    "--mode", type=click.Choice(("auto", "warm", "cold")), default="auto", help="Copy beside the machine or while off."
 )
 limit_option = click.option("--limit", type=click.IntRange(min=0), metavar="MIB", help="Copy at most so many MiB/s.")
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")

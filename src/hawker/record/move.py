@@ -13,7 +13,7 @@ from hawker.fsm.contract import Resource
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Resources
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
-from hawker.record.volume import VolumeRecord
+from hawker.record.volume import SealedKey, VolumeRecord
 from hawker.store.contract import Bucket, Reader
 
 RETIRED_KEPT_S = 86_400.0
@@ -162,22 +162,25 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The source's file of a volume that is whole elsewhere; removed after `until` (Unix seconds)."""
+    """The source's file of a volume that is whole elsewhere, and what opens it; removed after `until`: Unix seconds."""
 
     volume: VolumeId
     generation: int
     until: float
+    key: SealedKey | None = None
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """All that the owner of a unit has of it, as it goes to the next one. `secrets` are those that the machine's
-    version has, opened; it travels sealed."""
+    version has, opened, and `volume_key` opens an encrypted volume; both are there only once it was granted. It travels
+    sealed."""
 
     machine: MachineRecord | None = None
     versions: tuple[VersionRecord, ...] = ()
     events: tuple[EventRecord, ...] = ()
     secrets: dict[str, str] = {}
     volume: VolumeRecord | None = None
+    volume_key: bytes = b""
     ran: bool = False
 
 

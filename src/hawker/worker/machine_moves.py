@@ -55,7 +55,7 @@ from hawker.record.move import (
     incoming_resource,
 )
 from hawker.record.node import NodeRecord, closed, hold, used
-from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState, volume_resource
+from hawker.record.volume import VOLUMES, SealedKey, VolumeRecord, VolumeState, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
@@ -184,6 +184,8 @@ class MachineMoves:
             created_at=now,
             updated_at=now,
         )
+        if volume is not None and volume.key is not None:
+            self._open_key(volume.key)  # or what was granted could not be opened there
         self._check_alone(tx, app)
         others = self._deps.others.there
         candidates(others.nodes(), others.me, move)  # or nothing is begun
@@ -191,6 +193,12 @@ class MachineMoves:
         for each in filter(None, (move.machine, move.volume)):
             tx.put(OPEN_MOVE_OF, each, MovePointer(move=move.id))
         return move
+
+    def _open_key(self, key: SealedKey) -> None:
+        """Raises `Fault`, `NotServed`."""
+        if self._deps.volume_keys is None:
+            raise NotServed(f"volume {key.volume} is encrypted, and this node has no keys of volumes")
+        self._deps.volume_keys.open(key)
 
     def _check_alone(self, tx: Tx, app: AppName) -> None:
         busy = [each for _, each in tx.scan(MOVES) if each.state in OPEN_MOVES and each.app == app]
@@ -258,6 +266,9 @@ class MachineMoves:
         if known is not None:
             return known
         self._check_servable(unit)
+        lacks = await deps.disks.lacks_encryption() if deps.disks and unit.volume and unit.volume.encrypted else None
+        if lacks is not None:
+            raise NotServed(f"the volume is encrypted: {lacks}")
         app = AppName(asked.app.name)
         record = IncomingRecord(
             move=move_id,
@@ -478,10 +489,5 @@ def _check_movable(record: MachineRecord) -> None:
 
 
 def _check_volume(volume: VolumeRecord) -> None:
-    if volume.encrypted:
-        raise NotServed(
-            f"volume {volume.id} is encrypted, and its key is sealed under this node's own: encrypted volumes are not"
-            " moved yet; back it up, and restore it there"
-        )
     if volume.state is not VolumeState.CREATED:
         raise Conflict(f"volume {volume.id} is {volume.state}: wait until it is created")

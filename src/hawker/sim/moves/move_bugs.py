@@ -16,7 +16,7 @@ from hawker.record.app import APPS
 from hawker.record.machine import MachineRecord
 from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, Delivered, IncomingRecord, IncomingState, MoveRecord
 from hawker.record.node import NODE
-from hawker.record.volume import VolumeRecord
+from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.node.faulty_store import StoreOver, TxOver
 from hawker.sim.node.kit import WorkerKit
@@ -228,6 +228,22 @@ class _WithoutSignposts(_Noting):
             super().put(bucket, key, value)
 
 
+class _DropsKeys(StoreOver):
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        return await self._inner.write(lambda tx: apply(_WithoutKeys(tx, set())), durability)
+
+
+class _WithoutKeys(_Noting):
+    """What opens a volume stays where it was made."""
+
+    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        if isinstance(value, VolumeRecord) and value.generation > 1:
+            without: VolumeRecord = msgspec.structs.replace(value, key=None)
+            self._tx.put(VOLUMES, key, without)
+        else:
+            super().put(bucket, key, value)
+
+
 class _ForgetsRefusals(StoreOver):
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         return await self._inner.write(lambda tx: apply(_WithoutRefusals(tx, set())), durability)
@@ -282,5 +298,6 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant("changes-unseen", "what is written during the copy is not copied again", _files(_SeesNoChange), *I),
     _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
     _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
+    _plant("key-dropped", "what opens a volume does not go along", WorkerKit(store=_DropsKeys), *I),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

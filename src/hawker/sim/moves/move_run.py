@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
 from hawker.api.contract.volume import VolumeParams
-from hawker.errors import HawkerError
+from hawker.errors import Fault, HawkerError
 from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.machine import SETTLED, State
 from hawker.proof.host_state import HostState
@@ -30,6 +30,7 @@ from hawker.proof.move_checks import (
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, MoveState
+from hawker.record.volume import VOLUMES
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
@@ -205,8 +206,8 @@ class MoveSimulation:
         first = next(iter(self._fleet.hosts.values())).worker
         assert first is not None
         await first.app()
-        volume = await first.volume("data", size_gb=1, region="mad", encrypted=False)
-        free = await first.volume("free", size_gb=1, region="mad", encrypted=False)
+        volume = await first.volume("data", size_gb=1, region="mad", encrypted=True)
+        free = await first.volume("free", size_gb=1, region="mad", encrypted=True)
         config = {"mounts": [{"volume": volume.id, "path": "/data"}], "metadata": {"a": "b"}}
         self._machine = MachineId(await first.started(restart={"policy": "always"}, **config))
         self._volume, self._free = VolumeId(volume.id), VolumeId(free.id)
@@ -323,6 +324,7 @@ class MoveSimulation:
         sights = self._fleet.sights()
         self._note([*of_moves(sights), *moves_at_rest(sights), *lost_writes(sights, self._acknowledged)])
         self._note(self._machine_at_rest(sights))
+        self._note(self._keys_at_rest())
         for host in self._fleet.hosts.values():
             seen: HostState = replace(host.world.seen(), ended=None)
             self._note(at_rest(host.world.store, seen))
@@ -334,6 +336,17 @@ class MoveSimulation:
             yield from _running(record)
         if not records:
             yield Violation(Invariant.KEPT, self._machine, "is nowhere")
+
+    def _keys_at_rest(self) -> Iterator[Violation]:
+        """Who has a volume can open it."""
+        for host in self._fleet.hosts.values():
+            for _, volume in host.world.store.scan(VOLUMES):
+                keys = None if host.worker is None else host.worker.parts.deps.volume_keys
+                try:
+                    assert keys is not None and volume.key is not None
+                    keys.open(volume.key)
+                except (AssertionError, Fault):
+                    yield Violation(Invariant.KEPT, volume.id, f"node {host.id} cannot open it")
 
     def _note(self, found: Iterable[Violation]) -> None:
         for violation in found:

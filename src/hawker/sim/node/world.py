@@ -53,6 +53,7 @@ from hawker.sim.node.sim_worker import SimWorker, handlers_of_one
 from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore, StoreFaults
 from hawker.vault import KEY_BYTES, Vault
+from hawker.volume.encryption import VolumeKeys
 from hawker.volume.table import VolumeTable
 from hawker.worker.assembly import AssembledWorker, assemble, begin, reconciler_of, supervisor_of
 from hawker.worker.changes import Changes
@@ -256,7 +257,7 @@ class SimWorld(ABC):
 
     def _parts(self, images: ImageCache) -> AssembledWorker:
         changes, kit = Changes(), self._kit
-        vault = Vault(bytes(KEY_BYTES), self.clock)
+        vault = Vault(self.node.id.encode().ljust(KEY_BYTES, b"."), self.clock)
         secrets = Secrets(self.store, vault, self.clock)
         deps = FlowDeps(
             store=kit.store(self.store),
@@ -277,6 +278,7 @@ class SimWorld(ABC):
             disks=kit.disks(self.disks),
             copies=kit.copies(self.copies),
             moved_files=kit.moved_files(self.moved_files),
+            volume_keys=VolumeKeys(vault, self.clock),
             backups=self.backups,
             gpus=self.gpus,
         )

@@ -40,7 +40,7 @@ _DELIVERIES = 900  # of one run, before the next takes over
 async def deliver(context: Context[DeliverInput]) -> Outcome:
     """The owner has it, or has refused it for ever; then it is this node's once more."""
     deps, move = context.deps, move_in(context)
-    app, unit = unit_of(deps, move)
+    app, unit = unit_of(deps, move, granted=True)
     body = DeliverRequest(generation=move.generation, app=app, unit=unit)
     try:
         found = await deps.others.there.caller(move.to).call(ACCEPT_MOVE, params=MoveParams(move_id=move.id), body=body)
@@ -111,7 +111,9 @@ def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
     volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
     if volume is not None:
         deps.volumes.depart(tx, volume)
-        kept = RetiredRecord(volume=volume.id, generation=move.generation, until=deps.clock.now() + RETIRED_KEPT_S)
+        kept = RetiredRecord(
+            volume=volume.id, generation=move.generation, until=deps.clock.now() + RETIRED_KEPT_S, key=volume.key
+        )
         tx.put(RETIRED, f"{volume.id}/{move.generation}", kept)
     change_move(tx, deps, move.id, state=MoveState.DONE)
 

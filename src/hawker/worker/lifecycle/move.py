@@ -408,8 +408,8 @@ def is_granted_by(reader: Reader, move: MoveRecord) -> bool:
 # What both flows need.
 
 
-def unit_of(deps: FlowDeps, move: MoveRecord) -> tuple[OrderedApp, bytes]:
-    """The app, and all that there is of what moves, sealed. Raises `NotFound`."""
+def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple[OrderedApp, bytes]:
+    """The app, and all that there is of what moves, sealed; what opens it only for its owner. Raises `NotFound`."""
     store, others = deps.store, deps.others.there
     app = store.get(APPS, move.app)
     if app is None:
@@ -418,12 +418,14 @@ def unit_of(deps: FlowDeps, move: MoveRecord) -> tuple[OrderedApp, bytes]:
     fields.pop("idempotency_key")
     fields.pop("home")
     machine = None if move.machine is None else store.get(MACHINES, move.machine)
+    volume, keys = None if move.volume is None else store.get(VOLUMES, move.volume), deps.volume_keys
     unit = Delivered(
         machine=machine,
         versions=() if machine is None else tuple(reversed(deps.table.versions(store, machine.id))),
         events=() if machine is None else tuple(event for _, event in store.scan(EVENTS, f"{machine.id}/")),
-        secrets={} if machine is None else deps.secrets.pinned(store, machine.id, machine.version),
-        volume=None if move.volume is None else store.get(VOLUMES, move.volume),
+        secrets=deps.secrets.pinned(store, machine.id, machine.version) if machine is not None and granted else {},
+        volume=volume,
+        volume_key=keys.open(volume.key) if granted and keys and volume is not None and volume.key is not None else b"",
         ran=move.ran,
     )
     packed = OrderedApp(**fields, luggage=others.pack(store, app))

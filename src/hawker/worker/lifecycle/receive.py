@@ -29,7 +29,7 @@ from hawker.record.move import (
     IncomingState,
 )
 from hawker.record.node import NodeRecord, hold
-from hawker.record.volume import GB, VolumeRecord
+from hawker.record.volume import GB
 from hawker.store.contract import Tx
 from hawker.worker.admission import free_ipv4
 from hawker.worker.capacity import room_for
@@ -160,7 +160,7 @@ def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered,
         tx.put(APPS, app.name, app)
     hold(tx, record.holds, Resources())
     if unit.volume is not None:
-        _enter_volume(tx, deps, node, unit.volume, record.generation)
+        _enter_volume(tx, deps, node, unit, record.generation)
     if unit.machine is not None:
         _enter_machine(tx, deps, node, unit, record)
     for each in (unit.machine, unit.volume):
@@ -172,8 +172,17 @@ def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered,
     return accepted
 
 
-def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, volume: VolumeRecord, generation: int) -> None:
-    mine = msgspec.structs.replace(volume, region=node.region, generation=generation, updated_at=deps.clock.now())
+def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, generation: int) -> None:
+    """As it was, but for its key, which is sealed under this node's own now."""
+    volume = unit.volume
+    assert volume is not None
+    key = volume.key
+    if key is not None:
+        if deps.volume_keys is None or not unit.volume_key:
+            raise WrongState(f"volume {volume.id} is encrypted, and its key did not come along, or cannot be kept here")
+        key = deps.volume_keys.seal(key.volume, unit.volume_key)
+    now = deps.clock.now()
+    mine = msgspec.structs.replace(volume, region=node.region, generation=generation, key=key, updated_at=now)
     deps.volumes.insert(tx, mine)
 
 
