@@ -129,7 +129,7 @@ async def test_a_machine_moves_with_its_volume_and_back(
         before = await said(shop, machine)
         move = await moved(shop, machine, ids[there])
         assert move.state == "done", move.reason
-        assert (move.generation, move.node) == (turn + 1, ids[1 - there])
+        assert (move.mode, move.generation, move.node) == ("warm", turn + 1, ids[1 - there])
         assert owns(hosts[there], machine) and not owns(hosts[1 - there], machine)
         after = await shop.wait(machine.id, "started")
         assert (after.id, after.name, after.private_ip) == (first.id, first.name, first.private_ip)

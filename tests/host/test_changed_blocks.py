@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host.block import attach_loop
-from hawker.host.changed_blocks import BLOCK_BYTES, ChangedBlocks, Span, close_left_over, spans_of, track
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, spans_of, track
 
 pytestmark = pytest.mark.root
 SIZE = 64 << 20
@@ -43,7 +43,7 @@ def tracker(disk: tuple[str, Path]) -> Iterator[ChangedBlocks]:
 
 
 def test_spans_are_as_few_as_there_can_be() -> None:
-    assert spans_of([3, 1, 2, 9]) == (Span(1, 3), Span(9, 1))
+    assert spans_of([3, 1, 2, 9]) == (BlockRange(1, 3), BlockRange(9, 1))
     assert spans_of([]) == ()
 
 
@@ -55,15 +55,15 @@ def test_each_write_is_told_once_a_mark_and_reads_are_not(disk: tuple[str, Path]
     write(device, 40 * BLOCK_BYTES - 4096, b"y" * 8192)
     Path(device).read_bytes()
     first = tracker.since(found[0])
-    assert first is not None and first[1] == (Span(5, 1), Span(39, 2))
+    assert first is not None and first[1] == (BlockRange(5, 1), BlockRange(39, 2))
     assert tracker.since(first[0]) is not None
     write(device, 7 * BLOCK_BYTES, b"z" * 512 * 8)
     second = tracker.since(first[0])
-    assert second is not None and second[1] == (Span(7, 1),)
+    assert second is not None and second[1] == (BlockRange(7, 1),)
     whole = tracker.since(0)
-    assert whole is not None and whole[1] == (Span(5, 1), Span(7, 1), Span(39, 2))
+    assert whole is not None and whole[1] == (BlockRange(5, 1), BlockRange(7, 1), BlockRange(39, 2))
     again = tracker.since(first[0])  # an answer that was lost is given again
-    assert again is not None and again[1] == (Span(7, 1),)
+    assert again is not None and again[1] == (BlockRange(7, 1),)
 
 
 def test_other_devices_are_not_told(disk: tuple[str, Path], tracker: ChangedBlocks, tmp_path: Path) -> None:

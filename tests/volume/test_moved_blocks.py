@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.host.changed_blocks import BLOCK_BYTES, Span, spans_of
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
 from hawker.volume.moved_blocks import (
     Digests,
     blocks_in,
@@ -22,7 +22,7 @@ from hawker.volume.moved_blocks import (
 SETS = st.sets(st.integers(0, 200))
 
 
-def within(spans: tuple[Span, ...]) -> list[int]:
+def within(spans: tuple[BlockRange, ...]) -> list[int]:
     return [block for span in spans for block in range(span.first, span.end)]
 
 
@@ -46,7 +46,7 @@ def test_a_union_has_the_blocks_of_both_in_as_few_spans_as_there_can_be(one: set
 
 def test_blocks_that_one_side_alone_has_or_has_otherwise_differ_as_far_as_both_answered() -> None:
     ours, theirs = Digests(9, {1: b"a", 2: b"b", 8: b"x"}), Digests(8, {1: b"a", 2: b"c", 3: b"d"})
-    assert differing([Span(0, 9)], ours, theirs) == (8, {2, 3})
+    assert differing([BlockRange(0, 9)], ours, theirs) == (8, {2, 3})
 
 
 def made(file: Path, **blocks: bytes) -> Path:
@@ -60,27 +60,27 @@ def made(file: Path, **blocks: bytes) -> Path:
 
 def test_digests_stop_at_their_bound_and_go_on_from_there(tmp_path: Path) -> None:
     file = made(tmp_path / "f", at_1=b"a" * 3 * BLOCK_BYTES, at_20=b"b", at_40=b"end")
-    whole = [Span(0, blocks_in(file.stat().st_size))]
+    whole = [BlockRange(0, blocks_in(file.stat().st_size))]
     assert whole[0].count == 41
     first = digests_of(file, whole, most=2)
     assert first.upto == 3 and set(first.of) == {1, 2}
     rest = digests_of(file, from_block(whole, first.upto))
     assert rest.upto == 41 and set(rest.of) == {3, 20, 40}
-    assert digests_of(file, [Span(4, 10), Span(20, 1)]).of == {20: rest.of[20]}
+    assert digests_of(file, [BlockRange(4, 10), BlockRange(20, 1)]).of == {20: rest.of[20]}
 
 
 def test_zeros_have_no_digest_whether_they_are_stored_or_not(tmp_path: Path) -> None:
     stored, holes = made(tmp_path / "a", at_3=bytes(BLOCK_BYTES)), made(tmp_path / "b")
-    span = [Span(0, 41)]
+    span = [BlockRange(0, 41)]
     assert digests_of(stored, span) == digests_of(holes, span) == Digests(41, {})
 
 
 def test_what_is_read_here_and_written_there_is_the_same(tmp_path: Path) -> None:
     source = made(tmp_path / "a", at_2=os.urandom(2 * BLOCK_BYTES), at_40=b"end")
     target = made(tmp_path / "b", at_1=b"old", at_3=b"old", at_30=b"kept")
-    spans = [Span(1, 3), Span(40, 1)]
+    spans = [BlockRange(1, 3), BlockRange(40, 1)]
     write_blocks(target, spans, read_blocks(source, spans))
     assert target.stat().st_size == source.stat().st_size
-    assert digests_of(target, [Span(0, 30)]) == digests_of(source, [Span(0, 30)])
-    assert read_blocks(target, [Span(30, 1)])[30].startswith(b"kept")
-    assert read_blocks(target, [Span(40, 1)]) == read_blocks(source, [Span(40, 1)])
+    assert digests_of(target, [BlockRange(0, 30)]) == digests_of(source, [BlockRange(0, 30)])
+    assert read_blocks(target, [BlockRange(30, 1)])[30].startswith(b"kept")
+    assert read_blocks(target, [BlockRange(40, 1)]) == read_blocks(source, [BlockRange(40, 1)])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.host.changed_blocks import BLOCK_BYTES, Span
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.ids import VolumeId
 from hawker.volume.moved_blocks import blocks_in
-from hawker.volume.moved_files import Changed, HostMovedFiles, StoredPiece
+from hawker.volume.moved_files import BlockChanges, HostMovedFiles, StoredPiece
 
 pytestmark = pytest.mark.anyio
 ONE = VolumeId("vol_0000000000000001")
@@ -49,7 +49,7 @@ async def test_a_copy_has_the_same_content_and_digests_and_keeps_holes(tmp_path:
     source, target = at(tmp_path / "s"), at(tmp_path / "d")
     file = made(tmp_path / "s", at_0=os.urandom(70_000), at_9=bytes(1 << 20), at_33=os.urandom(5 << 20))
     await copy(source, target)
-    whole = [Span(0, blocks_in(SIZE))]
+    whole = [BlockRange(0, blocks_in(SIZE))]
     digests = await source.digests(ONE, whole)
     assert digests == await target.digests_of_draft("01", whole)
     assert digests.upto == SIZE // BLOCK_BYTES and len(digests.of) == 2 + 5 * 16
@@ -69,7 +69,7 @@ async def test_blocks_of_a_draft_are_overwritten_and_zeros_become_holes(tmp_path
     with file.open("r+b") as opened:
         opened.seek(BLOCK_BYTES)
         opened.write(bytes(BLOCK_BYTES) + b"b" * 100)
-    spans = [Span(1, 2)]
+    spans = [BlockRange(1, 2)]
     blocks = await source.blocks(ONE, spans)
     assert set(blocks) == {2}
     draft = tmp_path / "d" / ".incoming" / "01"
@@ -83,7 +83,7 @@ async def test_nobody_knows_what_changes_in_a_file_that_is_not_mounted(tmp_path:
     files = at(tmp_path)
     made(tmp_path, at_1=b"data")
     await files.watch(ONE, "first")
-    assert await files.changed(ONE, "") == Changed("", None)
+    assert await files.changed(ONE, "") == BlockChanges("", None)
     await files.end_watches([], [ONE])
     assert await files.trim(ONE, 0) is None
     await files.settle(ONE)

@@ -36,7 +36,7 @@ _UNKNOWN = frozenset(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class BlockRange:
     """Blocks of `BLOCK_BYTES`, from the first on."""
 
     first: int
@@ -47,14 +47,14 @@ class Span:
         return self.first + self.count
 
 
-def spans_of(blocks: Iterable[int]) -> tuple[Span, ...]:
+def spans_of(blocks: Iterable[int]) -> tuple[BlockRange, ...]:
     """In order, as few as there can be."""
-    found = list[Span]()
+    found = list[BlockRange]()
     for block in sorted(blocks):
         if found and found[-1].end == block:
-            found[-1] = Span(found[-1].first, found[-1].count + 1)
+            found[-1] = BlockRange(found[-1].first, found[-1].count + 1)
         else:
-            found.append(Span(block, 1))
+            found.append(BlockRange(block, 1))
     return tuple(found)
 
 
@@ -75,7 +75,7 @@ class ChangedBlocks:
         self._before = self._counted() or 0
         self._pipe = os.open(ring / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def since(self, mark: int) -> tuple[int, tuple[Span, ...]] | None:
+    def since(self, mark: int) -> tuple[int, tuple[BlockRange, ...]] | None:
         """A mark of now, and what changed since the one that is given, 0 for all; None once it is lost."""
         with self._taking:
             counted = self._counted()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hawker.host.changed_blocks import BLOCK_BYTES, Span
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.sparse import stored_pieces
 
 DIGESTED_BLOCKS = 1024
@@ -36,31 +36,31 @@ def blocks_in(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_BYTES)
 
 
-def union(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
+def union(one: Sequence[BlockRange], other: Sequence[BlockRange]) -> tuple[BlockRange, ...]:
     """The blocks of both, each once, in order."""
-    found = list[Span]()
+    found = list[BlockRange]()
     for span in sorted([*one, *other]):
         if found and span.first <= found[-1].end:
-            found[-1] = Span(found[-1].first, max(found[-1].end, span.end) - found[-1].first)
+            found[-1] = BlockRange(found[-1].first, max(found[-1].end, span.end) - found[-1].first)
         else:
             found.append(span)
     return tuple(found)
 
 
-def from_block(spans: Sequence[Span], begin: int) -> tuple[Span, ...]:
+def from_block(spans: Sequence[BlockRange], begin: int) -> tuple[BlockRange, ...]:
     """What of them lies at `begin` or later."""
-    later = (Span(max(each.first, begin), each.end - max(each.first, begin)) for each in spans)
+    later = (BlockRange(max(each.first, begin), each.end - max(each.first, begin)) for each in spans)
     return tuple(each for each in later if each.count > 0)
 
 
-def groups(spans: Sequence[Span], most: int) -> Iterator[tuple[Span, ...]]:
+def groups(spans: Sequence[BlockRange], most: int) -> Iterator[tuple[BlockRange, ...]]:
     """The same blocks in the same order, at most so many together."""
-    group, room = list[Span](), most
+    group, room = list[BlockRange](), most
     for span in spans:
         first = span.first
         while first < span.end:
             taken = min(room, span.end - first)
-            group.append(Span(first, taken))
+            group.append(BlockRange(first, taken))
             first, room = first + taken, room - taken
             if not room:
                 yield tuple(group)
@@ -69,14 +69,14 @@ def groups(spans: Sequence[Span], most: int) -> Iterator[tuple[Span, ...]]:
         yield tuple(group)
 
 
-def differing(spans: Sequence[Span], ours: Digests, theirs: Digests) -> tuple[int, set[int]]:
+def differing(spans: Sequence[BlockRange], ours: Digests, theirs: Digests) -> tuple[int, set[int]]:
     """How far both sides have answered, and which blocks before that are not the same."""
     upto = min(ours.upto, theirs.upto)
     either = ours.of.keys() | theirs.of.keys()
     return upto, {block for block in either if block < upto and ours.of.get(block) != theirs.of.get(block)}
 
 
-def digests_of(file: Path, spans: Sequence[Span], most: int = DIGESTED_BLOCKS) -> Digests:
+def digests_of(file: Path, spans: Sequence[BlockRange], most: int = DIGESTED_BLOCKS) -> Digests:
     """Of the first `most` stored blocks among these; `spans` are in order."""
     found = dict[int, bytes]()
     if not spans:
@@ -94,7 +94,7 @@ def digests_of(file: Path, spans: Sequence[Span], most: int = DIGESTED_BLOCKS) -
     return Digests(spans[-1].end, found)
 
 
-def read_blocks(file: Path, spans: Sequence[Span]) -> dict[int, bytes]:
+def read_blocks(file: Path, spans: Sequence[BlockRange]) -> dict[int, bytes]:
     """Those of them that are not zeros."""
     found = dict[int, bytes]()
     with file.open("rb", buffering=0) as opened:
@@ -106,7 +106,7 @@ def read_blocks(file: Path, spans: Sequence[Span]) -> dict[int, bytes]:
     return found
 
 
-def write_blocks(file: Path, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+def write_blocks(file: Path, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
     """These blocks are so from now on; those without bytes are holes. Raises `OSError`."""
     fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -145,7 +145,7 @@ def read_all(fd: int, offset: int, count: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _stored_blocks(fd: int, size: int, spans: Sequence[Span]) -> Iterator[int]:
+def _stored_blocks(fd: int, size: int, spans: Sequence[BlockRange]) -> Iterator[int]:
     """In order, each once."""
     last = -1
     for span in spans:

@@ -14,7 +14,7 @@ from typing import Protocol
 from hawker.errors import NotFound
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
-from hawker.host.changed_blocks import BLOCK_BYTES, ChangedBlocks, Span, close_left_over, track
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
 from hawker.ids import VolumeId
@@ -32,12 +32,12 @@ class StoredPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class BlockChanges:
     """Which blocks changed since a moment; None when that is not known, so that any may have. `mark` is the moment of
     the answer, for the next question, "" when nobody notes what changes."""
 
     mark: str
-    spans: tuple[Span, ...] | None
+    spans: tuple[BlockRange, ...] | None
 
 
 class MovedFiles(Protocol):
@@ -61,7 +61,7 @@ class MovedFiles(Protocol):
     async def watch(self, volume_id: VolumeId, name: str) -> None:
         """From now on note which blocks change, where the host can; `name` is of this watch alone."""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         """Since the mark of an earlier answer."""
 
     async def unwatch(self, volume_id: VolumeId) -> None:
@@ -70,10 +70,10 @@ class MovedFiles(Protocol):
     async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
         """Those of other volumes than `open`, also what an earlier daemon left of them; `here` are all of this node."""
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         """Of the first of these blocks, in order."""
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         """What is in these blocks; those of zeros are left out."""
 
     async def begin(self, move: str, size_bytes: int, upto: int) -> None:
@@ -84,9 +84,9 @@ class MovedFiles(Protocol):
     async def sync(self, move: str) -> None:
         """What was written is on disk."""
 
-    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests: ...
+    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests: ...
 
-    async def overwrite(self, move: str, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+    async def overwrite(self, move: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
         """In the draft these blocks are so, and zeros where there is none."""
 
     async def adopt(self, move: str, volume_id: VolumeId) -> None:
@@ -145,16 +145,16 @@ class HostMovedFiles:
         if tracker is not None:
             self._watched[volume_id] = (name, tracker)
 
-    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         if volume_id not in self._watched:
-            return Changed("", None)
+            return BlockChanges("", None)
         name, tracker = self._watched[volume_id]
         asked, _, mark = since.partition("/")
         known = asked == name and mark.isdecimal()
         found = await in_thread(Pool.DISKS, tracker.since, int(mark) if known else 0)
         if found is None:
-            return Changed("", None)
-        return Changed(f"{name}/{found[0]}", found[1] if known else None)
+            return BlockChanges("", None)
+        return BlockChanges(f"{name}/{found[0]}", found[1] if known else None)
 
     async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
         for volume_id in [each for each in self._watched if each not in open]:
@@ -168,10 +168,10 @@ class HostMovedFiles:
         if watched is not None:
             await in_thread(Pool.DISKS, watched[1].close)
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         return await in_thread(Pool.DISKS, digests_of, self._existing(volume_id), spans)
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         return await in_thread(Pool.DISKS, read_blocks, self._existing(volume_id), spans)
 
     async def begin(self, move: str, size_bytes: int, upto: int) -> None:
@@ -192,10 +192,10 @@ class HostMovedFiles:
     async def sync(self, move: str) -> None:
         await in_thread(Pool.DISKS, _sync, self._draft(move))
 
-    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests:
+    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests:
         return await in_thread(Pool.DISKS, digests_of, self._draft(move), spans)
 
-    async def overwrite(self, move: str, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+    async def overwrite(self, move: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
         await in_thread(Pool.DISKS, write_blocks, self._draft(move), spans, blocks)
 
     async def adopt(self, move: str, volume_id: VolumeId) -> None:

@@ -28,7 +28,7 @@ from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
-from hawker.host.changed_blocks import Span
+from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, VolumeId
 from hawker.log import bind
 from hawker.machine import OFF, State
@@ -59,7 +59,7 @@ from hawker.record.volume import VOLUMES, SealedKey, VolumeRecord, VolumeState, 
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
-from hawker.volume.moved_files import Changed, StoredPiece
+from hawker.volume.moved_files import BlockChanges, StoredPiece
 from hawker.worker import leases
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deliver import DELIVER
@@ -234,17 +234,17 @@ class MachineMoves:
         volume = self._handed_over(move_id, generation)
         return await files_of(self._deps).piece(volume, max(0, offset), count)
 
-    async def blocks(self, move_id: str, generation: int, spans: Sequence[Span]) -> Mapping[int, bytes]:
+    async def blocks(self, move_id: str, generation: int, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         """The first of them. Raises as `piece`."""
         volume = self._handed_over(move_id, generation)
         first = next(groups(spans, HANDED_BLOCKS), ())
         return await files_of(self._deps).blocks(volume, first)
 
-    async def digests(self, move_id: str, generation: int, spans: Sequence[Span]) -> Digests:
+    async def digests(self, move_id: str, generation: int, spans: Sequence[BlockRange]) -> Digests:
         """Of the first of them. Raises as `piece`."""
         return await files_of(self._deps).digests(self._handed_over(move_id, generation), spans)
 
-    async def changed(self, move_id: str, generation: int, since: str) -> Changed:
+    async def changed(self, move_id: str, generation: int, since: str) -> BlockChanges:
         """Raises as `piece`."""
         return await files_of(self._deps).changed(self._handed_over(move_id, generation), since)
 

@@ -1,17 +1,17 @@
 import pytest
 
-from hawker.host.changed_blocks import Span, spans_of
+from hawker.host.changed_blocks import BlockRange, spans_of
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
 from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import differing
-from hawker.volume.moved_files import Changed
+from hawker.volume.moved_files import BlockChanges
 
 pytestmark = pytest.mark.anyio
 ONE = VolumeId("vol_0000000000000001")
-ALL = [Span(0, PIECES)]
+ALL = [BlockRange(0, PIECES)]
 
 
 def files() -> FakeMovedFiles:
@@ -62,7 +62,7 @@ async def test_a_disk_that_lies_spoils_a_piece() -> None:
 
 async def test_what_changed_is_known_to_the_watch_that_saw_it_alone() -> None:
     moved = files()
-    assert await moved.changed(ONE, "") == Changed("", None)
+    assert await moved.changed(ONE, "") == BlockChanges("", None)
     await moved.watch(ONE, "first")
     mark = (await moved.changed(ONE, "")).mark
     assert (await moved.changed(ONE, mark)).spans == ()
@@ -72,4 +72,4 @@ async def test_what_changed_is_known_to_the_watch_that_saw_it_alone() -> None:
     await moved.watch(ONE, "second")
     assert (await moved.changed(ONE, mark)).spans is None
     await moved.unwatch(ONE)
-    assert await moved.changed(ONE, mark) == Changed("", None)
+    assert await moved.changed(ONE, mark) == BlockChanges("", None)

@@ -8,7 +8,7 @@ import pytest
 
 from hawker.api.contract.move import OutgoingMove
 from hawker.errors import NotFound, Unavailable
-from hawker.host.changed_blocks import Span
+from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, VolumeId
 from hawker.machine import State
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveMode, MoveState
@@ -16,7 +16,7 @@ from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_moved_files import FakeMovedFiles
 from hawker.sim.node.kit import WorkerKit
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import Changed, MovedFiles
+from hawker.volume.moved_files import BlockChanges, MovedFiles
 from hawker.worker.lifecycle.draft import over
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -53,17 +53,17 @@ class LyingFiles(FakeMovedFiles):
 
     lie = ""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         found = await super().changed(volume_id, since)
-        return Changed(found.mark, (Span(1 << 40, 1),)) if self.lie == "changed" and since else found
+        return BlockChanges(found.mark, (BlockRange(1 << 40, 1),)) if self.lie == "changed" and since else found
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         found = await super().digests(volume_id, spans)
         if self.lie == "stands still":
             return Digests(0, found.of)
         return Digests(found.upto, {**found.of, 1 << 30: bytes(16)}) if self.lie == "digests" else found
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         found = await super().blocks(volume_id, spans)
         if self.lie == "short":
             return {block: data[:100] for block, data in found.items()}

@@ -9,7 +9,7 @@ import msgspec
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import MoveRequest
 from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
-from hawker.host.changed_blocks import Span
+from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, VolumeId
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
@@ -23,7 +23,7 @@ from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import Changed, MovedFiles
+from hawker.volume.moved_files import BlockChanges, MovedFiles
 from hawker.worker.lifecycle.move import files_of, give_back
 from hawker.worker.lifecycle.receive import own
 from hawker.worker.machine_moves import MachineMoves
@@ -105,27 +105,27 @@ class _FilesOver:
 class _ComparesNothing(_FilesOver):
     """What was copied is not compared with its source."""
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         return Digests(spans[-1].end, {})
 
-    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests:
+    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests:
         return Digests(spans[-1].end, {})
 
 
 class _SeesNoChange(_FilesOver):
     """What a machine writes during the copy is not noticed."""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         found = await self._files.changed(volume_id, since)
-        return Changed(found.mark, found.spans and ())
+        return BlockChanges(found.mark, found.spans and ())
 
 
 class _BelievesOldMarks(_FilesOver):
     """A source that was killed meanwhile says that nothing changed before."""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         found = await self._files.changed(volume_id, since)
-        return Changed(found.mark, () if since and found.spans is None else found.spans)
+        return BlockChanges(found.mark, () if since and found.spans is None else found.spans)
 
 
 class _NeverSyncs(_FilesOver):
@@ -175,7 +175,7 @@ class _KeepsRoom(MachineMoves):
 class _RetiresEarly(_FilesOver):
     """A source whose file is gone as soon as it was compared."""
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         found = await self._files.digests(volume_id, spans)
         await self._files.retire(volume_id, 0)
         return found

@@ -5,14 +5,14 @@ it, and a draft that was not synced is lost with the power. A piece is a block.
 from collections.abc import Collection, Mapping, Sequence
 
 from hawker.errors import NotFound
-from hawker.host.changed_blocks import BLOCK_BYTES, Span
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart
 from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import DIGEST_BYTES, Digests
-from hawker.volume.moved_files import Changed, StoredPiece
+from hawker.volume.moved_files import BlockChanges, StoredPiece
 
 PIECES = 4
 
@@ -49,18 +49,18 @@ class FakeMovedFiles(FakeHostPart):
         await self._edge("watch")
         self._watches[volume_id] = (name, [])
 
-    async def changed(self, volume_id: VolumeId, since: str) -> Changed:
+    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         await self._edge("changed")
         content = self._file(volume_id).content
         if volume_id not in self._watches:
-            return Changed("", None)
+            return BlockChanges("", None)
         name, marks = self._watches[volume_id]
         marks.append(content)
         asked, _, mark = since.partition("/")
         spans = None
         if asked == name:
-            spans = () if marks[int(mark)] == content else (Span(0, PIECES),)
-        return Changed(f"{name}/{len(marks) - 1}", spans)
+            spans = () if marks[int(mark)] == content else (BlockRange(0, PIECES),)
+        return BlockChanges(f"{name}/{len(marks) - 1}", spans)
 
     async def unwatch(self, volume_id: VolumeId) -> None:
         self._watches.pop(volume_id, None)
@@ -69,12 +69,12 @@ class FakeMovedFiles(FakeHostPart):
         for volume_id in [each for each in self._watches if each not in open]:
             del self._watches[volume_id]
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[Span]) -> Digests:
+    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         await self._edge("digests")
         content = self._file(volume_id).content
         return _digests(spans, {number: f"{number}:{content}".encode() for number in range(PIECES)})
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[Span]) -> Mapping[int, bytes]:
+    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         content = self._file(volume_id).content
         return {number: _bytes(number, content) for number in _within(spans)}
 
@@ -102,7 +102,7 @@ class FakeMovedFiles(FakeHostPart):
         await self._edge("write")
         self._put(move, piece.offset, piece.data)
 
-    async def overwrite(self, move: str, spans: Sequence[Span], blocks: Mapping[int, bytes]) -> None:
+    async def overwrite(self, move: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
         await self._edge("overwrite")
         for number, data in blocks.items():
             self._put(move, number * BLOCK_BYTES, data)
@@ -119,7 +119,7 @@ class FakeMovedFiles(FakeHostPart):
         await self._edge("sync")
         self._synced[move] = dict(self.drafted.get(move, {}))
 
-    async def digests_of_draft(self, move: str, spans: Sequence[Span]) -> Digests:
+    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests:
         await self._edge("digests_of_draft")
         there = self.drafted.get(move, {})
         return _digests(spans, {offset // BLOCK_BYTES: data for offset, data in there.items()})
@@ -164,7 +164,7 @@ class FakeMovedFiles(FakeHostPart):
         return self._volumes.files[volume_id]
 
 
-def _within(spans: Sequence[Span]) -> list[int]:
+def _within(spans: Sequence[BlockRange]) -> list[int]:
     return [number for number in range(PIECES) if any(each.first <= number < each.end for each in spans)]
 
 
@@ -172,6 +172,6 @@ def _bytes(number: int, content: int) -> bytes:
     return f"{number}:{content}".encode().ljust(BLOCK_BYTES, b".")
 
 
-def _digests(spans: Sequence[Span], said: Mapping[int, bytes]) -> Digests:
+def _digests(spans: Sequence[BlockRange], said: Mapping[int, bytes]) -> Digests:
     found = {number: said[number].ljust(DIGEST_BYTES)[:DIGEST_BYTES] for number in _within(spans) if number in said}
     return Digests(spans[-1].end if spans else 0, found)

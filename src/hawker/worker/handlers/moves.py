@@ -42,7 +42,7 @@ from hawker.errors import BadRequest, HawkerError, NotFound
 from hawker.fair.table import VOLUME_HANDOVERS
 from hawker.fair.turns import Turns
 from hawker.fsm.runner import Runner
-from hawker.host.changed_blocks import Span
+from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
 from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
@@ -198,9 +198,9 @@ def _away_ms(move: MoveRecord, now: float) -> int | None:
     return max(0, int(1000 * ((now if move.back_at is None else move.back_at) - move.away_at)))
 
 
-def _spans(asked: MovedBlocksRequest) -> tuple[Span, ...]:
+def _spans(asked: MovedBlocksRequest) -> tuple[BlockRange, ...]:
     """In order, and none of them empty. Raises `BadRequest`."""
-    spans = tuple(Span(*each) for each in asked.spans)
+    spans = tuple(BlockRange(*each) for each in asked.spans)
     ends = [0, *(each.end for each in spans)]
     if any(span.first < end or span.count < 1 for span, end in zip(spans, ends, strict=False)):
         raise BadRequest("spans: they are in order, and each has a block")

@@ -27,7 +27,7 @@ from hawker.api.contract.move import (
     OutgoingMove,
 )
 from hawker.errors import HawkerError, NotFound, Unavailable
-from hawker.host.changed_blocks import BLOCK_BYTES, Span, spans_of
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveState
 from hawker.record.volume import GB
 from hawker.store.contract import Durability, Tx
@@ -41,7 +41,7 @@ from hawker.volume.moved_blocks import (
     groups,
     union,
 )
-from hawker.volume.moved_files import Changed, StoredPiece
+from hawker.volume.moved_files import BlockChanges, StoredPiece
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.move import files_of
 
@@ -98,7 +98,7 @@ def over(said: OutgoingMove | HawkerError, record: IncomingRecord) -> str:
     return ""
 
 
-class Draft:
+class VolumeDraft:
     """Of one move, in one life of the daemon: what it knows of the source's changes it knows itself."""
 
     def __init__(self, deps: FlowDeps, record: IncomingRecord) -> None:
@@ -106,12 +106,12 @@ class Draft:
         self._deps = deps
         self._record = record
         self._size = record.volume.made_gb * GB
-        self._all = (Span(0, blocks_in(self._size)),)
+        self._all = (BlockRange(0, blocks_in(self._size)),)
         self._copied = record.copied_bytes
         self._compared = record.compared_bytes
         self._beside = True
         self._begun = self._last = ""  # marks of the source: since when it was compared, up to when it was copied
-        self._again: tuple[Span, ...] = ()  # what was not the same then, and was copied once more
+        self._again: tuple[BlockRange, ...] = ()  # what was not the same then, and was copied once more
         self._warm = False
         self._free_at = deps.clock.monotonic()
 
@@ -145,7 +145,7 @@ class Draft:
         self._begun = self._last = (await self._changed("")).mark
         self._again = await self._equalize(self._all)
 
-    async def _compare(self, spans: Sequence[Span]) -> str:
+    async def _compare(self, spans: Sequence[BlockRange]) -> str:
         """What was not the same is copied once more, and compared once more."""
         for _ in range(_COMPARED):
             spans = await self._equalize(spans)
@@ -207,7 +207,7 @@ class Draft:
     async def _piece_into(self, offset: int, into: list[StoredPiece | None]) -> None:
         into.append(await self._piece(offset))
 
-    async def _equalize(self, spans: Sequence[Span]) -> tuple[Span, ...]:
+    async def _equalize(self, spans: Sequence[BlockRange]) -> tuple[BlockRange, ...]:
         """Compare these blocks, and copy those that differ; which did."""
         unlike, many = set[int](), False
         begin = spans[0].first if spans else 0
@@ -228,13 +228,13 @@ class Draft:
                 unlike, many = set(), True
         return tuple(spans) if many else spans_of(unlike)
 
-    async def _digests_into(self, spans: Sequence[Span], into: dict[str, Digests]) -> None:
+    async def _digests_into(self, spans: Sequence[BlockRange], into: dict[str, Digests]) -> None:
         into["theirs"] = await self._digests(spans)
 
-    async def _own_digests_into(self, spans: Sequence[Span], into: dict[str, Digests]) -> None:
+    async def _own_digests_into(self, spans: Sequence[BlockRange], into: dict[str, Digests]) -> None:
         into["ours"] = await files_of(self._deps).digests_of_draft(self._record.move, spans)
 
-    async def _take(self, spans: Sequence[Span]) -> None:
+    async def _take(self, spans: Sequence[BlockRange]) -> None:
         """Copy these blocks, whatever is in them."""
         for group in groups(spans, HANDED_BLOCKS):
             blocks = await self._blocks(group)
@@ -269,15 +269,15 @@ class Draft:
             raise Unavailable(f"node {self._record.source} handed over {len(data)} bytes at {at}, which cannot be")
         return StoredPiece(at, data)
 
-    async def _changed(self, since: str) -> Changed:
+    async def _changed(self, since: str) -> BlockChanges:
         query = ChangedBlocksQuery(generation=self._record.generation, since=since)
         params = MoveParams(move_id=self._record.move)
         said = await self._patiently(lambda: self._source.call(CHANGED_BLOCKS, params=params, query=query))
-        spans = tuple(Span(*each) for each in said.spans)
+        spans = tuple(BlockRange(*each) for each in said.spans)
         self._check(spans)
-        return Changed(said.mark, spans if said.known else None)
+        return BlockChanges(said.mark, spans if said.known else None)
 
-    async def _digests(self, spans: Sequence[Span]) -> Digests:
+    async def _digests(self, spans: Sequence[BlockRange]) -> Digests:
         params, body = MoveParams(move_id=self._record.move), self._request(spans)
         said = await self._patiently(lambda: self._source.call(DIGEST_BLOCKS, params=params, body=body))
         size, entries = _NUMBER + DIGEST_BYTES, said[_UPTO:]
@@ -290,7 +290,7 @@ class Draft:
         self._check_among(found, spans)
         return Digests(int.from_bytes(said[:_UPTO], "big"), found)
 
-    async def _blocks(self, spans: Sequence[Span]) -> Mapping[int, bytes]:
+    async def _blocks(self, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         params, body = MoveParams(move_id=self._record.move), self._request(spans)
         said = await self._patiently(lambda: self._source.call(HAND_BLOCKS, params=params, body=body))
         found, at = dict[int, bytes](), 0
@@ -308,15 +308,15 @@ class Draft:
     def _source(self) -> Caller:
         return self._deps.others.there.caller(self._record.source)
 
-    def _request(self, spans: Sequence[Span]) -> MovedBlocksRequest:
+    def _request(self, spans: Sequence[BlockRange]) -> MovedBlocksRequest:
         asked = tuple((each.first, each.count) for each in spans)
         return MovedBlocksRequest(generation=self._record.generation, spans=asked)
 
-    def _check(self, spans: Sequence[Span]) -> None:
+    def _check(self, spans: Sequence[BlockRange]) -> None:
         if any(each.first < 0 or each.count < 1 or each.end > self._all[0].end for each in spans):
             raise Unavailable(f"node {self._record.source} says that blocks changed which the volume does not have")
 
-    def _check_among(self, found: Mapping[int, bytes], spans: Sequence[Span]) -> None:
+    def _check_among(self, found: Mapping[int, bytes], spans: Sequence[BlockRange]) -> None:
         asked = iter(spans)
         span = next(asked, None)
         for block in sorted(found):

@@ -36,7 +36,7 @@ from hawker.worker.capacity import room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.draft import Draft, ask_source, change_incoming, over
+from hawker.worker.lifecycle.draft import VolumeDraft, ask_source, change_incoming, over
 from hawker.worker.lifecycle.move import files_of
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.start import Launch
@@ -81,7 +81,7 @@ async def fetch(context: Context[ReceiveInput]) -> Outcome:
     record = _incoming(context)
     if record.volume is None or record.state not in FILLING:
         return Done()
-    draft = Draft(context.deps, record)
+    draft = VolumeDraft(context.deps, record)
     ended = await draft.await_source()
     if ended:
         return Abort(ended)
