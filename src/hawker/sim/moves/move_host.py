@@ -110,6 +110,7 @@ class MoveHost:
             MemoryStore(), Path("node"), seed=seed, room=ROOM, kit=fleet.kit, node=record, nameservers=("fdaa::3",)
         )
         self.world.registry = FakeRegistry()
+        self.world.disks.encrypts = True
         self.worker: SimWorker | None = None
         self.refuses = False
         self.kills = 0

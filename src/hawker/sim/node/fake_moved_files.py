@@ -1,11 +1,11 @@
 """The played host's files of volumes that move: what a volume holds travels in pieces, also while a machine writes to
-it, and a draft that was not synced is lost with the power. A piece is a block.
+it, and a draft that was not synced is lost with the power. A piece is a block; each write is to the next one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 
 from hawker.errors import NotFound
-from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
@@ -59,7 +59,8 @@ class FakeMovedFiles(FakeHostPart):
         asked, _, mark = since.partition("/")
         spans = None
         if asked == name:
-            spans = () if marks[int(mark)] == content else (BlockRange(0, PIECES),)
+            before = marks[int(mark)]
+            spans = spans_of(each for each in range(PIECES) if _written(each, before) != _written(each, content))
         return BlockChanges(f"{name}/{len(marks) - 1}", spans)
 
     async def unwatch(self, volume_id: VolumeId) -> None:
@@ -72,7 +73,7 @@ class FakeMovedFiles(FakeHostPart):
     async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         await self._edge("digests")
         content = self._file(volume_id).content
-        return _digests(spans, {number: f"{number}:{content}".encode() for number in range(PIECES)})
+        return _digests(spans, {number: _said(number, content) for number in range(PIECES)})
 
     async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         content = self._file(volume_id).content
@@ -154,9 +155,11 @@ class FakeMovedFiles(FakeHostPart):
 
     def _content(self, move: str) -> int | None:
         """None when it is not one moment's."""
-        found = {data.partition(b":")[2] for data in self.drafted.get(move, {}).values()}
-        whole = len(self.drafted.get(move, {})) == PIECES and len(found) == 1
-        return int(found.pop()) if whole else None
+        there = {offset // BLOCK_BYTES: data for offset, data in self.drafted.get(move, {}).items()}
+        if len(there) != PIECES:
+            return None
+        newest = max(int(data.partition(b":")[2]) for data in there.values())
+        return newest if all(data == _said(number, newest) for number, data in there.items()) else None
 
     def _file(self, volume_id: VolumeId) -> FakeVolume:
         if volume_id not in self._volumes.files:
@@ -168,8 +171,17 @@ def _within(spans: Sequence[BlockRange]) -> list[int]:
     return [number for number in range(PIECES) if any(each.first <= number < each.end for each in spans)]
 
 
+def _written(number: int, content: int) -> int:
+    """By which of so many writes the block was written last."""
+    return content - (content - number) % PIECES
+
+
+def _said(number: int, content: int) -> bytes:
+    return f"{number}:{_written(number, content)}".encode()
+
+
 def _bytes(number: int, content: int) -> bytes:
-    return f"{number}:{content}".encode().ljust(BLOCK_BYTES, b".")
+    return _said(number, content).ljust(BLOCK_BYTES, b".")
 
 
 def _digests(spans: Sequence[BlockRange], said: Mapping[int, bytes]) -> Digests:
