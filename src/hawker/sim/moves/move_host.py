@@ -114,6 +114,7 @@ class MoveHost:
         self.worker: SimWorker | None = None
         self.refuses = False
         self.kills = 0
+        self._dark = False
         self._end = anyio.Event()
         self._ended = anyio.Event()
         self._endpoint: SimEndpoint | None = None
@@ -123,6 +124,8 @@ class MoveHost:
         if self.worker is None:
             if self._endpoint is not None or self.kills:
                 await self._ended.wait()
+            if self._dark:
+                self.cut_power()
             self._end, self._ended = anyio.Event(), anyio.Event()
             await tasks.start(self._live)
 
@@ -134,10 +137,11 @@ class MoveHost:
             if power:
                 self.cut_power()
 
-    def fall(self, *, kept: float) -> None:
-        """Killed at this moment: nothing that it does from now on counts."""
+    def fall(self, *, kept: float, power: bool = False) -> None:
+        """Killed at this moment: nothing that it does from now on counts; without power until it begins again."""
         if self.worker is None:
             return
+        self._dark = power
         self.worker = None
         self.kills += 1
         old = self.world.store
@@ -148,6 +152,7 @@ class MoveHost:
     def cut_power(self) -> None:
         """Between two lives."""
         if self.worker is None:
+            self._dark = False
             self.world.moved_files.cut_power()
             self.world.reboot()
 

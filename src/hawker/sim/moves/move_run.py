@@ -260,7 +260,7 @@ class MoveSimulation:
             if route == passing.route and host_id in (passing.sender, passing.receiver):
                 self._ambushes.remove((host_id, route))
                 self._say(f"ambush of {host_id} {'before' if passing.before else 'after'} {route}")
-                self._fleet.hosts[host_id].fall(kept=0.0)
+                self._fleet.hosts[host_id].fall(kept=0.0, power=True)
 
     def _heal(self, host: MoveHost | None = None) -> None:
         self._fleet.call_network.cuts.clear()

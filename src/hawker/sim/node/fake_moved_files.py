@@ -14,7 +14,7 @@ from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import DIGEST_BYTES, Digests
 from hawker.volume.moved_files import BlockChanges, StoredPiece
 
-PIECES = 4
+PIECES = 16
 
 
 class FakeMovedFiles(FakeHostPart):
