@@ -88,6 +88,7 @@ _AMBUSHED = (
     "show_incoming_move",
     "show_outgoing_move",
 )
+_DARK_FROM = 20.0  # of the amount of an ambush: longer ones take the power, too
 _MODES = ("", "", "cold")
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
@@ -174,7 +175,7 @@ class MoveSimulation:
         self._found: list[Violation] = []
         self._acknowledged: dict[VolumeId, int] = {}
         self._generations = Generations()
-        self._ambushes: list[tuple[NodeId, str]] = []
+        self._ambushes: list[tuple[NodeId, str, bool]] = []
         self._fleet.call_network.hears = self._hear
         self._calls = 0
 
@@ -249,18 +250,19 @@ class MoveSimulation:
             case MoveVerb.REFUSE:
                 host.refuses = True
             case MoveVerb.AMBUSH:
-                self._ambushes.append((host.id, word))
+                self._ambushes.append((host.id, word, operation.amount > _DARK_FROM))
             case MoveVerb.HEAL:
                 self._heal(host)
 
     def _hear(self, passing: PassingCall) -> None:
-        """A host that is waylaid loses its power at the next call of that name that it makes or answers, and all that
-        it had not synced."""
-        for host_id, route in list(self._ambushes):
+        """A host that is waylaid falls at the next call of that name that it makes or answers: its daemon is killed, or
+        it loses its power, and all that it had not synced."""
+        for ambush in list(self._ambushes):
+            host_id, route, dark = ambush
             if route == passing.route and host_id in (passing.sender, passing.receiver):
-                self._ambushes.remove((host_id, route))
+                self._ambushes.remove(ambush)
                 self._say(f"ambush of {host_id} {'before' if passing.before else 'after'} {route}")
-                self._fleet.hosts[host_id].fall(kept=0.0, power=True)
+                self._fleet.hosts[host_id].fall(kept=0.0, power=dark)
 
     def _heal(self, host: MoveHost | None = None) -> None:
         self._fleet.call_network.cuts.clear()
