@@ -116,3 +116,15 @@ async def test_without_the_tool_it_says_what_to_install(tmp_path: Path, monkeypa
     monkeypatch.setattr(ext4, "_find", lambda tool: None)
     with pytest.raises(NotServed, match="apt-get install e2fsprogs"):
         await ext4.make_filesystem(tmp_path / "disk")
+
+
+async def test_what_was_deleted_takes_no_room_once_it_is_trimmed(file: Path, targets: list[Path]) -> None:
+    ext4.mount_filesystem(file, targets[0])
+    (targets[0] / "big").write_bytes(os.urandom(8 * MIB))
+    ext4.sync_filesystem(targets[0])
+    assert allocated_bytes(file) > 8 * MIB
+    (targets[0] / "big").unlink()
+    ext4.sync_filesystem(targets[0])
+    following = ext4.trim(targets[0], 0)
+    assert following is not None and ext4.trim(targets[0], following) is None
+    assert allocated_bytes(file) < 8 * MIB

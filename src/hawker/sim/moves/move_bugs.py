@@ -125,7 +125,9 @@ class _BelievesOldMarks(_FilesOver):
 
     async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         found = await self._files.changed(volume_id, since)
-        return BlockChanges(found.mark, () if since and found.spans is None else found.spans)
+        if found.spans is not None or not since:
+            return found
+        return BlockChanges(found.mark or since, ())
 
 
 class _NeverSyncs(_FilesOver):
