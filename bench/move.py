@@ -24,8 +24,8 @@ from tests.e2e.two_hosts import met, two_hosts
 from tests.waiting import eventually
 
 WITHIN_S = 240.0
-WRITES = """while true; do a=$(date +%s%N)
-dd if=/dev/zero of=/data/probe bs=4k count=1 oflag=dsync conv=notrunc status=none; b=$(date +%s%N)
+WRITES = """while true; do a=${EPOCHREALTIME/[.,]/}
+dd if=/dev/zero of=/data/probe bs=4k count=1 oflag=dsync conv=notrunc status=none; b=${EPOCHREALTIME/[.,]/}
 echo $a $((b-a)) >> /data/times; done"""
 
 
@@ -83,7 +83,7 @@ async def moved(shop: Shop, machine: Machine, to: str, mode: str) -> tuple[Move,
 async def writes(shop: Shop, machine: Machine, begin: float, end: float) -> list[float]:
     """Milliseconds of each write that began between these moments."""
     text = await shop.said(machine.id, "tail", "-n", "3000", "/data/times")
-    pairs = [(int(each[1]) / 1e9, int(each[2]) / 1e6) for each in re.finditer(r"^(\d+) (\d+)$", text, re.M)]
+    pairs = [(int(each[1]) / 1e6, int(each[2]) / 1e3) for each in re.finditer(r"^(\d+) (\d+)$", text, re.M)]
     return [ms for at, ms in pairs if begin <= at < end]
 
 
