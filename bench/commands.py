@@ -1,5 +1,6 @@
-"""How long a command takes, from its start to its end: `hawker machine list` with three machines that run, beside
-`podman ps` with three containers; and `hawker --help`, beside a Python that does nothing. Interleaved in one run.
+"""How long a command takes, from its start to its end: `hawker machine list` with three machines that run, without an
+option and with one, which takes the tree of commands, beside `podman ps` with three containers; and `hawker --help`,
+beside a Python that does nothing. Interleaved in one run.
 
     python bench/commands.py [rounds]
 """
@@ -26,7 +27,7 @@ def _command_ms(node: BenchNode, *command: str) -> float:
 
 
 def main(rounds: int) -> None:
-    listed, helped, python, podman_ms = [], [], [], []
+    listed, chosen, helped, python, podman_ms = [], [], [], [], []
     with bench_node("--driver", "container") as node, quiet_host() as host:
         podman = Podman(host, node.data_dir / "podman")
         for number in range(_MACHINES):
@@ -34,12 +35,14 @@ def main(rounds: int) -> None:
             podman.run(f"peer-{number}")
         for _ in range(rounds + _WARM_UP):
             listed.append(_command_ms(node, _HAWKER, "machine", "list"))
+            chosen.append(_command_ms(node, _HAWKER, "machine", "list", "--all"))
             podman_ms.append(podman.list_ms())
             helped.append(_command_ms(node, _HAWKER, "--help"))
             python.append(_command_ms(node, sys.executable, "-c", "pass"))
         podman.close()
     peer, nothing = Samples("`podman ps`", podman_ms[_WARM_UP:]), Samples("`python -c pass`", python[_WARM_UP:])
-    print(table([Samples("`hawker machine list`", listed[_WARM_UP:]), peer], peer))
+    lists = [Samples("`hawker machine list`", listed[_WARM_UP:]), Samples("the same `--all`", chosen[_WARM_UP:])]
+    print(table([*lists, peer], peer))
     print(table([Samples("`hawker --help`", helped[_WARM_UP:]), nothing], nothing))
 
 
