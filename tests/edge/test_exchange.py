@@ -10,8 +10,22 @@ from hawker.config.machine import HttpOptions, ReplayCache
 from hawker.edge import visits
 from hawker.edge.exchange import KEPT_BYTES
 from hawker.edge.replay import MAX_JSON_BYTES
+from hawker.feed import GatePlace
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, OK, PlayedHost, Serve, app_server, ask, free_port, get, read_request, route, says
+from tests.edge.edge_kit import (
+    HOST,
+    OK,
+    PlayedHost,
+    Serve,
+    app_server,
+    ask,
+    free_port,
+    get,
+    publish_far,
+    read_request,
+    route,
+    says,
+)
 from tests.edge.test_visits import woken
 from tests.waiting import eventually
 
@@ -287,3 +301,13 @@ async def test_an_address_with_many_requests_delays_another_one_by_few(host: Pla
         assert mine < many // 2
         for _, sender in flood:
             sender.close()
+
+
+async def test_a_replay_reaches_a_machine_of_another_host(host: PlayedHost, far: PlayedHost, gate: GatePlace) -> None:
+    seen: list[bytes] = []
+    async with app_server(replays("app=bank")) as router, app_server(named(b"bank", seen)) as bank:
+        port = free_port()
+        await host.publish(route(port, router, handlers=("http",)))
+        await publish_far(host, far, gate, route(port, bank, app="bank", handlers=("http",)))
+        answer = await ask(port, get("/", "Content-Length: 5", method="POST") + b"hello")
+    assert answer.endswith(b"bank") and seen[0].endswith(b"hello") and b"fly-replay-src: " in seen[0]

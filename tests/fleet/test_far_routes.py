@@ -153,3 +153,13 @@ async def test_nothing_is_read_where_no_port_can_be_published_and_a_failure_keep
         await eventually(lambda: len(asked) >= 2)
         tasks.cancel_scope.cancel()
     assert silent == []
+
+
+async def test_the_number_of_an_apps_network_is_its_homes_word() -> None:
+    rows = Rows()
+    put(rows, NEAR, 1, WEB)
+    assert (await only(rows)).network == 0, "nobody has told it yet"
+    for node, home, number in ((GONE, 0, 5), (NEAR, 1, 7)):
+        record = f'{{"network_id": {number}}}'
+        rows.put("INSERT INTO apps (node, name, home, record) VALUES (?, 'shop', ?, ?)", node, home, record)
+    assert (await only(rows)).network == 7

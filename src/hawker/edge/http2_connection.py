@@ -267,7 +267,8 @@ class Http2Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(UNSENT_MAX)
         watch_peer(self._transport)
         address = address_of(self._transport, "peername")
-        self._services.counters.add("connects")
+        if self._tls is not None:  # else it was counted when it came
+            self._services.counters.add("connects")
         self._services.counters.add("connects_h2")
         if not self._services.table.admit(self, address):
             self._services.counters.add(f"errors_{Code.HC01.name}")

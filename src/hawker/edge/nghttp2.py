@@ -16,9 +16,10 @@ from hawker.edge.head import FIELDS, HEAD_BYTES, Field
 
 MAX_STREAMS = 128
 WINDOW_BYTES, CONNECTION_WINDOW_BYTES = 256 << 10, 1 << 20
-MAX_CONTINUATIONS, MAX_RESETS, MAX_CONTROLS, MAX_EMPTY = 16, 200, 100, 100
+MAX_CONTINUATIONS, MAX_RESETS, MAX_CONTROLS, MAX_EMPTY = 16, 200, 300, 100
 WITHIN_S = 10.0
-"""So many resets, and so many PING, SETTINGS and PRIORITY frames together, may come in this time."""
+"""So many resets, and so many PING, SETTINGS and PRIORITY frames together, may come in this time. Clients of gRPC
+measure their bandwidth with up to ten PING frames a second."""
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 2, 7, 8, 11
 _DATA, _HEADERS, _PRIORITY, _RST_STREAM, _SETTINGS, _PING, _CONTINUATION = 0, 1, 2, 3, 4, 6, 9
 _END_STREAM, _ACK = 1, 1
