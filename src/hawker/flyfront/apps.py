@@ -3,6 +3,8 @@ is asked for."""
 
 from typing import Any
 
+import anyio
+
 from hawker.api.contract.app import App, AppParams
 from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
 from hawker.api.contract.ip_assignment import LIST_IPS, IpAssignment
@@ -42,11 +44,13 @@ class OrganizationNode:
 
 
 class AppNode:
-    """What costs a call is a method."""
+    """What costs a call is a method. Lists that several fields stand on are asked for once: calls are counted."""
 
     def __init__(self, asking: Asking, app: App) -> None:
         self._asking = asking
-        self._app = app
+        self._once = anyio.Lock()
+        self._listed: tuple[Machine, ...] | None = None
+        self._assigned: tuple[IpAssignment, ...] | None = None
         self._params = AppParams(app_name=app.name)
         self.id, self.name, self.status = app.name, app.name, app.status
         self.internalNumericId = app.internal_numeric_id
@@ -134,12 +138,18 @@ class AppNode:
         }
 
     async def _machines(self) -> tuple[Machine, ...]:
-        found = (await self._asking.call(LIST_MACHINES, params=self._params, query=ListMachinesQuery())).items
-        self._asking.cost.spend(len(found))
-        return found
+        async with self._once:
+            if self._listed is None:
+                answer = await self._asking.call(LIST_MACHINES, params=self._params, query=ListMachinesQuery())
+                self._listed = answer.items
+                self._asking.cost.spend(len(self._listed))
+        return self._listed
 
     async def _ips(self) -> tuple[IpAssignment, ...]:
-        return (await self._asking.call(LIST_IPS, params=self._params)).ips
+        async with self._once:
+            if self._assigned is None:
+                self._assigned = (await self._asking.call(LIST_IPS, params=self._params)).ips
+        return self._assigned
 
 
 class MachineNode:

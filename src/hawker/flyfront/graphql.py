@@ -4,32 +4,21 @@ The engine is imported at the first operation: it takes a tenth of a second, and
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
 import graphql
-from graphql.language import (
-    DocumentNode,
-    FieldNode,
-    FragmentDefinitionNode,
-    FragmentSpreadNode,
-    InlineFragmentNode,
-    OperationDefinitionNode,
-    SelectionSetNode,
-)
+from graphql.language import DocumentNode, OperationDefinitionNode
 
 from hawker.api.contract.flyctl import GraphqlRequest
 from hawker.errors import HawkerError
 from hawker.fair.threads import Pool, in_thread
 from hawker.flyfront.asking import Cost
+from hawker.flyfront.bounds import MAX_TOKENS, AnswerCost, out_of_bounds, oversize
 
-MAX_DEPTH, MAX_FIELDS, MAX_TOKENS = 12, 500, 4000
-MAX_ALIKE, MAX_SPREADS = 16, 16
-"""Fields that are one in the answer, and fragments that are spread: validation compares each with each."""
 _SHORT = 4096  # characters of an operation that is remembered
 
 _log = logging.getLogger("hawker.flyfront")
@@ -56,18 +45,21 @@ def _instant(value: Any) -> str:
 
 async def answer(request: GraphqlRequest, root: object, cost: Cost) -> dict[str, Any]:
     """What goes to the client: `data`, `errors`, or both. Errors of the family are told with their text; of others no
-    more than that there was one, which is logged. Each field that is answered is counted in `cost`."""
+    more than that there was one, which is logged. What is answered of lists is counted in `cost`."""
+    variables = request.variables or {}
+    if wrong := oversize(request.query, variables):
+        return _refused(wrong)
     read = _read_once if len(request.query) <= _SHORT else _read
     document = await in_thread(Pool.QUERIES, read, request.query)
     if isinstance(document, tuple):
-        return {"data": None, "errors": [{"message": message} for message in document]}
+        return _refused(*document)
     done = graphql.execute(
         schema(),
         document,
         root_value=root,
-        variable_values=request.variables or {},
+        variable_values=variables,
         operation_name=request.operation_name or None,
-        field_resolver=_counted(cost),
+        middleware=graphql.MiddlewareManager(AnswerCost(cost)),
         hide_suggestions=True,
     )
     result = done if isinstance(done, graphql.ExecutionResult) else await done
@@ -77,12 +69,8 @@ async def answer(request: GraphqlRequest, root: object, cost: Cost) -> dict[str,
     return told
 
 
-def _counted(cost: Cost) -> Callable[..., Any]:
-    def resolve(source: Any, info: graphql.GraphQLResolveInfo[Any], **arguments: Any) -> Any:
-        cost.spend(1)
-        return graphql.default_field_resolver(source, info, **arguments)
-
-    return resolve
+def _refused(*messages: str) -> dict[str, Any]:
+    return {"data": None, "errors": [{"message": message} for message in messages]}
 
 
 def _read(query: str) -> DocumentNode | tuple[str, ...]:
@@ -90,7 +78,8 @@ def _read(query: str) -> DocumentNode | tuple[str, ...]:
     the most."""
     try:
         document = graphql.parse(query, max_tokens=MAX_TOKENS, no_location=True)
-        return tuple(_out_of_bounds(document) or _invalid(document)) or document
+        wrong = out_of_bounds(document)
+        return (wrong,) if wrong else (tuple(_invalid(document)) or document)
     except (graphql.GraphQLSyntaxError, RecursionError) as error:
         return (str(getattr(error, "message", "the operation is nested too deeply")),)
 
@@ -117,90 +106,7 @@ def _name_of(document: DocumentNode) -> str:
 def _told(error: graphql.GraphQLError) -> dict[str, Any]:
     cause = error.original_error
     message = error.message
-    if cause is not None and not isinstance(cause, HawkerError):
+    if cause is not None and not isinstance(cause, (HawkerError, graphql.GraphQLError)):
         _log.error("operation failed", exc_info=cause)
         message = "the node failed at this: see its log"
     return {"message": message, "path": error.path} if error.path else {"message": message}
-
-
-# Bounds, before anything is validated: a fragment counts wherever it is spread.
-
-
-def _out_of_bounds(document: DocumentNode) -> list[str]:
-    operations = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
-    if len(operations) != 1:
-        return ["send one operation"]
-    fragments = {each.name.value: each for each in document.definitions if isinstance(each, FragmentDefinitionNode)}
-    if (
-        sum(isinstance(each, FragmentSpreadNode) for part in document.definitions for each in _below(part))
-        > MAX_SPREADS
-    ):
-        return [f"the operation spreads more than {MAX_SPREADS} fragments"]
-    fields, depth = _Measure(fragments).of(operations[0].selection_set)
-    if depth > MAX_DEPTH:
-        return [f"the operation is deeper than {MAX_DEPTH} fields"]
-    if fields > MAX_FIELDS:
-        return [f"the operation asks for more than {MAX_FIELDS} fields"]
-    alike = Counter(_paths(operations[0], fragments)).most_common(1)
-    if alike and alike[0][1] > MAX_ALIKE:
-        return [f"the operation asks for {'.'.join(alike[0][0]):.80} more than {MAX_ALIKE} times"]
-    return []
-
-
-def _below(part: object) -> Iterator[object]:
-    """All that is selected in it as it is written, at any depth."""
-    found = [part]
-    while found:
-        selection_set = getattr(found.pop(), "selection_set", None)
-        found += selection_set.selections if selection_set else ()
-        yield from selection_set.selections if selection_set else ()
-
-
-def _paths(
-    part: object, fragments: dict[str, FragmentDefinitionNode], above: tuple[str, ...] = ()
-) -> Iterator[tuple[str, ...]]:
-    """Where in the answer each field is that is selected in `part`."""
-    selection_set = getattr(part, "selection_set", None)
-    for each in selection_set.selections if selection_set else ():
-        if isinstance(each, FieldNode):
-            path = (*above, (each.alias or each.name).value)
-            yield path
-            yield from _paths(each, fragments, path)
-        elif isinstance(each, FragmentSpreadNode):
-            yield from _paths(fragments.get(each.name.value), fragments, above)
-        else:
-            yield from _paths(each, fragments, above)
-
-
-class _Measure:
-    """Fields and depth of what is selected. Each fragment is measured once; one that contains itself is too deep."""
-
-    def __init__(self, fragments: dict[str, FragmentDefinitionNode]) -> None:
-        self._fragments = fragments
-        self._known: dict[str, tuple[int, int]] = {}
-
-    def of(self, selected: SelectionSetNode | None) -> tuple[int, int]:
-        fields, depth = 0, 0
-        for each in selected.selections if selected else ():
-            below_fields, below_depth = self._one(each)
-            fields, depth = fields + below_fields, max(depth, below_depth)
-        return fields, depth
-
-    def _one(self, selection: object) -> tuple[int, int]:
-        match selection:
-            case FieldNode():
-                fields, depth = self.of(selection.selection_set)
-                return fields + 1, depth + 1
-            case InlineFragmentNode():
-                return self.of(selection.selection_set)
-            case FragmentSpreadNode():
-                return self._fragment(selection.name.value)
-        raise AssertionError(f"no selection: {selection!r}")
-
-    def _fragment(self, name: str) -> tuple[int, int]:
-        if name not in self._fragments:
-            return 0, 0  # validation says so
-        if name not in self._known:
-            self._known[name] = (MAX_FIELDS + 1, MAX_DEPTH + 1)
-            self._known[name] = self.of(self._fragments[name].selection_set)
-        return self._known[name]
