@@ -1,8 +1,9 @@
 """Lines on their way to a collector: in its notation, each once while it takes them, and what was cut off counted."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +73,33 @@ def test_an_endpoint_says_its_notation_and_has_its_usual_path(endpoint: str, not
 
 
 class Collector:
-    """Takes lines of JSON while `status` is 200."""
+    """Takes lines of JSON while `status` is 200, `most` at once, and none that say `poison`."""
 
     def __init__(self) -> None:
-        self.status, self.texts, self.url = 200, list[str](), ""
+        self.status, self.texts, self.url, self.most = 200, list[str](), "", 10_000
 
     async def take(self, request: web.Request) -> web.Response:
-        body = await request.read()
+        texts = [msgspec.json.decode(line)["text"] for line in (await request.read()).splitlines()]
         if self.status == 200:
-            self.texts += [msgspec.json.decode(line)["text"] for line in body.splitlines()]
+            if len(texts) > self.most:
+                return web.Response(status=413)
+            if "poison" in texts:
+                return web.Response(status=400)
+            self.texts += texts
         return web.Response(status=self.status)
+
+    async def take_a_part(self, request: web.Request) -> web.Response:
+        """As OTLP's collectors do."""
+        (told,) = msgspec.json.decode(await request.read())["resourceLogs"]
+        self.texts += [each["body"]["stringValue"] for each in told["scopeLogs"][0]["logRecords"]][1:]
+        return web.json_response({"partialSuccess": {"rejectedLogRecords": "1", "errorMessage": "too old"}})
 
 
 @asynccontextmanager
 async def collector() -> AsyncIterator[Collector]:
     found, app = Collector(), web.Application()
     app.router.add_post("/in", found.take)
+    app.router.add_post("/v1/logs", found.take_a_part)
     runner = web.AppRunner(app)
     await runner.setup()
     try:
@@ -159,3 +171,45 @@ async def test_a_state_that_is_damaged_sends_what_is_kept_from_its_beginning(des
 
 async def _sent(logs: MachineLogs, sent: int, dropped: int) -> bool:
     return (logs.counts["sent"], logs.counts["dropped"]) == (sent, dropped)
+
+
+async def test_lines_that_the_collector_never_takes_hold_nothing_up_and_are_counted(desk: Desk, tmp_path: Path) -> None:
+    async with collector() as to:
+        to.most = 1
+        desk.ring.write("one\n", "poison\n", "two\n")
+        async with desk.daemon() as logs, shipping(desk, logs, to.url, tmp_path / "sent"):
+            await came(to, "one", "two")
+            await eventually(lambda: _sent(logs, 2, 1), 60)
+            to.most = 10_000
+            desk.ring.write("three\n")
+            await came(to, "one", "two", "three")
+
+
+async def test_what_a_collector_of_otlp_says_that_it_rejected_is_counted(desk: Desk, tmp_path: Path) -> None:
+    async with collector() as to:
+        desk.ring.write("one\n", "two\n")
+        endpoint = "otlp+" + to.url.removesuffix("/in")
+        async with desk.daemon() as logs, shipping(desk, logs, endpoint, tmp_path / "sent"):
+            await eventually(lambda: _sent(logs, 1, 1), 60)
+            assert to.texts == ["two"]
+
+
+async def test_an_answer_of_a_collector_that_never_ends_is_not_read_to_its_end(desk: Desk, tmp_path: Path) -> None:
+    asked = list[bytes]()
+
+    async def never_ends(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(never_ends, "127.0.0.1", 0)
+    async with server:
+        endpoint = f"otlp+http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        desk.ring.write("one\n")
+        async with desk.daemon() as logs, shipping(desk, logs, endpoint, tmp_path / "sent"):
+            await eventually(lambda: _sent(logs, 1, 0), 60)
+    assert asked

@@ -17,7 +17,7 @@ OPEN_FOR_NS = 1_000_000_000
 APP, RUNNER, PROXY = "app", "runner", "proxy"
 
 
-class KeptLine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class KeptLine(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One line as it is stored. `at` is Unix nanoseconds; `stream` 1, 2, or 0 for the node's own words; `provider` app,
     runner or proxy, whose lines may be of no machine; `release` the number that the machine's metadata names, else
     empty."""
@@ -73,7 +73,11 @@ def lines_of(
         first = at if before is None else before.at
         *whole, rest = data.split(b"\n")
         for place, each in enumerate(whole):
-            lines += _split(facts, chunk.stream, chunk.process, first if place == 0 else at, each)
+            since = first if place == 0 else at
+            if len(each) > MAX_LINE_BYTES:
+                lines += _split(facts, chunk.stream, chunk.process, since, each)
+            else:
+                lines.append(_line(facts, chunk.stream, chunk.process, since, each.removesuffix(b"\r")))
         since = first if not whole else at
         while len(rest) > MAX_LINE_BYTES:
             lines.append(_line(facts, chunk.stream, chunk.process, since, rest[:MAX_LINE_BYTES]))

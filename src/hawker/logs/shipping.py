@@ -1,5 +1,6 @@
 """Lines of apps on their way to a collector elsewhere. The kept logs are the queue: they are bounded, and outlive a
-daemon and a collector that is away. What was cut off before it could be sent is counted as dropped.
+daemon and a collector that is away. What was cut off before it could be sent, and what the collector refuses for good,
+is counted as dropped: one app's line that it never takes must not hold up all that come after it.
 
 How far each app was sent is written to a file after each batch that the collector took, so a line may come twice when
 the daemon is killed in between, and never goes missing but for what is counted.
@@ -35,6 +36,11 @@ BATCH_LINES, BATCH_BYTES = 1000, 512 * 1024
 
 EVERY_S, AGAIN_LAST_S = 1.0, 60.0
 _SEND_S = 10.0
+_FOR_GOOD = frozenset({400, 413, 422})
+"""Statuses that the same lines would be answered again. Others may be about the collector, or how it is asked."""
+
+_TOO_LARGE = 413
+_ANSWER_BYTES = 64 * 1024
 _SEVERITY = {"info": 9, "warning": 13, "error": 17}
 _log = bind("hawker.logs")
 
@@ -57,6 +63,22 @@ class Post:
 
 
 Notation = Callable[[Batch], Post]
+
+
+class _Partial(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    rejected_log_records: int | str = 0
+
+
+class _Taken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an OTLP collector answers that took a part."""
+
+    partial_success: _Partial = _Partial()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    rejected: int = 0
 
 
 def lines_of_json(batch: Batch) -> Post:
@@ -139,6 +161,8 @@ class Shipping:
         self._clock = clock
         self._http = http
         self._places: dict[str, int] = {}
+        self._most_lines = BATCH_LINES
+        self._refusing = False
 
     async def serve(self) -> None:
         """Until cancelled. A collector that does not take it is asked again, ever less often."""
@@ -169,25 +193,55 @@ class Shipping:
         return more
 
     async def _ship(self, key: str, app: AppName) -> bool:
-        after = self._places.get(key, -1)
-        part = await self._logs.read(app, after, most_lines=BATCH_LINES, most_bytes=BATCH_BYTES)
+        after, counts = self._places.get(key, -1), self._logs.counts
+        part = await self._logs.read(app, after, most_lines=self._most_lines, most_bytes=BATCH_BYTES)
         if part.lines:
-            await self._post(self._notation(Batch(app=app, node=self._node, lines=part.lines)))
+            answer = await self._post(self._notation(Batch(app=app, node=self._node, lines=part.lines)))
+            if answer.status == _TOO_LARGE and len(part.lines) > 1:
+                self._most_lines = len(part.lines) // 2
+                return True
+            self._most_lines = min(2 * self._most_lines, BATCH_LINES)
         if part.position > after:
             self._places[key] = part.position
             await in_thread(Pool.LOGS, _write, self._state, self._places)
-        self._logs.counts["sent"] += len(part.lines)
-        if part.lines and after >= 0:
-            self._logs.counts["dropped"] += part.lines[0].position - after - 1
+        if part.lines:
+            refused = len(part.lines) if answer.status in _FOR_GOOD else min(answer.rejected, len(part.lines))
+            counts["sent"] += len(part.lines) - refused
+            counts["dropped"] += refused + (part.lines[0].position - after - 1 if after >= 0 else 0)
+            self._tell_refused(app, answer.status, refused)
         return part.more
 
-    async def _post(self, post: Post) -> None:
-        """Raises `ValueError` when the collector does not take it."""
+    def _tell_refused(self, app: AppName, status: int, refused: int) -> None:
+        """Once for as long as the collector refuses some of each batch."""
+        if refused and not self._refusing:
+            _log.warning("the collector refuses lines", extra={"app": app, "status": status, "lines": refused})
+        self._refusing = bool(refused)
+
+    async def _post(self, post: Post) -> _Answer:
+        """Raises `ValueError` when the collector does not take it now."""
         with anyio.fail_after(_SEND_S):
             headers = {"Content-Type": post.kind}
             async with self._http().post(self._url, data=post.body, headers=headers, allow_redirects=False) as answer:
+                if answer.status in _FOR_GOOD:
+                    return _Answer(answer.status)
                 if not 200 <= answer.status < 300:
                     raise ValueError(f"status {answer.status}")
+                return _Answer(answer.status, _rejected(await _begin_of(answer)) if self._notation is otlp else 0)
+
+
+async def _begin_of(answer: "aiohttp.ClientResponse") -> bytes:
+    """As much as an honest collector says."""
+    found = b""
+    while len(found) < _ANSWER_BYTES and (more := await answer.content.read(_ANSWER_BYTES - len(found))):
+        found += more
+    return found
+
+
+def _rejected(body: bytes) -> int:
+    try:
+        return max(0, int(msgspec.json.decode(body, type=_Taken).partial_success.rejected_log_records))
+    except ValueError:
+        return 0  # nothing, or no JSON: what OTLP asks for is the status
 
 
 def _objects(batch: Batch) -> Sequence[dict[str, Any]]:

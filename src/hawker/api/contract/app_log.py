@@ -26,7 +26,7 @@ LogPlace = Annotated[str, msgspec.Meta(max_length=MAX_PLACE, extra_json_schema={
 """Where each node's log was read up to, or nothing. `places_of` holds it to the pattern, in words for people."""
 
 
-class LogLine(Answer, frozen=True, kw_only=True):
+class LogLine(Answer, frozen=True, kw_only=True, gc=False):
     """`position` is its place in the log of `node`; `stream` is 1 for stdout, 2 for stderr, 0 for the node's own words,
     whose `provider` is runner, or proxy for what the edge could not do; of output it is app. `level` is info, warning
     or error; `release` the number of the release that the machine was of, if its metadata has one. Longer ones than 16
