@@ -29,6 +29,7 @@ def test_a_build_has_a_number_and_ends(wire: Wire) -> None:
 def test_a_release_goes_from_pending_to_its_end_and_stays_there(wire: Wire, machine: str) -> None:
     begun = wire.ask("POST", "/api/v1/releases", {"app_name": NAME, "image": "hawker/hello"}, status=201)["release"]
     assert (begun["status"], begun["in_progress"], begun["stable"]) == ("pending", True, False)
+    assert begun["user"] == "root@hawker.internal"  # a text: the client ends a deploy at an object
     path = f"/api/v1/releases/{begun['id']}"
     for status in ("running", "running", "failed", "failed"):
         assert wire.ask("PATCH", path, {"status": status, "metadata": {}})["status"] == status

@@ -13,7 +13,6 @@ from hawker.api.contract.flyctl import (
     FlyLogMeta,
     FlyOrganization,
     FlyRelease,
-    FlyUser,
 )
 from hawker.api.contract.machine import ImageRef
 from hawker.api.contract.node import Region
@@ -58,7 +57,7 @@ def release(told: Release) -> FlyRelease:
         in_progress=told.status in _UNDER_WAY,
         status=told.status,
         strategy=told.strategy,
-        user=FlyUser(email=address_of(told.user), name=told.user),
+        user=address_of(told.user),
         created_at=told.created_at,
         image_ref=told.image,
     )

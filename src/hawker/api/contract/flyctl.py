@@ -80,13 +80,8 @@ class FlyReleaseUpdate(Request, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class FlyUser(Answer, frozen=True, kw_only=True):
-    email: str
-    name: str
-
-
 class FlyRelease(Answer, frozen=True, kw_only=True):
-    """`status` is pending, running, complete, failed or interrupted."""
+    """`status` is pending, running, complete, failed or interrupted; `user` whose token made it, as an address."""
 
     id: str
     version: int
@@ -94,7 +89,7 @@ class FlyRelease(Answer, frozen=True, kw_only=True):
     in_progress: bool
     status: str
     strategy: str
-    user: FlyUser
+    user: str
     created_at: datetime
     image_ref: str
 
