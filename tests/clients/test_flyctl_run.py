@@ -123,7 +123,7 @@ def test_each_command_of_the_table_says_what_it_is_to_say(client: Client) -> Non
 
 
 def test_a_client_that_is_killed_midway_leaves_an_app_that_the_next_deploy_makes_whole(client: Client) -> None:
-    """A rolling one, whose leases end after 13 s. Killed in a bluegreen deploy the client leaves leases of 5 minutes."""
+    """In a rolling deploy, whose leases end after 13 s; in a bluegreen one the client takes leases of 5 minutes."""
     client.does(Row("apps create {app} --org personal"))
     client.does(Row(_DEPLOY))
     client.does(Row("scale count 3 -a {app} --yes"))

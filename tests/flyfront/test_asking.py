@@ -52,6 +52,10 @@ async def test_apps_and_organizations_are_those_that_the_token_may_read(worker: 
     assert {app.name async for app in every.apps()} == {APP, "a0", "a1", "a2"}
     assert {app.name async for app in every.apps("acme")} == {"a0", "a1", "a2"}
     assert await every.organizations() == ["acme", "personal"]
+    for there in ("acme", "personal"):
+        await every.check_organization(there)
+    with pytest.raises(NotFound, match="no app here"):
+        await every.check_organization("nobody")
     narrow = asking(worker, OnlyAcme())
     assert {app.name async for app in narrow.apps()} == {"a0", "a1", "a2"}
     with pytest.raises(Forbidden):

@@ -73,6 +73,14 @@ class Asking:
         """Those that own an app which the token may read, and the default one."""
         return sorted({DEFAULT_ORG, *[app.organization.slug async for app in self.apps()]})
 
+    async def check_organization(self, slug: str) -> None:
+        """Raises `NotFound`. Asks for no other organization's apps."""
+        if slug == DEFAULT_ORG:
+            return
+        async for _ in self.apps(slug):
+            return
+        raise NotFound(f"organization '{slug:.80}' has no app here that this token may read")
+
     async def releases(self, app: str, limit: int, status: str | None = None) -> tuple[Release, ...]:
         query = ListReleasesQuery(limit=limit, status=status)
         return (await self.call(LIST_RELEASES, params=AppParams(app_name=app), query=query)).releases

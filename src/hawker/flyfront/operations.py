@@ -137,8 +137,7 @@ class QueryRoot:
         return AppNode(self._asking, await self._asking.app(name))
 
     async def _organization(self, slug: str) -> OrganizationNode:
-        if slug not in await self._asking.organizations():
-            raise NotFound(f"organization '{slug:.80}' has no app here that this token may read")
+        await self._asking.check_organization(slug)
         return OrganizationNode(self._asking, slug)
 
     async def _volume(self, app: str, volume: str, state: str) -> dict[str, Any]:

@@ -74,8 +74,7 @@ class UiexHandlers:
     @answers(FLY_ORGANIZATION)
     async def organization(self, call: Call[OrganizationParams, NoQuery, None]) -> FlyOrganizationAnswer:
         slug = call.params.org_slug
-        if slug not in await Asking(self._behalf, call).organizations():
-            raise NotFound(f"organization '{slug:.80}' has no app here that this token may read")
+        await Asking(self._behalf, call).check_organization(slug)
         return FlyOrganizationAnswer(organization=shapes.organization(slug))
 
     @answers(BEGIN_BUILD)
