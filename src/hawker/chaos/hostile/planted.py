@@ -12,7 +12,7 @@ import anyio
 
 from hawker.fair.table import CHECKS
 from hawker.fair.turns import Share, Turns
-from hawker.flyfront import graphql
+from hawker.flyfront import bounds
 from hawker.fsm import runner
 from hawker.host import egress
 from hawker.http import incoming
@@ -89,7 +89,7 @@ HOLES = (
     ),
     PlantedHole(
         "unbounded-question", "a GraphQL operation may ask for the same field without end", "GraphQL bombs",
-        graphql, "MAX_ALIKE", _ENDLESS,
+        bounds, "MAX_ALIKE", _ENDLESS,
     ),
     PlantedHole(
         "open-egress", "an address of a cloud's metadata is not withheld", "metadata of clouds",
