@@ -30,6 +30,9 @@ WHOLE = HEAD + b"Content-Length: 5000\r\n\r\n"
         ("gzip;q=2", None),
         ("", None),
         ("," * 5000 + "gzip", None),
+        ("gzip" + " " * 16_000, "gzip"),
+        ("gzip" + " " * 16_000 + "x, br", None),
+        ("gzip ; q = 0.5 , zstd ; q=0", "gzip"),
     ],
 )
 def test_the_coding_that_a_client_wants_most_is_taken(accepted: str, coding: str | None) -> None:

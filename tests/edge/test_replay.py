@@ -78,6 +78,8 @@ def test_all_keys_are_read() -> None:
         "app=a;state=b\tc",
         "region=" + ",".join("a" for _ in range(33)),
         "app=a;" + " " * 5000,
+        "app=" + " " * 4000 + '"',  # minutes, were it tried in every way
+        "app=" + " " * 2000 + "a" + " " * 2000 + '"',
     ],
 )
 def test_what_is_no_order_is_refused_and_told_to_the_app(text: str) -> None:

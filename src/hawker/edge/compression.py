@@ -25,7 +25,7 @@ _TEXT = re.compile(
 )
 _WHOLE = frozenset({200, 201, 202, 203, 400, 401, 403, 404, 405, 409, 410, 422, 500, 502, 503})
 _KEPT_AS_IT_IS = re.compile(rb"\bno-transform\b", re.IGNORECASE)
-_OFFER = re.compile(r"\s*([\w*-]+)\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?))?\s*")
+_OFFER = re.compile(r"\s*([\w*-]+)\s*(?:;\s*q\s*=\s*([01](?:\.\d{0,3})?)\s*)?")
 
 
 class Packer(Protocol):

@@ -24,8 +24,8 @@ from hawker.log import Secret
 _DOCKER_HUB = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_SCHEME = re.compile(rf"\s*,?\s*({_TOKEN})(?:\s+(?=[^\s=,]+\s*=)|\s*(?=,|$))")
-_PARAMETER = re.compile(rf'\s*,?\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))')
+_SCHEME = re.compile(rf"\s*(?:,\s*)?({_TOKEN})(?:\s+(?=[^\s=,]+\s*=)|\s*(?=,|$))")
+_PARAMETER = re.compile(rf'\s*(?:,\s*)?({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))')
 _LENGTH_LIMIT = 8192
 
 _TOKEN_LIMIT = 256 << 10
