@@ -1,5 +1,6 @@
 """What one voter grants and takes."""
 
+import msgspec
 import pytest
 
 from hawker.api.contract.deploy import (
@@ -14,6 +15,7 @@ from hawker.api.contract.deploy import (
 )
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
+from hawker.api.outgoing import RouteCodecs
 from hawker.deploys.register import TERM_S, RegisterHandlers, granted, written
 from hawker.errors import Unprocessable
 from hawker.ids import AppName, NodeId
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
 
 A, B = NodeId("0000000a"), NodeId("0000000b")
-PARAMS = RegisterParams(app_id="id", version=1)
+PARAMS = RegisterParams(app_id="id", version="1")
 NEW = RegisterRecord(app=AppName("shop"), version=1, voters=(A, B))
 
 
@@ -99,3 +101,19 @@ async def test_a_state_has_a_bound() -> None:
     with pytest.raises(Unprocessable):
         await voter.write(write(1, state=bytes(MOST_STATE_BYTES + 1)))
     assert await voter.read() == RegisterAnswer()
+
+
+def test_calls_between_voters_pass_over_http() -> None:
+    """Written as a client writes them, and read as a server reads them."""
+    grant, keep = GrantTermRequest(app="shop", term=7, node=A, voters=(A, B)), write(7, number=3)
+    sent = [
+        RouteCodecs(READ_REGISTER).outgoing("", PARAMS, None, None),
+        RouteCodecs(GRANT_TERM).outgoing("", PARAMS, None, grant),
+        RouteCodecs(WRITE_REGISTER).outgoing("", PARAMS, None, keep),
+    ]
+    assert all(each.target.startswith("/internal/v1/deploys/id/1/register") for each in sent)
+    assert msgspec.json.decode(sent[1].data, type=GrantTermRequest) == grant
+    assert msgspec.json.decode(sent[2].data, type=WriteRegisterRequest) == keep
+    assert msgspec.convert({"app_id": "id", "version": "1"}, RegisterParams) == PARAMS and PARAMS.number == 1
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"app_id": "id", "version": "x"}, RegisterParams)

@@ -46,7 +46,7 @@ class Fenced:
         await self._caller.call(CORDON_MACHINE, params=AT, deploy_term=term)
 
     async def announce(self, version: int, term: int) -> None:
-        params = RegisterParams(app_id="shop", version=version)
+        params = RegisterParams(app_id="shop", version=str(version))
         await self._caller.call(ANNOUNCE_TERM, params=params, body=AnnounceTermRequest(term=term))
 
 

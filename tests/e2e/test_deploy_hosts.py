@@ -18,7 +18,9 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 LATEST = DeployParams(app_name="shop", version="latest")
-CONFIG: dict[str, Any] = {"image": HELLO, "restart": {"policy": "always"}, "guest": {"memory_mb": 64}}
+SLEEPS = ["/bin/sh", "-c", "exec sleep 600"]
+"""A program that needs no port: these machines share the host's network."""
+CONFIG: dict[str, Any] = {"image": HELLO, "init": {"exec": SLEEPS}, "guest": {"memory_mb": 64}}
 
 
 async def _shown(client: Client) -> DeployInfo | None:
@@ -39,7 +41,8 @@ async def _machines(shop: Shop, hosts: tuple[Host, ...]) -> list[str]:
 
 async def _deploy(client: Client) -> DeployInfo:
     pace = {"smoke": "15s", "smoke_rest": "15s"}
-    definition = {"env": {"A": "2"}, "deploy": {"wait_timeout": "10s"}, "hawker": {"deploy": pace}}
+    own = {"hawker": {"deploy": pace}, "experimental": {"exec": SLEEPS}}
+    definition = {"env": {"A": "2"}, "deploy": {"wait_timeout": "20s"}, **own}
     body = CreateDeployRequest(definition=definition, image=HELLO)
     return await client.call(CREATE_DEPLOY, params=AppParams(app_name="shop"), body=body)
 

@@ -136,7 +136,7 @@ class Voters:
 
     @property
     def params(self) -> RegisterParams:
-        return RegisterParams(app_id=self.app_id, version=self.version)
+        return RegisterParams(app_id=self.app_id, version=str(self.version))
 
     async def read(self) -> list[RegisterAnswer]:
         """Raises `Unavailable` where a majority does not answer."""

@@ -118,8 +118,8 @@ def _found(tx: Tx, params: RegisterParams, body: GrantTermRequest | WriteRegiste
     there = tx.get(DEPLOY_REGISTERS, _key(params))
     if there is not None:
         return there
-    return RegisterRecord(app=AppName(body.app), version=params.version, voters=tuple(map(NodeId, body.voters)))
+    return RegisterRecord(app=AppName(body.app), version=params.number, voters=tuple(map(NodeId, body.voters)))
 
 
 def _key(params: RegisterParams) -> str:
-    return deploy_key(params.app_id, params.version)
+    return deploy_key(params.app_id, params.number)

@@ -60,7 +60,7 @@ class TermFence:
     @answers(ANNOUNCE_TERM)
     async def announce(self, call: Call[RegisterParams, NoQuery, AnnounceTermRequest]) -> None:
         """Returns once nothing of an earlier term is under way here."""
-        app, term = call.params.app_id, (call.params.version, call.body.term)
+        app, term = call.params.app_id, (call.params.number, call.body.term)
 
         def apply(tx: Tx) -> None:
             there = tx.get(DEPLOY_TERMS, app)

@@ -199,7 +199,11 @@ class RegisterParams(msgspec.Struct, frozen=True, kw_only=True):
     """`app_id` is the app's own, since an app of the same name may have been destroyed before."""
 
     app_id: str
-    version: Annotated[int, msgspec.Meta(ge=1, le=999_999_999)]
+    version: Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,8}$")]
+
+    @property
+    def number(self) -> int:
+        return int(self.version)
 
 
 class RegisterAnswer(Answer, frozen=True, kw_only=True):

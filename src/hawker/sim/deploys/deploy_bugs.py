@@ -8,13 +8,12 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from hawker.api.caller import Caller
-from hawker.api.contract.deploy import GRANT_TERM, WRITE_REGISTER, RegisterAnswer
+from hawker.api.contract.deploy import WRITE_REGISTER
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, UPDATE_MACHINE
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
 from hawker.deploys.plan import RELEASE
 from hawker.deploys.term_fence import GUARDED
-from hawker.errors import HawkerError
 from hawker.proof.violation import Invariant as I
 from hawker.record.deploy import DEPLOYS, DeployRecord
 from hawker.sim.deploys.deploy_host import DeployKit
@@ -77,18 +76,6 @@ class _RendersAnew(_Calls):
         return await self._inner.call(route, **options)
 
 
-class _SilentAgree(_Calls):
-    """A voter that does not answer counts as one that agrees."""
-
-    async def call(self, route: Any, **options: Any) -> Any:
-        try:
-            return await self._inner.call(route, **options)
-        except HawkerError:
-            if route not in (GRANT_TERM, WRITE_REGISTER):
-                raise
-            return RegisterAnswer(granted=options["body"].term, holder=options["body"].node)
-
-
 class _KeepsThePlan(_Calls):
     """The voters are told of a deploy once, when it begins."""
 
@@ -146,7 +133,6 @@ _TORN = (I.ONE_COORDINATOR, I.KEPT, I.DEPLOYED, I.FILLED_ONCE, I.BUDGET, I.GATED
 
 PLANTS: tuple[PlantedBug[DeployKit], ...] = (
     _plant("no-fence", "a node obeys a coordinator whose term is over", DeployKit(answers=_no_fence), I.DEPLOYED),
-    _plant("silence-agrees", "a voter that does not answer counts", DeployKit(votes=_calls(_SilentAgree)), *_TORN),
     _plant(
         "plan-kept-only", "voters hear of a deploy when it begins alone", DeployKit(votes=_calls(_KeepsThePlan)), *_TORN
     ),
