@@ -15,6 +15,7 @@ import msgspec
 from hawker.config import Service
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
+from hawker.names import is_private_address, network_of_address
 
 PUBLISH = "hawker_publish"
 """Metadata of a machine: the ports of its services are those of the host. The value is an address of the host, or `*`
@@ -95,6 +96,16 @@ class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
     app: AppName
     ip: str
     shared: bool = False
+
+    @property
+    def is_private(self) -> bool:
+        """It is in a private network, and for its machines alone."""
+        return is_private_address(self.ip)
+
+    @property
+    def network_id(self) -> int:
+        """Of a private one."""
+        return network_of_address(self.ip)
 
 
 class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,6 +45,13 @@ class NamedApp(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     network_id: int
 
 
+class NamedAddress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An address of an app in a private network, at which an edge answers."""
+
+    app: AppName
+    ip: str
+
+
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known at this node. `upstream` are the servers for names of the world, the host's own when empty."""
 
@@ -53,6 +60,15 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     upstream: tuple[str, ...] = ()
     apps: tuple[NamedApp, ...] = ()
     machines: tuple[NamedMachine, ...] = ()
+    addresses: tuple[NamedAddress, ...] = ()
+
+
+def is_private_address(ip: str) -> bool:
+    """Whether this is an address of a private network."""
+    try:
+        return int(IPv6Address(ip)) >> 112 == 0xFDAA
+    except ValueError:
+        return False
 
 
 def network_of_address(ip: str) -> int:

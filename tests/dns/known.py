@@ -9,7 +9,7 @@ from hawker.dns.answer import Question, answer, read_question, wire_of
 from hawker.dns.view import View, view_of
 from hawker.host.address import private_ip
 from hawker.ids import AppName, MachineId, NodeId
-from hawker.names import KnownNames, NamedApp, NamedMachine
+from hawker.names import KnownNames, NamedAddress, NamedApp, NamedMachine
 
 HERE, THERE, FAR = NodeId("0000000a"), NodeId("0000000b"), NodeId("0000000c")
 MINE, THEIRS = 7, 8
@@ -28,6 +28,7 @@ def named(number: int, app: str = "shop", network_id: int = MINE, **fields: obje
     return NamedMachine(**{**values, **fields})  # type: ignore[arg-type]
 
 
+FLYCAST = "fdaa:0:7::5:1:2"
 ONE = named(1, group="web", metadata={"Tier": "gold"}, name="Db.One")
 TWO = named(2, node=THERE, name=f"{MachineId('00000000000001')}")
 THREE = named(3, node=FAR, region="iad", group="worker")
@@ -41,6 +42,11 @@ KNOWN = KnownNames(
         NamedApp(name=AppName("shop"), network_id=MINE),
         NamedApp(name=AppName("empty"), network_id=MINE),
         NamedApp(name=AppName("bank"), network_id=THEIRS),
+    ),
+    addresses=(
+        NamedAddress(app=AppName("shop"), ip=FLYCAST),
+        NamedAddress(app=AppName("bank"), ip="fdaa:0:8::1:2"),
+        NamedAddress(app=AppName("guest"), ip="fdaa:0:7::9:1:2"),
     ),
     machines=(ONE, TWO, THREE, ASLEEP, HIDDEN, OTHER),
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hawker.dns.answer import NEGATIVE_TTL_S, TTL_S, Question, answer, failed, read_question, wire_of
 from hawker.names import KnownNames
-from tests.dns.known import HERE, MINE, ONE, THEIRS, addresses, answered, asked, named, texts, view
+from tests.dns.known import FLYCAST, HERE, MINE, ONE, THEIRS, addresses, answered, asked, named, texts, view
 
 
 def test_an_answer_has_the_questions_id_and_case_and_a_short_life() -> None:
@@ -32,7 +32,10 @@ def test_a_text_is_cut_into_strings_of_255_bytes() -> None:
     [
         ("nobody.internal", "AAAA", rcode.NXDOMAIN),
         ("bank.internal", "AAAA", rcode.NXDOMAIN),
-        ("shop.flycast", "AAAA", rcode.NXDOMAIN),
+        ("bank.flycast", "AAAA", rcode.NXDOMAIN),
+        ("a.shop.flycast", "AAAA", rcode.NXDOMAIN),
+        ("empty.flycast", "AAAA", rcode.NOERROR),
+        ("shop.flycast", "A", rcode.NOERROR),
         ("empty.internal", "AAAA", rcode.NOERROR),
         ("shop.internal", "A", rcode.NOERROR),
         ("shop.internal", "HTTPS", rcode.NOERROR),
@@ -114,3 +117,10 @@ def _take(data: bytes) -> None:
         assert len(wire) <= found.most
     elif found is not None:
         assert len(wire_of(found, 512)) <= 512
+
+
+@pytest.mark.parametrize(("name", "ip"), [("shop.flycast", FLYCAST), ("SHOP.Flycast", FLYCAST),
+                                          ("guest.flycast", "fdaa:0:7::9:1:2")])  # fmt: skip
+def test_an_app_with_an_address_in_the_network_has_a_name_for_it(name: str, ip: str) -> None:
+    reply = answered(name)
+    assert [str(each) for rrset in reply.answer for each in rrset] == [ip]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.contract.machine import Machine
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
@@ -137,6 +139,7 @@ async def at_host(shop: Shop, number: int) -> Machine:
         "image": REFERENCE,
         "metadata": {"hawker_labels": f"host={number}"},
         "init": {"exec": [PYTHON, "-c", SERVE]},
+        "services": [{"protocol": "tcp", "internal_port": 8080, "ports": [{"port": 8080}]}],
         **SMALL,
     }
 
@@ -182,6 +185,19 @@ async def test_machines_of_two_hosts_reach_each_other_by_name_and_unread(
     stranger = await at_host(other, 1)
     assert (await asked(other, stranger, str(here.private_ip), within_s=QUIET_S)).startswith("none")
     assert (await asked(shop, here, str(stranger.private_ip), within_s=QUIET_S)).startswith("none")
+
+    # An app's private address leads to its machines, by the edge of the asker's host, in its network alone.
+    given = await shop.client.call(
+        ASSIGN_IP, params=AppParams(app_name=shop.app), body=AssignIpRequest(type="private_v6")
+    )
+    for machine in (here, there):
+        await reached(shop, machine, "web.flycast")
+    assert (await asked(other, stranger, given.ip, within_s=QUIET_S)).startswith("none")
+    assert (await asked(other, stranger, "web.flycast", within_s=QUIET_S)).startswith("none")
+    await shop.stop(here.id)
+    await reached(shop, there, "web.flycast")
+    await shop.start(here.id)
+    await shop.wait(here.id, "started")
     await other.close()
 
     # The tunnel goes on without the daemon, and is made anew without its process.

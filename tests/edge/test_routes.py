@@ -150,3 +150,14 @@ def test_a_service_of_another_host_or_app_is_none_of_ours() -> None:
     assert routes.service(machine.app, machine.id, 1) is routes.service(machine.app, machine.id, -1) is None
     routes.put(msgspec.structs.replace(machine, gate=GatePlace(node=NodeId("b" * 8), host="h", port=1)))
     assert routes.service(machine.app, machine.id, 0) is None
+
+
+def test_a_private_address_has_what_is_spoken_plainly_and_needs_no_address_of_the_host() -> None:
+    machines = unpublished(80, "http"), unpublished(443, "tls", "http"), unpublished(5432)
+    private = AppAddress(app=AppName("shop"), ip="fdaa:0:7::1:2")
+    for hosts in (HOSTS, ()):
+        routes = Routes()
+        routes.replace(machines, hosts, [private])
+        assert routes.doors == {Door(private.ip, 80), Door(private.ip, 5432)}
+    routes.replace([route(80, 1, app="other")], HOSTS, [private])
+    assert Door(private.ip, 80) not in routes.doors

@@ -17,18 +17,20 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 ME, NEAR, GONE = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")
 GATE = GatePlace(node=NEAR, host="10.0.0.2", port=4291)
+MINE = 7
 PUBLISHED = f'{{"{PUBLISH}": "{EVERYWHERE}"}}'
 WEB = '{"internal_port": 8080, "protocol": "tcp", "ports": [{"port": 80, "handlers": ["http"]}]}'
 SLEEPER = '{"internal_port": 81, "autostart": false, "ports": [{"port": 81}]}'
 
 
-def routes(rows: Rows, tell: Sequence[object] = ()) -> FarRoutes:
+def routes(rows: Rows, tell: Sequence[object] = (), *, outside: bool = True) -> FarRoutes:
     told = tell if isinstance(tell, list) else []
 
     def take(*all_of_it: object) -> None:
         told.append(all_of_it)
 
-    return FarRoutes(ME, rows, lambda node: GATE if node == NEAR else None, lambda: True, take, SystemClock())
+    gates = {NEAR: GATE}
+    return FarRoutes(ME, rows, gates.get, lambda: bool(outside), lambda: [MINE], take, SystemClock())
 
 
 def put(rows: Rows, node: NodeId, number: int, *services: str, metadata: str = PUBLISHED, **more: str | float) -> str:
@@ -163,3 +165,32 @@ async def test_the_number_of_an_apps_network_is_its_homes_word() -> None:
         record = f'{{"network_id": {number}}}'
         rows.put("INSERT INTO apps (node, name, home, record) VALUES (?, 'shop', ?, ?)", node, home, record)
     assert (await only(rows)).network == 7
+
+
+async def test_addresses_in_networks_that_are_here_are_served_also_by_a_host_that_serves_nobody_outside() -> None:
+    rows = Rows()
+    machine = put(rows, NEAR, 1, WEB, metadata="{}")
+    for ip in ("fdaa:0:7::1:2", "fdaa:0:8::1:2", "nonsense"):
+        rows.put("INSERT INTO private_ips (node, app, ip) VALUES (?, 'shop', ?)", NEAR, ip)
+    assert [(each.ip, each.shared) for each in await routes(rows).addresses()] == [("fdaa:0:7::1:2", False)]
+    assert (await only(rows)).id == machine
+    told: list[tuple[Sequence[MachineRoute], Sequence[object]]] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(routes(rows, told, outside=False).serve)
+        await eventually(lambda: bool(told))
+        tasks.cancel_scope.cancel()
+    assert [each.id for each in told[0][0]] == [machine] and len(told[0][1]) == 1
+
+
+async def test_a_host_that_serves_nobody_any_more_is_told_of_nobody() -> None:
+    rows = Rows()
+    put(rows, NEAR, 1, WEB)
+    rows.put("INSERT INTO private_ips (node, app, ip) VALUES (?, 'shop', 'fdaa:0:7::1:2')", NEAR)
+    told: list[tuple[Sequence[MachineRoute], Sequence[object]]] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(routes(rows, told, outside=False).serve)
+        await eventually(lambda: bool(told))
+        rows.put("DELETE FROM private_ips")
+        await eventually(lambda: told[-1] == ((), ()))
+        tasks.cancel_scope.cancel()
+    assert told[0] != ((), ())

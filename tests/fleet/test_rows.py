@@ -77,6 +77,7 @@ def every_row() -> Iterator[Row]:
     yield login_row(NODE, LOGIN)
     yield image_name_row(NODE, "docker.io/library/app:v1", "sha256:00", 5.5)
     yield from app_ip_rows(NODE, "web", ip_of("v4"))
+    yield from app_ip_rows(NODE, "web", ip_of("private_v6", "fdaa:0:1::2"))
     yield certificate_row(NODE, CERTIFICATE, "c2VhbGVk")
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
 
@@ -97,9 +98,10 @@ def ip_of(kind: str, ip: str = "203.0.113.7") -> IpRecord:
     return IpRecord(id="1", ip=ip, type=kind, region="global", service_name="", shared=False, created_at=2.5)
 
 
-def test_private_addresses_are_not_told() -> None:
-    assert not list(app_ip_rows(NODE, "web", ip_of("private_v6", "fdaa:0:1::2")))
-    assert not list(app_ip_rows(NODE, "web", ip_of("v6", "fdaa:0:1::2"))), "where the host had no other"
+@pytest.mark.parametrize("kind", ["private_v6", "v6"])  # the second where the host had no other
+def test_private_addresses_are_told_apart_from_those_that_are_reached_from_outside(kind: str) -> None:
+    (row,) = app_ip_rows(NODE, "web", ip_of(kind, "fdaa:0:1::2"))
+    assert row.at.table == "private_ips"
 
 
 def volume() -> VolumeRecord:

@@ -1,5 +1,6 @@
 """What the worker tells the edge of its machines, and what it does for it: starts, rests."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,15 +8,27 @@ import anyio
 import msgspec
 import pytest
 
+from hawker.clock import SystemClock
 from hawker.errors import Conflict, LeaseHeld
-from hawker.feed import CERTIFICATE_KEY, EVERYWHERE, NODE_IDENTITY, PUBLISH, GatePlace, MachineRoute, RouteHealth
-from hawker.ids import InstanceId, MachineId, NodeId
+from hawker.feed import (
+    CERTIFICATE_KEY,
+    EVERYWHERE,
+    NODE_IDENTITY,
+    PUBLISH,
+    AppAddress,
+    GatePlace,
+    MachineRoute,
+    RouteHealth,
+)
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.worker.edge_door import EdgeDoor, EdgeHost, autostarts, idle_s, published_at, worst
+from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge, autostarts, idle_s, published_at, worst
 from hawker.worker.ip_assignments import IpRequest
+from hawker.worker.process_guard import ProcessGuard
 from tests.certificates import issued
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 HOST = EdgeHost(folder=Path("/nowhere"), addresses=("127.0.0.1",), region="ams", own=True, idle_s=300.0)
@@ -140,7 +153,6 @@ async def test_an_app_with_an_address_needs_an_edge_and_is_told(worker: SimWorke
     allocator = worker.parts.ips
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(door.watch_addresses)
-        await allocator.allocate(APP, IpRequest(type="private_v6"))
         await worker.parts.deps.clock.sleep(3.0)
         assert door.whole().app_addresses == ()
         given = await allocator.allocate(APP, IpRequest(type="shared_v4"))
@@ -180,3 +192,53 @@ async def test_certificates_are_told_sealed_and_their_key_is_in_a_file_of_the_no
 async def test_a_folder_that_is_gone_costs_the_key_and_not_the_daemon(worker: SimWorker, tmp_path: Path) -> None:
     door_of(worker, replace(HOST, folder=tmp_path / "gone")).give_keys()
     assert not (tmp_path / "gone").exists()
+
+
+async def test_addresses_in_private_networks_are_told_of_networks_that_are_here(worker: SimWorker) -> None:
+    heard: list[Sequence[AppAddress]] = []
+    door = door_of(worker)
+    door.listen_addresses(heard.append)
+    addresses = [AppAddress(app=AppName(APP), ip=ip) for ip in ("fdaa:0:7::1:2", "fdaa:0:7::2:1:2", "203.0.113.7")]
+    for _ in range(2):
+        door.tell_far((), addresses)
+    assert door.private_addresses == {7: {"fdaa:0:7::1:2", "fdaa:0:7::2:1:2"}} and heard == [tuple(addresses)]
+
+
+async def test_where_machines_have_the_hosts_network_private_addresses_are_nobodys(worker: SimWorker) -> None:
+    door = door_of(worker, replace(HOST, own=False))
+    door.tell_far((), [AppAddress(app=AppName(APP), ip=ip) for ip in ("fdaa:0:7::1:2", "203.0.113.7")])
+    assert [each.ip for each in door.whole().app_addresses] == ["203.0.113.7"]
+
+
+async def test_a_node_alone_serves_private_addresses_in_networks_of_its_machines(worker: SimWorker) -> None:
+    await worker.started(services=[WEB])
+    await worker.parts.ips.allocate(APP, IpRequest(type="private_v6"))
+    await worker.parts.ips.allocate(APP, IpRequest(type="private_v6", network="elsewhere"))
+    door = door_of(worker)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door.watch_addresses)
+        await eventually(lambda: bool(door.private_addresses))
+        tasks.cancel_scope.cancel()
+    assert len(door.private_addresses) == 1 and len(door.whole().app_addresses) == 1
+
+
+class Bridges:
+    """Part of `Networks`."""
+
+    def __init__(self) -> None:
+        self.served: list[Mapping[int, frozenset[str]]] = []
+
+    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None:
+        self.served.append(addresses)
+
+
+async def test_private_addresses_of_apps_are_the_hosts(worker: SimWorker, tmp_path: Path) -> None:
+    door, bridges, clock = door_of(worker), Bridges(), SystemClock()
+    edge = HostEdge(door, ProcessGuard(tmp_path, tmp_path / "edge", clock, "edge"), bridges, clock)
+    door.join(GatePlace(node=NodeId("0000000a"), host="10.0.0.1", port=4291), lambda: "")
+    door.tell_far((), [AppAddress(app=AppName(APP), ip="fdaa:0:7::1:2")])
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(edge.serve)
+        await eventually(lambda: bool(bridges.served))
+        tasks.cancel_scope.cancel()
+    assert bridges.served == [{7: {"fdaa:0:7::1:2"}}]

@@ -87,6 +87,15 @@ CREATE TABLE app_ips (
     PRIMARY KEY (node, app, ip)
 ) WITHOUT ROWID;
 
+-- Addresses of apps in private networks, by the app's home: an edge serves each to machines of its network only.
+CREATE TABLE private_ips (
+    node TEXT NOT NULL,
+    app TEXT NOT NULL,
+    ip TEXT NOT NULL,
+    created_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (node, app, ip)
+) WITHOUT ROWID;
+
 -- Certificates of host names, by the app's home. `sealed` is the chain and its key under the cluster's key, in base64. Of
 -- several nodes' rows of a host name the one made first counts.
 CREATE TABLE certificates (

@@ -107,7 +107,9 @@ def _leads(name: Name, view: View) -> Leads | _Pointer | None:
         return view.find(labels)
     if name.is_subdomain(_REVERSE):
         return _reverse(name, view)
-    return Leads() if name == _FLYCAST else None
+    if name.is_subdomain(_FLYCAST):
+        return view.flycast([label.decode("ascii", "replace") for label in name.relativize(_FLYCAST).labels])
+    return None
 
 
 def _reverse(name: Name, view: View) -> Leads | _Pointer | None:

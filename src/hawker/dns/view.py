@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
 from hawker.ids import NodeId
-from hawker.names import KnownNames, NamedMachine
+from hawker.names import KnownNames, NamedMachine, is_private_address, network_of_address
 
 MOST_ADDRESSES = 500
 _TOP = re.compile(r"top([1-9]\d{0,2})")
@@ -32,6 +32,7 @@ class View:
     node: NodeId
     region: str
     apps: dict[str, list[NamedMachine]] = field(default_factory=dict)
+    addresses: dict[str, list[IPv6Address]] = field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = field(default_factory=dict)
     shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
 
@@ -52,6 +53,17 @@ class View:
                 return self._of_app(tuple(below), self.apps[app])
             case _:
                 return None
+
+    def flycast(self, labels: Sequence[str]) -> Leads | None:
+        """`labels` of a name below `.flycast`: an app that the edge serves in this network."""
+        match labels:
+            case []:
+                return Leads()
+            case [app] if app in self.addresses:
+                return Leads(addresses=tuple(self.addresses[app]))
+            case [app] if app in self.apps:
+                return Leads()
+        return None
 
     def name_of(self, address: IPv6Address) -> str | None:
         """The name of the machine that has it, without the last dot."""
@@ -111,6 +123,9 @@ def view_of(names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMac
         if machine.network_id == network_id:
             view.apps.setdefault(machine.app, []).append(machine)
             view.by_address[IPv6Address(machine.ip)] = machine
+    for address in names.addresses:
+        if is_private_address(address.ip) and network_of_address(address.ip) == network_id:
+            view.addresses.setdefault(address.app, []).append(IPv6Address(address.ip))
     return view
 
 

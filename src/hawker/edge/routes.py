@@ -12,6 +12,7 @@ from hawker.config.machine import Port
 from hawker.feed import ENDS_TLS, EVERYWHERE, POSTGRES, AppAddress, MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
+from hawker.names import is_private_address
 
 MAX_PORTS_OF_APP = 128
 """Addresses with ports that one app may have on a host."""
@@ -207,12 +208,17 @@ class Routes:
         yield from found.items()
 
     def _places(self, target: ServiceTarget) -> Iterator[str]:
-        """Where the machine is published, where its app has addresses alone, and where a name is enough to find it."""
+        """Where the machine is published, where its app has addresses alone, and where a name is enough to find it. TLS
+        ends at no address of a private network."""
         machine = target.machine
         if machine.publish:
             yield from self._addresses if machine.publish == EVERYWHERE else (machine.publish,)
-        if self._addresses:
-            yield from self._owned_by.get(machine.app, ())
+        for address in self._owned_by.get(machine.app, ()):
+            if is_private_address(address):
+                if not target.ends_tls:
+                    yield address
+            elif self._addresses:
+                yield address
         if machine.app in self._named and (target.serves_http or target.ends_tls):
             yield from self._addresses
 

@@ -2,7 +2,7 @@
 the catalog has them, of nodes that live. What is told of a machine's state is a hint; the gate on its own host knows.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -22,7 +22,11 @@ MAX_MACHINES = 20_000
 """Of other nodes that an edge is told of."""
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _ADDRESSES = "SELECT app, ip, shared FROM app_ips ORDER BY created_at, app"
-_REACHED = "(json_extract(machines.metadata, ?) = ? OR machines.app IN (SELECT app FROM app_ips))"
+_PRIVATE = "SELECT app, ip FROM private_ips ORDER BY created_at, app"
+_REACHED = (
+    "(json_extract(machines.metadata, ?) = ? OR machines.app IN (SELECT app FROM app_ips) "
+    "OR machines.app IN (SELECT app FROM private_ips))"
+)
 _MACHINES = (
     "SELECT node, id, app, state, version, cordoned, created_at, json_extract(metadata, ?), "
     "(SELECT json_extract(record, '$.network_id') FROM apps WHERE apps.name = machines.app ORDER BY home DESC LIMIT 1) "
@@ -48,7 +52,8 @@ _Place = tuple[str, str]  # node, machine
 
 class FarRoutes:
     """`gate_of` says where the edge of a node that lives answers, None for one that does not; `wanted` whether this
-    node's edge serves anybody; `tell` takes all of them, whenever they are read, with all addresses of apps."""
+    node's edge serves anybody outside, and `networks` are those whose machines it may serve; `tell` takes all of them,
+    whenever they are read, with all addresses of apps."""
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class FarRoutes:
         catalog: CatalogQueries,
         gate_of: Callable[[NodeId], GatePlace | None],
         wanted: Callable[[], bool],
+        networks: Callable[[], Collection[int]],
         tell: Callable[[Sequence[MachineRoute], Sequence[AppAddress]], None],
         clock: Clock,
     ) -> None:
@@ -63,23 +69,34 @@ class FarRoutes:
         self._catalog = catalog
         self._gate_of = gate_of
         self._wanted = wanted
+        self._networks = networks
         self._tell = tell
         self._clock = clock
 
     async def serve(self) -> None:
         """Until cancelled. What cannot be read leaves what was told before."""
+        told = False
         while True:
             try:
-                if self._wanted():
-                    self._tell(await self.read(), await self.addresses())
+                addresses = await self.addresses()
+                if self._wanted() or any(each.is_private for each in addresses):
+                    self._tell(await self.read(), addresses)
+                    told = True
+                elif told:
+                    self._tell((), ())
+                    told = False
             except HawkerError as error:
                 _log.warning("routes to other nodes cannot be read", extra={"error": str(error)})
             await self._clock.sleep(_EVERY_S)
 
     async def addresses(self) -> list[AppAddress]:
-        """The one that was given first comes first. Raises what a query raises."""
-        rows = await self._rows(_ADDRESSES)
-        return [AppAddress(app=AppName(str(app)), ip=str(ip), shared=bool(shared)) for app, ip, shared in rows]
+        """The one that was given first comes first; private ones of the networks that are here. Raises what a query
+        raises."""
+        public, private = await self._rows(_ADDRESSES), await self._rows(_PRIVATE)
+        found = [AppAddress(app=AppName(str(app)), ip=str(ip), shared=bool(shared)) for app, ip, shared in public]
+        inside = [AppAddress(app=AppName(str(app)), ip=str(ip)) for app, ip in private]
+        networks = self._networks()
+        return [*found, *(each for each in inside if each.is_private and each.network_id in networks)]
 
     async def read(self) -> list[MachineRoute]:
         """Raises what a query raises."""

@@ -36,6 +36,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "registry_logins": ("node", "org", "registry"),
     "image_names": ("node", "reference"),
     "app_ips": ("node", "app", "ip"),
+    "private_ips": ("node", "app", "ip"),
     "certificates": ("node", "hostname"),
     "mesh_hosts": ("node",),
     "addresses": ("node", "machine"),
@@ -58,6 +59,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "registry_logins": ("username", "at", "by", "gone"),
     "image_names": ("digest", "at"),
     "app_ips": ("shared", "created_at"),
+    "private_ips": ("created_at",),
     "certificates": ("app", "sealed", "created_at", "updated_at"),
     "mesh_hosts": ("public_key", "endpoint"),
     "addresses": ("app", "network", "generation"),
@@ -192,9 +194,10 @@ def image_name_row(node: NodeId, reference: str, digest: str, at: float) -> Row:
 
 
 def app_ip_rows(node: NodeId, app: str, record: IpRecord) -> Iterator[Row]:
-    """None for one that nobody outside can ask for."""
     if record.is_public:
         yield _row("app_ips", (node, app, record.ip), (int(record.shared), record.created_at))
+    else:
+        yield _row("private_ips", (node, app, record.ip), (record.created_at,))
 
 
 def certificate_row(node: NodeId, record: CertificateRecord, sealed: str) -> Row:

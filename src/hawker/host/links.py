@@ -18,7 +18,7 @@ from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkRequest
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 
 _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
-_NEWADDR, _NEWROUTE, _DELROUTE = 20, 24, 25
+_NEWADDR, _DELADDR, _NEWROUTE, _DELROUTE = 20, 21, 24, 25
 _NEWNEIGH = 28
 _IFF_UP = 1
 _NO_DAD = 0x02
@@ -155,6 +155,12 @@ def add_address(index: int, address: Interface) -> NetlinkRequest:
     head = _IFADDRMSG.pack(_family(address), address.network.prefixlen, flags, scope, index)
     body = head + _address(_IFA_LOCAL, address.ip) + _address(_IFA_ADDRESS, address.ip)
     return NetlinkRequest(_NEWADDR, body, CREATE | REPLACE)
+
+
+def delete_address(index: int, address: Interface) -> NetlinkRequest:
+    head = _IFADDRMSG.pack(_family(address), address.network.prefixlen, 0, 0, index)
+    body = head + _address(_IFA_LOCAL, address.ip) + _address(_IFA_ADDRESS, address.ip)
+    return NetlinkRequest(_DELADDR, body, 0, frozenset({errno.EADDRNOTAVAIL, errno.ENODEV}))
 
 
 @lru_cache(_KEPT)

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from ipaddress import IPv4Interface, IPv6Interface
+from ipaddress import IPv4Interface, IPv6Address, IPv6Interface
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,6 +73,7 @@ class NodeNetwork:
         self._rules = anyio.Lock()
         self._mark: str | None = None  # of what this process put in force last
         self._removed = False
+        self._served: Mapping[int, frozenset[IPv6Address]] = {}
 
     def path_of(self, machine_id: MachineId) -> Path:
         return self._directory / machine_id
@@ -112,6 +113,11 @@ class NodeNetwork:
                 if reason:
                     raise Fault(f"nft refused the rules for where machines may not send: {reason}")
             self._mark = egress_mark(plan)
+
+    async def serve_at(self, addresses: Mapping[int, frozenset[IPv6Address]]) -> None:
+        """These are the host's own in each network, for as long as its bridge is there; no others that were. Raises
+        `OSError`."""
+        await self._run(partial(self._serve_at, addresses))
 
     async def dropped(self) -> Mapping[str, int]:
         """Packets of machines that were dropped, by reason."""
@@ -214,10 +220,23 @@ class NodeNetwork:
             links.add_address(index, IPv6Interface(gateway(plan.network_id))),
             links.add_address(index, IPv4Interface(GATEWAY4)),
             links.add_address(index, IPv6Interface(RESOLVER)),
+            *(links.add_address(index, IPv6Interface(each)) for each in self._served.get(plan.network_id, ())),
             *(links.add_route(target, index) for target in _routed(plan)),
         ]
         host.routes.apply(requests)
         return index
+
+    def _serve_at(self, addresses: Mapping[int, frozenset[IPv6Address]]) -> None:
+        before, self._served = self._served, addresses
+        with NetlinkSocket() as routes:
+            for network_id in before.keys() | addresses.keys():
+                index = links.index_of(bridge_name(self.node_id, network_id))
+                if index is not None:
+                    wanted, had = addresses.get(network_id, frozenset()), before.get(network_id, frozenset())
+                    requests = [links.delete_address(index, IPv6Interface(each)) for each in had - wanted]
+                    requests += [links.add_address(index, IPv6Interface(each)) for each in wanted]
+                    if requests:
+                        routes.apply(requests)
 
     def _reconnect(self, plan: NetworkPlan, pid: int) -> None:
         path = self.path_of(plan.machine_id)

@@ -1,8 +1,8 @@
 """The packet rules of one node: a table whose rules never change and two sets that say which networks exist.
 
-A machine reaches machines of its own network, here and through the mesh, the world outside (masqueraded) and, of the
-host itself, only ICMP and the resolver. What comes or goes through the mesh has both ends in the network of the bridge
-that it is for; what is for a private network goes nowhere else, be the mesh there or not.
+A machine reaches its own network, here and through the mesh, the world outside (masqueraded) and, of the host itself,
+only ICMP, the resolver, and the edge at its network's addresses of apps (bits 16 to 23 are 1). Both ends of what passes
+the mesh are in the bridge's network; what is for private addresses goes nowhere else and comes from nowhere else.
 Nothing new reaches a machine but from its own network and from the host. `install` runs `nft` once at boot; joining
 and leaving are netlink messages to the set. Keyed by node id, so several nodes on one host do not meet.
 
@@ -89,11 +89,13 @@ table inet {table} {{
     type filter hook input priority filter; policy accept;
     iifname "{bridges}*" jump to_host
     iifname "{mesh}" drop
+    iifname != "lo" iifname != "hw*" ip6 daddr fdaa::/16 drop
   }}
   chain to_host {{
     ct state established,related accept
     meta l4proto {{ icmp, ipv6-icmp }} accept
     ip6 daddr {resolver} meta l4proto {{ tcp, udp }} th dport 53 accept
+    meta nfproto ipv6 @nh,192,48 . iifname @of_network ip6 daddr & ::ff:0 == ::1:0 meta l4proto tcp accept
     drop
   }}
   chain forward {{

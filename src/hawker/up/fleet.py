@@ -311,8 +311,8 @@ def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:
         port = int(member.address.rpartition(":")[2])
         return GatePlace(node=node, host=host_of(member.address), port=port + HOP_OFFSET)
 
-    clock = fleet.parts.deps.clock
-    return FarRoutes(me, fleet.kept.catalog, gate_of, lambda: door.serves_far, door.tell_far, clock)
+    clock, networks = fleet.parts.deps.clock, partial(networks_here, fleet.parts.deps.store)
+    return FarRoutes(me, fleet.kept.catalog, gate_of, lambda: door.serves_far, networks, door.tell_far, clock)
 
 
 def _lives(fleet: InFleet, member: Member) -> bool:

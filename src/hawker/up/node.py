@@ -268,6 +268,8 @@ async def _serve(
             await begin(tasks, parts, supervisor, reconciler)
             if fleet is not None and doors.seat is not None:
                 tasks.start_soon(up_fleet.join_edge(fleet, doors.seat, edge.door).serve)
+            if resolver is not None:
+                edge.door.listen_addresses(resolver.book.tell_addresses)
             tasks.start_soon(edge.serve)
             if settings.acme_directory is not None:
                 buyer = certificate_orders.CertificateBuyer(deps.store, deps.certificates, settings, deps.clock)

@@ -4,10 +4,11 @@ machines, and starts, stops and suspends machines for it. The records are the tr
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 from anyio.abc import ByteStream, SocketListener, TaskGroup
@@ -44,7 +45,7 @@ from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
 from hawker.record.app import APPS, IPS, IpRecord
-from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget, networks_here
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
@@ -103,6 +104,7 @@ class EdgeDoor:
         self._far: dict[MachineId, MachineRoute] = {}
         self._app_addresses: tuple[AppAddress, ...] = ()
         self._addressed: frozenset[AppName] = frozenset()
+        self._hear_addresses: list[Callable[[Sequence[AppAddress]], None]] = []
         self._noted: dict[MachineId, None] = {}
         self._wake = anyio.Event()
         changes.listen(self._note)
@@ -115,27 +117,45 @@ class EdgeDoor:
     def tell_far(self, routes: Sequence[MachineRoute], addresses: Sequence[AppAddress]) -> None:
         """The machines of other nodes that are reached from outside, and the addresses of all apps of the fleet, as
         they are now: all of them."""
-        self._tell_addresses(tuple(addresses))
+        self._tell_addresses(addresses)
         far = {route.id: route for route in routes}
         for machine_id in far.keys() | self._far.keys():
             if far.get(machine_id) != self._far.get(machine_id):
                 self._note(machine_id)
         self._far = far
 
+    def listen_addresses(self, hear: Callable[[Sequence[AppAddress]], None]) -> None:
+        """`hear` is told of all addresses of apps whenever they change."""
+        self._hear_addresses.append(hear)
+
     async def watch_addresses(self) -> None:
         """Of a node alone. Until cancelled."""
         while self._gate is None:
-            public = [(key, record) for key, record in self._store.scan(IPS) if record.is_public]
-            public.sort(key=lambda each: each[1].created_at)
-            self._tell_addresses(tuple(_app_address(*each) for each in public))
+            networks = networks_here(self._store)
+            given = sorted(self._store.scan(IPS), key=lambda each: each[1].created_at)
+            addresses = (_app_address(*each) for each in given)
+            self._tell_addresses([each for each in addresses if not each.is_private or each.network_id in networks])
             await self._clock.sleep(_ADDRESSES_EVERY_S)
 
-    def _tell_addresses(self, addresses: tuple[AppAddress, ...]) -> None:
+    def _tell_addresses(self, all_of_them: Sequence[AppAddress]) -> None:
+        """Private ones are nobody's where machines have the host's network."""
+        addresses = tuple(each for each in all_of_them if self._host.own or not each.is_private)
         if addresses != self._app_addresses:
             self._app_addresses = addresses
+            for hear in self._hear_addresses:
+                hear(addresses)
             self._addressed = frozenset(each.app for each in addresses)
             self._retell = True
             self._wake.set()
+
+    @property
+    def private_addresses(self) -> Mapping[int, frozenset[str]]:
+        """Those that machines of this host may ask for, by network."""
+        found: dict[int, set[str]] = {}
+        for each in self._app_addresses:
+            if each.is_private:
+                found.setdefault(each.network_id, set()).add(each.ip)
+        return {network_id: frozenset(ips) for network_id, ips in found.items()}
 
     @property
     def serves_far(self) -> bool:
@@ -399,18 +419,27 @@ def _listening(folder: Path) -> socket.socket:
     return listener
 
 
+class PrivateAddresses(Protocol):
+    """Keeps addresses on the bridges of private networks."""
+
+    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None: ...
+
+
 class HostEdge:
     """The edge of this host, as the daemon sees it: nothing, until a machine needs it or an earlier daemon's is
     there."""
 
-    def __init__(self, door: EdgeDoor, guard: ProcessGuard) -> None:
+    def __init__(self, door: EdgeDoor, guard: ProcessGuard, networks: PrivateAddresses | None, clock: Clock) -> None:
         self.door = door
         self._guard = guard
+        self._networks = networks
+        self._clock = clock
 
     async def serve(self) -> None:
         """Until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.door.watch_addresses)
+            tasks.start_soon(self._keep_addresses)
             if not self._guard.is_there:
                 await self.door.needed()
             self._guard.prepare()
@@ -418,6 +447,19 @@ class HostEdge:
             tasks.start_soon(self._guard.serve)
             tasks.start_soon(self.door.serve)
             tasks.start_soon(self.door.keep_keys)
+
+    async def _keep_addresses(self) -> None:
+        """Those of apps in private networks are the host's, on the bridge of each network. Until cancelled."""
+        told: Mapping[int, frozenset[str]] = {}
+        while self._networks is not None:
+            wanted = self.door.private_addresses
+            if wanted != told:
+                try:
+                    await self._networks.serve_at(wanted)
+                    told = wanted
+                except OSError as error:
+                    _log.warning("private addresses of apps are not served", extra={"reason": error.strerror})
+            await self._clock.sleep(_ADDRESSES_EVERY_S)
 
     async def end(self) -> None:
         await self._guard.end()

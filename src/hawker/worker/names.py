@@ -8,10 +8,11 @@ from pathlib import Path
 import anyio
 
 from hawker.clock import Clock
+from hawker.feed import AppAddress
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
-from hawker.names import BOUND, KnownNames, NamedApp, NamedMachine, group_of, keeping, write_names
+from hawker.names import BOUND, KnownNames, NamedAddress, NamedApp, NamedMachine, group_of, keeping, write_names
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES, MachineRecord, networks_here
 from hawker.record.node import NodeRecord
@@ -43,6 +44,7 @@ class NameBook:
         self._node = node
         self._upstream = tuple(upstream)
         self._others: tuple[tuple[NamedApp, ...], tuple[NamedMachine, ...]] = ((), ())
+        self._addresses: tuple[NamedAddress, ...] = ()
         self._news = anyio.Event()
         changes.listen(self._note)
 
@@ -52,6 +54,11 @@ class NameBook:
         if others != self._others:
             self._others = others
             self._news.set()
+
+    def tell_addresses(self, addresses: Sequence[AppAddress]) -> None:
+        """All addresses of apps; those in private networks have names."""
+        self._addresses = tuple(NamedAddress(app=each.app, ip=each.ip) for each in addresses if each.is_private)
+        self._news.set()
 
     def _note(self, machine_id: MachineId) -> None:
         self._news.set()
@@ -100,6 +107,7 @@ class NameBook:
             upstream=self._upstream,
             apps=tuple(dict.fromkeys((*apps, *self._others[0]))),
             machines=(*own, *(each for each in self._others[1] if each.id not in mine)),
+            addresses=self._addresses,
         )
 
 

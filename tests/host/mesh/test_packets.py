@@ -132,7 +132,13 @@ class Two:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    place = tmp_path_factory.mktemp("mesh")
+    with meshed(tmp_path_factory.mktemp("mesh")) as both:
+        yield both
+
+
+@contextmanager
+def meshed(place: Path) -> Iterator[Two]:
+    """In an empty directory."""
     folders = [place / name for name in ("street", "0", "1")]
     for folder in folders:
         folder.mkdir()

@@ -294,6 +294,9 @@ class FakeNetworks(FakeHostPart):
     async def guard(self) -> None:
         self.rules = True
 
+    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None:
+        pass
+
     async def withhold(self, members: frozenset[str]) -> None:
         self.withheld = members
 

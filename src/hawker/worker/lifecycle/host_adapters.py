@@ -136,6 +136,10 @@ class Networks(Protocol):
     async def guard(self) -> None:
         """Put them in place."""
 
+    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None:
+        """From now on these addresses of private networks, by network, are the host's own, and no others that were.
+        Raises `OSError`."""
+
     async def withhold(self, members: frozenset[str]) -> None:
         """From now on machines reach none of these addresses, which are those of the fleet's members. Raises `Fault`
         or `OSError`; the next sweep comes back to it."""

@@ -1,7 +1,7 @@
 """The networks of a node's machines: a record's addresses as the host's plan."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from hawker.host.address import bridge_name, machine_mac, private_ip, veth_name
 from hawker.host.machine_link import MACHINE_LINK, TAP, addresses, gateways
@@ -90,6 +90,9 @@ class HostNetworks:
 
     async def guard(self) -> None:
         await self._host.guard()
+
+    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None:
+        await self._host.serve_at({number: frozenset(map(IPv6Address, ips)) for number, ips in addresses.items()})
 
     async def withhold(self, members: frozenset[str]) -> None:
         await self._host.withhold(members)
