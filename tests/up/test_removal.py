@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine_operation import SUSPEND_MACHINE
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.chaos.residue import host
+from hawker.errors import NotServed
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import HELLO, Shop
 from tests.waiting import wait_for
@@ -51,13 +53,16 @@ def begin(node: RunningNode, after_s: float) -> None:
 
 
 async def furnished(node: RunningNode) -> tuple[str, ...]:
-    """Two machines, one with a volume; the marks of the node."""
+    """Two machines, one with a volume, the other suspended where that is served; the marks of the node."""
     async with node.client() as client:
         shop = await Shop(client, "removal").open()
         params = AppParams(app_name=shop.app)
         volume = await client.call(CREATE_VOLUME, params=params, body=CreateVolumeRequest(name="data", size_gb=1))
         await shop.run({"image": HELLO, "mounts": [{"volume": volume.id, "path": "/data"}]})
-        await shop.run({"image": HELLO})
+        resting = await shop.run({"image": HELLO})
+        with suppress(NotServed):
+            await client.call(SUSPEND_MACHINE, params=shop.params(resting.id))
+            await shop.wait(resting.id, "suspended")
     return node.marks
 
 

@@ -18,6 +18,7 @@ from hawker.errors import CannotStart
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.apparmor import AppArmor
 from hawker.host.block import detach_loop
+from hawker.host.cgroup_freezer import thaw
 from hawker.host.luks import Luks
 from hawker.host.mount import unmount
 from hawker.host.network import NodeNetwork
@@ -183,8 +184,11 @@ def _detach(trace: Residue) -> None:
 
 
 def _remove_group(trace: Residue) -> None:
+    """Who is frozen, as a suspended machine is, does not even die."""
     folder = Path(trace.name)
     for group, _, _ in os.walk(folder, topdown=False):
+        with suppress(OSError):
+            thaw(Path(group))
         with suppress(OSError):
             for pid in (Path(group) / "cgroup.procs").read_text().split():
                 os.kill(int(pid), signal.SIGKILL)
