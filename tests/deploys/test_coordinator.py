@@ -87,6 +87,16 @@ async def test_what_was_asked_of_a_deploy_holds_when_its_home_is_lost_at_once() 
         assert await fleet.settled() == []
 
 
+async def test_a_deploy_that_was_accepted_goes_on_when_its_home_is_lost_at_once() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.home.kill(kept=0.0)
+        other = next(host for host in fleet.hosts if host not in fleet.voters())
+        assert (await fleet.ended(fleet.hosts.index(other))).status == "complete"
+        await fleet.again(fleet.home)
+        assert await fleet.settled() == []
+
+
 async def test_words_to_a_deploy_reach_who_coordinates_it() -> None:
     async with played_deploys() as fleet:
         await fleet.deploy()

@@ -157,7 +157,7 @@ class Intake:
         if not deploy.is_replicated:
             return
         deadline = self.clock.monotonic() + _KEPT_S
-        while not self.table.find(self.table.store, app, deploy.version).term:
+        while not self.table.find(self.table.store, app, deploy.version).kept:
             if self.clock.monotonic() >= deadline:
                 raise Fault(
                     f"deploy {deploy.version} of app '{app}' is accepted here and not kept by a majority of the nodes"

@@ -335,6 +335,8 @@ class Coordinator:
             lambda tx: self.table.change(tx, self.app, self.version, term=number, coordinator=me)
         )
         await term.keep()
+        if not self._record.kept:
+            await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, kept=True))
         await term.announce()
         return term
 

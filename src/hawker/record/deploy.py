@@ -72,10 +72,10 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One deploy, of the release of its version, whose status tells how it ended. `serial` rises with each change of
     the deploy or of one of its slots. `stage` is what it does now and `error` what went wrong, both for people. `alone`
     counts machines of the app that are of no process group, which no deploy touches. `voters` are the nodes that keep
-    the deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one of which
-    a majority of them has the deploy as it was then, 0 before; `coordinator` is whose term that is. `waves` are the
-    regions whose machines are updated one after the other, none where all are at once; of them `baked` were watched to
-    their end, and the next is watched until `baked_at`, when it is. Times are Unix seconds."""
+    the deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one that a
+    majority of them granted, 0 before; `coordinator` is whose term that is. `kept`: a majority has the deploy. `waves`
+    are the regions whose machines are updated one after the other, none where all are at once; of them `baked` were
+    watched to their end, and the next is watched until `baked_at`, when it is. Times are Unix seconds."""
 
     version: int
     strategy: str
@@ -89,6 +89,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     voters: tuple[NodeId, ...] = ()
     term: int = 0
     coordinator: NodeId = NodeId("")
+    kept: bool = False
     waves: tuple[tuple[str, ...], ...] = ()
     baked: int = 0
     baked_at: float | None = None
