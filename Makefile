@@ -10,6 +10,7 @@ SEEDS ?= 20
 FLEETS ?= 10
 CATALOGS ?= 300
 DEPLOYS ?= 3
+EDGES ?= 5
 BENCH ?= start start_many create commands boot profile_start engine scale pull pull_large
 
 .PHONY: help
@@ -28,7 +29,7 @@ bench-setup: ## that, and what the benchmarks compare with
 demo: setup ## run one machine from order to destroy, printing each step
 	@python scripts/demo.py $(ARGS)
 
-PYTEST := python -m pytest --numprocesses=$(PROCESSES) --no-loadscope-reorder
+PYTEST := python -m pytest --numprocesses=$(PROCESSES) --no-loadscope-reorder --durations=25 --durations-min=5
 FULL := --hypothesis-profile=full
 
 .PHONY: release
@@ -61,11 +62,12 @@ check-tidy:
 	@python -m pytest tests/tidy tests/test_tidy.py
 check-docs:
 	@python scripts/docs.py --check
-check-sim: ## play simulated workers, fleets, catalogs and deploys (SEEDS=1000 FLEETS=100 CATALOGS=10000 DEPLOYS=100 for more)
+check-sim: ## play simulated workers, fleets, catalogs, deploys and edges (SEEDS=1000 FLEETS=100 CATALOGS=10000 DEPLOYS=100 EDGES=100 for more)
 	@hawker sim --seeds $(SEEDS)
 	@hawker sim fleet --seeds $(FLEETS)
 	@hawker sim catalog --seeds $(CATALOGS)
 	@hawker sim deploys --seeds $(DEPLOYS)
+	@hawker sim edge --seeds $(EDGES)
 
 .PHONY: conformance
 conformance: test-setup ## judge a node by the official document and write docs/generated/conformance.md

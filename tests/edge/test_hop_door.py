@@ -84,7 +84,7 @@ async def test_newcomers_of_one_address_are_bounded_and_kept_connections_go_on(
         port = free_port()
         await publish_far(host, far, gate, route(port, inside, handlers=("http",)))
         assert b"200 OK" in await ask(port, get())
-        monkeypatch.setattr(far.edge._hops, "_newcomers", TokenBuckets(Allowance(0.001, 1.0)))
+        monkeypatch.setattr(far.edge.hops, "_newcomers", TokenBuckets(Allowance(0.001, 1.0)))
         closed = 0
         for _ in range(5):
             reader, writer = await asyncio.open_connection(HOST, gate.port)
@@ -93,7 +93,7 @@ async def test_newcomers_of_one_address_are_bounded_and_kept_connections_go_on(
             writer.close()
         assert closed == 4 and far.counted("hops_too_many") == 4
         assert b"200 OK" in await ask(port, get()), "over the connection that is there"
-        assert far.edge._hops.may_begin("127.0.0.2"), "a neighbour is not kept out"
+        assert far.edge.hops.may_begin("127.0.0.2"), "a neighbour is not kept out"
 
 
 async def test_the_gate_keeps_the_hard_limit_of_all_edges_together(

@@ -158,8 +158,8 @@ async def test_a_connection_is_used_again_and_not_when_it_is_gone(
         await publish_far(host, far, gate, route(port, inside, handlers=("http",)))
         for _ in range(3):
             assert b"200 OK" in await ask(port, get())
-        assert len(far.edge._hops.table) == 1
-        for line in list(far.edge._hops.table._keys):
+        assert len(far.edge.hops.table) == 1
+        for line in list(far.edge.hops.table._keys):
             line.give_up()
         for _ in range(3):
             assert b"200 OK" in await ask(port, get())

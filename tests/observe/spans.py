@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry
 
 from hawker.observe.metrics import Families, SpanMetrics
-from hawker.observe.span import Span
+from hawker.observe.spans import Span
 
 
 def span(name: str = "create", *, error: str | None = None, parent: int | None = None) -> Span:

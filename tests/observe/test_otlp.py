@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from hawker.observe.otlp import OtlpExporter, traces_url
-from hawker.observe.span import SpanOrigin
+from hawker.observe.spans import SpanOrigin
 from tests.observe.otlp_server import Received, collecting, values
 from tests.observe.spans import span
 

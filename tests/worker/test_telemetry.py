@@ -9,8 +9,7 @@ from hawker.fsm.contract import Ending, Resource, Retry, Step
 from hawker.fsm.run import Run, State, StepRecord, StepStatus, fault_of
 from hawker.ids import RunId
 from hawker.observe.metrics import build_metrics
-from hawker.observe.span import Span, span_of, trace_of
-from hawker.observe.span_queue import SpanQueue
+from hawker.observe.spans import Span, SpanQueue, span_of, trace_of
 from hawker.store.memory_store import MemoryStore
 from hawker.worker.telemetry import ERROR_CHARS, Telemetry, Traces
 from tests.fsm.serving import Held, accept, carry_out, failing, flow, serving, step

@@ -150,7 +150,7 @@ class HopDoor:
                 await self._moved.wait()
                 continue
             try:
-                server = await asyncio.get_running_loop().create_server(self._accept, sock=_bound(place))
+                server = await asyncio.get_running_loop().create_server(self.accept, sock=_bound(place))
             except OSError as error:
                 _log.error(
                     "other hosts cannot come in", extra={"at": f"{place.host}:{place.port}", "error": str(error)}
@@ -173,7 +173,7 @@ class HopDoor:
         self.table.work(host)
         self._spawn(self._carry, host, question, scope)
 
-    def _accept(self) -> asyncio.Protocol:
+    def accept(self) -> asyncio.Protocol:
         """Nobody is let in before the worker has said who this node is."""
         try:
             return _HostHandshake(self, _Host(self))

@@ -7,7 +7,7 @@ each is bounded, too. Control flow is in one task for each connection; bytes go 
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import TypeAlias, cast
+from typing import ClassVar, TypeAlias, cast
 
 import anyio
 
@@ -29,6 +29,8 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 class HttpConnection(asyncio.Protocol):
     """One client; `tls` is the app that its TLS is for. Keeps `AnswerSink` and `Closable`."""
+
+    carrier: ClassVar[type[HttpExchange]] = HttpExchange
 
     def __init__(
         self,
@@ -294,7 +296,7 @@ class HttpConnection(asyncio.Protocol):
         """Whether another request may follow on this connection."""
         self._head, self._keep, self._chunks = head, False, False
         self._body = request_body(chunked=head.chunked, length=head.length)
-        exchange = self._exchange = HttpExchange(self._services, self, self._door, self._tls, origin, lines, head)
+        exchange = self._exchange = self.carrier(self._services, self, self._door, self._tls, origin, lines, head)
         try:
             await exchange.run()
         finally:
@@ -394,6 +396,8 @@ AnyConnection: TypeAlias = HttpConnection | Http2Connection
 class HttpConnections:
     """All of a process: where they begin, and who watches their time."""
 
+    connection: ClassVar[type[HttpConnection]] = HttpConnection
+
     def __init__(self, services: HttpServices) -> None:
         self._services = services
         self._live: set[AnyConnection] = set()
@@ -401,7 +405,7 @@ class HttpConnections:
     def accept(self, door: Door, *, tls: AppName | None = None, http2: bool = False) -> asyncio.Protocol:
         if http2:
             return Http2Connection(self._services, door, self._live, tls=tls)
-        return HttpConnection(self._services, door, self._live, tls=tls)
+        return self.connection(self._services, door, self._live, tls=tls)
 
     def check_time(self) -> None:
         """To be called a few times a second."""

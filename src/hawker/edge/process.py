@@ -4,7 +4,8 @@ import asyncio
 import resource
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -50,6 +51,7 @@ from hawker.feed import (
     MachineRoute,
     RouteExplained,
 )
+from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, MachineId
 from hawker.place import Place, default_data_dir
 
@@ -59,20 +61,35 @@ _log = log.bind("hawker.edge")
 _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeParts:
+    """What an edge is made of, where a simulator hands in parts of its own."""
+
+    link: Callable[[Path, Clock], WorkerLink] = WorkerLink
+    identity: Callable[[Path], MutualTls] = identity_in
+    gates: Callable[[Callable[[], float]], Gates] = Gates
+    visits: type[Visits] = Visits
+    http: type[HttpConnections] = HttpConnections
+    rests: Callable[[Iterable[Gate], float], Iterator[RestWish]] = may_rest
+
+
 class Edge:
     """Keeps `FeedReader`: what the worker says goes to routes, gates and listeners."""
 
-    def __init__(self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup) -> None:
+    def __init__(
+        self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = EdgeParts()
+    ) -> None:
         self._now = clock.monotonic
         self._clock = clock
         self._tasks = tasks
+        self._rests = parts.rests
         self.counters = Counters({})
         self._said: dict[tuple[AppName, str], int] = {}
         self._routes = Routes()
-        self.gates = Gates(clock.random)
-        self._link = WorkerLink(folder, clock)
-        self._visits = Visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
-        identity = identity_in(folder)
+        self.gates = parts.gates(clock.random)
+        self._link = parts.link(folder, clock)
+        self._visits = parts.visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
+        identity = parts.identity(folder)
         self._hop_dialer = HopDialer(identity, clock)
         dialer = Dialer(self._visits, clock, self._hop_dialer)
         self._pool = MachinePool(self._now)
@@ -81,11 +98,11 @@ class Edge:
         scarce = DescriptorCount(self._now).scarce
         table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
         hops = ConnectionTable(EDGE_HOPS, scarce)
-        self._hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
+        self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, table, self.say
         )
-        self._http = HttpConnections(
+        self._http = parts.http(
             HttpServices(
                 routes=self._routes,
                 visits=self._visits,
@@ -118,7 +135,7 @@ class Edge:
             )
         )
         self._region = "local"
-        self._listeners = Listeners(channel, lambda: self._routes.doors, self._accept, clock)
+        self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, clock)
 
     @property
     def held(self) -> int:
@@ -135,10 +152,14 @@ class Edge:
         self._tasks.start_soon(self._link.serve, self)
         self._tasks.start_soon(self._link.keep)
         self._tasks.start_soon(self._listeners.beat)
-        self._tasks.start_soon(self._tick)
-        self._tasks.start_soon(self._hops.serve)
-        self._tasks.start_soon(self._look_who_rests)
+        self._tasks.start_soon(self.hops.serve)
+        self.watch()
         await self._listeners.take()
+
+    def watch(self) -> None:
+        """Begin what is done now and then, whoever connects."""
+        self._tasks.start_soon(self._tick)
+        self._tasks.start_soon(self._look_who_rests)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self._tasks.start_soon(self._guarded, work, arguments)
@@ -159,7 +180,7 @@ class Edge:
 
     def whole(self, message: AllMachines) -> None:
         self._region = message.region
-        self._hops.move(message.gate)
+        self.hops.move(message.gate)
         self.certificates.replace(message.certificates)
         for machine_id in self._routes.replace(message.machines, message.addresses, message.app_addresses):
             self.gates.forget(machine_id)
@@ -222,7 +243,7 @@ class Edge:
             for gate in filter(attrgetter("is_near"), self.gates.of.values()):
                 apps.setdefault(gate.route.app, []).append(gate)
             for gates in apps.values():
-                wish = next(may_rest(gates, self._now()), None)
+                wish = next(self._rests(gates, self._now()), None)
                 if wish is not None:
                     await self._let_rest(wish)
 
@@ -265,7 +286,7 @@ class Edge:
             return None
         return shown.answer
 
-    def _accept(self, door: Door) -> asyncio.Protocol:
+    def accept(self, door: Door) -> asyncio.Protocol:
         """As the app is spoken to that has been there longest: another one can join it, and not take its place."""
         app = self._routes.first_app(door)
         target = None if app is None else self._routes.newest(door, app)

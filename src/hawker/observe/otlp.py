@@ -16,14 +16,14 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from hawker.observe.span import Span, SpanOrigin
+from hawker.observe.spans import Span, SpanOrigin
 
 _TRACES = "/v1/traces"
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class OtlpExporter:
-    """Keeps `span_queue.SpanExporter`."""
+    """Keeps `spans.SpanExporter`."""
 
     def __init__(self, endpoint: str, origin: SpanOrigin) -> None:
         self._last_word = _LastWord()

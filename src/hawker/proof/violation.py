@@ -36,6 +36,16 @@ class Invariant(StrEnum):
     SAME = "what has moved is the same"
     ONE_AWAY = "one machine of an app moves from a node at a time"
     MOVE_ENDS = "a move ends, and leaves nothing"
+    HARD_LIMIT = "a machine never has more in flight than its hard limit"
+    UNCUT = "nobody is let into a machine that rests or stops, and a rest cuts nobody"
+    SENT_ONCE = "what may not be repeated reaches a machine once"
+    SERVED = "a request that some machine can take is not refused"
+    ANSWERED = "every request is answered in time"
+    WOKEN = "a burst wakes no more machines than it needs"
+    OWN_APP = "a request reaches machines of its app, or of one that may be replayed to"
+    UNFORGED = "no client sets what the edge vouches for"
+    RESTED = "machines that nobody needs rest, and as many stay as are to run"
+    LEFT_EMPTY = "an edge that nobody uses holds nothing"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 

@@ -35,9 +35,7 @@ from hawker.logs.app_log import LogLimits
 from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
 from hawker.observe.metrics import MetricsRegistry
-from hawker.observe.span import SpanOrigin
-from hawker.observe.span_queue import SpanQueue
-from hawker.observe.spans import MakeExporter
+from hawker.observe.spans import MakeExporter, SpanOrigin, SpanQueue
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import NodeDriver

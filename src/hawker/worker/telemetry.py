@@ -7,8 +7,7 @@ from prometheus_client import Counter, Histogram
 from hawker.fsm.run import Run, State, StepRecord, StepStatus
 from hawker.ids import RunId
 from hawker.observe.metrics import RunMetrics
-from hawker.observe.span import Attribute, Span, span_of, span_of_attempt, trace_of
-from hawker.observe.span_queue import SpanQueue
+from hawker.observe.spans import Attribute, Span, SpanQueue, span_of, span_of_attempt, trace_of
 
 ERROR_CHARS = 1000
 _GOOD = frozenset({StepStatus.DONE, StepStatus.HANDED_OFF, StepStatus.UNDONE})

@@ -1,0 +1,193 @@
+"""The planted bugs of edges: each is what an edge of this kind gets wrong, and the simulator must find every one."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from hawker.edge.dialing import Joined
+from hawker.edge.exchange import HttpExchange, _Leg
+from hawker.edge.gates import Gate, Gates
+from hawker.edge.head import RequestHead
+from hawker.edge.http_connection import HttpConnection, HttpConnections
+from hawker.edge.machine_connection import MachineConnection
+from hawker.edge.process import EdgeParts
+from hawker.edge.refusal import ProxyError
+from hawker.edge.rest import RestWish
+from hawker.edge.routes import ServiceTarget
+from hawker.edge.steering import Aim
+from hawker.edge.visits import Visit, Visits
+from hawker.edge.writing import Origin
+from hawker.feed import MachineRoute
+from hawker.ids import AppName, InstanceId
+from hawker.machine import State
+from hawker.proof.violation import Invariant as I
+from hawker.sim.harness.planted_bug import PlantedBug
+
+
+def _with_gate(made: type[Gate]) -> EdgeParts:
+    class Planted(Gates):
+        def update(self, route: MachineRoute, now: float) -> Gate:
+            self.of.setdefault(route.id, made(route, now))
+            return super().update(route, now)
+
+    return EdgeParts(gates=Planted)
+
+
+class _NeverCloses(Gate):
+    """Whoever comes while a machine is being closed is let in."""
+
+    def close(self, instance: InstanceId, emptied: Callable[[], None] | None = None) -> None:
+        if emptied is not None:
+            emptied()
+
+
+class _HasRoom(Gate):
+    def has_room(self, target: ServiceTarget) -> bool:
+        return True
+
+
+class _WakesOnce(Gate):
+    """A machine that came up for a request sleeps for good the next time."""
+
+    _came = False
+
+    def update(self, route: MachineRoute, now: float) -> None:
+        self._came = self._came or (self.waking and route.state is State.STARTED)
+        super().update(route, now)
+
+    @property
+    def may_wake(self) -> bool:
+        return super().may_wake and not self._came
+
+
+class _ForgetsCounts(Visits):
+    """A request is not counted while it is in its machine."""
+
+    def end(self, visit: Visit) -> None:
+        """It was taken out when it came."""
+        self.changed(visit.target.machine.app)
+
+    def _try(self, targets: Sequence[ServiceTarget]) -> Visit | None:
+        visit = super()._try(targets)
+        if visit is not None:
+            visit.gate.leave(visit.target.number, self._now())
+        return visit
+
+
+class _WaitsForEver(Visits):
+    """Nobody's time is ever over."""
+
+    async def begin(self, aim: Aim, began: float, cause: ProxyError | None = None) -> Visit:
+        return await super().begin(aim, began + 1e6, cause)
+
+
+class _LosesPlaces(Visits):
+    """Who left a machine of another host is counted there still."""
+
+    def end(self, visit: Visit) -> None:
+        if visit.target.is_near:
+            super().end(visit)
+
+
+class _WakesAll(Gates):
+    def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:
+        found = [self.of[each.machine.id] for each in targets]
+        return [gate for gate in found if gate.is_near and gate.can_wake(now) and gate.sleeps]
+
+
+def _rests_whom_load_does_not_need(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
+    """As many as are to run may rest, too."""
+    for gate in gates:
+        idle = gate.is_open and not gate.total and now - gate.busy_at >= gate.route.idle_s
+        if idle and any(service.autostop for service in gate.route.services):
+            yield RestWish(gate, suspend=False)
+
+
+def _never_rests(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
+    yield from ()
+
+
+class _RepeatsAll(HttpExchange):
+    """What no answer came to is sent to another machine, whatever its method."""
+
+    def _elsewhere(self, leg: _Leg, joined: Joined[MachineConnection]) -> _Leg | None:
+        method, self._head = self._head.method, _as_get(self._head)
+        try:
+            return super()._elsewhere(leg, joined)
+        finally:
+            self._head = _as_get(self._head, method)
+
+
+def _as_get(head: RequestHead, method: bytes = b"GET") -> RequestHead:
+    return replace(head, method=method)
+
+
+class _ReplaysAnywhere(HttpExchange):
+    def _may_reach(self, source: ServiceTarget, app: AppName) -> bool:
+        return True
+
+
+def _with_exchange(made: type[HttpExchange]) -> EdgeParts:
+    class Connection(HttpConnection):
+        carrier = made
+
+    class Connections(HttpConnections):
+        connection = Connection
+
+    return EdgeParts(http=Connections)
+
+
+class _BelievesClients(HttpConnection):
+    """What a client says of itself goes on to the machine."""
+
+    async def _request(self, head: RequestHead, origin: Origin, lines: bytes) -> bool:
+        said = next((value for name, value in head.fields if name == b"fly-client-ip"), b"")
+        return await super()._request(head, origin, b"fly-client-ip: %b\r\n" % said + lines.partition(b"\r\n")[2])
+
+
+class _Believing(HttpConnections):
+    connection = _BelievesClients
+
+
+def _plant(name: str, what: str, parts: EdgeParts, *breaks: I) -> PlantedBug[EdgeParts]:
+    return PlantedBug(name=name, what=what, kit=parts, breaks=frozenset(breaks))
+
+
+PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
+    _plant(
+        "admits-while-closing", "a gate lets requests into a machine that it closed", _with_gate(_NeverCloses), I.UNCUT
+    ),
+    _plant("no-hard-limit", "a gate lets in more than a machine's hard limit", _with_gate(_HasRoom), I.HARD_LIMIT),
+    _plant("wakes-once", "a machine that sleeps for the second time is not woken", _with_gate(_WakesOnce), I.SERVED),
+    _plant(
+        "counts-forgotten",
+        "a request is not counted while it is in its machine",
+        EdgeParts(visits=_ForgetsCounts),
+        I.HARD_LIMIT,
+        I.UNCUT,
+    ),
+    _plant(
+        "holds-for-ever",
+        "a request that no machine takes is held without an end",
+        EdgeParts(visits=_WaitsForEver),
+        I.ANSWERED,
+    ),
+    _plant(
+        "places-lost",
+        "a request of another host's machine is counted after its end",
+        EdgeParts(visits=_LosesPlaces),
+        I.LEFT_EMPTY,
+    ),
+    _plant("wakes-all", "a request wakes every machine that sleeps", EdgeParts(gates=_WakesAll), I.WOKEN),
+    _plant(
+        "least-ignored", "machines that are to run rest, too", EdgeParts(rests=_rests_whom_load_does_not_need), I.RESTED
+    ),
+    _plant("never-rests", "no machine ever rests", EdgeParts(rests=_never_rests), I.RESTED),
+    _plant("repeats-all", "a POST is sent again to another machine", _with_exchange(_RepeatsAll), I.SENT_ONCE),
+    _plant(
+        "replays-anywhere",
+        "a machine has requests replayed to another network's app",
+        _with_exchange(_ReplaysAnywhere),
+        I.OWN_APP,
+    ),
+    _plant("client-believed", "a client says what its address is", EdgeParts(http=_Believing), I.UNFORGED),
+)

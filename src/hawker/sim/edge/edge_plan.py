@@ -1,0 +1,130 @@
+"""What a seed stands for: three hosts, five apps, requests of clients, and what fails."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from hawker.proof.edge_checks import WAKE_S
+from hawker.sim.harness.loop import LoopClock
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, numbered
+
+HOSTS = 3
+RUN_S = 90.0
+IDLE_S = 15.0
+_ACTOR = "world"
+
+
+class EdgeVerb(StrEnum):
+    ASK = "ask"
+    BURST = "burst"
+    STOP = "stop"
+    START = "start"
+    CRASH = "crash"
+    CORDON = "cordon"
+    FLAP = "flap"
+    DAEMON = "daemon"
+    EDGE = "edge"
+    POWER = "power"
+    CUT = "cut"
+    LATE = "late"
+    REFUSE = "refuse"
+    SLOW = "slow"
+
+
+_WEIGHTS = {
+    EdgeVerb.ASK: 60.0,
+    EdgeVerb.BURST: 8.0,
+    EdgeVerb.STOP: 4.0,
+    EdgeVerb.START: 3.0,
+    EdgeVerb.CRASH: 3.0,
+    EdgeVerb.CORDON: 2.0,
+    EdgeVerb.FLAP: 2.0,
+    EdgeVerb.DAEMON: 2.0,
+    EdgeVerb.EDGE: 2.0,
+    EdgeVerb.POWER: 0.6,
+    EdgeVerb.CUT: 0.6,
+    EdgeVerb.LATE: 2.0,
+    EdgeVerb.REFUSE: 2.0,
+    EdgeVerb.SLOW: 1.0,
+}
+_METHODS = {"GET": 6.0, "POST": 4.0, "PUT": 1.0}
+_WORDS = {"ok": 10.0, "pieces": 2.0, "break": 1.0, "upgrade": 1.0, "machine": 1.0, "app": 1.0, "loop": 0.3}
+PORTS = {"steady": 8001, "lazy": 8002, "tight": 8003, "least": 8004, "other": 8005}
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeOperation(RunOperation[EdgeVerb]):
+    """`label` is a host's number or a machine, `amount` how many or how long, `word` the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePlan(RunPlan[EdgeOperation]):
+    """Three hosts and five apps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeOutcome(RunOutcome[EdgePlan]):
+    """`served` requests got 200, `refused` another status, `cut` no answer; `wakes` are starts of machines."""
+
+    served: int
+    refused: int
+    cut: int
+    wakes: int
+
+
+MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
+    "steady1": (1, {}),
+    "steady2": (2, {}),
+    "steady3": (3, {}),
+    "lazy1": (1, {"soft": 2, "hard": 4, "autostop": "stop", "idle_s": IDLE_S}),
+    "lazy2": (1, {"soft": 2, "hard": 4, "autostop": "suspend", "idle_s": IDLE_S}),
+    "lazy3": (2, {"soft": 2, "hard": 4, "autostop": "stop", "idle_s": IDLE_S}),
+    "tight1": (1, {"soft": 1, "hard": 2, "kind": "requests"}),
+    "tight3": (3, {"soft": 1, "hard": 2, "kind": "requests"}),
+    "least1": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
+    "least2": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
+    "other1": (3, {}),
+}
+"""The host of each, and what its config says. The app is the name without its number; `other` is of another network."""
+
+
+def draw(seed: int) -> EdgePlan:
+    chance, operations, at = Chance(LoopClock(seed)), list[EdgeOperation](), 1.0
+    while at < RUN_S:
+        verb = chance.weighed(_WEIGHTS)
+        if verb is EdgeVerb.BURST and chance.happens(0.5):
+            at += IDLE_S + 5.0  # who can rest, rests
+        host, word, amount = str(chance.between(1, HOSTS)), "", float(chance.between(1, 15))
+        match verb:
+            case EdgeVerb.ASK:
+                word = " ".join(
+                    (
+                        chance.one_of(tuple(PORTS)),
+                        chance.weighed(_METHODS),
+                        chance.weighed(_WORDS),
+                        str(chance.one_of((0, 1, 10, 100, 400, 1500, 4000))),
+                        str(chance.between(1, 9)),
+                    )
+                )
+                amount = float(chance.one_of((1, 1, 1, 2, 4, 8)))
+            case EdgeVerb.BURST:
+                word, amount = "lazy", float(chance.one_of((1, 1, 2, 2, 4, 12)))
+                host = chance.one_of(("1", "1", host))
+            case EdgeVerb.STOP | EdgeVerb.START | EdgeVerb.CRASH | EdgeVerb.CORDON | EdgeVerb.FLAP:
+                word = chance.one_of(tuple(MACHINES))
+            case EdgeVerb.CUT:
+                word = str(chance.between(1, HOSTS))
+            case EdgeVerb.REFUSE:
+                amount = chance.one_of((2.0, 20.0, 90.0))
+            case _:
+                pass
+        operations.append(EdgeOperation(0, at, _ACTOR, verb, host, amount, word))
+        if verb is EdgeVerb.STOP:  # who comes just then
+            app, place = word[:-1], str(MACHINES[word][0])
+            for after in (0.01, 0.03, 0.06, 0.1):
+                operations.append(EdgeOperation(0, at + after, _ACTOR, EdgeVerb.ASK, place, 1.0, f"{app} GET ok 1 1"))
+        if verb is EdgeVerb.REFUSE and amount > WAKE_S:  # who sleeps then is asked for in vain
+            at += IDLE_S + 5.0
+            operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, "lazy GET ok 1 1"))
+        at += 1.0 if verb is EdgeVerb.BURST else chance.one_of((0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 2.0))
+    return EdgePlan(seed=seed, operations=numbered(operations))

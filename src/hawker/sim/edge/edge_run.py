@@ -1,0 +1,465 @@
+"""One run of edges in virtual time: three hosts, each with an edge, apps whose machines are spread over them, clients,
+and whatever fails. Real: the edge, from a client's bytes to the machine's, hops and their TLS included. Played: the
+network, the daemons as edges hear them, machines, clients.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Set
+from typing import Any, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hawker.edge.process import EdgeParts
+from hawker.ids import AppName, MachineId
+from hawker.machine import State
+from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
+from hawker.proof.violation import Invariant, Violation
+from hawker.sim.edge.edge_plan import HOSTS, MACHINES, PORTS, EdgeOperation, EdgeOutcome, EdgePlan, EdgeVerb
+from hawker.sim.edge.played_host import PlayedHost
+from hawker.sim.edge.played_machine import PlayedMachine
+from hawker.sim.edge.wires import CLIENT, EdgeLoop
+from hawker.sim.harness.loop import LoopClock
+from hawker.sim.harness.plan import Shrinker, do_in_turn
+from hawker.sim.harness.trace import Speaker, Trace
+
+QUIET_S = 160.0
+"""After everything is healed: the longest that TCP keeps who waits for nobody, and more than a rest takes."""
+CALM_QUIET_S = 70.0
+"""The same where nobody stopped answering: so long may a request be held."""
+SOUND = EdgeParts()
+_LOOK_S = 0.5
+_LONG_S = 6.0  # after what hindered somebody is over all is well again
+_GOSSIP_S = 4.0  # until a host that is gone is called down
+
+
+def play(plan: EdgePlan, parts: EdgeParts = SOUND) -> EdgeOutcome:
+    """The same in every process."""
+    return anyio.run(_play, plan, parts, backend_options={"loop_factory": EdgeLoop})
+
+
+async def _play(plan: EdgePlan, parts: EdgeParts) -> EdgeOutcome:
+    return await EdgeSimulation(plan, parts).play()
+
+
+def shrink(found: EdgeOutcome, parts: EdgeParts, tries: int) -> EdgeOutcome:
+    def again(numbers: Set[int]) -> EdgeOutcome:
+        return play(found.plan.only(numbers), parts)
+
+    return Shrinker(found, again, tries).shrink()
+
+
+class EdgeSimulation:
+    def __init__(self, plan: EdgePlan, parts: EdgeParts) -> None:
+        self._plan = plan
+        self._parts = parts
+        self._loop = cast(EdgeLoop, asyncio.get_running_loop())
+        self._clock = LoopClock(plan.seed)
+        self._trace = Trace()
+        self._found: list[Violation] = []
+        self._ledger = EdgeLedger(self._clock.monotonic, self._note)
+        self._ledger.may_reach = lambda app, other: app == other or "other" not in (app, other)
+        self._late_s = 0.0
+        self._blows: list[float] = []  # when something ended machines or links in the middle of what they did
+        self._stalls_s = 0.0  # so long may TCP wait for who does not answer
+        self._hindered: list[float] = []  # when something kept machines from being woken, at its beginning and end
+        self._asked = 0
+        self._hosts: list[PlayedHost] = []
+        self._machines: dict[str, PlayedMachine] = {}
+
+    async def play(self) -> EdgeOutcome:
+        self._loop.set_exception_handler(self._mistake)
+        try:
+            async with anyio.create_task_group() as tasks:
+                await self._run(tasks)
+                tasks.cancel_scope.cancel()
+        except* Exception as group:  # noqa: BLE001 - whatever breaks an edge is a finding
+            for error in group.exceptions:
+                self._note(Violation(Invariant.ANSWERS, "edge", f"{type(error).__name__}: {error}"))
+        return self._outcome()
+
+    async def _run(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        for number in range(1, HOSTS + 1):
+            self._hosts.append(
+                PlayedHost(number, self._loop.wires, self._ledger, self._clock, tasks, self._parts, self._spread)
+            )
+        for number, (name, (place, config)) in enumerate(MACHINES.items(), 1):
+            self._make(number, name, self._hosts[place - 1], config)
+        for host in self._hosts:
+            await host.begin(tuple(PORTS.values()))
+        for machine in self._machines.values():
+            self._spread(machine)
+        tasks.start_soon(self._watch)
+        await do_in_turn(self._plan.operations, self._clock, self._do, self._clock.monotonic())
+        await self._rest()
+        self._judge()
+        for host in self._hosts:
+            host.end()
+
+    def _make(self, number: int, name: str, host: PlayedHost, config: dict[str, Any]) -> None:
+        app = AppName(name[:-1])
+        machine = PlayedMachine(
+            id=MachineId(f"{number:014x}"),
+            app=app,
+            node=host.id,
+            address=f"10.1.0.{number}",
+            public_port=PORTS[app],
+            network=9 if app == "other" else 7,
+            **config,
+        )
+        host.machines[machine.id] = self._machines[name] = machine
+        machine.listen(self._loop.wires, self._ledger)
+
+    def _mistake(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not isinstance(error, ConnectionError):
+            self._note(Violation(Invariant.ANSWERS, "edge", f"{context['message']}: {type(error).__name__}: {error}"))
+
+    # What other hosts hear.
+
+    def _spread(self, machine: PlayedMachine) -> None:
+        """Later, as the catalog does; whoever is not reached then hears of it once he is."""
+        self._tasks.start_soon(self._gossip)
+
+    async def _gossip(self) -> None:
+        await self._clock.sleep(0.02 + 0.2 * self._clock.random() + self._late_s)
+        for host in self._hosts:
+            if host.daemon and host.powered:
+                host.tell_far(self._far_of(host))
+
+    def _far_of(self, host: PlayedHost) -> Iterator[Any]:
+        """Of hosts that are called alive."""
+        for other in self._hosts:
+            if other is not host and other.powered:
+                for machine in other.machines.values():
+                    known = host.far.get(machine.id)
+                    if self._loop.wires.reach(host.id, other.id):
+                        yield machine.route(other.gate)
+                    elif known is not None:
+                        yield known
+
+    # What happens.
+
+    async def _do(self, operation: EdgeOperation) -> None:
+        if self._found:
+            return
+        self._say(f"{operation.verb} {operation.label} {operation.amount:g} {operation.word}".rstrip())
+        host, machine = self._hosts[int(operation.label) - 1], self._machines.get(operation.word)
+        match operation.verb:
+            case EdgeVerb.ASK:
+                app, method, word, milliseconds, target = operation.word.split()
+                for _ in range(int(operation.amount)):
+                    self._tasks.start_soon(self._ask, host, app, method, word, int(milliseconds), int(target))
+            case EdgeVerb.BURST:
+                self._tasks.start_soon(self._burst, host, operation.word, int(operation.amount))
+            case EdgeVerb.LATE:
+                self._tasks.start_soon(self._late, operation.amount)
+            case EdgeVerb.REFUSE | EdgeVerb.SLOW:
+                self._tasks.start_soon(self._hinder, host, operation.verb, operation.amount)
+            case EdgeVerb.DAEMON:
+                self._tasks.start_soon(self._without_daemon, host, operation.amount)
+            case EdgeVerb.EDGE:
+                await self._replace_edge(host)
+            case EdgeVerb.POWER:
+                self._tasks.start_soon(self._without_power, host, operation.amount)
+            case EdgeVerb.CUT:
+                self._tasks.start_soon(self._cut, host, self._hosts[int(operation.word) - 1], operation.amount)
+            case _:
+                assert machine is not None, "these are about a machine"
+                self._tasks.start_soon(self._change, operation.verb, machine, operation.amount)
+
+    async def _change(self, verb: EdgeVerb, machine: PlayedMachine, amount: float) -> None:
+        host = next(each for each in self._hosts if each.id == machine.node)
+        if not (host.powered and host.daemon):
+            return
+        match verb:
+            case EdgeVerb.STOP:
+                self._blow()
+                await host.stop(machine)
+                self._blow()
+            case EdgeVerb.START:
+                await host.start(machine)
+            case EdgeVerb.CRASH:
+                self._blow()
+                await host.crash(machine, 0.01 * amount)
+            case EdgeVerb.CORDON:
+                self._hinder_from_now()
+                machine.cordoned = not machine.cordoned
+                host.tell(machine)
+            case _:
+                machine.healthy = False
+                self._hinder_from_now()
+                host.tell(machine)
+                await self._clock.sleep(amount)
+                self._hinder_from_now()
+                machine.healthy = True
+                host.tell(machine)
+
+    async def _late(self, seconds: float) -> None:
+        self._late_s = 3.0
+        self._hinder_from_now()
+        await self._clock.sleep(seconds)
+        self._late_s = 0.0
+        self._hinder_from_now()
+
+    async def _hinder(self, host: PlayedHost, verb: EdgeVerb, seconds: float) -> None:
+        """The longest refusals are everybody's."""
+        self._hinder_from_now()
+        hosts = self._hosts if seconds > WAKE_S else [host]
+        for each in hosts:
+            each.refuses = verb is EdgeVerb.REFUSE
+            each.slow_s = 0.0 if each.refuses else 2.0
+        await self._clock.sleep(seconds)
+        for each in hosts:
+            each.refuses, each.slow_s = False, 0.0
+        self._hinder_from_now()
+
+    async def _without_daemon(self, host: PlayedHost, seconds: float) -> None:
+        if host.powered and host.daemon:
+            host.away()
+            self._hinder_from_now()
+            await self._clock.sleep(seconds)
+            self._hinder_from_now()
+            if host.powered and not host.daemon:
+                host.back()
+                await self._gossip()
+
+    async def _replace_edge(self, host: PlayedHost) -> None:
+        if host.powered and host.edge is not None:
+            self._blow()
+            host.end()
+            await host.begin(tuple(PORTS.values()))
+
+    async def _without_power(self, host: PlayedHost, seconds: float) -> None:
+        if not host.powered:
+            return
+        self._stall()
+        host.power_off()
+        self._tasks.start_soon(self._notice)
+        await self._clock.sleep(seconds)
+        self._blow()
+        await host.power_on(tuple(PORTS.values()))
+        await self._gossip()
+
+    async def _notice(self) -> None:
+        await self._clock.sleep(_GOSSIP_S)
+        await self._gossip()
+
+    async def _cut(self, one: PlayedHost, other: PlayedHost, seconds: float) -> None:
+        if one is other:
+            return
+        self._stall()
+        self._loop.wires.cut(one.id, other.id)
+        await self._clock.sleep(seconds)
+        self._loop.wires.heal()
+        self._blow()
+        await self._gossip()
+
+    def _blow(self) -> None:
+        self._blows.append(self._clock.monotonic())
+        self._hinder_from_now()
+
+    def _stall(self) -> None:
+        """From now on nobody answers there, which those who wait for an answer learn late."""
+        self._blow()
+        self._stalls_s = QUIET_S
+        for request in self._ledger.requests.values():
+            request.patience_s += QUIET_S
+
+    def _hinder_from_now(self) -> None:
+        self._hindered.append(self._clock.monotonic())
+
+    # Clients.
+
+    async def _burst(self, host: PlayedHost, app: str, count: int) -> None:
+        """All at once, to an app that sleeps: as many machines are woken as they need."""
+        machines = [each for each in self._machines.values() if each.app == app]
+        alone = all(each.over for each in self._ledger.requests.values() if each.app == app)
+        calm = alone and all(each.state in (State.STOPPED, State.SUSPENDED) for each in machines)
+        before, asked = sum(each.starts for each in machines), self._asked
+        async with anyio.create_task_group() as tasks:
+            for _ in range(count):
+                tasks.start_soon(self._ask, host, app, "GET", "ok", 300, 1)
+            if calm and host.powered and not any(each.refuses for each in self._hosts):
+                await self._clock.sleep(0.4)
+                woken = sum(each.starts for each in machines) - before
+                most = -(-count // 2)
+                if woken > most and self._asked == asked + count:
+                    self._note(Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines"))
+
+    async def _ask(self, host: PlayedHost, app: str, method: str, word: str, milliseconds: int, target: int) -> None:
+        self._asked += 1
+        began, edge_begun = self._clock.monotonic(), host.begun_at
+        request = SentRequest(
+            id=f"r{self._asked}",
+            app=AppName(app),
+            method=method,
+            sent_at=began,
+            patience_s=milliseconds / 1000 + self._stalls_s,
+        )
+        self._ledger.sent(request)
+        near = self._near_and_ready(host, app)
+        client = PlayedClient()
+        path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
+        try:
+            transport, _ = await self._loop.wires.connect(lambda: client, host.address, PORTS[app])
+            transport.write(request_of(method, path, f"{app}.test", upgrade=word == "upgrade"))
+            status = await client.answer()
+            if status == 101:
+                await self._clock.sleep(milliseconds / 1000)
+                status = 200 if client.open else None
+                transport.close()
+        except OSError:
+            status = None
+        request.excused = not host.powered or host.begun_at != edge_begun or host.edge is None
+        ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
+        plain = request.may_be_repeated and word in ("ok", "pieces")
+        served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
+        self._ledger.answered(request.id, status, served=plain and served)
+        self._say(f"{request.id} {method} {app}/{word} by {host.id}: {status}")
+
+    def _near_and_ready(self, host: PlayedHost, app: str) -> list[tuple[MachineId, int]]:
+        return [
+            (each.id, each.number)
+            for each in host.machines.values()
+            if each.app == app and each.up and each.healthy and not each.cordoned and not each.closed
+        ]
+
+    def _wakes(self, app: str, since: float) -> bool:
+        """Nobody and nothing has kept the machines of this app, which sleep, from being woken."""
+        machines = [each for each in self._machines.values() if each.app == app]
+        willing = all(each.healthy and not each.cordoned for each in machines)
+        able = all(each.daemon and not each.refuses for each in self._hosts)
+        return app == "lazy" and willing and able and not any(at >= since - _LONG_S for at in self._hindered)
+
+    def _disturbed(self, since: float) -> bool:
+        """More than one blow: what is repeated once may meet another one."""
+        return sum(at >= since for at in self._blows) > 1
+
+    # The end.
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK_S)
+            for violation in self._ledger.overdue():
+                self._note(violation)
+
+    async def _rest(self) -> None:
+        """All is healed and up, and everything has come to its end."""
+        self._loop.wires.heal()
+        self._hinder_from_now()
+        self._late_s = 0.0
+        for host in self._hosts:
+            host.refuses, host.slow_s = False, 0.0
+        await self._clock.sleep(QUIET_S if self._stalls_s else CALM_QUIET_S)
+
+    def _judge(self) -> None:
+        if self._found:
+            return
+        for request in self._ledger.requests.values():
+            if not request.over:
+                self._note(Violation(Invariant.ANSWERED, request.id, "has no answer at the end"))
+        for host in self._hosts:
+            self._note_all(_left_in(host))
+        self._note_all(self._resting())
+
+    def _resting(self) -> Iterator[Violation]:
+        apps: dict[str, list[PlayedMachine]] = {}
+        for machine in self._machines.values():
+            if machine.autostop != "off":
+                apps.setdefault(machine.app, []).append(machine)
+        for app, machines in apps.items():
+            running = [each.id for each in machines if each.up and each.healthy and not each.cordoned]
+            least = max(each.least for each in machines)
+            if len(running) > least:
+                yield Violation(Invariant.RESTED, app, f"{len(running)} run and nobody asks; {least} are to")
+            if len(running) < least and any(each.rested for each in machines):
+                by_rest = sum(each.rested for each in machines)
+                if len(running) + by_rest >= least and not any(each.cordoned for each in machines):
+                    yield Violation(Invariant.RESTED, app, f"{by_rest} rest, {len(running)} run; {least} are to run")
+
+    def _note_all(self, found: Iterable[Violation]) -> None:
+        for violation in found:
+            self._note(violation)
+
+    def _note(self, violation: Violation) -> None:
+        if not self._found:
+            self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
+        if len(self._found) < 20 and violation not in self._found:
+            self._found.append(violation)
+
+    def _say(self, text: str) -> None:
+        self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
+
+    def _outcome(self) -> EdgeOutcome:
+        over = [each for each in self._ledger.requests.values() if each.over]
+        return EdgeOutcome(
+            plan=self._plan,
+            operations=len(over),
+            ended_at=self._clock.monotonic(),
+            digest=self._trace.digest,
+            lines=tuple(self._trace.lines),
+            found=tuple(self._found),
+            served=sum(each.status == 200 for each in over),
+            refused=sum(each.status not in (200, None) for each in over),
+            cut=sum(each.status is None for each in over),
+            wakes=sum(machine.starts for machine in self._machines.values()),
+        )
+
+
+def _left_in(host: PlayedHost) -> Iterator[Violation]:
+    edge = host.edge
+    if edge is None:
+        return
+    for gate in edge.gates.of.values():
+        if gate.total:
+            yield Violation(Invariant.LEFT_EMPTY, host.id, f"counts {gate.total} in {gate.route.id}")
+    if edge.held or edge.kept_bytes:
+        yield Violation(Invariant.LEFT_EMPTY, host.id, f"holds {edge.held} requests and keeps {edge.kept_bytes} bytes")
+    if edge.counters.values.get("mistakes"):
+        yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")
+
+
+def request_of(method: str, path: str, host: str, *, upgrade: bool) -> bytes:
+    """With fields that no client may set."""
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Fly-Client-IP: forged", "fly-replay-src: instance=forged"]
+    lines += ["X-Forwarded-Proto: forged", f"X-Forwarded-For: {CLIENT}"]
+    content = "a body of this request" if method in ("POST", "PUT") else ""
+    if content:
+        lines.append(f"Content-Length: {len(content)}")
+    lines += ["Connection: Upgrade", "Upgrade: websocket"] if upgrade and not content else ["Connection: close"]
+    return ("\r\n".join(lines) + "\r\n\r\n" + content).encode()
+
+
+class PlayedClient(asyncio.Protocol):
+    """Asks once, and reads the status of the last answer, and all of it."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._ended = asyncio.get_running_loop().create_future()
+        self.open = True
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if self._data.startswith(b"HTTP/1.1 101") and not self._ended.done():
+            self._ended.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.open = False
+        if not self._ended.done():
+            self._ended.set_result(error)
+
+    @property
+    def code(self) -> str:
+        """Of an answer of the edge's own."""
+        return self._data.partition(b"\r\n\r\n")[2][:4].decode("latin-1")
+
+    async def answer(self) -> int | None:
+        """None for one that was cut short."""
+        error = await self._ended
+        if error is not None or not self._data.startswith(b"HTTP/1.1 "):
+            return None
+        status = int(self._data[9:12])
+        whole = status == 101 or self._data.endswith(b"0\r\n\r\n") or b"chunked" not in self._data.lower()
+        return status if whole else None

@@ -1,0 +1,291 @@
+"""TCP between played hosts in virtual time: latency, back pressure, half-close, resets. A host without power and a link
+that is cut say nothing: who waits for them learns it from his own clock.
+
+The event loop connects by it, so what speaks over connections is the product's own code.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from dataclasses import dataclass
+from itertools import count, takewhile
+from typing import Any, TypeVar, cast
+
+from hawker.ids import NodeId
+from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+OUTSIDE = NodeId("outside")
+"""Where clients are."""
+CLIENT = "192.0.2.7"
+HERE: ContextVar[NodeId] = ContextVar("HERE", default=OUTSIDE)
+"""The host whose code runs."""
+_NEAR_S, _FAR_S = 0.0002, 0.002
+_AGAIN_S, _GIVEN_UP_S = 0.2, 150.0  # TCP sends again; its keep-alive ends what nobody answers
+_ORDER_S = 1e-9
+_UNSENT_BYTES = 64 << 10
+_DIALLED = 50_000  # the port of who dials
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedListener:
+    node: NodeId
+    accept: Callable[[], asyncio.BaseProtocol]
+
+
+class Wires:
+    """`nodes` says which host has an address, `addresses` where a host's own connections come from."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeId] = {}
+        self.addresses: dict[NodeId, str] = {OUTSIDE: CLIENT}
+        self._listeners: dict[tuple[str, int], PlayedListener] = {}
+        self._clock = LoopClock()
+        self._dark: set[NodeId] = set()
+        self._cuts: set[frozenset[NodeId]] = set()
+        self._open: dict[PlayedTransport, None] = {}
+
+    def listen(self, node: NodeId, address: str, port: int, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+        self.nodes[address] = node
+        self._listeners[address, port] = PlayedListener(node, accept)
+
+    def unlisten(self, address: str, port: int) -> None:
+        """Connections that are there stay."""
+        self._listeners.pop((address, port), None)
+
+    def listens(self, address: str, port: int) -> bool:
+        return (address, port) in self._listeners
+
+    def cut(self, one: NodeId, other: NodeId) -> None:
+        self._cuts.add(frozenset({one, other}))
+
+    def heal(self) -> None:
+        self._cuts.clear()
+
+    def reach(self, one: NodeId, other: NodeId) -> bool:
+        return not self._dark & {one, other} and frozenset({one, other}) not in self._cuts
+
+    def power_off(self, node: NodeId) -> None:
+        """All that runs there is gone, and says nothing."""
+        self._dark.add(node)
+        for transport in self._of(node):
+            transport.vanish()
+
+    def power_on(self, node: NodeId) -> None:
+        """Who still holds a connection to what ran there before is told that there is none."""
+        self._dark.discard(node)
+        for transport in [each for each in self._open if each.peer is not None and each.peer.vanished]:
+            if transport.peer is not None and transport.peer.node == node:
+                transport.reset_soon()
+
+    def end_process(self, node: NodeId, address: str) -> None:
+        """The kernel of a host that lives resets the connections of a process that died there: those that came to this
+        address, and those that it began. Nobody else there begins any."""
+        for transport in self._of(node):
+            if transport.dialled or transport.own[0] == address:
+                transport.abort()
+
+    async def connect(self, make: Callable[[], P], address: str, port: int) -> "tuple[PlayedTransport, P]":
+        """Raises `OSError`; waits for ever for a host that does not answer."""
+        here = HERE.get()
+        there = self.nodes.get(address)
+        if there is None:
+            raise OSError(f"no route to {address}")
+        for _ in takewhile(lambda again: not self.reach(here, there), count()):
+            await self._clock.sleep(_AGAIN_S)  # a SYN is sent again and again
+        await self._clock.sleep(2 * latency(here, there))
+        listener = self._listeners.get((address, port))
+        if listener is None or not self.reach(here, there):
+            raise ConnectionRefusedError(f"{address}:{port} refuses")
+        context = copy_context()
+        context.run(HERE.set, listener.node)
+        mine = PlayedTransport(self, here, (self.addresses[here], _DIALLED), copy_context())
+        theirs = PlayedTransport(self, listener.node, (address, port), context)
+        mine.peer, theirs.peer = theirs, mine
+        protocol = make()
+        theirs.begin(listener.accept)
+        mine.begin(lambda: protocol)
+        return mine, protocol
+
+    def opened(self, transport: "PlayedTransport") -> None:
+        self._open[transport] = None
+
+    def closed(self, transport: "PlayedTransport") -> None:
+        self._open.pop(transport, None)
+
+    def _of(self, node: NodeId) -> list["PlayedTransport"]:
+        return [each for each in self._open if each.node == node]
+
+
+def latency(one: NodeId, other: NodeId) -> float:
+    return _NEAR_S if one == other else _FAR_S
+
+
+class EdgeLoop(VirtualTimeLoop):
+    """Connects over `wires`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wires = Wires()
+
+    async def create_connection(  # type: ignore[override]  # the edge dials by address and port, and no other way
+        self, make: Callable[[], P], host: str, port: int
+    ) -> "tuple[PlayedTransport, P]":
+        return await self.wires.connect(make, host, port)
+
+
+class PlayedTransport(asyncio.Transport):
+    """One end of a connection. What was written is in order, and on its way until the other end's reader took it."""
+
+    def __init__(self, wires: Wires, node: NodeId, own: tuple[str, int], context: Context) -> None:
+        super().__init__()
+        self.node = node
+        self.own = own
+        self.peer: PlayedTransport | None = None
+        self.vanished = False
+        self._wires = wires
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._protocol: Any = None
+        self._arrived: deque[bytes | None] = deque()  # None: the other end has said its last
+        self._sent_at = 0.0
+        self._unread = 0
+        self._most = _UNSENT_BYTES
+        self._held = False
+        self._paused = False
+        self._said_last = False
+        self._closed = False
+
+    @property
+    def dialled(self) -> bool:
+        return self.own[1] == _DIALLED
+
+    def begin(self, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._wires.opened(self)
+        self._protocol = self._context.run(make)
+        self._context.run(self._protocol.connection_made, self)
+
+    # As asyncio's transport.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "sockname":
+            return self.own
+        return self.peer.own if name == "peername" and self.peer is not None else default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return cast(asyncio.BaseProtocol, self._protocol)
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def is_reading(self) -> bool:
+        return not self._paused
+
+    def pause_reading(self) -> None:
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        self._loop.call_soon(self._read)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._most = high or _UNSENT_BYTES
+
+    def get_write_buffer_size(self) -> int:
+        return self._unread
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closed or self._said_last or not data:
+            return
+        self._unread += len(data)
+        self._send(bytes(data))
+        if self._unread > self._most and not self._held:
+            self._held = True
+            self._protocol.pause_writing()
+
+    def write_eof(self) -> None:
+        if not (self._closed or self._said_last):
+            self._said_last = True
+            self._send(None)
+
+    def close(self) -> None:
+        if not self._closed:
+            self.write_eof()
+            self._end(None)
+
+    def abort(self) -> None:
+        if not self._closed:
+            if self.peer is not None:
+                self.peer.reset_soon()
+            self._end(None)
+
+    # What the wires do with it.
+
+    def vanish(self) -> None:
+        """The other end hears nothing. What served it here goes, too."""
+        self.vanished = True
+        self._end(None)
+
+    def reset_soon(self) -> None:
+        self._later(self._reset)
+
+    def _reset(self) -> None:
+        if not self._closed:
+            self._arrived.clear()
+            self._end(ConnectionResetError("reset by peer"))
+
+    def _send(self, data: bytes | None) -> None:
+        peer = self.peer
+        assert peer is not None, "a connection has two ends"
+        self._later(lambda: self._deliver(peer, data, self._loop.time()))
+
+    def _deliver(self, peer: "PlayedTransport", data: bytes | None, since: float) -> None:
+        if not self._wires.reach(self.node, peer.node) or peer.vanished:
+            if self._loop.time() - since > _GIVEN_UP_S:
+                self._reset()
+            elif not self.vanished:
+                self._sent_at = max(self._sent_at, self._loop.time() + _AGAIN_S)
+                self._loop.call_at(self._sent_at, self._deliver, peer, data, since)
+            return
+        if peer._closed:
+            if data is not None:
+                self._reset()
+            return
+        peer._arrived.append(data)
+        peer._read()
+
+    def _later(self, call: Callable[[], None]) -> None:
+        """After what was sent before: two of one moment have no order of their own."""
+        far = latency(self.node, self.peer.node if self.peer is not None else self.node)
+        self._sent_at = max(self._loop.time() + far, self._sent_at + _ORDER_S)
+        self._loop.call_at(self._sent_at, call)
+
+    def _read(self) -> None:
+        while self._arrived and not self._paused and not self._closed:
+            data = self._arrived.popleft()
+            if data is None:
+                if not self._context.run(self._protocol.eof_received):
+                    self.close()
+            else:
+                if self.peer is not None:
+                    self.peer._taken(len(data))
+                self._context.run(self._protocol.data_received, data)
+
+    def _taken(self, count: int) -> None:
+        self._unread -= count
+        if self._held and self._unread <= self._most // 4 and not self._closed:
+            self._held = False
+            self._context.run(self._protocol.resume_writing)
+
+    def _end(self, error: Exception | None) -> None:
+        self._closed = True
+        self._wires.closed(self)
+        self._loop.call_soon(self._context.run, self._protocol.connection_lost, error)

@@ -1,0 +1,28 @@
+"""Each planted bug of edges is found, at the seed that is noted for it."""
+
+import pytest
+
+from hawker.edge.process import EdgeParts
+from hawker.sim.edge.edge_bugs import PLANTS
+from hawker.sim.edge.edge_plan import draw
+from hawker.sim.edge.edge_run import play
+from hawker.sim.harness.planted_bug import PlantedBug
+
+SEEDS = 40
+FOUND_AT = {"wakes-once": 18, "holds-for-ever": 2, "repeats-all": 2, "replays-anywhere": 4}
+"""The seed that finds a bug, where it is not the first one."""
+
+
+@pytest.mark.parametrize("bug", PLANTS, ids=[bug.name for bug in PLANTS])
+def test_planted_bug_of_edges_is_found_at_noted_seed(bug: PlantedBug[EdgeParts]) -> None:
+    noted = FOUND_AT.get(bug.name, 1)
+    found = play(draw(noted), bug.kit).found
+    if not bug.breaks & {each.invariant for each in found}:
+        pytest.fail(f"seed {noted} does not find {bug.name} any more, and found {found}; {where_else(bug)}")
+
+
+def where_else(bug: PlantedBug[EdgeParts]) -> str:
+    for seed in range(1, SEEDS + 1):
+        if bug.breaks & {each.invariant for each in play(draw(seed), bug.kit).found}:
+            return f"seed {seed} does: note it in FOUND_AT"
+    return f"no other of {SEEDS} seeds does"
