@@ -3,7 +3,16 @@
 import msgspec
 import pytest
 
-from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, SHOW_INCOMING, MoveParams, MoveRequest
+from hawker.api.contract.move import (
+    DIGEST_BLOCKS,
+    HAND_BLOCKS,
+    MOVE_FREE_VOLUME,
+    MOVE_MACHINE,
+    SHOW_INCOMING,
+    MovedBlocksRequest,
+    MoveParams,
+    MoveRequest,
+)
 from hawker.api.contract.volume import VolumeParams
 from hawker.errors import (
     BadRequest,
@@ -150,6 +159,21 @@ async def test_a_move_that_nobody_knows_is_not_found() -> None:
         with pytest.raises(NotFound):
             await fleet.worker(0).api.call(SHOW_INCOMING, params=MoveParams(move_id="01"))
         assert params(fleet.machine).machine_id == fleet.machine
+
+
+async def test_a_volume_is_read_for_its_own_move_only_while_that_hands_it_over() -> None:
+    async with played_fleet() as fleet:
+        api = fleet.worker(0).api
+        spans = MovedBlocksRequest(generation=2, spans=((0, 1),))
+        with pytest.raises(NotFound):
+            await api.call(HAND_BLOCKS, params=MoveParams(move_id="01"), body=spans)
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        for call in (HAND_BLOCKS, DIGEST_BLOCKS):
+            with pytest.raises(WrongState, match="nothing is handed over"):
+                await api.call(call, params=MoveParams(move_id=move.id), body=spans)
+            with pytest.raises(NotFound, match="hands over no generation 3"):
+                wrong = msgspec.structs.replace(spans, generation=3)
+                await api.call(call, params=MoveParams(move_id=move.id), body=wrong)
 
 
 async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_label() -> None:
