@@ -58,7 +58,7 @@ def test_a_host_keeps_nothing_that_a_node_beside_it_had_mounted(tmp_path: Path) 
         subprocess.run(("mount", "-t", "tmpfs", "tmpfs", place), check=True)
     try:
         (around / "lab").mkdir()
-        with NetworkLab(around / "lab", 73, 1) as lab:
+        with NetworkLab(around / "lab", 77, 1) as lab:
             seen = lab.hosts[0].run("cut", "-d", " ", "-f", "2", "/proc/self/mounts").splitlines()
         assert str(layer) not in seen
         assert str(around) in seen, "its own directory is on it"

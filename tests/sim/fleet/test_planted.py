@@ -9,8 +9,8 @@ from hawker.sim.fleet.planted import PLANTS
 from hawker.sim.fleet.simulation import play
 from hawker.sim.harness.planted_bug import PlantedBug, kit_of
 
-SEEDS = 40
-FOUND_AT = {"alone": 11, "forgets-cancels": 8, "heedless": 2, "lazy": 2, "no-cancel": 9}
+SEEDS = 60
+FOUND_AT = {"alone": 58, "forgets-cancels": 2, "heedless": 4, "lazy": 2, "no-cancel": 2}
 """The seed that finds a bug, where it is not the first one."""
 
 

@@ -76,6 +76,10 @@ class LabHost:
         first.kill()
         first.communicate(timeout=ENDS_WITHIN_S)
 
+    def end_link(self, name: str) -> None:
+        """Delete a device of its own, if it is there: a program that has made it ends with it."""
+        subprocess.run((*self.before_it, "ip", "link", "delete", name), check=False, capture_output=True)
+
     def run(self, *command: str) -> str:
         return _out((*self.before_it, *command))
 

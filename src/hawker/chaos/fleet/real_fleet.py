@@ -11,6 +11,7 @@ from hawker.chaos.daemon import HAWKER, Daemon
 from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
 from hawker.clock import Clock
 from hawker.errors import Unavailable
+from hawker.host.address import mesh_name
 from hawker.host.cgroup import Cgroups, find_hierarchies
 from hawker.host.mount import mounts
 from hawker.ids import NodeId
@@ -49,6 +50,7 @@ class LabNode:
         groups = Cgroups(node_id, find_hierarchies(mounts()))
         for machine_id in groups.list():
             groups.kill(machine_id)
+        self.host.end_link(mesh_name(node_id))
         self.host.power_off()
 
     def power_on(self) -> None:
