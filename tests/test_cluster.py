@@ -81,7 +81,7 @@ def test_a_damaged_file_says_what_to_do(tmp_path: Path, text: str) -> None:
         read_cluster(file)
 
 
-def test_what_cannot_be_read_says_so_too(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_says_so_too(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").mkdir()
     with pytest.raises(CannotStart, match="cannot read"):
         read_cluster(tmp_path / "cluster.json")
@@ -109,7 +109,7 @@ def test_a_keyring_has_few_whole_keys_and_one_that_is_used() -> None:
             Keyring(keys={number: key, "1": key}, primary=1)
 
 
-def test_what_is_no_key_is_told() -> None:
+def test_a_text_that_is_no_key_is_told() -> None:
     assert is_key(base64.b64encode(bytes(32)).decode())
     assert not is_key("") and not is_key("c2hvcnQ=") and not is_key("ä") and not is_key("!!!!")
 

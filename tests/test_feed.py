@@ -24,7 +24,7 @@ def test_a_frame_beyond_its_bound_is_refused_before_it_is_read() -> None:
         WorkerInbox().read(b"\xff\xff\xff\xff")
 
 
-def test_what_is_no_message_is_refused() -> None:
+def test_a_line_that_is_no_message_is_refused() -> None:
     with pytest.raises(ValueError, match="Invalid value"):
         WorkerInbox().read(frame(MachineGone(id=MachineId("1"))))
     assert WorkerInbox().read(frame(WakeMachine(call=1, id=MachineId("1"))))

@@ -53,13 +53,13 @@ def test_kinds_are_names() -> None:
     assert is_kind("a10") and is_kind("a") and not is_kind("") and not is_kind("a10-") and not is_kind("a 10")
 
 
-def test_what_nobody_has_is_chosen_in_the_order_of_the_node() -> None:
+def test_gpus_nobody_has_are_chosen_in_the_order_of_the_node() -> None:
     assert choose(Demand(kind="a10", count=2), ALL, taken={ONE.address}) == (TWO, THREE)
     assert choose(Demand(kind="a10", count=3), ALL, taken={ONE.address}) is None
     assert choose(Demand(kind="h100", count=1), ALL, taken=()) is None
 
 
-def test_what_the_asker_holds_is_chosen_first() -> None:
+def test_gpus_the_asker_holds_are_chosen_first() -> None:
     assert choose(Demand(kind="a10", count=2), ALL, taken=(), held=(THREE,)) == (THREE, ONE)
     assert choose(Demand(kind="l40s", count=1), ALL, taken=(), held=(THREE,)) == (OTHER,)
 

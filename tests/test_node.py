@@ -85,7 +85,7 @@ def test_labels_are_pairs() -> None:
 @pytest.mark.parametrize(
     "text", ["", "disk", "=ssd", "a b=c", "disk=a,b", "disk=\n", f"disk={'x' * 257}", f"{'k' * 65}=v"]
 )
-def test_what_is_no_label_is_refused(text: str) -> None:
+def test_a_text_that_is_no_label_is_refused(text: str) -> None:
     with pytest.raises(CannotStart, match="is not KEY=VALUE, such as disk=ssd"):
         labels_of((text,))
 

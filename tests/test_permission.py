@@ -23,7 +23,7 @@ def test_the_values_are_those_of_the_official_document() -> None:
     assert [action.value for action in (*official, Action.ALL)] == [1, 2, 4, 8, 16, 31]
 
 
-def test_who_reads_may_scrape_and_who_scrapes_may_do_nothing_else() -> None:
+def test_a_reader_may_scrape_and_a_scraper_may_do_nothing_else() -> None:
     assert covers(actions_of("r"), Action.METRICS) and covers(actions_of("*"), Action.METRICS)
     assert covers(actions_of("m"), Action.METRICS) and not covers(actions_of("wcdC"), Action.METRICS)
     assert not any(covers(actions_of("m"), action) for action in Action if action is not Action.METRICS)

@@ -44,7 +44,7 @@ def test_a_node_is_remembered_by_its_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0badcaf", "0BADCAFE", "../../../etc", "0badcafe 1", "\0" * 8])
-def test_what_is_no_nodes_id_is_not_believed(tmp_path: Path, text: str) -> None:
+def test_a_text_that_is_no_nodes_id_is_not_believed(tmp_path: Path, text: str) -> None:
     place = Place(tmp_path)
     place.identity.write_text(text)
     assert place.remembered() is None

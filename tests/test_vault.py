@@ -15,13 +15,13 @@ def vault() -> Vault:
     return Vault(KEY, ManualClock())
 
 
-def test_what_is_sealed_can_be_opened_and_not_read(vault: Vault) -> None:
+def test_a_sealed_value_can_be_opened_and_not_read(vault: Vault) -> None:
     sealed = vault.seal("shop/KEY", b"value of it")
     assert vault.open("shop/KEY", sealed) == b"value of it"
     assert b"value" not in sealed and vault.seal("shop/KEY", b"value of it") != sealed
 
 
-def test_it_belongs_to_its_owner_and_to_the_key(vault: Vault) -> None:
+def test_a_sealed_value_belongs_to_its_owner_and_to_the_key(vault: Vault) -> None:
     sealed = vault.seal("shop/KEY", b"v")
     other = Vault(bytes(KEY_BYTES), ManualClock())
     for opener, owner in ((vault, "shop/OTHER"), (other, "shop/KEY")):
@@ -38,7 +38,7 @@ def test_no_byte_can_be_changed(vault: Vault, place: int) -> None:
 
 
 @pytest.mark.parametrize("sealed", [b"", b"short", b"x" * 13])
-def test_what_is_not_sealed_is_refused(vault: Vault, sealed: bytes) -> None:
+def test_a_value_not_sealed_is_refused(vault: Vault, sealed: bytes) -> None:
     with pytest.raises(Fault):
         vault.open("shop/KEY", sealed)
 

@@ -39,7 +39,7 @@ def test_seconds_fit_their_pattern(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "s", "1", "1x", "1s ", "-1s", "١s"])
-def test_what_is_no_duration_does_not(text: str) -> None:
+def test_words_that_are_no_duration_do_not(text: str) -> None:
     assert not re.match(DURATION_PATTERN, text)
 
 

@@ -60,7 +60,7 @@ def test_a_place_is_read_as_it_was_given_out() -> None:
 @pytest.mark.parametrize(
     "text", ["x", "0123abcd:2", "0123ABCD:2:7", "0123abcd:-1:7", "0123abcd:2:7 ", "0123abcd:2:" + "9" * 40]
 )
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_a_header_that_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         place_of(text)
 

@@ -277,7 +277,7 @@ async def test_two_that_begin_together_do_not_stay_together() -> None:
     assert not set(moments[0]) & set(moments[1])
 
 
-async def test_it_gives_up_in_the_end() -> None:
+async def test_a_client_gives_up_in_the_end() -> None:
     clock = ManualClock()
     node = Node(clock, 1e9)
     with pytest.raises(RateLimited):

@@ -22,7 +22,7 @@ STOP: BodyCodec[StopRequest] = BodyCodec(StopRequest, optional=True)
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"nope", b"\xff", b'{"config":{}', b"[" * 100_000, b'{"config":"\\ud800"}']
 )
-def test_what_is_no_json_is_a_bad_request(data: bytes) -> None:
+def test_a_body_that_is_no_json_is_a_bad_request(data: bytes) -> None:
     with pytest.raises((BadRequest, Unprocessable)) as raised:
         CREATE.decode(data)
     assert data.startswith(b"[") or type(raised.value) is BadRequest
@@ -47,7 +47,7 @@ def test_what_is_no_json_is_a_bad_request(data: bytes) -> None:
         (b'{"config":{},"skip_lanuch":true}', "skip_lanuch is not a known field"),
     ],
 )
-def test_what_cannot_be_used_is_named_by_its_path(data: bytes, complaint: str) -> None:
+def test_a_value_that_cannot_be_used_is_named_by_its_path(data: bytes, complaint: str) -> None:
     with pytest.raises(Unprocessable) as raised:
         CREATE.decode(data)
     assert str(raised.value) == complaint

@@ -79,7 +79,7 @@ async def test_an_order_of_every_client_is_understood_and_served(shared: tuple[S
     assert call.body.config.image == order["config"]["image"]
 
 
-async def test_what_the_orders_mean(shared: tuple[Served, Fake]) -> None:
+async def test_the_orders_mean(shared: tuple[Served, Fake]) -> None:
     flame = (await _received(shared, "POST", MACHINES, json=FLAME)).body.config
     assert restart_policy(flame)[0] is Policy.NO and flame.auto_destroy
     admin = (await _received(shared, "POST", MACHINES, json=FLY_ADMIN)).body.config

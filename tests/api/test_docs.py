@@ -63,7 +63,7 @@ def test_every_call_is_on_the_page(route: AnyRoute) -> None:
     assert f'id="{route.name}"' in page() and route.path in page()
 
 
-def test_there_is_a_dark_and_a_light_page() -> None:
+def test_a_dark_and_a_light_page_exist() -> None:
     assert "prefers-color-scheme: dark" in page()
 
 

@@ -61,7 +61,7 @@ def test_no_room_comes_back_with_all_it_says() -> None:
         (409, "machine ID x lease currently held by y", LeaseHeld),
     ],
 )
-def test_what_another_server_says_is_of_the_family_too(status: int, text: str, kind: type[HawkerError]) -> None:
+def test_an_answer_of_another_server_is_of_the_family_too(status: int, text: str, kind: type[HawkerError]) -> None:
     back = error_of(status, Problem(error=text, status="unknown"))
     assert type(back) is kind and str(back) == text
 

@@ -40,7 +40,7 @@ async def test_a_call_reaches_the_handler_as_it_would_over_http() -> None:
     assert len(call.request_id) == 26
 
 
-async def test_what_is_left_out_is_empty() -> None:
+async def test_a_field_left_out_is_empty() -> None:
     fake = Fake()
     caller = _caller(fake.handlers(ROUTES))
     await caller.call(STOP_MACHINE, params=PARAMS)

@@ -34,7 +34,7 @@ async def test_a_port_in_use_is_refused_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99999), ("no such host", 0)])
-def test_what_is_no_address_is_refused(host: str, port: int) -> None:
+def test_a_text_that_is_no_address_is_refused(host: str, port: int) -> None:
     with pytest.raises(CannotStart, match="cannot listen on"):
         bind(host, port)
 

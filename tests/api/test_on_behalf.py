@@ -76,7 +76,7 @@ async def test_a_call_has_its_callers_grant_address_and_request() -> None:
     assert node.told.lines == [("spent", "get_app", {"app_name": "shop"})]
 
 
-async def test_what_the_token_may_not_is_refused_before_anything_is_done() -> None:
+async def test_a_call_that_the_token_may_not_is_refused_before_anything_is_done() -> None:
     node = Node(Reader())
     for params in (AppParams(app_name="other"), SecretParams(app_name="shop", secret_name="A")):
         route: Any = GET_APP if isinstance(params, AppParams) else SET_SECRET

@@ -46,7 +46,7 @@ def _schemas(strict: bool) -> Schemas:
     return Schemas((route,))
 
 
-def test_what_a_strict_call_takes_is_closed_down_to_its_parts() -> None:
+def test_a_body_of_a_strict_call_is_closed_down_to_its_parts() -> None:
     assert all(_schemas(True).all[name]["additionalProperties"] is False for name in ("Asked", "Inner"))
     assert all("additionalProperties" not in _schemas(False).all[name] for name in ("Asked", "Inner", "Problem"))
 
@@ -99,7 +99,7 @@ def test_every_parameter_is_documented(route: AnyRoute) -> None:
 
 
 @every_route
-def test_what_is_sent_and_answered_fits_its_schema(route: AnyRoute) -> None:
+def test_bodies_sent_and_answered_fit_their_schema(route: AnyRoute) -> None:
     operation = _operation(route)
     if "requestBody" in operation and "application/json" in operation["requestBody"]["content"]:
         _validate(sample(route.body), operation["requestBody"]["content"]["application/json"]["schema"])

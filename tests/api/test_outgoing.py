@@ -35,7 +35,7 @@ def test_nonce_and_key_are_headers_and_a_body_is_json() -> None:
     }
 
 
-def test_what_is_left_out_is_empty() -> None:
+def test_a_field_left_out_is_empty() -> None:
     assert RouteCodecs(LIST_REGIONS).outgoing(BASE, None, None, None).target == f"{BASE}/v1/platform/regions"
     assert RouteCodecs(STOP_MACHINE).outgoing(BASE, PARAMS, None, None).data == b"{}"
 

@@ -59,6 +59,6 @@ def test_no_cursor_is_before_everything() -> None:
 
 
 @pytest.mark.parametrize("text", ["!", "a", "gA==", "ÿ", "MQ==\n", "../../etc"])
-def test_what_nobody_gave_out_is_refused(text: str) -> None:
+def test_a_cursor_that_nobody_gave_out_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         after_of(text)

@@ -27,7 +27,7 @@ class Everything(msgspec.Struct, frozen=True, kw_only=True):
 CODEC = QueryCodec(Everything)
 
 
-def test_what_would_narrow_a_list_and_is_not_known_is_refused() -> None:
+def test_a_parameter_that_would_narrow_a_list_and_is_not_known_is_refused() -> None:
     strict = QueryCodec(Everything, strict=True)
     with pytest.raises(BadRequest, match="query parameter role: this list cannot be narrowed by it"):
         strict.decode([("role", "builder")])
@@ -95,7 +95,7 @@ def test_a_bad_value_is_a_bad_request_that_names_the_parameter(pair: tuple[str, 
         labels=st.dictionaries(st.text(), st.text()),
     )
 )
-def test_what_is_written_is_read_back(query: Everything) -> None:
+def test_a_query_written_is_read_back(query: Everything) -> None:
     assert CODEC.decode(CODEC.encode(query)) == query
 
 

@@ -14,5 +14,5 @@ def test_nodes_ask_each_other_for_what_clients_calls_need_and_no_more() -> None:
     assert all(map(asked_by_nodes, PEER_ROUTES))
 
 
-def test_what_takes_the_root_token_is_nothing_that_nodes_ask() -> None:
+def test_a_call_that_takes_the_root_token_is_none_that_nodes_ask() -> None:
     assert not [route.name for route in ROOT_CLUSTER_ROUTES if asked_by_nodes(route)]

@@ -75,7 +75,7 @@ def test_another_method_is_told_from_another_path() -> None:
         ("POST", "/v1/tokens/oidc"),
     ],
 )
-def test_what_is_not_served_is_found_with_any_method(method: str, path: str) -> None:
+def test_a_path_not_served_is_found_with_any_method(method: str, path: str) -> None:
     assert _find(method, path)[0] == "unserved"
 
 
@@ -171,7 +171,7 @@ def test_only_these_calls_ask_the_grant_themselves() -> None:
     assert own == lists | others | logins | moves
 
 
-def test_what_runs_a_program_or_makes_a_token_needs_control() -> None:
+def test_a_call_that_runs_a_program_or_makes_a_token_needs_control() -> None:
     control = {route.name for route in ROUTES if route.action is Action.CONTROL}
     assert control >= {"exec_machine", "machine_terminal", "signal_machine", "create_deploy_token"}
 
@@ -247,7 +247,7 @@ async def test_no_room_says_where_and_how_much(node: Served, fake: Fake) -> None
         ("GET", f"{MACHINES}?state=nope", 400, "nope"),
     ],
 )
-async def test_what_is_not_there_is_a_typed_body(node: Served, method: str, path: str, status: int, says: str) -> None:
+async def test_a_path_not_there_is_a_typed_body(node: Served, method: str, path: str, status: int, says: str) -> None:
     async with node.http.request(method, path) as response:
         assert (response.status, response.content_type) == (status, "application/json")
         text = await response.text()

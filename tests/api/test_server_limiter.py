@@ -65,7 +65,7 @@ async def test_a_caller_without_a_right_spends_nothing(node: Served, full: Full)
 
 
 @pytest.mark.parametrize("route", [HEALTH, LIST_APPS])
-async def test_what_names_nothing_passes(route: AnyRoute, node: Served) -> None:
+async def test_a_call_that_names_nothing_passes(route: AnyRoute, node: Served) -> None:
     await use(node, route, params=params_of(route))
 
 

@@ -23,14 +23,14 @@ async def test_a_stop_ends_what_runs_with_an_error_that_says_so() -> None:
             shutdown.stop()
 
 
-async def test_what_begins_after_the_stop_ends_at_its_first_wait() -> None:
+async def test_a_call_that_begins_after_the_stop_ends_at_its_first_wait() -> None:
     shutdown = Shutdown()
     shutdown.stop()
     with pytest.raises(Unavailable), shutdown.until_stop():
         await anyio.lowlevel.checkpoint()
 
 
-async def test_what_has_ended_is_forgotten() -> None:
+async def test_a_call_that_has_ended_is_forgotten() -> None:
     shutdown = Shutdown()
     with shutdown.until_stop():
         pass

@@ -102,7 +102,7 @@ def test_a_log_that_was_rotated_away_meanwhile_goes_on_with_what_is_left(tmp_pat
     ("selection", "numbers"),
     [(WantedEntries(who="bob"), [1, 3, 5]), (WantedEntries(app="a1"), [2, 5]), (WantedEntries(what="call3"), [4])],
 )
-def test_what_is_selected_is_told(tmp_path: Path, selection: WantedEntries, numbers: list[int]) -> None:
+def test_entries_selected_are_told(tmp_path: Path, selection: WantedEntries, numbers: list[int]) -> None:
     written(tmp_path / "audit", 6)
     assert [
         each.entry.number for each in read_piece(tmp_path / "audit", selection, None, most_bytes=9999).found

@@ -83,7 +83,7 @@ async def test_no_value_of_a_secret_and_no_token_is_in_the_log(node: Node) -> No
     assert b"hunter2" not in written and text.encode() not in written and TOKEN.tag.hex().encode() not in written
 
 
-async def test_what_is_refused_is_told_and_what_only_reads_is_not(node: Node) -> None:
+async def test_a_refusal_is_told_and_a_mere_reading_is_not(node: Node) -> None:
     reader = to_text(narrow(TOKEN, Actions("r")))
     async with node.client(reader) as client:
         await client.call(GET_MACHINE, params=MACHINE)

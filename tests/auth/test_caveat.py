@@ -31,7 +31,7 @@ ALL: tuple[Caveat, ...] = (
 
 
 @pytest.mark.parametrize("caveat", ALL, ids=str)
-def test_what_a_caveat_names_is_allowed(caveat: Caveat) -> None:
+def test_a_resource_that_a_caveat_names_is_allowed(caveat: Caveat) -> None:
     assert caveat.allows(READ)
     assert decode(encode(caveat)) == caveat
 
@@ -80,7 +80,7 @@ def test_an_ipv4_caller_of_a_socket_for_both_families_is_one() -> None:
         encode(Holder("a")) + b"\0",
     ],
 )
-def test_what_is_not_understood_is_refused(data: bytes) -> None:
+def test_a_caveat_not_understood_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):
         decode(data)
 

@@ -25,7 +25,7 @@ def test_an_invitation_is_read_as_it_was_written() -> None:
 
 
 @given(st.text(max_size=200).map(lambda text: f"hwj_{text}") | st.text(max_size=40))
-def test_what_is_no_invitation_is_told_without_what_is_in_it(text: str) -> None:
+def test_a_text_that_is_no_invitation_is_told_without_its_content(text: str) -> None:
     with pytest.raises(ValueError, match="not an invitation"):
         from_text(text)
 

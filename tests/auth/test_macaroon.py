@@ -99,7 +99,7 @@ def test_the_bytes_count_not_what_they_mean() -> None:
     assert read.caveats == (Holder("ann"),) and chain(KEY, read) is None
 
 
-def test_what_it_prints_gives_nothing_away() -> None:
+def test_a_printed_token_gives_nothing_away() -> None:
     token = made(Apps(("a",)))
     assert repr(token) == f"Macaroon({token_id(token.tag)})"
     assert token.tag.hex() not in token.id and token.id not in to_text(token)
@@ -121,7 +121,7 @@ def test_what_it_prints_gives_nothing_away() -> None:
         packed(mint(KEY, NONCE, NOW).raw_header, "none", 5),
     ],
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
+def test_a_text_that_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         from_text(text)
 

@@ -19,7 +19,7 @@ async def test_a_holder_of_any_key_may_do_everything() -> None:
         assert grant.permits(Attempt(Action.ALL))
 
 
-async def test_what_is_shown_is_made_of_the_key_in_use() -> None:
+async def test_a_token_shown_is_made_of_the_key_in_use() -> None:
     keys = [OLD]
     tokens = PeerTokens(lambda: tuple(keys))
     assert tokens.own().reveal() == peer_token(OLD)

@@ -150,7 +150,7 @@ async def test_missing_object_is_found(local: BackupRepository, kept: Path, volu
         file.write_bytes(good)
 
 
-async def test_what_was_verified_is_not_read_again(local: BackupRepository, kept: Path, volume: Path) -> None:
+async def test_a_verified_piece_is_not_read_again(local: BackupRepository, kept: Path, volume: Path) -> None:
     made, seen = await save(local, volume, FIRST, ABOUT, None), set[tuple[bytes, int]]()
     await verify(local, made, seen)
     for file in files_below(kept / "packs"):

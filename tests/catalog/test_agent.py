@@ -96,7 +96,7 @@ async def test_an_agent_that_is_away_has_reached_nothing() -> None:
         assert not await agent.reached(Token(origin=WRITER, epoch=0, version=1), timeout_s=0.2)
 
 
-async def test_what_is_no_agent_is_said_to_be_none() -> None:
+async def test_an_address_of_no_agent_is_said_to_be_none() -> None:
     async with _saying(b"") as url, _agent(f"{url}/elsewhere") as agent:
         with pytest.raises(Fault, match="no agent of a catalog"):
             await agent.query(_ALL)

@@ -145,6 +145,6 @@ async def test_a_change_that_no_table_can_hold_ends_the_subscription() -> None:
                 await followed(agent)
 
 
-def test_what_is_shown_of_an_answer_is_short_and_obeyed_by_no_terminal() -> None:
+def test_the_shown_part_of_an_answer_is_short_and_obeyed_by_no_terminal() -> None:
     assert shown(b"<html>\r\n\x1b]0;title\x07 \xff</html>") == "<html>  ]0;title  �</html>"
     assert len(shown("x" * 10_000)) == 200

@@ -115,7 +115,7 @@ async def test_a_subscription_of_endless_rows_is_refused(one: Served) -> None:
     assert (await Caller(Http1(one.url)).call("POST", "/v1/subscriptions", query))[0] == 400
 
 
-async def test_who_leaves_is_not_told_any_more(one: Served) -> None:
+async def test_a_reader_who_leaves_is_not_told_any_more(one: Served) -> None:
     for wire in (Http1(one.url), Http2(one.url)):
         async with Caller(wire).open("POST", "/v1/subscriptions", _QUERY) as live:
             await live.until("eoq")
@@ -180,7 +180,7 @@ async def test_health_by_the_callers_bounds(one: Served) -> None:
         ({"p99_lag": "0.4", "queue_size": "9"}, False),
     ],
 )
-def test_what_is_well(bounds: dict[str, str], well: bool) -> None:
+def test_a_healthy_node(bounds: dict[str, str], well: bool) -> None:
     assert is_well(Vitals(gaps=2, members=3, p99_lag=0.5, queue_size=10), bounds) is well
 
 

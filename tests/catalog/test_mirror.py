@@ -151,7 +151,7 @@ class Judge(Agent):
         return ResultTable(columns=("kind", "name", "more"), rows=self.there)
 
 
-async def test_what_is_written_through_the_mirror_is_seen_at_once() -> None:
+async def test_a_write_through_the_mirror_is_seen_at_once() -> None:
     mirror = Mirror(Agent(), ManualClock())
     await mirror.transact([Statement(query=_PUT, params=("a", "m1")), Statement(query=_PUT, params=("a", "m2"))])
     named = Statement(query="DELETE FROM machines WHERE id = :id", named_params={"id": "m1"})
@@ -159,7 +159,7 @@ async def test_what_is_written_through_the_mirror_is_seen_at_once() -> None:
     assert mirror.rows("SELECT node, id FROM machines") == [("a", "m2")]
 
 
-async def test_what_an_agent_refused_is_not_seen() -> None:
+async def test_a_write_refused_by_the_agent_is_not_seen() -> None:
     class Refusing(Agent):
         async def transact(self, statements: Sequence[Statement]) -> Token | None:
             raise Unavailable("busy")
@@ -194,7 +194,7 @@ async def test_a_place_that_was_reached_is_not_asked_for_again() -> None:
     assert judge.asked_how_far == 3
 
 
-async def test_what_a_mirror_knows_to_be_reached_is_bounded() -> None:
+async def test_the_versions_a_mirror_knows_to_be_reached_are_bounded() -> None:
     judge = Judge()
     mirror = Mirror(judge, SystemClock())
     tokens = [Token(origin=NodeId(f"{number:08x}"), epoch=1, version=1) for number in range(MOST_KNOWN + 1)]
@@ -232,7 +232,7 @@ def test_other_live_queries_are_the_agents_to_judge(query: str) -> None:
     Mirror(Agent(), ManualClock()).subscribe(Statement(query=query))
 
 
-def test_what_a_live_query_would_do_is_not_done() -> None:
+def test_a_query_a_live_one_would_do_is_not_done() -> None:
     mirror = Mirror(Agent(), ManualClock())
     before = apsw.hard_heap_limit(-1)
     for query in ("PRAGMA hard_heap_limit = 1000000000", "DROP TABLE machines", "SELECT 1; DROP TABLE machines"):

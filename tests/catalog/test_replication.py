@@ -72,7 +72,7 @@ def test_in_a_small_fleet_a_commit_goes_to_all_at_once() -> None:
     assert table.core.vector.get(ME) == Position(5, 4)
 
 
-def test_there_news_is_passed_on_to_one_more_after_a_moment() -> None:
+def test_news_is_passed_on_to_one_more_after_a_moment() -> None:
     table = Table()
     table.core.receive(A, push(tx(1), tx(2)))
     table.core.receive(B, push(tx(1), hop=1))

@@ -61,7 +61,7 @@ async def followed(node: Node, **wanted: Any) -> list[str]:
     return found
 
 
-async def test_what_is_there_is_printed_to_its_end() -> None:
+async def test_lines_that_are_there_are_printed_to_their_end() -> None:
     node = Node(page("a", more=True, next="n:1"), page("b", next="n:2"))
     assert await followed(node, tail=5) == ["a", "b"]
     assert [(each.after, each.tail, each.wait_s) for each in node.asked] == [("", 5, 0.0), ("n:1", None, 0.0)]

@@ -46,7 +46,7 @@ def test_checks(text: str, name: str, expected: MachineCheck) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "tcp", "tcp:x", "tcp:80/", "udp:53", "http:80,often=5", "http:80,interval=x"])
-def test_what_is_no_check_is_refused(text: str) -> None:
+def test_a_text_that_is_no_check_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a check|none of interval|not a duration"):
         config_notation.check(text)
 
@@ -76,13 +76,13 @@ def test_a_port_is_published_as_docker_users_write_it(text: str, expected: Publi
 
 
 @pytest.mark.parametrize("text", ["", "x", "80:", ":80", "host:80:80", "1.2.3:80:80", "80/", "80:80:80:80"])
-def test_what_is_no_port_is_refused(text: str) -> None:
+def test_a_text_that_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a port|IPv4|does not appear"):
         config_notation.published(text)
 
 
 @pytest.mark.parametrize("text", ["data", "data:", "data:relative", ":/data", "/data"])
-def test_what_is_no_mount_is_refused(text: str) -> None:
+def test_a_text_that_is_no_mount_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="VOLUME:/path"):
         config_notation.mount(text)
 

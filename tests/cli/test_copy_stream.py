@@ -126,7 +126,7 @@ def test_a_top_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
         b"\3",
     ],
 )
-def test_what_is_no_copy_is_refused_and_leaves_no_file(wrong: bytes, tmp_path: Path) -> None:
+def test_a_stream_that_is_no_copy_is_refused_and_leaves_no_file(wrong: bytes, tmp_path: Path) -> None:
     with pytest.raises(CutShort):
         unpack(tmp_path / "there", TREE, wrong)
     assert list((tmp_path / "there").iterdir()) == []

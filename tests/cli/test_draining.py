@@ -66,7 +66,7 @@ def node_with(*machines: Machine) -> FakeNode:
         ({"config": WITH_VOLUME}, None),
     ],
 )
-def test_what_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
+def test_machines_that_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
     assert stays(machine(FIRST, **fields)) is why
 
 
@@ -211,7 +211,7 @@ async def test_a_spare_that_cannot_be_changed_keeps_the_machine_where_it_is() ->
     assert drain.state(FIRST) is State.STARTED and "create_machine" not in drain.node.calls
 
 
-async def test_what_fails_at_a_spare_leaves_machine_and_copy_for_the_next_drain() -> None:
+async def test_a_failure_at_a_spare_leaves_machine_and_copy_for_the_next_drain() -> None:
     node = node_with(machine(FIRST), spare(SECOND))
     node.failures["update_machine"] = Unavailable("busy")
     drain = Drain(node)

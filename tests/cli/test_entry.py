@@ -65,7 +65,7 @@ def test_plain_list_is_that_of_the_whole_command_without_click(
 
 
 @pytest.mark.parametrize("address", ["nonsense://x", "http://127.0.0.1:1"])
-def test_what_is_wrong_with_a_plain_list_is_said_by_the_whole_command(address: str) -> None:
+def test_an_error_of_a_plain_list_is_said_by_the_whole_command(address: str) -> None:
     environment = {"HAWKER_URL": address, "HAWKER_TOKEN": TOKEN}
     plain, whole = _list(environment, "ps"), _list(environment, "ps", "--output", "table")
     assert plain.returncode == whole.returncode != 0

@@ -37,7 +37,7 @@ def test_a_failure_has_a_status_of_its_own_and_no_hint(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == "error: it does not start\n"
 
 
-def test_what_needs_no_hint_has_none() -> None:
+def test_an_error_that_explains_itself_has_no_hint() -> None:
     assert hint_of(errors.BadRequest("x")) is None
     assert hint_of(errors.WrongState("machine 3 is started: stop it first with `hawker machine stop 3`")) is None
     assert hint_of(NotFound("image web is not on this node: see `hawker images list`")) is None

@@ -32,5 +32,5 @@ def test_a_failed_run_says_why() -> None:
     assert "create: done, run 01RUN; no room" in told(history(runs=(run,)), with_steps=False)
 
 
-def test_what_others_have_written_moves_no_cursor() -> None:
+def test_events_of_others_move_no_cursor() -> None:
     assert "\x1b[2J" not in told(history(name="\x1b[2Jweb"), with_steps=True)

@@ -73,7 +73,7 @@ def test_image_without_a_tag_is_named_by_its_digest() -> None:
         ),
     ],
 )
-def test_what_is_asked_is_what_a_client_of_the_whole_api_asks(selection: MachineSelection) -> None:
+def test_a_short_list_asks_as_a_client_of_the_whole_api_does(selection: MachineSelection) -> None:
     query = ListMachinesQuery(
         state=selection.states,
         region=selection.region,
@@ -88,7 +88,7 @@ def test_what_is_asked_is_what_a_client_of_the_whole_api_asks(selection: Machine
 
 
 @pytest.mark.parametrize(("part", "whole"), [(ShownMachine, Machine), (ShownImage, ImageRef)])
-def test_what_is_shown_is_part_of_the_answer(part: type[msgspec.Struct], whole: type[msgspec.Struct]) -> None:
+def test_the_shown_columns_are_part_of_the_answer(part: type[msgspec.Struct], whole: type[msgspec.Struct]) -> None:
     names = {field.name: field.encode_name for field in msgspec.structs.fields(whole)}
     assert {field.name: field.encode_name for field in msgspec.structs.fields(part)}.items() <= names.items()
 

@@ -36,7 +36,7 @@ def test_an_ambiguous_beginning_names_all_that_fit() -> None:
 
 
 @pytest.mark.parametrize("reference", ["", "nothing"])
-def test_what_is_not_there_is_not_found(reference: str) -> None:
+def test_a_missing_machine_is_not_found(reference: str) -> None:
     with pytest.raises(NotFound, match="in app 'shop'"):
         chosen(ALL, reference, "shop")
 

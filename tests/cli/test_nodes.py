@@ -65,7 +65,7 @@ def test_a_clock_that_is_wrong_is_told(ahead_s: float | None, said: str) -> None
         ("", 3, "no node ''"),
     ],
 )
-def test_what_is_no_node_is_told(hawker: Hawker, text: str, status: int, said: str) -> None:
+def test_a_text_that_is_no_node_is_told(hawker: Hawker, text: str, status: int, said: str) -> None:
     told = hawker("node", "show", text)
     assert told.status == status and said in told.err
 

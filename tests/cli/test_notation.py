@@ -27,7 +27,7 @@ def test_memory_is_written_as_people_write_it(text: str, mib: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1", "1x", "1 2", "1e9", "9" * 13])
-def test_what_is_no_memory_is_refused(text: str) -> None:
+def test_a_text_that_is_no_memory_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an amount of memory"):
         notation.memory_mib(text)
 

@@ -23,7 +23,7 @@ def test_detached_nothing_is_waited_for(node: FakeMarket, hawker: Hawker) -> Non
     assert "wait_machine" not in node.calls
 
 
-def test_what_was_not_filled_is_an_error(node: FakeMarket, hawker: Hawker) -> None:
+def test_an_order_not_filled_is_an_error(node: FakeMarket, hawker: Hawker) -> None:
     node.room = 1
     said = hawker("machine", "run", "--count", "2", "-d", "web:3")
     assert said.status == ExitStatus.NO_ROOM and "1 of 2 filled" in said.err

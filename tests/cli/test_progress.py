@@ -80,7 +80,7 @@ def test_without_a_terminal_each_state_is_said_once(capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == ("", "volume vol_1: creating\nvolume vol_1: restoring\n")
 
 
-def test_what_is_there_at_once_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_at_once_needs_no_words(capsys: pytest.CaptureFixture[str]) -> None:
     with states_display("volume vol_1"):
         pass
     assert capsys.readouterr() == ("", "")

@@ -64,7 +64,7 @@ async def test_ports_are_told_as_they_are_with_the_reason_of_each_that_is_closed
     assert where(await published_now(away, PARAMS, CONFIG)) == "" == where(await published_now(node, PARAMS, None))
 
 
-async def test_who_publishes_nothing_is_not_held_up() -> None:
+async def test_a_machine_without_ports_is_not_held_up() -> None:
     assert await published(PlayedNode(Unavailable("x")), PARAMS, MachineConfig(), ManualClock()) == ()  # type: ignore[arg-type]
 
 
@@ -74,7 +74,7 @@ def test_addresses_are_shown_as_one_types_them() -> None:
     assert addresses([]) == ""
 
 
-def test_what_is_kept_and_not_served_is_said() -> None:
+def test_a_field_kept_and_not_served_is_said() -> None:
     def said(*services: Service, publish: str = "*") -> list[str]:
         return list(unserved(MachineConfig(services=services, metadata={PUBLISH: publish} if publish else None)))
 

@@ -14,7 +14,7 @@ def lines(text: str) -> list[list[str]]:
     return [line.split() for line in click.unstyle(text).splitlines()]
 
 
-def test_who_ordered_is_told_what_to_connect_to() -> None:
+def test_a_customer_is_told_where_to_connect() -> None:
     assert ["address", "fdaa::3"] in lines(summary.started("shop", machine()))
 
 
@@ -66,7 +66,7 @@ def test_a_machine_of_several_containers_shows_each() -> None:
     assert ["db", "exited", "2", "137", "at"] in [line[:5] for line in found]
 
 
-def test_what_surprises_is_said() -> None:
+def test_a_surprising_default_is_said() -> None:
     config = with_guest(MachineConfig(image="web:3", schedule="daily"))
     text = summary.status(Owned("shop", machine(config=config, state=State.STOPPED)))
     assert "fresh at each start" in text and "on failure, 10 times in a row" in text

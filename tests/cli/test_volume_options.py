@@ -18,7 +18,7 @@ def test_sizes_are_written_as_people_write_them(text: str, asked: SizeAsked) -> 
 
 
 @pytest.mark.parametrize("text", ["", "0", "+0", "-1", "1.5", "ten", "10m", "9" * 20])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_a_text_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="size in GiB"):
         size_gib(text)
 

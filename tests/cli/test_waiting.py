@@ -151,7 +151,7 @@ async def test_of_a_destroyed_machine_nothing_more_is_to_be_seen() -> None:
     assert "hawker machine status" not in caught.value.message
 
 
-async def test_what_an_earlier_instance_went_through_does_not_count() -> None:
+async def test_an_earlier_instance_s_events_do_not_count() -> None:
     node = node_with(State.STARTED, STARTED, event("start", "starting", "user"), NEVER, LAUNCHED)
     assert (await start(node)).state is State.STARTED
 

@@ -106,7 +106,7 @@ async def test_a_refusal_is_one_that_it_tries_again(node: RunningNode, shop: Sho
     boot(wire_to(node), env)
 
 
-async def test_what_its_parent_needs_is_in_the_environment(node: RunningNode, shop: Shop) -> None:
+async def test_the_variables_its_parent_needs_are_in_the_environment(node: RunningNode, shop: Shop) -> None:
     env = await parent_environment(shop, node.token)
     assert (env["FLY_APP_NAME"], env["FLY_REGION"], env["FLY_IMAGE_REF"]) == (shop.app, "local", HELLO)
     assert env["FLY_API_TOKEN"] == node.token

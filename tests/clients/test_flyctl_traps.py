@@ -261,7 +261,7 @@ def test_a_machine_is_cloned_by_its_image_ref(app: App, toolbox_image: str, loca
     assert clone["image_ref"]["digest"] == ref["digest"]
 
 
-def test_what_flyctl_marked_stays_marked(app: App) -> None:
+def test_marks_of_flyctl_stay(app: App) -> None:
     """Without `fly_platform_version` a machine is none of deploy's, scale's and status's."""
     made = app.order()
     assert made["config"]["metadata"] == LAUNCHED_BY_FLYCTL

@@ -159,7 +159,7 @@ def test_no_good_token_is_a_401(wire: Wire, header: str) -> None:
     assert answer.status == 401 and answer.json["error"]
 
 
-def test_what_clients_send_besides_is_ignored(wire: Wire) -> None:
+def test_fields_clients_send_besides_are_ignored(wire: Wire) -> None:
     headers = {
         "Cookie": "fly_flaps_affinity=abc; other=1",
         "Fly-Force-Instance-Id": "x",

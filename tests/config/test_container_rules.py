@@ -90,7 +90,9 @@ def test_a_container_that_cannot_be_is_refused_by_its_path(given: dict[str, Any]
         ({"mounts": [{"volume": "v"}]}, "mounts are not served"),
     ],
 )
-def test_what_needs_a_root_of_the_machines_own_is_refused_beside_containers(given: Any, complaint: str) -> None:
+def test_an_option_that_needs_a_root_of_the_machines_own_is_refused_beside_containers(
+    given: Any, complaint: str
+) -> None:
     (found,) = complaints(containers=[{"name": "a", "image": "i"}], **given)
     assert found.startswith(complaint)
 

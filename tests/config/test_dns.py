@@ -60,7 +60,7 @@ def test_the_host_name_comes_first_and_each_name_once() -> None:
         ({"hostname_fqdn": "web..com"}, "hostname_fqdn"),
     ],
 )
-def test_what_makes_no_sense_is_named(fields: dict[str, Any], path: str) -> None:
+def test_a_senseless_setting_is_named(fields: dict[str, Any], path: str) -> None:
     (complaint, *_) = complaints(dns(**fields))
     assert complaint.startswith(path)
     config = msgspec.convert({"image": "a", "dns": fields}, MachineConfig)

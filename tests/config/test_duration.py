@@ -16,7 +16,7 @@ def test_go_durations_are_read_as_seconds(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "10", "s", "1x", "1s ", "1 s", "1e3s", "s1", "1s;", "--1s", "nan", "9" * 40 + "s"]
 )
-def test_what_go_would_not_read_is_refused(text: str) -> None:
+def test_a_duration_go_would_not_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
@@ -39,7 +39,7 @@ def test_durations_are_written_as_go_writes_them(nanoseconds: int, text: str) ->
 
 
 @given(st.integers(-(10**17), 10**17))
-def test_what_is_written_is_read_back(nanoseconds: int) -> None:
+def test_a_duration_written_is_read_back(nanoseconds: int) -> None:
     assert parse_duration(format_duration(nanoseconds)) == pytest.approx(nanoseconds / 1e9)
 
 

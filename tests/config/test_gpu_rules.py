@@ -52,7 +52,7 @@ def test_a_config_without_a_size_asks_for_none() -> None:
         ({"gpu_kind": "a10", "memory_mb": 512, "max_memory_mb": 1024}, "guest.max_memory_mb"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], named: str) -> None:
+def test_a_senseless_request_is_refused_by_name(given: dict[str, Any], named: str) -> None:
     with pytest.raises(Unprocessable, match=f"^config.{named}"):
         validate(_config(**given), ABLE)
 

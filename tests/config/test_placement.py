@@ -9,7 +9,7 @@ def test_without_metadata_any_node_will_do() -> None:
     assert placement_of(MachineConfig(image="web")) == Placement(spread=Spread.SOFT)
 
 
-def test_it_reads_what_it_writes() -> None:
+def test_a_placement_reads_its_own_words() -> None:
     whole = Placement(labels={"zone": "a", "disk": "ssd"}, driver="crun", spread=Spread.HARD)
     assert placement_of(MachineConfig(image="web", metadata=whole.metadata())) == whole
     assert Placement().metadata() == {}
@@ -23,7 +23,7 @@ def test_it_reads_what_it_writes() -> None:
         ({"hawker_spread": "far"}, "config.metadata.hawker_spread: 'far' is not one of off, soft, hard"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_key(metadata: dict[str, str], text: str) -> None:
+def test_a_placement_that_cannot_be_read_is_refused_with_its_key(metadata: dict[str, str], text: str) -> None:
     with pytest.raises(Unprocessable, match=text):
         placement_of(MachineConfig(image="web", metadata=metadata))
 

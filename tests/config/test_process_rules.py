@@ -24,7 +24,7 @@ def test_a_signal_is_named_in_every_way_that_clients_use(value: str | int) -> No
 
 
 @pytest.mark.parametrize("value", ["", "SIG", "SIGNOPE", 0, -1, 4096, "٩", "9 ", "SIG_IGN"])
-def test_what_is_no_signal_is_refused(value: str | int) -> None:
+def test_a_text_that_is_no_signal_is_refused(value: str | int) -> None:
     with pytest.raises(ValueError, match="is not a signal"):
         signal_number(value)
 
@@ -58,7 +58,7 @@ def test_the_name_of_an_image_is_taken(image: str) -> None:
 
 
 @pytest.mark.parametrize("image", [None, "", "a b", "a\n", "a" * 1025])
-def test_what_names_no_image_opens_its_complaint_with_the_path(image: str | None) -> None:
+def test_a_process_that_names_no_image_opens_its_complaint_with_the_path(image: str | None) -> None:
     (complaint,) = image_complaints("containers[0].image", image)
     assert complaint.startswith("containers[0].image ")
 
@@ -94,7 +94,7 @@ def test_a_file_is_complained_of_by_its_place() -> None:
     assert complaint.startswith("files[1].guest_path")
 
 
-def test_what_follows_an_end_is_bounded() -> None:
+def test_a_policy_after_an_end_is_bounded() -> None:
     assert list(restart_complaints("restart", MachineRestart(policy="spot-price")))
     assert list(restart_complaints("restart", MachineRestart(max_retries=-1)))
     assert list(stop_complaints("stop", StopConfig(signal="SIGNOPE")))

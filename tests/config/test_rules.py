@@ -70,7 +70,7 @@ ACCEPTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", ACCEPTED)
-def test_what_clients_send_is_accepted(given: dict[str, Any]) -> None:
+def test_a_config_of_clients_is_accepted(given: dict[str, Any]) -> None:
     _check(given)
 
 

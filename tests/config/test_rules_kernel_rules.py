@@ -16,7 +16,7 @@ def test_a_kernel_may_be_told_what_concerns_its_machine_alone(arg: str) -> None:
 
 
 @pytest.mark.parametrize("arg", ["a b", "", 'a="b', "ä", "a\nb", "a\0"])
-def test_what_would_be_another_argument_is_refused(arg: str) -> None:
+def test_a_word_that_would_be_another_argument_is_refused(arg: str) -> None:
     [said] = complaints("quiet", arg)
     assert said.startswith("guest.kernel_args[1] must be printable ASCII")
 
@@ -24,7 +24,7 @@ def test_what_would_be_another_argument_is_refused(arg: str) -> None:
 @pytest.mark.parametrize(
     "arg", ["hawker.disks=vda", "HAWKER.end=reboot", "rdinit=/bin/sh", "init=/x", "panic=0", "console=ttyS1", "mem=1G"]
 )
-def test_what_the_node_says_itself_is_refused_however_it_is_written(arg: str) -> None:
+def test_a_word_of_the_node_itself_is_refused_however_it_is_written(arg: str) -> None:
     assert complaints(of_init=(arg,)) == [f"init.kernel_args[0] is the node's to say: {arg!r}"]
 
 

@@ -25,7 +25,7 @@ def complaints(*given: dict[str, Any], **fields: Any) -> list[str]:
         {**GOOD, "path": "/process"},
     ],
 )
-def test_what_clients_send_is_fine(mount: dict[str, Any]) -> None:
+def test_mounts_of_clients_are_fine(mount: dict[str, Any]) -> None:
     assert complaints(mount) == [] == complaints()
 
 
@@ -49,7 +49,7 @@ def test_what_clients_send_is_fine(mount: dict[str, Any]) -> None:
         ({**GOOD, "extend_threshold_percent": 100, "add_size_gb": 1}, "between 1 and 99"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(mount: dict[str, Any], says: str) -> None:
+def test_an_impossible_mount_is_refused_by_name(mount: dict[str, Any], says: str) -> None:
     assert any(says in complaint for complaint in complaints(mount))
 
 

@@ -33,7 +33,7 @@ def check(given: dict[str, Any], served: Features = ABLE) -> None:
         {"rootfs": {"size_gb": 500, "persist": "always"}},
     ],
 )
-def test_what_a_driver_can_do_is_accepted(given: dict[str, Any]) -> None:
+def test_a_size_the_driver_can_do_is_accepted(given: dict[str, Any]) -> None:
     check(given)
 
 
@@ -49,7 +49,7 @@ def test_what_a_driver_can_do_is_accepted(given: dict[str, Any]) -> None:
         ({"guest": {"kernel_args": ["a"]}}, "guest.kernel_args is not served by .*plain.*: .* no kernel of their own"),
     ],
 )  # fmt: skip
-def test_what_a_driver_cannot_do_is_refused_with_its_name(given: dict[str, Any], told: str) -> None:
+def test_a_size_the_driver_cannot_do_is_refused_with_its_name(given: dict[str, Any], told: str) -> None:
     with pytest.raises(Unprocessable, match=told):
         check(given, PLAIN)
 
@@ -71,7 +71,7 @@ def test_what_a_driver_cannot_do_is_refused_with_its_name(given: dict[str, Any],
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(given: dict[str, Any], told: str) -> None:
+def test_a_senseless_size_is_refused_by_name(given: dict[str, Any], told: str) -> None:
     containers = Features(rootfs=True, network=True, limits=True, lacks_swap="", containers=True)
     with pytest.raises(Unprocessable, match=told):
         check(given, containers)

@@ -60,7 +60,7 @@ ACCEPTED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", ACCEPTED)
-def test_what_clients_send_is_accepted(given: dict[str, Any]) -> None:
+def test_services_of_clients_are_accepted(given: dict[str, Any]) -> None:
     assert _complaints(given) == []
 
 

@@ -23,7 +23,7 @@ def _complaint(given: dict[str, Any], kind: type[MachineCheck] | type[ServiceChe
         WEB | {"interval": "1s", "timeout": "1ms", "grace_period": 0, "headers": [{"name": "A", "values": ["1"]}]},
     ],
 )
-def test_what_clients_send_is_accepted(given: dict[str, Any]) -> None:
+def test_checks_of_clients_are_accepted(given: dict[str, Any]) -> None:
     assert _complaint(given) is None
     assert _complaint(given, ServiceCheck) is None
 

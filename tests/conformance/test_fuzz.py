@@ -59,7 +59,7 @@ def test_nothing_that_is_sent_breaks_a_node_or_stays_with_it(stock: Stock) -> No
     comes_to_rest(stock)
 
 
-def test_what_is_left_is_seen(stock: Stock) -> None:
+def test_things_left_behind_are_seen(stock: Stock) -> None:
     """The look at the end can fail."""
     assert stock.ask("POST", "/v1/apps", {"app_name": "left", "org_slug": ORG}).status == 201
     with pytest.raises(AssertionError):

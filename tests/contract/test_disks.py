@@ -28,7 +28,7 @@ def disks(store: Store) -> Disks:
     return store.disks
 
 
-async def test_what_was_made_is_there_with_its_size_and_empty(disks: Disks) -> None:
+async def test_a_new_disk_has_its_size_and_is_empty(disks: Disks) -> None:
     await disks.make(disk(2))
     assert await disks.list() == [VOLUME] and await disks.size(VOLUME) == 2 * GB
     usage = await disks.usage(disk(2))
@@ -66,14 +66,14 @@ async def test_one_that_is_given_back_is_mounted_no_more(disks: Disks) -> None:
     assert await disks.size(VOLUME) == GB
 
 
-async def test_it_is_not_given_back_when_somebody_has_it_meanwhile(disks: Disks) -> None:
+async def test_a_disk_is_not_given_back_when_somebody_has_it_meanwhile(disks: Disks) -> None:
     await disks.make(disk())
     await disks.mount(disk())
     await disks.unmount(VOLUME, unless=lambda: True)
     assert await disks.mounted() == {VOLUME}
 
 
-async def test_it_grows_when_nobody_has_it_and_never_shrinks(disks: Disks) -> None:
+async def test_a_disk_grows_when_nobody_has_it_and_never_shrinks(disks: Disks) -> None:
     await disks.make(disk())
     assert await disks.grow(disk(3)) and await disks.size(VOLUME) == 3 * GB
     usage = await disks.usage(disk(3))

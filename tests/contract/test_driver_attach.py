@@ -36,7 +36,7 @@ async def test_a_process_reads_what_a_client_types_and_ends_with_it(real: Rig) -
     assert (await session.wait()).exit_code == 7
 
 
-async def test_what_a_process_wrote_before_is_in_the_output_up_to_the_position(real: Rig) -> None:
+async def test_earlier_output_of_a_process_is_there_up_to_the_position(real: Rig) -> None:
     spec = await real.started("echo before; read line; echo after", stdin=True)
     await eventually(lambda: bool(real.driver.output(spec.machine_id)))
     session = await real.driver.attach(spec.machine_id, 0)

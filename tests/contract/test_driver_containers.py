@@ -323,7 +323,7 @@ async def test_the_memory_limit_s_victim_is_known(real: Rig) -> None:
 
 
 @pytest.mark.parametrize("user", ["", "4242:4242"])
-async def test_what_left_its_session_and_its_parent_ends_with_its_run(real: Rig, user: str) -> None:
+async def test_a_process_that_left_its_session_and_its_parent_ends_with_its_run(real: Rig, user: str) -> None:
     spec = await containers(real, web="(setsid sleep 979 &); while test ! -e /tmp/go; do sleep 0.05; done", db=FOREVER)
     (Path(spec.processes[0].root or "") / "tmp").chmod(0o777)
     spec = await started(real, but(spec, 0, user=user))

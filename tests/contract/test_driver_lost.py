@@ -11,7 +11,7 @@ FOREVER = ("sleep", "1000")
 NOBODY = MachineId("00000000000bad")
 
 
-async def test_who_runs_is_known_to_a_driver_that_has_just_begun(rig: Rig) -> None:
+async def test_running_processes_are_known_to_a_driver_that_has_just_begun(rig: Rig) -> None:
     running, prepared, ended = await rig.started(FOREVER), await rig.spec(FOREVER), await rig.started(FOREVER)
     await rig.driver.prepare(prepared)
     await rig.driver.stop(ended.machine_id, "SIGKILL", 5)

@@ -107,7 +107,7 @@ async def test_a_suspended_instance_has_its_memory_too(limited: Rig) -> None:
     assert await limited.driver.reclaim_memory(spec.machine_id, 1) >= 0
 
 
-async def test_what_has_ended_has_no_memory(limited: Rig) -> None:
+async def test_a_run_that_has_ended_has_no_memory(limited: Rig) -> None:
     spec = await limited.started("exit 0")
     await limited.driver.wait(spec.machine_id)
     with pytest.raises(HawkerError):

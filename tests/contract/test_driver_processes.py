@@ -177,7 +177,7 @@ async def test_nothing_is_started_in_what_has_ended(rig: Rig) -> None:
         await rig.driver.start_process(spec.machine_id, 0, 1)
 
 
-async def test_what_cannot_be_executed_is_an_end_with_its_reason(rig: Rig) -> None:
+async def test_a_program_that_cannot_be_executed_is_an_end_with_its_reason(rig: Rig) -> None:
     spec = await told(rig, FOREVER, ("/nope",))
     states = await until(rig.driver, spec.machine_id, exited(1))
     exit = states[1].exit
@@ -203,7 +203,7 @@ async def test_a_change_since_last_seen_is_told_at_once(rig: Rig) -> None:
     assert await rig.driver.await_process_change(spec.machine_id, ()) != ()
 
 
-async def test_who_waits_hears_of_each_end(rig: Rig) -> None:
+async def test_a_waiting_caller_hears_of_each_end(rig: Rig) -> None:
     spec = await told(rig, FOREVER, FOREVER)
     seen = await rig.driver.process_states(spec.machine_id)
     heard: list[tuple[ProcessState, ...]] = []
@@ -255,7 +255,7 @@ async def test_a_process_that_does_not_listen_is_killed_with_what_it_started(rea
     assert (await real.driver.process_states(spec.machine_id))[1].state is ProcessPhase.RUNNING
 
 
-async def test_what_a_run_left_behind_ends_with_it(real: Rig) -> None:
+async def test_children_of_a_run_end_with_it(real: Rig) -> None:
     spec = await told(real, "sleep 978 & exit 2", FOREVER)
     await until(real.driver, spec.machine_id, exited(0))
     await eventually(partial(_gone, real.driver, spec.machine_id, "sleep 978"))
@@ -286,7 +286,7 @@ async def test_the_reason_of_a_conclusion_is_kept(rig: Rig) -> None:
     assert (await rig.driver.conclude(spec.machine_id, 0)).reason == "exec /nope: no such file or directory"
 
 
-async def test_what_runs_or_never_ran_concludes_nothing(rig: Rig) -> None:
+async def test_a_run_under_way_or_never_begun_concludes_nothing(rig: Rig) -> None:
     spec = await told(rig, FOREVER, FOREVER, held=(1,))
     for index in (0, 1):
         with pytest.raises(WrongState, match="has not ended"):

@@ -118,7 +118,7 @@ async def test_one_that_lost_its_directory_can_be_ended(suspending: Rig) -> None
     assert await suspending.driver.orphans() == frozenset()
 
 
-async def test_what_has_ended_cannot_be_suspended(suspending: Rig) -> None:
+async def test_a_run_that_has_ended_cannot_be_suspended(suspending: Rig) -> None:
     spec = await suspending.started("exit 3")
     await suspending.driver.wait(spec.machine_id)
     with pytest.raises((WrongState, NotFound)):

@@ -120,7 +120,7 @@ async def test_the_command_line_tells_what_a_directory_has(tmp_path: Path) -> No
         assert "in the archive" in story and "destroy: destroyed" in story and "destroy.forget: done" in story
 
 
-def test_what_is_no_place_for_archives_is_refused_at_boot(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_place_for_archives_is_refused_at_boot(tmp_path: Path) -> None:
     done = CommandLine(os.environ)("up", "--data-dir", str(tmp_path / "data"), "--archive", "gs://bucket")
     assert done.status == 2 and "archive is a directory or s3://BUCKET/PREFIX" in done.err
     assert not (tmp_path / "data").exists()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
         ({}, {"image": "oci:/nowhere"}, "nowhere"),
     ],
 )
-async def test_what_cannot_be_is_refused_before_anything_is_touched(
+async def test_an_impossible_deploy_is_refused_before_anything_is_touched(
     worker: SimWorker, definition: dict[str, Any], body: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(HawkerError, match=text):

@@ -75,7 +75,7 @@ async def test_a_home_that_is_cut_off_begins_nothing_more_and_follows_later() ->
         assert await fleet.settled() == []
 
 
-async def test_what_was_asked_of_a_deploy_holds_when_its_home_is_lost_at_once() -> None:
+async def test_a_request_to_a_deploy_holds_when_its_home_is_lost_at_once() -> None:
     async with played_deploys() as fleet:
         await fleet.deploy()
         await fleet.changes()

@@ -158,7 +158,7 @@ async def test_immediate_waits_for_no_gate_and_takes_nothing_back(worker: SimWor
     assert (await ended(worker)).status == "complete"
 
 
-async def test_what_goes_with_the_app_goes_with_it(worker: SimWorker) -> None:
+async def test_records_of_an_app_go_with_it(worker: SimWorker) -> None:
     await deploy(worker, WEB)
     await ended(worker)
     for machine in await machines(worker):

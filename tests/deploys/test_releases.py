@@ -46,7 +46,7 @@ async def test_a_release_that_has_ended_stays_as_it_ended(worker: SimWorker) -> 
         await table(worker).move(APP, 2, "running")
 
 
-async def test_what_is_too_long_is_refused_and_nothing_is_kept(worker: SimWorker) -> None:
+async def test_a_release_that_is_too_long_is_refused_and_nothing_is_kept(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="definition"):
         await add(worker, definition=b" " * (MAX_DEFINITION_BYTES + 1))
     with pytest.raises(Unprocessable, match="image"):

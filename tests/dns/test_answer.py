@@ -59,7 +59,7 @@ def test_addresses_have_names_in_their_network() -> None:
     assert answered(name, "PTR", THEIRS).rcode() == rcode.NXDOMAIN
 
 
-def test_what_does_not_fit_is_said_to_be_cut() -> None:
+def test_an_answer_that_does_not_fit_is_said_to_be_cut() -> None:
     known = KnownNames(node=HERE, region="ams", machines=tuple(named(number) for number in range(1, 400)))
     plain, extended = asked("shop.internal"), asked("shop.internal", use_edns=0, payload=4096)
     for question, most in ((plain, 512), (extended, 1232)):
@@ -76,7 +76,7 @@ def test_private_names_are_nobody_elses(name: str, ours: bool) -> None:
     assert asked(name).is_ours is ours
 
 
-def test_what_is_no_question_gets_no_answer_or_is_refused() -> None:
+def test_a_packet_that_is_no_question_gets_no_answer_or_is_refused() -> None:
     assert read_question(b"") is None and read_question(b"\0" * 11) is None
     response = message.make_response(message.make_query("a.internal", "AAAA"))
     assert read_question(response.to_wire()) is None, "two resolvers would talk for ever"

@@ -146,5 +146,5 @@ async def test_one_private_network_has_so_many_and_others_have_theirs(monkeypatc
         tasks.cancel_scope.cancel()
 
 
-def test_what_a_network_may_have_is_more_than_one_machines_and_less_than_all() -> None:
+def test_a_network_s_share_is_more_than_one_machines_and_less_than_all() -> None:
     assert DNS_FORWARDS.each < DNS_FORWARDS_OF_NETWORK.each < DNS_FORWARDS.total

@@ -75,7 +75,7 @@ def test_lists_are_texts() -> None:
      "none.process.shop", "silver.tier.kv._metadata.shop", "topx.nearest.of.shop", "shop.shop", "_nothing",
      "nothing.vm.shop", "one.vm.shop"],
 )  # fmt: skip
-def test_what_is_not_in_the_network_is_no_name(name: str) -> None:
+def test_a_machine_of_another_network_is_no_name(name: str) -> None:
     assert found(name) is None
 
 

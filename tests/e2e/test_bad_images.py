@@ -61,7 +61,7 @@ async def test_a_wrong_password(shop: Shop, private_registry: Registry, toolbox_
 
 
 @pytest.mark.parametrize("reference", ["", "a/UPPER", "a b", "../../etc/passwd", "x@sha256:12", "oci:relative/path"])
-async def test_what_is_no_reference(shop: Shop, reference: str) -> None:
+async def test_a_text_that_is_no_reference(shop: Shop, reference: str) -> None:
     error = await refusal(shop, reference)
     assert error.status in (400, 422)
     assert "image" in str(error) or reference in str(error)

@@ -69,7 +69,7 @@ async def test_shared_cpus_are_oversold_and_performance_cpus_are_not(stall: Shop
         await stall.order(of("performance", 1))
 
 
-async def test_what_machines_hold_is_told(stall: Shop) -> None:
+async def test_resources_machines_hold_are_told(stall: Shop) -> None:
     machine = await stall.run(HALF)
     info = await stall.client.call(NODE_INFO)
     assert (info.used.memory_mb, info.used.shared_cpus, info.machines.get("started")) == (256, 1, 1)

@@ -154,7 +154,7 @@ def test_a_copy_that_is_killed_leaves_no_half_file_under_its_name(
         ("/etc", "tools:/etc/hostname", "is not a directory"),
     ],
 )
-def test_what_cannot_be_copied_is_said(
+def test_a_file_that_cannot_be_copied_is_said(
     hawker: CommandLine, tools: str, source: str, destination: str, said: str, tmp_path: Path
 ) -> None:
     there = str(tmp_path / destination) if ":" not in destination else destination

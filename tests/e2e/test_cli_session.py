@@ -68,7 +68,7 @@ def test_a_first_session(hawker: CommandLine) -> None:
     ],
     ids=" ".join,
 )
-def test_what_is_shown_is_also_json(hawker: CommandLine, shown: str, command: tuple[str, ...]) -> None:
+def test_tables_are_also_json(hawker: CommandLine, shown: str, command: tuple[str, ...]) -> None:
     assert json.loads(hawker.say(*command, "-o", "json"))
     assert hawker.say(*command)
 
@@ -178,7 +178,7 @@ def test_an_image_is_imported_from_a_file(hawker: CommandLine, tmp_path: Path, t
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
-def test_what_cannot_be_done_is_said_in_a_line(hawker: CommandLine, arguments: tuple[str, ...], status: int) -> None:
+def test_an_impossible_request_is_said_in_a_line(hawker: CommandLine, arguments: tuple[str, ...], status: int) -> None:
     done = hawker(*arguments)
     assert done.status == status, done
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]

@@ -275,7 +275,7 @@ async def test_removed_packet_rules_are_put_in_place_again(node: RunningNode, cl
     netns.inside(node.place.networks / machine.id, reach).close()
 
 
-async def test_what_belongs_to_no_machine_is_removed(node: RunningNode, client: Client, shop: Shop) -> None:
+async def test_files_of_no_machine_are_removed(node: RunningNode, client: Client, shop: Shop) -> None:
     await shop.run(CONFIG)
     mount, link = node.data_dir / "mounts" / ("0" * 64), f"hw{node.node_id[:4]}veeeeeeee"
     mount.mkdir()

@@ -161,7 +161,7 @@ def test_https_with_an_imported_certificate_is_served_also_without_the_daemon(
     wait_for(lambda: curl("www.example.com").returncode != 0)
 
 
-def test_what_the_edge_could_not_do_is_in_the_apps_log_and_explained(node: RunningNode, hawker: CommandLine) -> None:
+def test_an_error_of_the_edge_is_in_the_apps_log_and_explained(node: RunningNode, hawker: CommandLine) -> None:
     port = free_port()
     hawker.say("apps", "create", "silent")
     hawker.say("machine", "run", "-a", "silent", "--name", "mute", "-p", f"{port}:9/http", HELLO)

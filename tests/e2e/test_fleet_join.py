@@ -179,7 +179,7 @@ async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path)
             assert (await the_node(one, second.node.node_id)).labels == {"host": "1"}
 
 
-async def test_who_may_not_join_is_told_so_in_one_line(tmp_path: Path) -> None:
+async def test_a_node_that_may_not_join_is_told_so_in_one_line(tmp_path: Path) -> None:
     with host(tmp_path / "0", 0) as first, host(tmp_path / "1", 1) as second:
         first.node.start("--ephemeral")
         said = second.join(first.node)

@@ -52,7 +52,7 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-async def test_what_there_is_can_be_stopped_and_destroyed_on_a_full_disk(shop: Shop, disk: Path) -> None:
+async def test_machines_can_be_stopped_and_destroyed_on_a_full_disk(shop: Shop, disk: Path) -> None:
     machines = [(await shop.run(CONFIG)).id for _ in range(3)]
     filler = fill(disk)
     try:

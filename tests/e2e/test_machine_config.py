@@ -154,7 +154,7 @@ async def test_processor_time_is_limited(shop: Shop, node: RunningNode) -> None:
         ({"guest": {"gpus": 1}}, "config.guest.gpus"),
     ],
 )
-async def test_what_is_not_served_yet_is_refused_by_name(shop: Shop, fields: dict[str, Any], named: str) -> None:
+async def test_a_field_not_served_yet_is_refused_by_name(shop: Shop, fields: dict[str, Any], named: str) -> None:
     with pytest.raises(Unprocessable, match=named):
         await shop.order({"image": HELLO, **fields})
     assert await shop.machines() == []

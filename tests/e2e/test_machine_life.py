@@ -61,7 +61,7 @@ async def test_a_restart_is_a_new_instance_of_the_same_version(shop: Shop) -> No
     assert [event.status for event in await shop.events(machine.id)][2:] == ["restarting", "stopped", "started"]
 
 
-async def test_what_is_written_inside_does_not_outlive_the_instance(shop: Shop, toolbox_image: str) -> None:
+async def test_files_written_inside_do_not_outlive_the_instance(shop: Shop, toolbox_image: str) -> None:
     machine = await shop.run({"image": toolbox_image})
     await shop.said(machine.id, "touch", "/tmp/written")
     assert "written" in await shop.said(machine.id, "ls", "/tmp")
@@ -198,7 +198,7 @@ async def _ended_runs(shop: Shop, machine_id: str) -> list[Run]:
     return list(runs) if all(run.ended_at for run in runs) else []
 
 
-async def test_what_is_not_there_is_not_found(shop: Shop) -> None:
+async def test_a_missing_machine_is_not_found(shop: Shop) -> None:
     with pytest.raises(NotFound):
         await shop.get("00000000000000")
     with pytest.raises(NotFound):

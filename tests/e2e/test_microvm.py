@@ -140,7 +140,7 @@ async def test_a_server_is_reached_over_its_address_and_keeps_its_connections(no
     await eventually(lambda: answers(machine.private_ip))
 
 
-async def test_what_no_guest_can_be_given_is_refused_by_name(shop: Shop) -> None:
+async def test_a_resource_no_guest_can_be_given_is_refused_by_name(shop: Shop) -> None:
     refused: dict[str, dict[str, Any]] = {
         "containers": {"containers": [{"name": "a", "image": HELLO}]},
         "kernel_args": {"image": HELLO, "guest": {"kernel_args": ["rdinit=/bin/sh"]}},

@@ -51,7 +51,7 @@ async def _live_and_die(client: Client, name: str) -> str:
     return str(machine.id)
 
 
-async def test_what_a_node_did_is_measured(node: RunningNode) -> None:
+async def test_the_work_of_a_node_is_measured(node: RunningNode) -> None:
     async with node.client() as client:
         before = await _measured(client)
         await _live_and_die(client, "measured")

@@ -92,7 +92,7 @@ async def test_a_policy_lets_through_what_it_allows_and_nothing_else(shop: Shop,
     assert await fetched(shop, client, address)
 
 
-async def test_what_a_machine_may_send_is_limited_too(shop: Shop, pair: tuple[str, str, str]) -> None:
+async def test_packets_a_machine_may_send_are_limited_too(shop: Shop, pair: tuple[str, str, str]) -> None:
     _, address, client = pair
     only = {"action": "allow", "direction": "egress", "ports": [{"protocol": "tcp", "port": 9}]}
     await put(shop, only, selector={"machines": [{"id": client}]})

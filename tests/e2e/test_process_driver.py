@@ -48,7 +48,7 @@ async def test_processes_outlive_the_daemon(lasting: RunningNode, killed: bool) 
         assert [(exit.guest_signal, exit.requested_stop) for exit in await shop.exits(machine.id)] == [(15, True)]
 
 
-async def test_what_needs_a_filesystem_of_its_own_is_refused(lasting: RunningNode) -> None:
+async def test_a_config_that_needs_a_filesystem_of_its_own_is_refused(lasting: RunningNode) -> None:
     async with lasting.client() as client:
         shop = await Shop(client, "shop").open()
         with pytest.raises(Unprocessable, match=r"config\.files"):
@@ -57,7 +57,7 @@ async def test_what_needs_a_filesystem_of_its_own_is_refused(lasting: RunningNod
 
 
 @pytest.mark.root
-async def test_it_is_the_default_of_whoever_is_not_root() -> None:
+async def test_the_process_driver_is_the_default_of_whoever_is_not_root() -> None:
     """The image's user is root, which means nothing where the image's filesystem is not used."""
     with open_to_all() as place, running_node(place / "node", before_it=AS_NOBODY) as node:
         async with node.client() as client:

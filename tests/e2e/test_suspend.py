@@ -100,7 +100,7 @@ async def test_memory_that_is_only_cached_can_be_reclaimed(shop: Shop, toolbox_i
     assert answer.actual_mb >= 20
 
 
-async def test_what_a_node_cannot_hold_is_refused_before_anything_is_changed(shop: Shop) -> None:
+async def test_a_memory_a_node_cannot_hold_is_refused_before_anything_is_changed(shop: Shop) -> None:
     machine = await shop.run({"image": HELLO, "guest": {"memory_mb": 256, "max_memory_mb": 16 * 1024 * 1024}})
     with pytest.raises(Conflict, match="could not reserve resource for machine: insufficient memory"):
         body = SetMemoryRequest(limit_mb=16 * 1024 * 1024)
@@ -163,7 +163,7 @@ async def test_kernel_arguments_need_a_driver_with_a_kernel(shop: Shop) -> None:
         await shop.order({"image": HELLO, "init": {"kernel_args": ["quiet"]}})
 
 
-async def test_it_is_still_suspended_when_another_daemon_takes_over_that_suspends_none(
+async def test_a_machine_is_still_suspended_when_another_daemon_takes_over_that_suspends_none(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     with running_node(tmp_path_factory.mktemp("refusing"), "--ephemeral") as node:

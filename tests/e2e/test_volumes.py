@@ -69,7 +69,7 @@ async def test_a_volume_is_there_when_its_order_is_answered_with_real_figures(sh
     assert (await shop.client.call(GET_APP, params=AppParams(app_name=shop.app))).volume_count == 1
 
 
-async def test_what_a_machine_writes_is_there_after_a_restart_and_for_the_next_machine(
+async def test_files_of_a_machine_are_there_after_a_restart_and_for_the_next_machine(
     shop: Shop, toolbox_image: str
 ) -> None:
     volume = await make(shop)

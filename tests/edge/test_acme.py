@@ -184,7 +184,7 @@ async def test_pebble_issues_what_is_ordered_and_clients_are_shown_it(host: Play
             assert node.order().failures == 0
 
 
-async def test_what_pebble_refuses_is_kept_in_its_words_and_tried_again(host: PlayedHost, pebble_program: Path) -> None:
+async def test_a_refusal_of_pebble_is_kept_in_its_words_and_tried_again(host: PlayedHost, pebble_program: Path) -> None:
     """Nothing listens where it asks; then something does."""
     async with app_server(says(OK)) as inside:
         plain = free_port()

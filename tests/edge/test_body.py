@@ -54,7 +54,7 @@ def test_chunks_in_any_pieces_are_the_same_body_to_another_reader(chunks: list[b
 
 
 @given(st.binary(max_size=60))
-def test_what_we_take_for_chunks_another_reader_does_too(data: bytes) -> None:
+def test_chunks_for_us_are_chunks_for_another_reader_too(data: bytes) -> None:
     body, reader = ChunkedBody(), Reader()
     try:
         content, rest = body.feed(data)
@@ -88,7 +88,7 @@ def test_what_we_take_for_chunks_another_reader_does_too(data: bytes) -> None:
         b"0\r\n" + b"X: 1\r\n" * 40,
     ],
 )
-def test_what_is_no_chunk_or_trailer_is_refused(data: bytes) -> None:
+def test_a_line_that_is_no_chunk_or_trailer_is_refused(data: bytes) -> None:
     with pytest.raises(BadBody):
         ChunkedBody().feed(data)
 

@@ -74,7 +74,7 @@ def test_without_its_key_nothing_is_opened(tmp_path: Path, key: bytes | None) ->
         book.context(certificate, (), ())
 
 
-def test_what_openssl_does_not_take_is_said_and_not_kept(tmp_path: Path) -> None:
+def test_a_certificate_openssl_does_not_take_is_said_and_not_kept(tmp_path: Path) -> None:
     pair = msgspec.msgpack.encode(KeyPair(chain=b"no chain", key=b"no key"))
     bad = SealedCertificate(
         hostname="a.example.com",

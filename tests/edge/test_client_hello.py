@@ -56,7 +56,7 @@ def test_a_hello_in_several_records_is_one() -> None:
         b"\x16\x03\x01\x00\x01\x01" + b"\x16\x03\x01\x00\x01\x00" * 2 + b"\x16\x03\x01\x00\x01\xff" * 30,
     ],
 )
-def test_what_is_no_hello_is_refused(data: bytes) -> None:
+def test_a_record_that_is_no_hello_is_refused(data: bytes) -> None:
     with pytest.raises(BadHelloError):
         read_hello(data)
 

@@ -66,7 +66,7 @@ def test_text_is_packed_and_nothing_that_must_stay_as_it_is(head: bytes, is_pack
     assert packed(answer, [])[1] is None
 
 
-def test_what_was_packed_can_be_unpacked_as_it_comes() -> None:
+def test_a_packed_body_can_be_unpacked_as_it_comes() -> None:
     unzip, unpack = zlib.decompressobj(31), zstandard.ZstdDecompressor().decompressobj()
     for packer, unpacker in ((GzipPacker(), unzip), (ZstdPacker(), unpack)):
         for number in range(3):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hawker.config.machine import HttpOptions, ReplayCache
-from hawker.edge import visits
+from hawker.edge import dialing, visits
 from hawker.edge.exchange import KEPT_BYTES
 from hawker.edge.replay import MAX_JSON_BYTES
 from hawker.feed import GatePlace
@@ -184,8 +184,9 @@ async def test_a_websocket_is_replayed_before_it_is_one(host: PlayedHost) -> Non
 async def test_a_replay_that_finds_nobody_goes_back_if_the_app_says_so(
     host: PlayedHost, order: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(visits, "ROUTE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(visits, "ROUTE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(dialing, "WAKE_TIMEOUT_S", 0.2)
     heads: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -214,7 +215,7 @@ async def test_a_replay_has_its_own_time_and_one_that_came_back_is_not_replayed_
     assert b"PA02" in answer and len(seen) == 2 and b"reason=timeout" in seen[1]
 
 
-async def test_what_was_replayed_once_goes_there_at_once_until_it_is_forgotten(host: PlayedHost) -> None:
+async def test_a_request_replayed_once_goes_there_at_once_until_it_is_forgotten(host: PlayedHost) -> None:
     router_saw: list[bytes] = []
     bank_saw: list[bytes] = []
     fields = ("fly-replay-cache: shop.localhost/a/*", "fly-replay-cache-allow-bypass: yes")

@@ -52,7 +52,7 @@ def test_a_machine_that_fails_is_avoided_each_time_for_longer() -> None:
     assert gates.choose(targets, 21.0) is not None
 
 
-def test_who_answered_before_comes_before_who_never_did() -> None:
+def test_a_machine_that_answered_before_comes_before_one_that_never_did() -> None:
     old, new = route(80, 1), route(80, 1)
     gates = gates_of(old, new)
     gates.of[old.id].answered(0)

@@ -72,7 +72,7 @@ def test_an_upgrade_is_one_when_the_connection_says_so() -> None:
         b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused(data: bytes) -> None:
+def test_a_head_that_could_be_read_in_two_ways_is_refused(data: bytes) -> None:
     with pytest.raises(ProxyError) as refusal:
         parse_request(data)
     assert refusal.value.code is Code.HB01

@@ -54,7 +54,7 @@ async def test_nobody_comes_in_who_is_not_of_the_cluster(
     ],
     ids=repr,
 )
-async def test_what_is_no_question_ends_the_connection(
+async def test_bytes_that_are_no_question_end_the_connection(
     host: PlayedHost, far: PlayedHost, gate: GatePlace, said: bytes
 ) -> None:
     context = identity_in(host.folder).client()
@@ -120,7 +120,7 @@ async def test_the_gate_keeps_the_hard_limit_of_all_edges_together(
         assert all(b"200 OK" in each for each in answers) and most <= 2
 
 
-async def test_who_leaves_gives_its_place_at_the_other_host_back(
+async def test_a_client_that_leaves_gives_its_place_at_the_other_host_back(
     host: PlayedHost, far: PlayedHost, gate: GatePlace
 ) -> None:
     port = free_port()

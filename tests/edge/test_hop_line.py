@@ -35,7 +35,7 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     return [*found, data[at:]]
 
 
-async def test_what_a_machine_says_first_waits_for_who_hears_it() -> None:
+async def test_a_machine_s_first_words_wait_for_a_listener() -> None:
     """It may come with the gate's answer, before whoever asked knows of that."""
     line, heard = HopLine(lambda kind, data: None, lambda: None, lambda error: None), Mock(spec=asyncio.Protocol)
     line.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))

@@ -309,7 +309,9 @@ async def test_a_client_that_goes_away_leaves_its_machine(host: PlayedHost) -> N
         [(b"x", b"1")],
     ],
 )
-async def test_what_two_servers_could_read_in_two_ways_reaches_no_machine(host: PlayedHost, fields: Fields) -> None:
+async def test_a_request_two_servers_could_read_in_two_ways_reaches_no_machine(
+    host: PlayedHost, fields: Fields
+) -> None:
     seen: list[bytes] = []
     async with served(host, says(OK, seen)) as client:
         stream = client.ask(fields)

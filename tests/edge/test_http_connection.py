@@ -138,7 +138,7 @@ async def test_a_head_that_does_not_end_is_ended(host: PlayedHost, monkeypatch: 
         assert await ask(port, b"") == b"", "who says nothing hears nothing"
 
 
-async def test_what_a_machine_says_wrongly_is_502_and_told_to_the_app(host: PlayedHost) -> None:
+async def test_a_malformed_answer_of_a_machine_is_502_and_told_to_the_app(host: PlayedHost) -> None:
     async with app_server(
         says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n")
     ) as inside:

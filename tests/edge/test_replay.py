@@ -82,7 +82,7 @@ def test_all_keys_are_read() -> None:
         "app=" + " " * 2000 + "a" + " " * 2000 + '"',
     ],
 )
-def test_what_is_no_order_is_refused_and_told_to_the_app(text: str) -> None:
+def test_a_header_that_is_no_order_is_refused_and_told_to_the_app(text: str) -> None:
     with pytest.raises(ProxyError) as refused:
         ordered(text)
     assert refused.value.code is Code.PA03 and "fly-replay" in refused.value.known

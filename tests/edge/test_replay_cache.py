@@ -37,7 +37,7 @@ def test_the_longest_prefix_counts() -> None:
     assert found is not None and found.order is inner
 
 
-def test_what_is_not_for_the_request_or_for_it_alone_is_not_kept() -> None:
+def test_an_order_not_for_the_request_or_for_it_alone_is_not_kept() -> None:
     routes = ReplayRoutes()
     assert not routes.keep(asked("/other"), DOCS, ORIGIN, 0.0)
     foreign = replace(DOCS, cache=CacheOrder(host="bank.example", prefix="/"))

@@ -37,7 +37,7 @@ def test_a_machine_rests_once_nobody_has_needed_it_for_its_time() -> None:
     assert not resting(gate, now=159.0) and resting(gate, now=160.0)
 
 
-def test_who_is_in_use_never_rests() -> None:
+def test_a_machine_in_use_never_rests() -> None:
     assert not resting(gate_of(stopping(), in_flight=1), now=1e9)
 
 

@@ -15,7 +15,7 @@ def side() -> tuple[Side, Mock]:
     return made, transport
 
 
-def test_what_came_before_the_join_is_passed_on_and_has_a_bound() -> None:
+def test_bytes_before_the_join_are_passed_on_and_have_a_bound() -> None:
     client, ours = side()
     client.data_received(b"x" * UNSENT_MAX)
     ours.pause_reading.assert_called_once()

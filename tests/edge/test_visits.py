@@ -43,9 +43,7 @@ async def test_a_burst_wakes_one_machine_for_each_soft_limit_and_none_fails(host
         assert len(started) <= 8
 
 
-async def test_what_is_refused_is_said_at_the_end_of_the_time(
-    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refusal_is_said_at_the_end_of_the_time(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(visits, "ROUTE_TIMEOUT_S", 0.3)
     port, host.worker.on_wake = free_port(), lambda machine: "no room on this host"

@@ -54,7 +54,7 @@ while True:
 """
 
 
-def test_what_waits_while_an_edge_process_ends_is_served_by_the_next_one(tmp_path: Path) -> None:
+def test_a_client_that_waits_while_an_edge_process_ends_is_served_by_the_next_one(tmp_path: Path) -> None:
     port, lives = free_port(), f"{tmp_path}/lives"
     waking, wakes = socket.socketpair()
     warden = Warden((sys.executable, "-c", PROGRAM, lives, str(port)), lambda wait_s: False)

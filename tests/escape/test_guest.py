@@ -69,7 +69,7 @@ def backing_files() -> list[str]:
     return [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
 
 
-async def test_it_cannot_write_past_the_end_of_its_disks(guest: Host) -> None:
+async def test_a_guest_cannot_write_past_the_end_of_its_disks(guest: Host) -> None:
     before = sizes(guest)
     for device, name in WRITABLE.items():
         past = -(-before[name] // MIB)
@@ -78,14 +78,14 @@ async def test_it_cannot_write_past_the_end_of_its_disks(guest: Host) -> None:
     assert sizes(guest) == before
 
 
-async def test_it_cannot_write_to_the_image_that_others_share(guest: Host) -> None:
+async def test_a_guest_cannot_write_to_the_image_that_others_share(guest: Host) -> None:
     before = digest_of(guest.image)
     said = await guest.shell("dd if=/dev/zero of=/dev/vdb bs=4096 count=1 conv=notrunc,fsync")
     assert "Operation not permitted" in said
     assert digest_of(guest.image) == before
 
 
-async def test_it_has_no_disks_but_its_own(guest: Host) -> None:
+async def test_a_guest_has_no_disks_but_its_own(guest: Host) -> None:
     said = await guest.shell("cat /sys/block/vd*/serial; echo; ls /sys/block")
     assert said.split() == ["ledgerimagelayervolume", "vda", "vdb", "vdc", "vdd", "0"]
 

@@ -45,7 +45,7 @@ def leave(directory: Path) -> None:
     (directory / "program").chmod(0o4755)
 
 
-async def test_it_sees_nothing_but_what_it_was_granted(cells: Prison, secret: Path) -> None:
+async def test_a_vmm_sees_nothing_but_its_grants(cells: Prison, secret: Path) -> None:
     granted = JailGrant(secret, "/cell/kernel")
     await cells.launch(("/usr/bin/find", "/", "-xdev", "-not", "-type", "d"), With(grants=(granted,)))
     seen = set((await cells.end()).console.decode().split())
@@ -86,7 +86,7 @@ async def test_a_granted_file_is_read_only_and_its_neighbours_are_not_shown(cell
     assert neighbours.startswith("['kernel', 'vmm']") and "neighbour" not in neighbours
 
 
-async def test_it_writes_in_its_own_directory_and_nowhere_else(cells: Prison) -> None:
+async def test_a_vmm_writes_in_its_own_directory_and_nowhere_else(cells: Prison) -> None:
     end = await cells.script(
         WALK
         + """
@@ -136,7 +136,7 @@ async def test_a_link_in_the_place_of_a_writable_file_is_refused(cells: Prison, 
     assert owner_of(secret) == 0
 
 
-async def test_it_inherits_its_journal_and_pipes_and_no_other_descriptor(cells: Prison) -> None:
+async def test_a_vmm_inherits_its_journal_and_pipes_and_no_other_descriptor(cells: Prison) -> None:
     end = await cells.script(
         """
         import stat
@@ -151,7 +151,7 @@ async def test_it_inherits_its_journal_and_pipes_and_no_other_descriptor(cells: 
     assert end.console.decode().splitlines() == ["0 True False", "1 True False", "2 True False", "3 False True"]
 
 
-async def test_what_it_changes_of_its_streams_changes_nothing_of_the_host(cells: Prison) -> None:
+async def test_a_vmm_s_changes_of_its_streams_change_nothing_of_the_host(cells: Prison) -> None:
     before = os.stat("/dev/null")
     await cells.script("for fd in (0, 1, 2): os.fchmod(fd, 0o600)")
     after = os.stat("/dev/null")

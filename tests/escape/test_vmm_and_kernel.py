@@ -86,7 +86,7 @@ async def test_calls_of_the_32_bit_kind_end_it(cells: Prison) -> None:
     assert end.console == b""
 
 
-async def test_it_is_nobody_and_becomes_nobody_else(cells: Prison) -> None:
+async def test_a_vmm_is_nobody_and_becomes_nobody_else(cells: Prison) -> None:
     end = await cells.script(
         """
         print(os.getresuid(), os.getresgid(), os.getgroups())
@@ -99,7 +99,7 @@ async def test_it_is_nobody_and_becomes_nobody_else(cells: Prison) -> None:
     assert became == " ".join(["no: PermissionError 1"] * 3)
 
 
-async def test_it_has_no_capability_and_can_gain_none(cells: Prison) -> None:
+async def test_a_vmm_has_no_capability_and_can_gain_none(cells: Prison) -> None:
     await cells.begin("print('ready'); time.sleep(1000)")
     status = dict(line.split(":\t", 1) for line in _proc(cells, "status").read_text().splitlines() if ":\t" in line)
     sets = {name: int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
@@ -186,7 +186,7 @@ async def test_the_host_s_own_listeners_cannot_be_reached(cells: Prison) -> None
         assert await cells.tries(attempt) == "no: ConnectionRefusedError 111"  # by its own loopback
 
 
-async def test_it_is_in_the_network_that_it_was_given(cells: Prison) -> None:
+async def test_a_vmm_is_in_the_network_that_it_was_given(cells: Prison) -> None:
     path = cells.directory / "netns"
     netns.create(path, lambda _: None)
     try:

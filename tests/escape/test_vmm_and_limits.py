@@ -113,7 +113,7 @@ async def test_the_end_of_its_first_process_is_the_end_of_all(cells: Prison) -> 
     await eventually(lambda: processes_of(UIDS[MACHINE]) == [])
 
 
-async def test_it_cannot_play_dead(cells: Prison) -> None:
+async def test_a_vmm_cannot_play_dead(cells: Prison) -> None:
     """The lock on its journal is how life is told from death; it can neither let go of it nor take it for itself."""
     await cells.begin(
         """
@@ -127,7 +127,7 @@ async def test_it_cannot_play_dead(cells: Prison) -> None:
     assert cells.jail.ended(cells.run()) is None
 
 
-async def test_it_cannot_outlive_its_keeper_unseen(cells: Prison) -> None:
+async def test_a_vmm_cannot_outlive_its_keeper_unseen(cells: Prison) -> None:
     """The keeper is killed, as no VMM could: the VMM holds the lock, says nothing, and dies when told to."""
     pid = await cells.begin("print('ready'); time.sleep(1000)")
     os.kill(pid, signal.SIGKILL)

@@ -41,7 +41,7 @@ def test_each_has_a_bound_of_its_own() -> None:
     assert come(crowd, "ben", 5) == 3
 
 
-def test_what_is_counted_may_be_many_at_once() -> None:
+def test_members_counted_may_be_many_at_once() -> None:
     crowd = Crowd(SHARE)
     crowd.enter("mallory", 79)
     assert not crowd.fits("mallory", 2) and crowd.fits("ben", 20)
@@ -50,7 +50,7 @@ def test_what_is_counted_may_be_many_at_once() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=400))
-def test_it_counts_those_who_are_in(deeds: list[tuple[str, bool]]) -> None:
+def test_a_crowd_counts_its_members(deeds: list[tuple[str, bool]]) -> None:
     crowd, inside = Crowd(SHARE), dict.fromkeys("abc", 0)
     for key, comes in deeds:
         if comes and crowd.fits(key):

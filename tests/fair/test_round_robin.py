@@ -24,7 +24,7 @@ async def test_an_address_with_many_delays_another_by_a_turn() -> None:
     assert came.count("many") == 100
 
 
-async def test_who_comes_first_is_first_of_its_address() -> None:
+async def test_a_first_comer_is_first_of_its_address() -> None:
     entrance, came = RoundRobin(), list[int]()
 
     async def come(number: int) -> None:

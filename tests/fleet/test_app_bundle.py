@@ -110,7 +110,7 @@ async def test_nothing_of_a_secret_can_be_read_on_the_way(home: Place) -> None:
     assert b"abc" not in home.packed().luggage and b"TOKEN" not in home.packed().luggage
 
 
-async def test_what_was_removed_at_home_is_removed_there(clock: ManualClock, home: Place) -> None:
+async def test_a_key_removed_at_home_is_removed_there(clock: ManualClock, home: Place) -> None:
     there = Place(2, clock)
     await there.porter.carry(home.packed())
     await home.secrets.delete(SHOP, "OTHER")
@@ -119,7 +119,7 @@ async def test_what_was_removed_at_home_is_removed_there(clock: ManualClock, hom
     assert there.values() == {"TOKEN": "abc"} and there.policies.list(SHOP) == []
 
 
-async def test_what_was_overtaken_on_its_way_changes_nothing(clock: ManualClock, home: Place) -> None:
+async def test_a_bundle_overtaken_on_its_way_changes_nothing(clock: ManualClock, home: Place) -> None:
     there, early = Place(2, clock), home.packed()
     clock.advance(1)
     await home.secrets.set(SHOP, {"TOKEN": "new"})
@@ -138,7 +138,7 @@ async def test_a_home_whose_clock_was_wrong_is_heard_again(clock: ManualClock, h
     assert there.values()["TOKEN"] == "new"
 
 
-async def test_what_comes_second_hand_is_as_old_as_it_is(clock: ManualClock, home: Place) -> None:
+async def test_a_second_hand_bundle_is_as_old_as_it_is(clock: ManualClock, home: Place) -> None:
     middle, end = Place(2, clock), Place(3, clock)
     await middle.porter.carry(home.packed())
     clock.advance(CROSSING_S * 2)
@@ -151,7 +151,7 @@ async def test_what_comes_second_hand_is_as_old_as_it_is(clock: ManualClock, hom
     assert fresh.values()["TOKEN"] == "abc"
 
 
-async def test_what_comes_back_changes_nothing_at_home(clock: ManualClock, home: Place) -> None:
+async def test_a_bundle_that_comes_back_changes_nothing_at_home(clock: ManualClock, home: Place) -> None:
     there = Place(2, clock)
     await there.porter.carry(home.packed())
     await home.secrets.set(SHOP, {"TOKEN": "new"})
@@ -159,7 +159,7 @@ async def test_what_comes_back_changes_nothing_at_home(clock: ManualClock, home:
     assert record.home is None and home.values()["TOKEN"] == "new"
 
 
-async def test_what_was_deleted_at_home_does_not_come_back_to_it(clock: ManualClock, home: Place) -> None:
+async def test_an_app_deleted_at_home_does_not_come_back_to_it(clock: ManualClock, home: Place) -> None:
     packed = home.packed()
     await home.apps.delete(SHOP)
     with pytest.raises(NotFound):
@@ -189,7 +189,7 @@ async def test_keys_of_a_cluster_are_changed_one_node_at_a_time(clock: ManualClo
 
 
 @pytest.mark.parametrize("luggage", [b"", b"x" * 11, bytes(4096)])
-async def test_what_nobody_sealed_is_refused(clock: ManualClock, home: Place, luggage: bytes) -> None:
+async def test_a_bundle_nobody_sealed_is_refused(clock: ManualClock, home: Place, luggage: bytes) -> None:
     there = Place(2, clock)
     with pytest.raises(Unavailable):
         await there.porter.carry(msgspec.structs.replace(home.packed(), luggage=luggage))

@@ -38,7 +38,7 @@ def owner(kind: Any, name: str) -> OwnerParams:
     return OwnerParams(kind=kind, id=name)
 
 
-async def test_it_has_what_is_in_its_records_also_for_a_while_after_the_end(worker: SimWorker) -> None:
+async def test_a_node_has_the_apps_of_its_records_also_for_a_while_after_the_end(worker: SimWorker) -> None:
     machine = await worker.stopped()
     volume = (await worker.volume("data")).id
     for mine in (owner("machine", machine), owner("volume", volume)):
@@ -51,7 +51,7 @@ async def test_it_has_what_is_in_its_records_also_for_a_while_after_the_end(work
 
 
 @pytest.mark.parametrize("kind", ["machine", "volume", "snapshot"])
-async def test_what_it_does_not_have_it_says_so(worker: SimWorker, kind: str) -> None:
+async def test_a_node_says_which_apps_it_does_not_have(worker: SimWorker, kind: str) -> None:
     with pytest.raises(NotFound, match=f"{kind} not found"):
         await worker.api.call(GET_OWNER, params=owner(kind, "../x"))
 

@@ -102,7 +102,7 @@ async def test_a_name_is_of_the_app_that_had_it_first_at_every_node(desk: Desk) 
         await other.own.put("thief", NAME, *issued(NAME))
 
 
-async def test_what_is_sealed_with_a_key_that_is_not_here_is_left_out_until_it_is(desk: Desk) -> None:
+async def test_a_certificate_sealed_with_a_key_that_is_not_here_is_left_out_until_it_is(desk: Desk) -> None:
     home, other = await Node(1, desk).app("shop"), Node(2, desk)
     home.cluster = [Vault(b"n" * 32, CLOCK)]
     await home.own.put("shop", NAME, *issued(NAME))

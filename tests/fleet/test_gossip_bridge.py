@@ -97,7 +97,7 @@ async def two(place: Path) -> AsyncIterator[tuple[Stand, Stand]]:
         tasks.cancel_scope.cancel()
 
 
-async def test_what_one_tells_the_other_reads_and_forgets(tmp_path: Path) -> None:
+async def test_news_of_one_node_is_read_and_forgotten_by_the_other(tmp_path: Path) -> None:
     async with two(tmp_path) as (one, other):
         await one.has(MEMBERS, (ME, "alive"), (OTHER, "alive"))
         await other.replica.transact([upsert(image_row(OTHER, "d"))])

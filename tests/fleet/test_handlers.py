@@ -154,7 +154,7 @@ async def test_another_node_is_cordoned_by_itself(fair: Fair) -> None:
         await fair.api.call(CORDON_NODE, params=NodeParams(node_id=OTHER))
 
 
-async def test_who_joins_is_given_keys_and_the_living(fair: Fair, worker: SimWorker) -> None:
+async def test_a_joining_node_is_given_keys_and_the_living(fair: Fair, worker: SimWorker) -> None:
     answer = await fair.api.call(JOIN_CLUSTER)
     assert [peer.node for peer in answer.peers] == [worker.parts.node.id, OTHER]
     assert answer.keys == {"1": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="} and answer.primary == 1
@@ -273,7 +273,7 @@ async def test_nodes_are_known_while_the_catalog_is_away(fair: Fair, worker: Sim
     assert dict(await fair.states()) == {worker.parts.node.id: "alive", OTHER: "alive"}
 
 
-async def test_what_is_wrong_with_the_catalogs_agent_is_told_and_left_alone(fair: Fair) -> None:
+async def test_an_error_of_the_catalogs_agent_is_told_and_left_alone(fair: Fair) -> None:
     fair.of_agent = ["it lacks a table"]
     (finding,) = (await fair.api.call(LIST_FINDINGS)).findings
     assert (finding.kind, finding.about, finding.detail) == ("catalog agent", "catalog", "it lacks a table")

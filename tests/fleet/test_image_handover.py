@@ -61,7 +61,7 @@ def test_the_newest_meaning_of_a_name_counts_and_says_who_has_it() -> None:
     assert neighbours(shelf).imported("other") is None
 
 
-def test_what_is_no_digest_means_nothing() -> None:
+def test_a_text_that_is_no_digest_means_nothing() -> None:
     shelf = Shelf()
     name(shelf, NEAR, "../../etc/passwd", 5.0)
     assert neighbours(shelf).imported(NAME) is None
@@ -145,7 +145,9 @@ async def test_a_blob_that_ends_too_early_is_an_error_and_not_an_endless_loop() 
         (Forbidden("not you"), BadImage),
     ],
 )
-async def test_what_may_pass_is_tried_again_and_what_will_not_is_not(error: HawkerError, kind: type[Exception]) -> None:
+async def test_a_passing_error_is_tried_again_and_a_lasting_one_is_not(
+    error: HawkerError, kind: type[Exception]
+) -> None:
     hands = Hands(b"abc")
     hands.errors = [error]
     with pytest.raises(kind, match="0000000b"):

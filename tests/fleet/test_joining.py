@@ -180,7 +180,7 @@ async def test_joining_again_brings_keys_up_to_date(place: Place) -> None:
     assert living.asked[-1].node == "0000000b"
 
 
-async def test_what_is_not_said_again_stays(place: Place) -> None:
+async def test_a_setting_not_said_again_stays(place: Place) -> None:
     async with Living().answering() as url:
         await join_cluster(place, ManualClock(), url, ROOT, advertise="10.0.0.9", peer_port=5281)
         cluster = await join_cluster(place, ManualClock(), url, ROOT, advertise=None, peer_port=None)
@@ -278,7 +278,7 @@ def test_an_address_is_a_url_in_short(target: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["", "ftp://host", "host:port", "http://", "[::1", "host:99999"])
-def test_what_is_no_address_is_told(target: str) -> None:
+def test_a_text_that_is_no_address_is_told(target: str) -> None:
     with pytest.raises(BadRequest, match="is no address of a node"):
         url_of(target)
 

@@ -79,7 +79,7 @@ async def test_all_are_passed_on_at_once() -> None:
 
 
 @pytest.mark.parametrize("fate", [Fate.DOWN, Fate.LEFT])
-async def test_who_is_lost_is_told_within_a_moment(fate: Fate) -> None:
+async def test_a_lost_member_is_told_within_a_moment(fate: Fate) -> None:
     street = Street()
     async with following(street) as members:
         street.there[1] = member(OTHER, fate)
@@ -89,7 +89,7 @@ async def test_who_is_lost_is_told_within_a_moment(fate: Fate) -> None:
         assert street.rows[-1] == [(ME, "alive", None), (OTHER, str(fate), None)]
 
 
-async def test_who_is_suspected_is_still_asked() -> None:
+async def test_a_suspected_member_is_still_asked() -> None:
     street = Street()
     async with following(street) as members:
         members.heard(member(OTHER, Fate.SUSPECT))
@@ -107,7 +107,7 @@ async def test_round_trips_are_looked_at_now_and_then() -> None:
         assert len(street.remembered) == 1
 
 
-async def test_who_is_new_is_remembered() -> None:
+async def test_a_new_member_is_remembered() -> None:
     street = Street()
     async with following(street) as members:
         street.there.append(member(NodeId("0000000c")))
@@ -153,7 +153,7 @@ def test_hosts_of_members_are_those_of_their_gossip_and_of_their_api() -> None:
     assert member_hosts([here, there]) == {"10.0.0.1", "203.0.113.9", "fd00::2"}
 
 
-def test_who_left_is_no_member_and_a_wrong_url_counts_for_nothing() -> None:
+def test_a_node_that_left_is_no_member_and_a_wrong_url_counts_for_nothing() -> None:
     left, odd = _at(ME, "10.0.0.1:1", "http://10.0.0.1", Fate.LEFT), _at(OTHER, "10.0.0.2:1", "http://[10.0.0.3")
     assert member_hosts([left, odd]) == {"10.0.0.2"}
 

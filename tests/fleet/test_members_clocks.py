@@ -43,5 +43,5 @@ def test_of_two_nobody_can_tell_nor_where_all_differ() -> None:
     assert found(member(1, DAY), member(2, -DAY))["00000001"] == said
 
 
-def test_who_is_away_or_was_never_measured_does_not_count() -> None:
+def test_a_node_away_or_never_measured_does_not_count() -> None:
     assert found(member(1, DAY, fate=Fate.DOWN), member(2, DAY, rtt_s=0.0)) == {}

@@ -44,7 +44,7 @@ def member(node: str, address: str = "h:1") -> Member:
     return Member(node=NodeId(node), address=address, incarnation=1, fate=Fate.ALIVE)
 
 
-def test_who_was_there_is_written_down_once() -> None:
+def test_a_member_is_written_down_once() -> None:
     book = Book()
     book.fleet.remember(members=[member(ME)])
     assert not book.written

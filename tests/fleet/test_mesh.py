@@ -40,7 +40,7 @@ def to(number: int, network_id: int = MINE) -> str:
     return str(machine_prefix(network_id, machine(number)))
 
 
-def test_there_is_a_way_to_each_machine_of_another_host_and_to_no_own() -> None:
+def test_each_machine_of_another_host_has_a_way_and_no_own_one_has() -> None:
     addresses = [MachineAddress(ME, machine(1), MINE), MachineAddress(NEAR, machine(2), MINE),
                  MachineAddress(FAR, machine(3), MINE), MachineAddress(NEAR, machine(4), MINE)]  # fmt: skip
     assert plan_mesh(HOSTS[0], HOSTS, addresses) == {
@@ -57,7 +57,7 @@ def test_a_machine_that_moved_here_has_no_way_elsewhere() -> None:
 
 @pytest.mark.parametrize("same", [MeshHost(node=NEAR, key=key_of(NEAR), endpoint="10.0.0.1:9"),
                                   MeshHost(node=NEAR, key=key_of(ME), endpoint="10.0.0.2:4283")])  # fmt: skip
-def test_there_is_no_tunnel_to_a_node_of_the_same_host_nor_with_the_same_key(same: MeshHost) -> None:
+def test_a_node_of_the_same_host_or_with_the_same_key_has_no_tunnel(same: MeshHost) -> None:
     assert not plan_mesh(HOSTS[0], [same], [MachineAddress(NEAR, machine(2), MINE)])
 
 
@@ -157,7 +157,7 @@ async def test_a_row_that_no_node_of_ours_writes_leads_nowhere(rows: Rows, key: 
     assert {key: peer.allowed for key, peer in device.peers.items()} == {key_of(FAR): {to(3)}}
 
 
-async def test_what_somebody_changed_in_the_device_is_mended_within_a_minute(rows: Rows) -> None:
+async def test_a_change_of_the_device_by_somebody_is_mended_within_a_minute(rows: Rows) -> None:
     put(rows, NEAR, 2)
     device = Device()
     mesh, clock = fleet(rows, device)
@@ -183,7 +183,7 @@ async def test_a_device_that_went_away_is_made_anew_with_all_that_it_had(rows: R
     assert device.peers == sound and device.made == 1
 
 
-async def test_what_an_earlier_daemon_left_in_the_device_goes(rows: Rows) -> None:
+async def test_peers_of_an_earlier_daemon_go(rows: Rows) -> None:
     device = Device()
     stale = {key_of(FAR): MeshPeer("10.0.0.3:1", frozenset({to(5)}))}
     device.mesh.change(difference({}, stale), stale)

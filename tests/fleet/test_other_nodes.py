@@ -25,7 +25,7 @@ def others(*keys: bytes) -> FleetOtherNodes:
     return FleetOtherNodes(ME, Directory(), None, None, vaults_of(lambda: list(keys), clock))  # type: ignore[arg-type]
 
 
-def test_what_a_node_seals_every_node_with_a_key_of_the_cluster_opens() -> None:
+def test_a_sealed_secret_is_opened_by_every_node_with_a_key_of_the_cluster() -> None:
     old, new, foreign = bytes(32), bytes(range(32)), bytes([7] * 32)
     sealed = others(old).seal(b"a machine")
     assert b"a machine" not in sealed

@@ -40,7 +40,7 @@ def test_a_question_is_read_by_who_has_its_key_among_others() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * QUESTION_BYTES, question(KEY, NONCE)[:-1], question(KEY, NONCE) + b"x"])
-def test_what_is_no_question_is_not_answered(data: bytes, tmp_path: Path) -> None:
+def test_bytes_that_are_no_question_are_not_answered(data: bytes, tmp_path: Path) -> None:
     presence = HostPresence(NODE, lambda: [KEY], DaemonMark(tmp_path), SystemClock())
     assert presence.reply(data) is None
 
@@ -107,7 +107,7 @@ def test_keys_and_place_are_those_of_the_clusters_file_as_it_is(tmp_path: Path) 
     assert (list(cluster.keys), cluster.place) == ([], None)
 
 
-def test_it_answers_over_the_network_until_it_is_told_to_end(tmp_path: Path) -> None:
+def test_a_presence_answers_over_the_network_until_it_is_told_to_end(tmp_path: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

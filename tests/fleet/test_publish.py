@@ -50,7 +50,7 @@ async def test_all_is_compared_at_the_beginning() -> None:
         assert desk.told == [["INSERT INTO images"] * 2, ["DELETE FROM images WHERE node = ? AND digest = ?"]]
 
 
-async def test_what_is_as_it_was_told_is_not_told_again() -> None:
+async def test_an_unchanged_row_is_not_told_again() -> None:
     desk, shelf = Desk(), Shelf(a="a1")
     async with publishing(desk, shelf.source()) as publisher:
         await publisher.settled(timeout_s=5)
@@ -92,7 +92,7 @@ async def test_a_great_many_rows_are_told_in_parts() -> None:
         assert [len(transaction) for transaction in desk.told] == [ROWS_AT_ONCE, 1]
 
 
-async def test_what_changes_all_the_time_is_told_now_and_then() -> None:
+async def test_a_row_that_changes_all_the_time_is_told_now_and_then() -> None:
     desk, shelf = Desk(), Shelf()
     async with publishing(desk, shelf.source(calm=True)) as publisher:
         await publisher.settled(timeout_s=5)
@@ -105,7 +105,7 @@ async def test_what_changes_all_the_time_is_told_now_and_then() -> None:
         assert 5 <= len(desk.told) <= 12
 
 
-async def test_what_tells_nobody_is_looked_at() -> None:
+async def test_a_row_that_tells_nobody_is_looked_at() -> None:
     desk, shelf = Desk(), Shelf(a="a1")
     async with publishing(desk, shelf.source(calm=True, looked_at=True)) as publisher:
         await publisher.settled(timeout_s=5)

@@ -51,7 +51,7 @@ async def test_rows_that_no_node_writes_do_not_end_the_one_that_reads_them(worke
     assert quotas.elsewhere(SUBJECT) == Amount()
 
 
-async def test_what_a_subject_got_or_gave_back_is_told_anew(worker: SimWorker) -> None:
+async def test_a_subject_s_gains_and_losses_are_told_anew(worker: SimWorker) -> None:
     noted: list[tuple[str, str]] = []
     look = exchange(worker, Desk(), noted).look
     await worker.parts.quotas.put(SUBJECT, QuotaRule(machines=3), "ann")

@@ -131,7 +131,7 @@ def test_every_table_is_told_of(tables: apsw.Connection) -> None:
         assert tables.execute(f"SELECT count(*) FROM {table}").get == 1, table
 
 
-def test_what_was_told_is_found_again_and_says_the_same(tables: apsw.Connection) -> None:
+def test_a_row_is_found_again_and_says_the_same(tables: apsw.Connection) -> None:
     for row in every_row():
         tables.execute(upsert(row).query, upsert(row).params)
         question = own_rows(row.at.table, NODE)

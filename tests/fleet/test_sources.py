@@ -30,7 +30,7 @@ async def test_every_source_has_rows_of_the_worker(worker: SimWorker) -> None:
     assert found.at.key == (worker.parts.node.id, machine) and "started" in found.values
 
 
-async def test_what_is_gone_has_no_rows(worker: SimWorker) -> None:
+async def test_a_machine_that_is_gone_has_no_rows(worker: SimWorker) -> None:
     for source in worker_sources(published_by(worker.parts), SAID):
         if not source.looked_at:
             assert list(source.rows("nothing")) == []

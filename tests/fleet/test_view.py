@@ -39,7 +39,7 @@ def test_one_that_nobody_gossips_of_is_down() -> None:
     assert (node.state, node.since, node.rtt_ms, node.used) == ("down", None, None, None)
 
 
-def test_what_others_wrote_wrong_is_passed_over() -> None:
+def test_a_malformed_row_of_others_is_passed_over() -> None:
     bad = row("0000000b", labels="{", drivers='{"a":1}', gpus="[]", cpus="many", machines=None, started_at="x")
     (node,) = fleet_nodes(ResultTable(columns=_COLUMNS, rows=(bad,)), [], ME)
     assert (node.labels, node.drivers, node.machines) == ({}, (), 0)

@@ -96,7 +96,7 @@ class Wide:
 
 
 @pytest.mark.anyio
-async def test_what_an_operation_leads_to_is_bounded_however_short_it_is() -> None:
+async def test_the_fields_an_operation_leads_to_are_bounded_however_short_it_is() -> None:
     query = GraphqlRequest(query="{ organizations { nodes { id } } }")
     few, many = Wide(MAX_COST // 2), Wide(2 * MAX_COST)
     told = await graphql.answer(query, few, Cost())

@@ -304,7 +304,7 @@ async def test_an_operator_can_retry_a_failed_run_from_its_first_step() -> None:
     assert notes == ["cut", "undo cut", "cut"]
 
 
-async def test_there_is_nothing_to_retry_or_abort_in_a_done_run() -> None:
+async def test_a_done_run_has_nothing_to_retry_or_abort() -> None:
     store = MemoryStore()
     async with serving(store, flow("make", step("cut"))) as runner:
         done = await carry_out(store, runner, "make")

@@ -74,7 +74,7 @@ def test_an_undo_holds_or_is_tried_again() -> None:
         (NoRoom("full", scope="host", shortfall={}), True),
     ],
 )
-def test_what_the_host_is_short_of_costs_no_attempt(error: Exception, counted: bool) -> None:
+def test_a_shortage_of_the_host_costs_no_attempt(error: Exception, counted: bool) -> None:
     event = transition.of_error(error, 0.5).event
     assert isinstance(event, Tried) and event.counted is counted
 

@@ -183,7 +183,7 @@ async def test_a_region_selects_nodes_and_an_unknown_app_is_not_found() -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "a:b", ":1", "a:1,b"])
-async def test_what_is_no_token_is_refused(token: str) -> None:
+async def test_a_text_that_is_no_token_is_refused(token: str) -> None:
     with pytest.raises(BadRequest):
         await Fleet(Host("a", [])).page(after=token)
 

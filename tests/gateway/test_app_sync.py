@@ -45,7 +45,7 @@ def secrets_of(host: Host) -> dict[str, str]:
     return {each.name: secrets.value(APP, each) for each in secrets.list(APP)}
 
 
-async def test_it_arrives_with_its_secrets_and_knows_its_home(town: Town) -> None:
+async def test_an_app_arrives_with_its_secrets_and_knows_its_home(town: Town) -> None:
     home, _, far = town.hosts.values()
     await carrying(town).to(NAME, far.id, "ann")
     record = far.worker.store.get(APPS, APP)

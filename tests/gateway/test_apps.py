@@ -179,7 +179,7 @@ async def test_an_app_whose_making_was_lost_is_made_by_who_asks_again(town: Town
     assert (await away.api.call(CREATE_APP, body=CreateAppRequest(name=APP), idempotency_key="k")).name == APP
 
 
-async def test_what_an_app_has_is_summed_over_nodes(town: Town) -> None:
+async def test_an_app_s_resources_are_summed_over_nodes(town: Town) -> None:
     one, *_ = brokers(town)
     await one.api.app()
     for region in (FAR, FAR, None):

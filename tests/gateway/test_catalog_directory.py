@@ -94,7 +94,7 @@ def test_a_volume_is_where_its_row_is(town: Town) -> None:
     assert town.told().owner_of_volume(VOLUME) == B and town.directory.owner_of_volume("vol_x") is None
 
 
-def test_what_a_node_said_last_is_listed_by_id(town: Town) -> None:
+def test_a_node_s_last_words_are_listed_by_id(town: Town) -> None:
     for id_ in ("a", "b", "c"):
         town.files.row("machines", B, id=id_, app=SHOP, state="started", name=f"m{id_}", metadata='{"tier":"front"}')
         town.files.row("volumes", B, id=id_, app=SHOP, name="data", state="created", size_gb=3, machine="m")
@@ -108,7 +108,7 @@ def test_what_a_node_said_last_is_listed_by_id(town: Town) -> None:
     assert (volume.id, volume.name, volume.size_gb, volume.machine) == ("c", "data", 3, "m")
 
 
-def test_who_knows_an_app_its_home_first(town: Town) -> None:
+def test_an_app_s_home_is_the_first_of_the_nodes_that_know_it(town: Town) -> None:
     town.files.row("apps", A, name=SHOP, org="acme", home=0, record="not json")
     town.files.row("apps", C, name=SHOP, org="acme", home=1, record='{"created_at":5.5}')
     town.files.row("apps", B, name="other", org="personal", home=1)

@@ -38,7 +38,7 @@ async def test_answers_are_in_the_order_of_the_nodes_each_asked_once(town: Town)
     assert asked.answers == ((three, "ok"), (one, "ok"), (two, "ok")) and not asked.silent
 
 
-async def test_who_does_not_answer_in_time_is_told_by_region(town: Town) -> None:
+async def test_a_node_that_does_not_answer_in_time_is_told_by_region(town: Town) -> None:
     async def slow(caller: Caller) -> str:
         if caller._host.region == FAR:  # type: ignore[attr-defined]  # the town's own
             await anyio.sleep_forever()
@@ -101,7 +101,7 @@ async def test_nobody_has_it_is_no_answer_and_no_error(town: Town) -> None:
     asked.some("it")
 
 
-async def test_what_a_node_refuses_is_raised(town: Town) -> None:
+async def test_a_node_s_refusal_is_raised(town: Town) -> None:
     async def refuse(caller: Caller) -> str:
         raise BadRequest("no")
 

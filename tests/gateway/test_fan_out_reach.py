@@ -45,7 +45,7 @@ async def test_each_loss_names_the_node_and_region(
 
 
 @pytest.mark.parametrize("error", [NotFound("x"), DeadlineExceeded("x"), Unavailable("x"), Fault("x")])
-async def test_what_the_node_says_passes_as_it_is(town: Town, error: HawkerError) -> None:
+async def test_a_node_s_answer_passes_as_it_is(town: Town, error: HawkerError) -> None:
     (node,) = town.hosts
     with pytest.raises(HawkerError) as caught, Reach(town, town).errors(node, harmless=False):
         raise error

@@ -142,7 +142,7 @@ async def test_a_row_that_is_stale_costs_one_more_look(town: Town) -> None:
     await api.call(START_MACHINE, params=of_machine(machine))
 
 
-async def test_what_the_right_owner_does_not_have_is_not_looked_for_elsewhere(town: Town) -> None:
+async def test_a_machine_the_right_owner_does_not_have_is_not_looked_for_elsewhere(town: Town) -> None:
     machine = (await first(town).api.machine()).id
     for host in town.hosts.values():
         host.calls.clear()

@@ -114,7 +114,7 @@ async def test_an_old_home_that_comes_back_yields(town: Town) -> None:
     assert (record(home).home, record(home).reign) == (third.id, 1)
 
 
-async def test_what_an_old_home_brings_changes_nothing(town: Town) -> None:
+async def test_an_old_home_s_bundle_changes_nothing(town: Town) -> None:
     home, second, third = town.hosts.values()
     packed = await carrying(town)._packed(NAME, "ann", only_home=False)
     town.forget(home)

@@ -164,7 +164,7 @@ async def test_the_rest_is_answered_and_the_region_named(town: Town, how: str) -
 
 @pytest.mark.parametrize("how", ["cut", "down"])
 @pytest.mark.parametrize("limit", [None, 1, 2])
-async def test_what_is_on_a_silent_host_of_the_region_stays_in_the_list(
+async def test_a_machine_on_a_silent_host_of_the_region_stays_in_the_list(
     town: Town, how: str, limit: int | None
 ) -> None:
     owner = next(host for host in town.hosts.values() if host.region == HERE and host.worker.machines())
@@ -249,7 +249,7 @@ async def test_a_list_over_an_org_shows_what_the_token_may_see(town: Town) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
-async def test_what_the_token_may_not_see_leaves_no_holes_in_pages(town: Town, limit: int) -> None:
+async def test_machines_the_token_may_not_see_leave_no_holes_in_pages(town: Town, limit: int) -> None:
     root, api = first(town).api, first(town, Only("other")).api
     await root.call(CREATE_APP, body=CreateAppRequest(name="other"))
     wanted = sorted([(await root.machine("other")).id for _ in range(3)])

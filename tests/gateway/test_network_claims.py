@@ -57,7 +57,7 @@ async def test_two_pairs_never_have_one_number_though_no_catalog_says_so(town: T
     assert await number(town, THIEF) == SECOND
 
 
-async def test_who_has_the_majority_has_the_number(town: Town) -> None:
+async def test_a_network_with_the_majority_has_the_number(town: Town) -> None:
     lost, *_ = kept_by(town, FIRST)
     await lost.worker.store.write(lambda tx: keep(tx, FIRST, NetworkOwner(org="other", network="default")))
     assert await number(town, THIEF) == FIRST

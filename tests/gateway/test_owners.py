@@ -30,7 +30,7 @@ def owners(town: Town) -> Owners:
     return Owners(town, FanOut(Reach(town, town)), clock)
 
 
-async def test_what_was_seen_is_known_for_a_while_and_the_catalog_counts_more(town: Town) -> None:
+async def test_an_owner_seen_is_known_for_a_while_and_the_catalog_counts_more(town: Town) -> None:
     known, clock = owners(town), next(iter(town.hosts.values())).worker.parts.deps.clock
     known.remember("machine", MACHINE, NOWHERE)
     known.remember("app", APP, NOWHERE)
@@ -69,7 +69,7 @@ async def test_one_node_of_each_other_region_is_asked_first(town: Town) -> None:
     assert owners(town)._abroad_first(town.hosts)[0] == three
 
 
-async def test_who_has_it_says_so_and_is_remembered(town: Town) -> None:
+async def test_an_owner_says_so_and_is_remembered(town: Town) -> None:
     api = Broker(town, next(iter(town.hosts.values()))).api
     await api.app()
     machine = (await api.machine(region=FAR)).id

@@ -251,7 +251,7 @@ async def test_a_node_of_another_key_does_nothing_and_the_client_is_not_blamed()
     assert not fake.calls
 
 
-async def test_who_answers_in_a_nodes_place_is_told_nothing() -> None:
+async def test_a_stranger_in_a_nodes_place_is_told_nothing() -> None:
     """One of another cluster, another node of this one, and one without TLS."""
     fake = Fake()
     for far in (far_node(fake, ca=bytes([9] * 32)), far_node(fake)):
@@ -266,7 +266,7 @@ async def test_who_answers_in_a_nodes_place_is_told_nothing() -> None:
     assert not fake.calls
 
 
-async def test_who_has_no_certificate_is_not_heard() -> None:
+async def test_a_caller_without_a_certificate_is_not_heard() -> None:
     fake = Fake()
     async with far_node(fake) as far:
         url, token = far.map.urls[FAR], far.peers._token()

@@ -69,7 +69,7 @@ def test_apps_are_deleted_a_hundred_a_minute_all_together() -> None:
 
 
 @pytest.mark.parametrize("route", [HEALTH, NODE_INFO, METRICS, LIST_APPS, CREATE_APP])
-def test_what_is_ours_and_what_names_nothing_is_not_counted(route: AnyRoute) -> None:
+def test_a_call_of_ours_or_one_that_names_nothing_is_not_counted(route: AnyRoute) -> None:
     assert Told().passed(route, {}, 1000) == 1000
 
 

@@ -116,7 +116,7 @@ async def test_authorizing_says_which_token_allows_it(front: Front) -> None:
         (TokenAccess(action="r", volume_id="vol_1"), Unprocessable),
     ],
 )
-async def test_what_is_not_allowed_or_not_known_is_refused(
+async def test_a_call_not_allowed_or_not_known_is_refused(
     front: Front, access: TokenAccess, error: type[HawkerError]
 ) -> None:
     header = f"Bearer {to_text(front.made(Apps(('shop',)), Actions('rw')))}"
@@ -182,6 +182,6 @@ async def test_by_its_id_only_who_controls_the_node_ends_a_token(front: Front) -
         RevokeTokenRequest(token=ROOT),
     ],
 )
-async def test_what_cannot_be_ended_is_refused(front: Front, body: RevokeTokenRequest) -> None:
+async def test_a_token_that_cannot_be_ended_is_refused(front: Front, body: RevokeTokenRequest) -> None:
     with pytest.raises(Unprocessable):
         await front.call(REVOKE_TOKEN, body=body)

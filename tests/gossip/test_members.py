@@ -29,7 +29,7 @@ def test_others_are_those_that_live() -> None:
     assert members.living == 4
 
 
-def test_there_is_no_room_for_any_number() -> None:
+def test_a_number_too_large_has_no_room() -> None:
     members = member_list(most=3)
     assert members.add(says(2), 0) and members.add(says(3), 0)
     assert members.add(says(4), 0) is None and members.get(node(4)) is None
@@ -106,7 +106,7 @@ def test_shuffled_has_the_same_ones() -> None:
         ((Fate.LEFT, 1), (Fate.ALIVE, 2), True),
     ],
 )
-def test_which_claim_is_newer(known: tuple[Fate, int], said: tuple[Fate, int], believed: bool) -> None:
+def test_the_newer_claim(known: tuple[Fate, int], said: tuple[Fate, int], believed: bool) -> None:
     peer = MemberState(claim(2, known[0], incarnation=known[1]), 0)
     assert peer.superseded_by(claim(2, said[0], incarnation=said[1])) == believed
 

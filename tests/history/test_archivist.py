@@ -95,7 +95,7 @@ async def test_a_destroyed_machine_is_archived_and_dropped_when_it_was_kept_long
     assert list((stall.directory / "staging").iterdir()) == []
 
 
-async def test_what_lives_is_not_archived(worker: SimWorker, stall: MemoryWorld, place: Moody) -> None:
+async def test_a_living_machine_is_not_archived(worker: SimWorker, stall: MemoryWorld, place: Moody) -> None:
     await worker.started()
     await later(stall, 3 * stall.settings.reconcile_every_s)
     assert archived(worker) == [] and place.asked["put"] == 0

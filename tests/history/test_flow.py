@@ -74,7 +74,7 @@ async def test_nothing_is_done_about_a_machine_that_is_not_destroyed(worker: Sim
     assert worker.store.get(ARCHIVED, machine_id) is None
 
 
-async def test_what_did_not_arrive_is_not_confirmed(stall: MemoryWorld, tmp_path: Path) -> None:
+async def test_an_archive_that_did_not_arrive_is_not_confirmed(stall: MemoryWorld, tmp_path: Path) -> None:
     stall.archive = Archive(Forgetful(tmp_path / "kept"), tmp_path / "staging")
     async with stall.open() as worker:
         await worker.app()

@@ -58,12 +58,12 @@ def test_a_profile_that_the_kernel_refuses_is_named_by_no_machine(tmp_path: Path
     assert host(tmp_path, status=1).load() == ""
 
 
-def test_what_is_loaded_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_a_loaded_profile_is_removed_and_nothing_else(tmp_path: Path) -> None:
     host(tmp_path, loaded=f"docker-default (enforce)\n{NAME} (enforce)\n").remove()
     assert said(tmp_path) == f"--remove --skip-cache\nprofile {NAME} {{ }}\n"
 
 
-def test_what_is_not_loaded_is_not_removed(tmp_path: Path) -> None:
+def test_a_profile_not_loaded_is_not_removed(tmp_path: Path) -> None:
     host(tmp_path, loaded=f"{NAME}0 (enforce)\n").remove()
     assert said(tmp_path) == ""
 

@@ -32,7 +32,7 @@ def unified(tmp_path: Path) -> Iterator[Path]:
     unmount(place)
 
 
-def test_what_the_mount_hides_is_listed_and_removed_and_the_mount_stays(unified: Path) -> None:
+def test_groups_hidden_by_the_mount_are_listed_and_removed_and_the_mount_stays(unified: Path) -> None:
     assert list(unified.iterdir()) == []
     assert machines_below(unified, PARENT) == [MACHINE]
     remove_below(unified, PARENT, MACHINE)

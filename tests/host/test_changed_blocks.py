@@ -85,7 +85,7 @@ def test_writes_that_the_ring_could_not_hold_make_it_lost(disk: tuple[str, Path]
     assert tracker.since(0) is None
 
 
-def test_what_a_daemon_left_is_removed(disk: tuple[str, Path]) -> None:
+def test_traces_a_daemon_left_are_removed(disk: tuple[str, Path]) -> None:
     name = f"left-{os.getpid()}"
     tracker = track(*disk, name)
     if tracker is None:

@@ -221,7 +221,7 @@ async def test_networks_of_the_real_host_are_withheld_by_themselves(world: Path,
 
 @pytest.mark.root
 @pytest.mark.anyio
-async def test_what_the_operator_allows_is_reached(world: Path, make_node: MakeNode) -> None:
+async def test_an_address_the_operator_allows_is_reached(world: Path, make_node: MakeNode) -> None:
     node = make_node(("private", "203.0.113.0/24", "100.100.100.200"), connected=_lan)
     await node.boot()
     machine = await node.ensure(_plan())

@@ -118,7 +118,7 @@ async def test_without_the_tool_it_says_what_to_install(tmp_path: Path, monkeypa
         await ext4.make_filesystem(tmp_path / "disk")
 
 
-async def test_what_was_deleted_takes_no_room_once_it_is_trimmed(file: Path, targets: list[Path]) -> None:
+async def test_a_deleted_file_takes_no_room_once_it_is_trimmed(file: Path, targets: list[Path]) -> None:
     ext4.mount_filesystem(file, targets[0])
     (targets[0] / "big").write_bytes(os.urandom(8 * MIB))
     ext4.sync_filesystem(targets[0])

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.root
 FIRST = 0x40000000
 
 
-def test_who_acts_as_a_range_s_root_makes_files_of_it_and_is_itself_again(tmp_path: Path) -> None:
+def test_a_process_that_acts_as_a_range_s_root_makes_files_of_it_and_is_itself_again(tmp_path: Path) -> None:
     with acting_as(FIRST):
         (tmp_path / "its").touch()
         os.chown(tmp_path / "its", FIRST, FIRST)

@@ -16,7 +16,7 @@ def test_a_host_that_maps_ids_lacks_nothing_and_is_left_as_it_was(tmp_path: Path
     assert list(tmp_path.iterdir()) == [] and mounts(tmp_path) == []
 
 
-def test_who_is_not_root_maps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_is_not_root_maps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert lack_of_mapping(tmp_path) == "only root can map ids"
 

@@ -36,5 +36,5 @@ def test_a_stranger_that_copied_the_mounts_is_named_until_it_ends(tmp_path: Path
     assert mount_holders([device]) == {}
 
 
-def test_what_is_no_device_is_held_by_nobody(tmp_path: Path) -> None:
+def test_a_path_that_is_no_device_is_held_by_nobody(tmp_path: Path) -> None:
     assert mount_holders([tmp_path / "nothing"]) == {} and mount_holders([]) == {}

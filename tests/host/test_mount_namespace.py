@@ -10,7 +10,7 @@ from hawker.host.mount_namespace import privately
 pytestmark = pytest.mark.root
 
 
-def test_what_is_mounted_privately_is_seen_there_and_nowhere_else(tmp_path: Path) -> None:
+def test_a_private_mount_is_seen_there_and_nowhere_else(tmp_path: Path) -> None:
     def work() -> bool:
         mount("tmpfs", tmp_path, "tmpfs", 0)
         return is_mounted(tmp_path)

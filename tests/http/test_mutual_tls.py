@@ -99,7 +99,7 @@ async def test_a_newcomer_without_a_certificate_leaves_nothing(said: bytes, monk
         assert await eventually(lambda: len(table) == 0, 30)
 
 
-async def test_who_finds_no_room_is_closed_and_who_rests_makes_some() -> None:
+async def test_a_connection_that_finds_no_room_is_closed_and_one_at_rest_makes_some() -> None:
     table = room_for(1)
     async with serving(papers(HERE, KEY), table) as port:
         first, held = await asyncio.open_connection("127.0.0.1", port)
@@ -112,7 +112,7 @@ async def test_who_finds_no_room_is_closed_and_who_rests_makes_some() -> None:
             each.close()
 
 
-async def test_what_never_becomes_a_handshake_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_never_becomes_a_handshake_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hawker.http.mutual_tls._MAX_HANDSHAKE_BYTES", 1000)
     begun = b"\x16\x03\x01\x3f\xff"  # of a record of 16 KiB
     async with serving(papers(HERE, KEY), room_for(9)) as port:

@@ -152,7 +152,7 @@ async def test_a_node_that_hands_over_something_else_is_passed_over(
     assert not list((cache.root / "partial").iterdir())
 
 
-async def test_what_only_a_liar_has_is_not_taken(cache: ImageCache, around: Around) -> None:
+async def test_an_image_only_a_liar_has_is_not_taken(cache: ImageCache, around: Around) -> None:
     await imported(around.peers[OTHER], small("far"))
     around.peers[OTHER].spoil = lambda data: b"x" * len(data)
     with pytest.raises(Unavailable, match=r"imported at 0000000b, which cannot hand it over now: .*digest"):

@@ -94,7 +94,7 @@ async def test_registry_that_names_anothers_layer_must_have_its_bytes(
     assert not cache.is_here_for(resolved, B)
 
 
-async def test_what_another_began_to_download_completes_nothing(cache: ImageCache, fake: FakeRegistry) -> None:
+async def test_a_download_another_began_completes_nothing(cache: ImageCache, fake: FakeRegistry) -> None:
     """A source with the last bytes only does not get the first ones from a download that broke off."""
     reference = fake.add("acme/app", "v1", PRIVATE)
     fake.guard = "basic"
@@ -109,12 +109,12 @@ async def test_what_another_began_to_download_completes_nothing(cache: ImageCach
         await cache.fetch(await cache.resolve(reference, org=B), org=B)
 
 
-async def test_what_a_registry_shows_to_anybody_is_everybodys(cache: ImageCache, fake: FakeRegistry) -> None:
+async def test_an_image_a_registry_shows_to_anybody_is_everybodys(cache: ImageCache, fake: FakeRegistry) -> None:
     image = await cache.pull(fake.add("app", "v1", small("app")), org=A)
     assert (await cache.resolve(image.digest, org=B)).digest == image.digest
 
 
-async def test_what_the_nodes_own_login_shows_is_everybodys(tmp_path: Path, fake: FakeRegistry) -> None:
+async def test_an_image_the_nodes_own_login_shows_is_everybodys(tmp_path: Path, fake: FakeRegistry) -> None:
     fake.guard = "basic"
     (tmp_path / "auth.json").write_text(
         f'{{"auths": {{"{fake.host}": {{"username": "{USER}", "password": "{PASSWORD}"}}}}}}'

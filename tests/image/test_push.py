@@ -65,7 +65,7 @@ async def test_a_wrong_login_and_none_are_told(cache: ImageCache, private_regist
         await cache.push("local/app:v1", to, Credentials(USER, Secret("guess")))
 
 
-async def test_what_cannot_be_pushed_is_told(cache: ImageCache) -> None:
+async def test_an_image_that_cannot_be_pushed_is_told(cache: ImageCache) -> None:
     with pytest.raises(NotFound, match="is not on this node"):
         await cache.push("local/app:v1", "127.0.0.1:1/app:v1")
     digest = await imported(cache, "local/app:v1")

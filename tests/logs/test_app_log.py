@@ -54,7 +54,7 @@ def test_lines_are_read_on_from_a_position_and_by_pages(tmp_path: Path) -> None:
     assert read_all(log, after).lines == [] and read_all(log, after + 99).position == after
 
 
-def test_what_the_next_daemon_finds_is_what_was_appended_with_its_cursors(tmp_path: Path) -> None:
+def test_a_log_the_next_daemon_finds_is_the_appended_one_with_its_cursors(tmp_path: Path) -> None:
     first = AppLog(tmp_path / "a", LIMITS, NOW)
     first.append(lines(0, 2), {"m1": Cursor(instance="i", after=4)})
     first.append(lines(2, 3), {"m2": Cursor(instance="k", after=0)})

@@ -68,7 +68,7 @@ def test_streams_do_not_mix_and_what_is_not_text_is_replaced() -> None:
         (Detail(error="no room"), "failed", "machine failed (exit): no room", "error"),
     ],
 )
-def test_what_happened_to_a_machine_is_a_line_of_the_nodes(
+def test_an_event_of_a_machine_is_a_line_of_the_nodes(
     detail: Detail | None, status: str, text: str, level: str
 ) -> None:
     """Clients wait for the words of the first."""

@@ -179,7 +179,7 @@ async def test_a_machine_that_is_gone_has_its_lines_and_its_last_word(desk: Desk
         await until(logs, "bye", "machine destroyed (destroy)")
 
 
-async def test_what_was_written_over_before_it_was_taken_is_counted_and_told(desk: Desk) -> None:
+async def test_lines_written_over_before_they_were_taken_are_counted_and_told(desk: Desk) -> None:
     desk.ring.write("a\n", "b\n", "c\n")
     desk.ring.chunks = desk.ring.chunks[2:]
     async with desk.daemon() as logs:

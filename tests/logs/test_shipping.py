@@ -143,7 +143,7 @@ async def test_lines_are_sent_on_over_a_collector_and_a_daemon_that_were_away(de
             await came(to, "one", "two", "three")
 
 
-async def test_what_was_cut_off_before_it_could_be_sent_is_counted(desk: Desk, tmp_path: Path) -> None:
+async def test_lines_cut_off_before_they_could_be_sent_are_counted(desk: Desk, tmp_path: Path) -> None:
     state = tmp_path / "sent"
     async with collector() as to:
         desk.ring.write("one\n")
@@ -185,7 +185,7 @@ async def test_lines_that_the_collector_never_takes_hold_nothing_up_and_are_coun
             await came(to, "one", "two", "three")
 
 
-async def test_what_a_collector_of_otlp_says_that_it_rejected_is_counted(desk: Desk, tmp_path: Path) -> None:
+async def test_lines_a_collector_of_otlp_says_that_it_rejected_are_counted(desk: Desk, tmp_path: Path) -> None:
     async with collector() as to:
         desk.ring.write("one\n", "two\n")
         endpoint = "otlp+" + to.url.removesuffix("/in")

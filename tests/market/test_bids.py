@@ -83,7 +83,7 @@ async def test_asks_that_wait_for_a_node_go_together() -> None:
     assert nodes.calls == [(A, 1), (A, 10)]
 
 
-async def test_who_is_silent_is_not_waited_for() -> None:
+async def test_a_silent_node_is_not_waited_for() -> None:
     nodes = Nodes()
     nodes.hold(B)
     bidding = Bidding(nodes)
@@ -112,7 +112,7 @@ async def test_when_one_gives_up_those_that_went_with_it_are_asked_for_anew() ->
     assert nodes.calls == [(A, 1), (A, 2), (A, 1)]
 
 
-async def test_what_a_node_says_instead_is_told() -> None:
+async def test_a_node_s_other_answer_is_told() -> None:
     nodes = Nodes()
     nodes.wrong = lambda node: Unavailable("cannot reach it") if node == B else None
     assert fits(await Bidding(nodes).collect([A, B], ask(), 1.0)) == {A: 1, B: "cannot reach it"}

@@ -38,7 +38,7 @@ ANY = Wanted(placement=Placement())
         ({}, Wanted(placement=Placement(), avoid=frozenset({NodeId("00000000")})), "the order is not to go there"),
     ],
 )
-def test_who_is_not_asked_and_why(fields: dict[str, Any], wanted: Wanted, why: str | None) -> None:
+def test_nodes_not_asked_and_the_reason(fields: dict[str, Any], wanted: Wanted, why: str | None) -> None:
     assert unfit(node(**fields), wanted) == why
 
 

@@ -24,7 +24,7 @@ async def _offers(fleet: Fleet, **given: Any) -> list[tuple[str, int]]:
     return [(each.region, each.count) for each in answer.regions]
 
 
-async def test_what_the_nodes_offer_is_summed_by_region_the_nearest_first(tmp_path: Path) -> None:
+async def test_offers_of_nodes_are_summed_by_region_the_nearest_first(tmp_path: Path) -> None:
     async with fleet_at(tmp_path) as fleet:
         for region in ("sin", "mad", "cdg", "mad"):
             await fleet.host(region)

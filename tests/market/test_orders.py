@@ -24,7 +24,7 @@ async def test_an_order_becomes_one_machine(tmp_path: Path) -> None:
         assert [record.id for record in fleet.made()] == [made.id]
 
 
-async def test_who_cannot_be_reached_is_passed_over(tmp_path: Path) -> None:
+async def test_a_node_that_cannot_be_reached_is_passed_over(tmp_path: Path) -> None:
     async with fleet_at(tmp_path, 2) as fleet:
         fleet.lose("fill", Loss.REFUSED)
         made = await fleet.broker().order()
@@ -67,7 +67,7 @@ async def test_without_a_confirmed_cancel_nobody_else_is_asked(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("loss", [Loss.REQUEST, Loss.ANSWER, Loss.LATE])
-async def test_what_was_cancelled_stays_so_when_the_worker_restarts(tmp_path: Path, loss: Loss) -> None:
+async def test_a_cancelled_order_stays_so_when_the_worker_restarts(tmp_path: Path, loss: Loss) -> None:
     async with fleet_at(tmp_path, 2) as fleet:
         fleet.lose("fill", loss)
         made = await fleet.broker().order()
@@ -153,7 +153,7 @@ async def test_a_replay_is_answered_while_the_home_keeps_no_claims(tmp_path: Pat
         assert len(fleet.made()) == 1
 
 
-async def test_what_is_wrong_with_the_order_itself_is_said_at_once(tmp_path: Path) -> None:
+async def test_an_error_of_the_order_itself_is_said_at_once(tmp_path: Path) -> None:
     async with fleet_at(tmp_path, 3) as fleet:
         with pytest.raises(HawkerError) as refused:
             await fleet.broker().order(image="oci:/nowhere")

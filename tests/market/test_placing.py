@@ -160,7 +160,7 @@ async def test_several_are_spread_and_the_same_key_finds_them(tmp_path: Path) ->
         assert len(fleet.made()) == 6
 
 
-async def test_what_can_be_filled_is_and_the_rest_is_reported(tmp_path: Path) -> None:
+async def test_orders_that_can_be_filled_are_and_the_rest_is_reported(tmp_path: Path) -> None:
     async with fleet_at(tmp_path) as fleet:
         for region in ("mad", "mad", "cdg"):
             await fleet.host(region, room=ONE)

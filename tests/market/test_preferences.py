@@ -36,7 +36,7 @@ def test_one_point_is_a_level_line() -> None:
         ([(float("nan"), 1)], r"\[0\]: the value nan"),
     ],
 )
-def test_what_is_no_curve_is_refused_with_the_place(given: list[tuple[float, ...]], text: str) -> None:
+def test_a_text_that_is_no_curve_is_refused_with_the_place(given: list[tuple[float, ...]], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         curve(given)
 
@@ -47,7 +47,7 @@ def test_a_value_above_the_most_is_refused() -> None:
 
 
 @given(line=points, value=st.floats(-10, 2000))
-def test_it_stays_between_its_lowest_and_its_highest_point(line: Curve, value: float) -> None:
+def test_a_curve_stays_between_its_lowest_and_its_highest_point(line: Curve, value: float) -> None:
     heights = [height for _, height in line.points]
     assert min(heights) - 1e-9 <= line.at(value) <= max(heights) + 1e-9
 
@@ -63,7 +63,7 @@ def test_without_a_file_there_is_a_curve_and_a_weight_for_each_resource() -> Non
     assert set(usual.curves) == set(usual.weights) == set(RESOURCES)
 
 
-def test_what_the_file_says_replaces_that_and_nothing_else(tmp_path: Path) -> None:
+def test_a_curve_of_the_file_replaces_that_and_nothing_else(tmp_path: Path) -> None:
     text = "[curves]\ncpu = [[0.0, 0.0], [1.0, 1.0]]\n[weights]\nimage = 3\n[limits]\nbid_deadline_s = 0.25\n"
     found = _loaded(tmp_path, text)
     usual = preferences()
@@ -87,7 +87,7 @@ def test_what_the_file_says_replaces_that_and_nothing_else(tmp_path: Path) -> No
         ("[curves", "cannot read"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_its_key(tmp_path: Path, text: str, named: str) -> None:
+def test_a_setting_that_cannot_be_used_is_refused_with_its_key(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(CannotStart, match=named) as refused:
         _loaded(tmp_path, text)
     assert "market.toml" in str(refused.value)

@@ -38,7 +38,7 @@ def test_with_a_curve_that_rises_the_fuller_node_wins() -> None:
     assert order(offer("a", used=0.8), offer("b", used=0.2), prefer=packing) == ["a", "b"]
 
 
-def test_who_declines_is_not_ranked() -> None:
+def test_a_declined_bid_is_not_ranked() -> None:
     assert order(offer("a", fits=0), offer("b")) == ["b"]
 
 
@@ -73,13 +73,13 @@ def test_the_trade_of_image_against_room_turns_at_one_utilisation() -> None:
     assert 0 < turns[16] < turns[512] < 90
 
 
-def test_who_has_half_of_the_layers_is_between() -> None:
+def test_a_node_with_half_of_the_layers_is_between() -> None:
     size = 512 * MIB
     bids = [offer(str(part), image_bytes=size, missing_bytes=size * part // 4) for part in (4, 0, 2)]
     assert order(*bids) == ["0", "2", "4"]
 
 
-def test_who_does_not_know_the_image_is_taken_to_lack_all_of_it() -> None:
+def test_a_node_that_does_not_know_the_image_is_taken_to_lack_all_of_it() -> None:
     size = 512 * MIB
     assert order(offer("a"), offer("b", used=0.2, image_bytes=size, missing_bytes=0)) == ["b", "a"]
     assert order(offer("a"), offer("b", used=0.2)) == ["a", "b"]
@@ -197,7 +197,7 @@ def test_every_node_is_told_of_once_with_what_became_of_it() -> None:
         (bid(0.1, image_bytes=256 << 20, missing_bytes=256 << 20), "image 256 MiB missing against 0 MiB missing"),
     ],
 )
-def test_what_made_it_lose_is_named(other: Bid, why: str) -> None:
+def test_the_reason_of_a_lost_bid_is_named(other: Bid, why: str) -> None:
     size = other.image_bytes
     best = bid(0.1, image_bytes=size, missing_bytes=None if size is None else 0)
     loser = next(each for each in shown(n0=best, n1=other) if each[1] is Verdict.FILLS)
@@ -209,7 +209,7 @@ def test_one_that_has_the_app_already_declines_when_they_are_to_be_apart() -> No
     assert found[0] == ("0", Verdict.DECLINES, "machines of the app that the node has already: 2")
 
 
-def test_what_a_neighbour_hands_over_costs_less_than_what_a_registry_has() -> None:
+def test_an_image_of_a_neighbour_costs_less_than_one_of_a_registry() -> None:
     size = 512 * MIB
     near = offer("near", used=0.2, image_bytes=size, missing_bytes=size, nearby_bytes=size)
     far = offer("far", used=0.2, image_bytes=size, missing_bytes=size)

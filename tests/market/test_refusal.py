@@ -58,7 +58,7 @@ def test_the_least_that_is_missing_is_told_with_the_nearest_that_could() -> None
         ((), (), NoRoom, "as the order wants it"),
     ],
 )
-def test_what_the_caller_can_act_on_comes_first(
+def test_a_reason_the_caller_can_act_on_comes_first(
     declines: tuple[Decline | str, ...], errors: tuple[HawkerError, ...], kind: type[HawkerError], text: str
 ) -> None:
     with pytest.raises(kind, match=text):

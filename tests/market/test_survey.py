@@ -23,7 +23,7 @@ async def surveyed(fleet: Fleet, surveyor: Surveyor, count: int = 1) -> Surveyed
     return found[-1]
 
 
-async def test_what_one_node_knows_of_an_image_the_others_are_asked_about(tmp_path: Path) -> None:
+async def test_an_image_known_to_one_node_is_asked_of_the_others(tmp_path: Path) -> None:
     async with fleet_at(tmp_path, 3) as fleet:
         surveyor = Surveyor(fleet, Bidding(fleet), preferences(), fleet.clock)
         assert {bid.image_bytes for bid in (await surveyed(fleet, surveyor)).heard} == {None}

@@ -219,7 +219,7 @@ async def test_an_update_that_changes_metadata_does_so_too(worker: SimWorker, st
     assert standing(stall) == {machine_id}
 
 
-async def test_what_is_lost_is_found_and_raised_again(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_lost_rule_is_found_and_raised_again(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     await put(worker, Selector(all=True))
     assert Kind.LOST_POLICIES not in [each.kind for each in await worker.reconciler.find()]

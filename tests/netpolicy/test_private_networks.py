@@ -62,7 +62,7 @@ async def test_a_number_that_an_app_had_before_there_were_claims_is_its_networks
     assert await store.write(lambda tx: number_of(tx, "acme", "default")) == number
 
 
-async def test_what_a_majority_said_goes_before_what_is_computed(store: Store) -> None:
+async def test_a_majority_s_number_goes_before_the_computed_one(store: Store) -> None:
     owner = NetworkOwner(org="acme", network="default")
     await store.write(lambda tx: settle(tx, 77, owner))
     assert await store.write(lambda tx: number_of(tx, "acme", "default")) == 77

@@ -67,7 +67,7 @@ hits{job="hawker",cluster="prod",exported_job="x",path="/"} 1
 """
 
 
-def test_what_alarms_stand_on_cannot_be_forged() -> None:
+def test_a_label_alarms_stand_on_cannot_be_forged() -> None:
     (family,) = read_page(MetricsPage(FORGED, {"app": "alpha"}))
     (sample,) = family.samples
     assert (sample.name, sample.labels) == ("hits", {"app": "alpha", "path": "/"})

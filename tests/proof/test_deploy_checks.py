@@ -79,7 +79,7 @@ ONE, TWO = f"{1:014x}", f"{2:014x}"
 COMMAND = ReleaseCommand(config=config_of(), region=None, timeout_s=1.0)
 
 
-async def test_what_ended_as_it_should_is_nothing_to_report() -> None:
+async def test_a_deploy_that_ended_as_it_should_is_nothing_to_report() -> None:
     assert await broken("complete", deploy(), slot(1), slot(2), machines={ONE: "2", TWO: "3"}) == set()
     back = slot(1, SlotState.RETURNED, before=BEFORE)
     assert await broken("rolled_back", deploy(), back, machines={ONE: "1"}) == set()

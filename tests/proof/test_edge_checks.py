@@ -47,7 +47,7 @@ def test_a_replay_that_an_app_ordered_is_no_repetition() -> None:
     assert ledger.kinds == []
 
 
-def test_what_is_in_flight_is_bounded_and_a_rest_cuts_nobody() -> None:
+def test_bytes_in_flight_are_bounded_and_a_rest_cuts_nobody() -> None:
     ledger = Ledger()
     ledger.send()
     ledger.reach(ONE, hard=1)
@@ -60,7 +60,7 @@ def test_what_is_in_flight_is_bounded_and_a_rest_cuts_nobody() -> None:
     assert len(ledger.found) == 2 and not ledger.in_flight(ONE)
 
 
-def test_who_comes_after_a_close_or_to_another_app_or_from_nobody_is_found() -> None:
+def test_a_request_after_a_close_or_to_another_app_or_from_nobody_is_found() -> None:
     ledger = Ledger()
     ledger.send()
     ledger.reach(ONE, closed=True)

@@ -109,7 +109,7 @@ async def test_every_org_but_the_operators_has_the_common_quota(worker: SimWorke
     assert worker.parts.quotas.subjects(worker.store) == ["org/acme"]
 
 
-async def test_what_other_nodes_have_counts(worker: SimWorker) -> None:
+async def test_counts_of_other_nodes(worker: SimWorker) -> None:
     quotas = worker.parts.quotas
     record = QuotaRecord(subject=f"app/{APP}", limits=QuotaRule(machines=3), at=1.0, by="far")
     quotas.learn({record.subject: record}, {record.subject: Amount(machines=2)})

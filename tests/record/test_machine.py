@@ -76,7 +76,7 @@ async def test_a_shortfall_is_told_by_kind_and_an_order_that_fits_is_still_fille
     await worker.started(guest=ONE)
 
 
-async def test_who_rests_gives_them_back(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_machine_at_rest_gives_them_back(worker: SimWorker, stall: MemoryWorld) -> None:
     one = await worker.started(guest=TWO)
     await worker.stop(one)
     await worker.wait(one, "stopped")

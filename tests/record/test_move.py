@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 APP, OTHER = AppName("shop"), NodeId("0badcafe")
 
 
-async def test_what_is_being_moved_is_refused_and_what_has_gone_says_where() -> None:
+async def test_a_machine_being_moved_is_refused_and_a_moved_one_says_where() -> None:
     store = MemoryStore()
     check_here(store, "m", None)
     await store.write(lambda tx: tx.put(OPEN_MOVE_OF, "m", MovePointer(move="01")))

@@ -7,7 +7,7 @@ from hawker.store.memory_store import MemoryStore
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_used_is_what_was_held_and_not_given_back() -> None:
+async def test_used_memory_is_the_held_and_not_given_back() -> None:
     store, two, five = MemoryStore(), Resources(disk_mib=2), Resources(disk_mib=5, memory_mib=1)
     assert used(store) == Resources()
     await store.write(lambda tx: hold(tx, Resources(), two))

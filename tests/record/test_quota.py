@@ -9,7 +9,7 @@ def test_a_limit_says_by_how_much_it_would_be_exceeded() -> None:
     assert limits.over(HAS, Amount(machines=3, memory_mb=512)) == {"machines": 2, "memory_mb": 36}
 
 
-def test_who_has_too_much_already_may_still_ask_for_other_things_and_for_less() -> None:
+def test_an_app_over_its_quota_may_still_ask_for_other_things_and_for_less() -> None:
     limits = QuotaRule(machines=1, volumes=1)
     assert limits.over(HAS, Amount(volumes=1)) == {}
     assert limits.over(HAS, Amount(machines=-1)) == {} and limits.over(HAS, Amount()) == {}

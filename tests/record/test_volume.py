@@ -28,7 +28,7 @@ def test_a_volume_holds_its_promised_size_of_the_disk_and_nothing_else() -> None
 
 
 @pytest.mark.anyio
-async def test_what_a_newer_worker_adds_is_tolerated() -> None:
+async def test_a_field_a_newer_worker_adds_is_tolerated() -> None:
     store = MemoryStore()
     await store.write(lambda tx: tx.put(VOLUMES, RECORD.id, RECORD))
     assert store.get(VOLUMES, RECORD.id) == RECORD

@@ -158,7 +158,7 @@ SLEEPS = ProcessSpec(argv=("sleep", "5"), env={}, name="web")
 CAT = ProcessSpec(argv=("cat", "/f"), env={}, name="web", root="/r", files=(FileSpec(path="/f", content=b"own"),))
 
 
-def test_it_is_held_until_its_first_run() -> None:
+def test_a_process_is_held_until_its_first_run() -> None:
     process = FakeProcess(SLEEPS, 1)
     assert (process.told().state, process.told().run, process.ends_at) == (ProcessPhase.HELD, 0, math.inf)
 

@@ -53,7 +53,7 @@ async def test_a_vmm_that_is_killed_is_a_fault_with_its_signal(tmp_path: Path) -
         assert (exit.exit_code, exit.signal, exit.fault) == (137, 9, "the VMM was ended by SIGKILL")
 
 
-async def test_what_is_missing_is_said_before_anything_is_launched(tmp_path: Path) -> None:
+async def test_a_missing_file_is_said_before_anything_is_launched(tmp_path: Path) -> None:
     async with guests(tmp_path) as there:
         good = there.spec("exit 0")
         change = partial(msgspec.structs.replace, good)
@@ -80,7 +80,7 @@ def ended(status: int, console: bytes = b"", oom_kills: int = 0) -> VmmEvidence:
     return VmmEvidence(end=VmmEnd(status=status, at=40.0, console=console), oom_kills=oom_kills)
 
 
-def test_what_the_pilot_recorded_is_what_happened() -> None:
+def test_an_end_the_pilot_recorded_is_the_end() -> None:
     recorded = Exit(exit_code=3, exited_at=30.0)
     assert judge(ended(-11, PANIC, oom_kills=1), recorded, KILLED) == recorded
 
@@ -109,7 +109,7 @@ def test_silence_has_a_fault(evidence: VmmEvidence, code: int, fault: str) -> No
     assert exit.oom_killed == (evidence.oom_kills > 0)
 
 
-def test_what_would_end_in_the_same_way_again_is_final() -> None:
+def test_an_error_that_would_come_again_is_final() -> None:
     assert is_final(ended(0)) and is_final(ended(-9, oom_kills=1))
     assert not is_final(ended(1)) and not is_final(ended(-9)) and not is_final(VmmEvidence(end=None, oom_kills=0))
 

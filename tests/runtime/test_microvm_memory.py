@@ -89,7 +89,7 @@ def limits(mib: int) -> InstanceLimits:
     return msgspec.structs.replace(LIMITS, memory_mib=mib)
 
 
-async def test_what_it_has_is_the_limit_and_what_it_says(tmp_path: Path) -> None:
+async def test_a_machine_s_memory_is_the_limit_and_its_own_words(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         found = await it.memory.read(it.run)
         assert (found.limit_mib, found.available_mib) == (256, 156)
@@ -128,7 +128,7 @@ async def test_a_guest_that_does_not_follow_keeps_what_it_had(tmp_path: Path) ->
         assert it.balloon.sizes == [128, 256] and it.bound() == 356
 
 
-async def test_what_is_squeezed_out_may_be_taken_again(tmp_path: Path) -> None:
+async def test_memory_squeezed_out_may_be_taken_again(tmp_path: Path) -> None:
     async with scene(tmp_path) as it:
         assert await it.memory.reclaim(it.run, 24) == 0, "nothing of this group changes"
         assert it.balloon.sizes == [256 - 40 - 24, 256]

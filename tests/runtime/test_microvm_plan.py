@@ -83,7 +83,7 @@ def test_memory_can_grow_as_far_as_was_said(most: int | None, expected: int) -> 
 
 
 @pytest.mark.parametrize("argument", ["hawker.disks=x", "hawker.end", "init=/bin/sh", "rdinit=/bin/sh", "init"])
-def test_what_is_the_platform_s_is_refused_by_name(argument: str) -> None:
+def test_a_word_of_the_platform_is_refused_by_name(argument: str) -> None:
     with pytest.raises(BadRequest, match=f"kernel_args: {argument.partition('=')[0]} is the platform's own"):
         plan(changed(kernel_args=(argument,)))
 
@@ -95,7 +95,7 @@ def test_an_argument_is_one_word(argument: str) -> None:
 
 
 @pytest.mark.parametrize("argument", ["initcall_debug", "hawker=1", "foo.init=1"])
-def test_what_only_looks_like_it_is_let_through(argument: str) -> None:
+def test_a_word_that_only_looks_like_it_is_let_through(argument: str) -> None:
     assert plan(changed(kernel_args=(argument,))).vm.command_line.endswith(f" {argument}")
 
 
@@ -114,7 +114,7 @@ def test_a_kernel_s_command_line_has_an_end() -> None:
         (changed(volumes=(VolumeDisk(name="layer", file="/v", target="/v"),)), BadRequest, "are called layer"),
     ],
 )
-def test_what_cannot_be_is_refused(spec: InstanceSpec, error: type[HawkerError], text: str) -> None:
+def test_an_impossible_plan_is_refused(spec: InstanceSpec, error: type[HawkerError], text: str) -> None:
     with pytest.raises(error, match=text):
         plan(spec)
 

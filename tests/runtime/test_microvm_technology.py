@@ -28,7 +28,7 @@ def microvms(place: Path) -> MicroVMTechnology:
     return MicroVMTechnology(Qemu(CLOCK, accelerates=True), jail, kernel, cgroups, CLOCK, None)
 
 
-def test_it_has_kernels_disks_and_snapshots(tmp_path: Path) -> None:
+def test_a_microvm_has_kernels_disks_and_snapshots(tmp_path: Path) -> None:
     features = microvms(tmp_path).features
     assert features.kernel and features.disks and features.limits and features.network
     assert features.suspend is Suspension.SNAPSHOT and not features.gpus and not features.containers

@@ -143,7 +143,7 @@ def test_a_container_s_mounts_are_in_its_root_and_come_after_it() -> None:
     assert "ro" in data["options"] and "nodev" in data["options"]
 
 
-def test_what_is_no_container_changes_nothing() -> None:
+def test_a_spec_that_is_no_container_changes_nothing() -> None:
     plain = _config(msgspec.structs.replace(SPEC, processes=SPEC.processes * 3))
     assert plain == _config()
 

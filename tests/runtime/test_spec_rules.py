@@ -35,7 +35,7 @@ def test_a_driver_without_containers_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "-a", "a" * 64, "a\n"])
-def test_what_is_no_name_is_refused(name: str) -> None:
+def test_a_text_that_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(BadRequest, match="no name"):
         refuse_containers(spec(msgspec.structs.replace(WEB, name=name)), "fake", ALL)
 

@@ -28,12 +28,12 @@ def test_calls_into_the_shared_kernel_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["execve", "ptrace", "openat", "fork", "futex", "chroot", "epoll_wait", "seccomp", "fchmodat2"]
 )
-def test_what_programs_need_is_allowed(name: str) -> None:
+def test_calls_programs_need_are_allowed(name: str) -> None:
     assert _answers(name) == [("SCMP_ACT_ALLOW", None)] and len(_rules(name)) == 1
 
 
 @pytest.mark.parametrize("name", ["clone3", "memfd_secret", "uselib", "a_call_of_tomorrow"])
-def test_what_is_not_named_is_said_to_be_missing_so_that_callers_fall_back(name: str) -> None:
+def test_a_call_not_named_is_said_to_be_missing_so_that_callers_fall_back(name: str) -> None:
     profile = seccomp_profile()
     assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
     assert _rules(name) == []

@@ -45,7 +45,7 @@ def test_each_program_is_made_of_its_sources(project: Path) -> None:
     assert os.access(project / "src/hawker/_guest/pilot", os.X_OK)
 
 
-def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
+def test_a_guest_up_to_date_is_left_alone(project: Path) -> None:
     for _ in range(3):
         hatch_build.build_guest(project, "x86_64")
     assert len(calls(project)) == 5

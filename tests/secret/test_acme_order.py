@@ -47,7 +47,7 @@ def answering(body: bytes, folder: Path) -> Iterator[Authority]:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'"x"', b"null", b'{"newNonce": 1}', b"\xff" * 1000])
-def test_what_is_no_directory_is_one_typed_error(body: bytes, tmp_path: Path) -> None:
+def test_an_answer_that_is_no_directory_is_one_typed_error(body: bytes, tmp_path: Path) -> None:
     with answering(body, tmp_path) as authority, pytest.raises(Unavailable) as caught:
         AcmeOrder(authority, NAME).begin()
     assert 0 < len(str(caught.value)) <= 500

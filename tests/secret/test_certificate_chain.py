@@ -45,7 +45,7 @@ def test_a_host_name_is_kept_in_one_form(given: str, kept: str) -> None:
     ["", ".", "*", "*.com", "a..b", "a.*.com", "-a.com", "a b.com", "a/b", "192.0.2.1", "::1", "x" * 64 + ".com",
      ".".join(["abcdefgh"] * 40), "a\n.com", "a\0.com"],
 )  # fmt: skip
-def test_what_is_no_host_name_is_refused(given: str) -> None:
+def test_a_text_that_is_no_host_name_is_refused(given: str) -> None:
     with pytest.raises(Unprocessable, match="hostname"):
         hostname_of(given)
 
@@ -108,7 +108,7 @@ def _unrelated() -> tuple[str, str]:
         (lambda: issued(HOST, *(f"{'a' * 60}.{each}.example.com" for each in range(200))), "larger than 16384"),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_the_field_and_the_cause(made: Any, why: str) -> None:
+def test_a_certificate_that_cannot_be_served_is_refused_with_the_field_and_the_cause(made: Any, why: str) -> None:
     with pytest.raises(Unprocessable, match=re.escape(why)):
         taken(made())
 

@@ -29,7 +29,7 @@ async def test_a_node_without_an_authority_orders_nothing(worker: SimWorker) -> 
 
 
 @pytest.mark.parametrize("name", ["*.example.com", "localhost", "-x.example.com", "", "a" * 300, "192.0.2.7"])
-async def test_what_cannot_be_ordered_is_refused(orders: CertificateOrders, name: str) -> None:
+async def test_a_name_that_cannot_be_ordered_is_refused(orders: CertificateOrders, name: str) -> None:
     with pytest.raises(Unprocessable, match="hostname"):
         await orders.put(APP, name)
 
@@ -49,7 +49,7 @@ async def test_a_name_is_one_apps_also_when_only_ordered(worker: SimWorker, orde
     assert await orders.delete(APP, HOST) and orders.find(APP, HOST) is None
 
 
-async def test_what_was_issued_after_its_order_was_taken_back_is_not_kept(worker: SimWorker) -> None:
+async def test_a_certificate_issued_after_its_order_was_taken_back_is_not_kept(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="is gone"):
         await worker.parts.deps.certificates.put(APP, HOST, *issued(HOST), ordered=True)
 

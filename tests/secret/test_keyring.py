@@ -25,7 +25,7 @@ def other(count: int) -> bytes:
 
 
 @given(st.sampled_from(SEALING), st.binary(max_size=200))
-def test_what_is_encrypted_can_be_decrypted_with_the_same_key_only(type: KeyType, data: bytes) -> None:
+def test_an_encrypted_value_can_be_decrypted_with_the_same_key_only(type: KeyType, data: bytes) -> None:
     key = make(type, draw)
     sealed = key.encrypt(data, b"", draw)
     assert key.decrypt(sealed, b"") == data
@@ -146,7 +146,7 @@ NONCE = b"ABCDEFGHIJKLMNOPQRSTUVWX"
         (b"\3" * 32, b"c2sp.org/XAES-256-GCM", "986ec1832593df5443a179437fd083bf3fdb41abd740a21f71eb769d"),
     ],
 )
-def test_it_is_the_one_that_is_published(key: bytes, associated: bytes, sealed: str) -> None:
+def test_the_key_is_the_one_that_is_published(key: bytes, associated: bytes, sealed: str) -> None:
     """The two test vectors of the specification: the doubled block overflows for one key, and not for the other."""
     made = encrypt(key, NONCE, b"XAES-256-GCM", associated)
     assert made == NONCE + bytes.fromhex(sealed)
@@ -154,7 +154,7 @@ def test_it_is_the_one_that_is_published(key: bytes, associated: bytes, sealed: 
 
 
 @pytest.mark.parametrize("cut", [0, 12, 23, 24, 40])
-def test_what_is_cut_short_or_of_other_data_is_refused(cut: int) -> None:
+def test_a_value_cut_short_or_of_other_data_is_refused(cut: int) -> None:
     made = encrypt(bytes(32), NONCE, b"XAES-256-GCM", b"a")
     for data, associated in ((made[:cut], b"a"), (made, b"b")):
         with pytest.raises(ValueError):

@@ -170,6 +170,6 @@ def test_a_registry_is_named_by_its_host(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "word", "a b", "host.example/path", "https://host.example/v2", "x@y", "\n"])
-def test_what_is_no_registry_is_refused(text: str) -> None:
+def test_a_text_that_is_no_registry_is_refused(text: str) -> None:
     with pytest.raises(Unprocessable, match="is not a registry"):
         registry_name(text)

@@ -60,7 +60,7 @@ async def test_nothing_of_a_value_is_on_the_disk(worker: SimWorker, secrets: Sec
         ({f"A{number}": "1" for number in range(MAX_SECRETS + 1)}, "at most"),
     ],
 )
-async def test_what_cannot_be_a_secret_is_refused_and_changes_nothing(
+async def test_a_value_that_cannot_be_a_secret_is_refused_and_changes_nothing(
     secrets: Secrets, values: dict[str, str], text: str
 ) -> None:
     with pytest.raises(Unprocessable, match=text):

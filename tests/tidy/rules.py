@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     shape.function_size,
     shape.medians,
     shape.telling_names,
+    shape.nouns_of_tests,
     shape.module_docstring,
     shape.contract_docstrings,
     shape.frozen_values,

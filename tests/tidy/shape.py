@@ -13,6 +13,7 @@ FUNCTION_LINES = 60
 MEDIAN_FUNCTION_LINES = 10
 MEDIAN_FILE_LINES = 220
 DOCSTRING_LINES = 8
+PRONOUNS = frozenset({"it", "that", "there", "what", "which", "who"})
 EMPTY_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"})
 
 _SIZED = re.compile(r"^(src|tests|bench|scripts)/.*\.py$|^guest/.*\.[ch]$")
@@ -77,6 +78,16 @@ def telling_names(tree: Tree) -> Iterator[Finding]:
         for part in file.path.removesuffix(".py").split("/"):
             if part.removeprefix("test_") in EMPTY_NAMES:
                 yield Finding("telling_names", file.path, 1, part, f"`{part}` says nothing")
+
+
+def nouns_of_tests(tree: Tree) -> Iterator[Finding]:
+    """A test is named by a sentence whose subject is a noun: what fails is read without the file around it."""
+    for file in tree.python("tests/"):
+        for node in file.nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                subject = node.name.split("_")[1]
+                if subject in PRONOUNS:
+                    yield Finding("nouns_of_tests", file.path, node.lineno, node.name, f"`{subject}` is no noun")
 
 
 def module_docstring(tree: Tree) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ def test_a_banned_call_is_found_under_any_name(text: str, name: str) -> None:
         "'time.time()'  # time.time()",
     ],
 )
-def test_what_only_looks_like_a_banned_call_is_not_found(text: str) -> None:
+def test_a_line_that_only_looks_like_a_banned_call_is_not_found(text: str) -> None:
     assert subjects(calls.banned, text) == []
 
 

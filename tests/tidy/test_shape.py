@@ -53,6 +53,11 @@ def test_a_name_that_says_nothing_is_found(path: str) -> None:
     assert subjects(shape.telling_names, "", "src/hawker/database.py") == []
 
 
+def test_a_pronoun_is_no_subject_of_a_test() -> None:
+    text = "def test_what_is_wrong(): ...\nasync def test_it_ends(): ...\ndef test_a_wrong_value_is_refused(): ..."
+    assert subjects(shape.nouns_of_tests, text, "tests/test_x.py") == ["test_what_is_wrong", "test_it_ends"]
+
+
 def test_a_module_opens_with_one_to_eight_lines() -> None:
     def with_docstring(lines: int) -> str:
         return '"""' + "Line.\n\n" * lines + '"""\n'

@@ -39,7 +39,7 @@ def test_an_unkeyed_share_is_found_under_any_name(text: str, name: str) -> None:
         "def f(limiter):\n    limiter.Semaphore(4)",
     ],
 )
-def test_what_is_only_named_or_has_a_key_is_not_found(text: str) -> None:
+def test_a_pool_only_named_or_with_a_key_is_not_found(text: str) -> None:
     assert subjects(text) == []
 
 

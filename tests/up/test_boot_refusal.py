@@ -24,14 +24,14 @@ def refused(error: Exception) -> str:
         (OSError(errno.EIO, "Input/output error", "/srv/node/token"), "see to it"),
     ],
 )
-def test_what_the_disk_refuses_is_one_line_with_what_to_do(error: OSError, to_do: str) -> None:
+def test_a_refusal_of_the_disk_is_one_line_with_a_next_step(error: OSError, to_do: str) -> None:
     text = refused(error)
     assert text.startswith("the node cannot begin on /srv/node: ") and "/srv/node/token" in text and to_do in text
     assert "\n" not in text
 
 
 @pytest.mark.parametrize("error", [Unavailable("the store is full"), Fault("a record is damaged")])
-def test_what_the_store_refuses_says_so_itself(error: Exception) -> None:
+def test_a_refusal_of_the_store_says_so_itself(error: Exception) -> None:
     assert refused(error) == f"the node cannot begin on /srv/node: {error}"
 
 

@@ -18,7 +18,7 @@ from hawker.up.servers import open_doors
 from tests.catalog.answering import answering
 
 
-def test_it_is_read_from_a_file(tmp_path: Path) -> None:
+def test_a_token_is_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("abc\n")
     token = token_of_agent(file)
@@ -27,7 +27,7 @@ def test_it_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"a\nb", b"\xff", "é".encode()])
-def test_what_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
+def test_a_text_that_is_no_token_is_refused_and_not_shown(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(CannotStart, match="--catalog-token-file"):

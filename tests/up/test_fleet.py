@@ -24,7 +24,7 @@ def address(directory: Path, **given: Any) -> tuple[str, int]:
     return cluster.advertise, cluster.peer_port
 
 
-def test_what_is_given_wins_over_what_was_written_down_and_the_rest_stays(tmp_path: Path) -> None:
+def test_an_option_wins_over_the_written_setting_and_the_rest_stays(tmp_path: Path) -> None:
     write_cluster(Place(tmp_path).cluster, found_cluster(ManualClock(), advertise=HOST, peer_port=5281))
     assert address(tmp_path) == (HOST, 5281)
     assert address(tmp_path, advertise=OTHER) == (OTHER, 5281)

@@ -27,7 +27,9 @@ async def test_every_machine_is_destroyed_and_nothing_is_left(worker: SimWorker,
     assert stall.rootfs.withdrawn and stall.networks.withdrawn
 
 
-async def test_what_cannot_be_destroyed_does_not_hold_the_node_for_ever(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_machine_that_cannot_be_destroyed_does_not_hold_the_node_for_ever(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     await worker.started()
     stall.host.script("stop", FakeFault(delay_s=3600.0))
     before = stall.clock.now()

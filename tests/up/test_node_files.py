@@ -47,7 +47,7 @@ def test_a_node_that_is_alone_has_no_broker(place: Place) -> None:
         ClusterFile(place.cluster, ManualClock())
 
 
-def test_who_the_node_is_and_where(place: Place) -> None:
+def test_the_node_s_identity_and_place(place: Place) -> None:
     place.remember(A)
     files = Files(place.root, ManualClock())
     files.of(A)

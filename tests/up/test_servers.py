@@ -104,7 +104,7 @@ async def test_several_are_filled_at_once_and_the_same_key_finds_them_again(work
     assert len(worker.machines()) == 3
 
 
-async def test_what_does_not_fit_is_reported_and_the_rest_is_filled(worker: SimWorker) -> None:
+async def test_an_order_that_does_not_fit_is_reported_and_the_rest_is_filled(worker: SimWorker) -> None:
     answer = await _place(worker, count=6)
     assert answer.filled == len(worker.machines()) == 4
     assert answer.refusal is not None and answer.refusal.shortfall == {"memory_mb": 256}
@@ -116,7 +116,7 @@ async def test_all_or_nothing_leaves_nothing(worker: SimWorker) -> None:
     assert worker.machines() == []
 
 
-async def test_what_cannot_be_placed_is_refused_with_the_reason(worker: SimWorker) -> None:
+async def test_an_order_that_cannot_be_placed_is_refused_with_the_reason(worker: SimWorker) -> None:
     with pytest.raises(NoRoom, match="no host in region 'mad', the nearest is 'local'"):
         await _place(worker, region="mad")
     with pytest.raises(Unprocessable, match=r"config.guest.memory_mb must be between"):

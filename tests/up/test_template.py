@@ -135,6 +135,6 @@ def test_pauses_grow_from_none_to_30_s() -> None:
     assert pause_s(5000) == 30.0
 
 
-def test_what_a_node_imports_starts_no_thread() -> None:
+def test_modules_a_node_imports_start_no_thread() -> None:
     code = "import os, hawker.up.node; print(len(os.listdir('/proc/self/task')))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "1"

@@ -118,7 +118,7 @@ def refusal(node: RunningNode) -> str:
 
 
 @pytest.mark.anyio
-async def test_what_a_newer_hawker_wrote_is_refused(stopped: RunningNode) -> None:
+async def test_a_store_a_newer_hawker_wrote_is_refused(stopped: RunningNode) -> None:
     newer = Format(number=THIS.format + 1, hawker="9.1", needs=THIS.format + 1, needs_hawker="9.0")
     await leave(stopped, Bucket(FORMATS.name, object), "self", newer)
     line = refusal(stopped)

@@ -21,7 +21,7 @@ CHANGED: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("file", list(files()), ids=lambda file: file.path.stem)
-def test_what_an_older_version_wrote_is_read_as_it_was_meant(file: File) -> None:
+def test_a_record_an_older_version_wrote_is_read_as_it_was_meant(file: File) -> None:
     if file.name in GONE:
         return
     stored, written = STORED[file.name], file.read()

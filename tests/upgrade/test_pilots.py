@@ -132,7 +132,7 @@ async def test_a_machine_of_the_earlier_version_goes_on_under_this_one(
     assert state.exit is not None and state.exit.signal == 15
 
 
-async def test_what_the_earlier_pilot_does_not_know_is_refused_and_harms_nothing(
+async def test_a_request_the_earlier_pilot_does_not_know_is_refused_and_harms_nothing(
     earlier: Path, driver: PilotDriver, tmp_path: Path
 ) -> None:
     running = spec("exec sleep 1000")
@@ -156,7 +156,7 @@ async def test_what_the_earlier_pilot_does_not_know_is_refused_and_harms_nothing
     assert (await driver.inspect(MACHINE)).phase is Phase.RUNNING
 
 
-async def test_who_waits_for_a_change_hears_of_the_end_of_an_earlier_machine(
+async def test_a_waiting_caller_hears_of_the_end_of_an_earlier_machine(
     earlier: Path, driver: PilotDriver, tmp_path: Path
 ) -> None:
     await ask(earlier, tmp_path / "machines", "start", spec("exec sleep 1000"))

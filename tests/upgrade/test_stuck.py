@@ -70,7 +70,7 @@ def _put(tx: Tx, run: Run) -> None:
         ),
     ],
 )
-async def test_what_this_version_cannot_go_on_with_is_stuck(
+async def test_a_run_this_version_cannot_go_on_with_is_stuck(
     change: Callable[[Run], Run], why: str, tmp_path: Path
 ) -> None:
     with running_node(tmp_path / "node", "--driver", "process") as node:

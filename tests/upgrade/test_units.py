@@ -41,7 +41,7 @@ def test_systemd_has_no_complaint() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
-def test_what_strangers_speak_to_has_next_to_no_rights() -> None:
+def test_a_process_strangers_speak_to_has_next_to_no_rights() -> None:
     """systemd's own score of exposure, times ten: 0 is best, 100 worst."""
     command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(BROKER)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

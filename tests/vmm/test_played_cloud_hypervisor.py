@@ -52,7 +52,7 @@ def ask(server: VmmServer, call: Call) -> tuple[int, object]:
         (CREATE, SHRINK, BOOT, ("vmm.shutdown", None)),
     ],
 )
-def test_what_is_right_is_done(server: VmmServer, calls: tuple[Call, ...]) -> None:
+def test_a_right_call_is_done(server: VmmServer, calls: tuple[Call, ...]) -> None:
     assert all(ask(server, call)[0] in (200, 204) for call in calls)
 
 
@@ -98,7 +98,7 @@ def test_what_is_right_is_done(server: VmmServer, calls: tuple[Call, ...]) -> No
         ((), ("vm.nothing", None), 404),
     ],
 )
-def test_what_is_wrong_or_untimely_is_refused_with_a_chain_of_reasons(
+def test_a_wrong_or_untimely_call_is_refused_with_a_chain_of_reasons(
     server: VmmServer, before: tuple[Call, ...], call: Call, status: int
 ) -> None:
     assert all(ask(server, each)[0] == 204 for each in before)

@@ -60,7 +60,7 @@ def ask(server: VmmServer, call: Call) -> tuple[int, object]:
         (BOOT, DRIVE, START, ("PATCH /drives/a", {"drive_id": "a", "path_on_host": "kernel"})),
     ],
 )
-def test_what_is_right_is_done(server: VmmServer, calls: tuple[Call, ...]) -> None:
+def test_a_right_call_is_done(server: VmmServer, calls: tuple[Call, ...]) -> None:
     assert all(ask(server, call)[0] in (200, 204) for call in calls)
 
 
@@ -107,7 +107,7 @@ def test_what_is_right_is_done(server: VmmServer, calls: tuple[Call, ...]) -> No
         ((), ("DELETE /vsock", None)),
     ],
 )
-def test_what_is_wrong_or_untimely_is_refused_with_a_word(
+def test_a_wrong_or_untimely_call_is_refused_with_a_word(
     server: VmmServer, before: tuple[Call, ...], call: Call
 ) -> None:
     assert all(ask(server, each)[0] == 204 for each in before)
@@ -131,5 +131,5 @@ def test_one_that_cannot_load_ends(server: VmmServer) -> None:
     assert server.vmm.ended
 
 
-def test_what_is_no_json_is_refused(server: VmmServer) -> None:
+def test_a_body_that_is_no_json_is_refused(server: VmmServer) -> None:
     assert server.decide("PUT", "/boot-source", b"{").status == 400

@@ -99,7 +99,7 @@ async def test_an_order_without_room_leaves_the_volume_free(worker: SimWorker, s
     ("asks", "says"),
     [({"encrypted": True}, "is not encrypted"), ({"size_gb": 2}, "has 1 GB, not 2: extend it first")],
 )
-async def test_what_the_volume_is_not_is_refused(worker: SimWorker, asks: dict[str, Any], says: str) -> None:
+async def test_a_use_the_volume_does_not_have_is_refused(worker: SimWorker, asks: dict[str, Any], says: str) -> None:
     volume = await worker.volume("data", size_gb=1, encrypted=False)
     with pytest.raises(Unprocessable, match=says):
         await worker.create(mounts=on(volume.id, **asks))

@@ -69,7 +69,7 @@ async def test_a_restored_volume_has_what_the_backup_holds_though_the_volume_is_
 @pytest.mark.parametrize(
     "name", ["vol_1", "../../other/web/vol_a/20261123T161500Z-aaaa", "vol_a/20261123T161500Z-aaaa"]
 )
-async def test_what_is_no_backup_of_the_app_is_not_found(shelf: Shelf, name: str) -> None:
+async def test_a_backup_that_is_none_of_the_app_is_not_found(shelf: Shelf, name: str) -> None:
     with pytest.raises(NotFound):
         await shelf.create("again", backup=name)
 

@@ -148,7 +148,9 @@ async def test_another_key_does_not_open_it(disks: HostDisks) -> None:
 
 
 @pytest.mark.root
-async def test_what_a_killed_daemon_left_open_is_made_anew(disks: HostDisks, played: Played, tmp_path: Path) -> None:
+async def test_a_mapping_a_killed_daemon_left_open_is_made_anew(
+    disks: HostDisks, played: Played, tmp_path: Path
+) -> None:
     """Killed between opening the draft and publishing it."""
     made = disk()
     left = tmp_path / "left"

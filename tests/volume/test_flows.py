@@ -252,7 +252,7 @@ async def test_a_host_that_goes_on_refusing_fails_it_and_leaves_nothing(stall: M
         assert (await shelf.taken(volume_id)) in stall.copies.snapshots
 
 
-async def test_it_waits_for_what_is_done_to_the_volume_before(stall: MemoryWorld) -> None:
+async def test_a_flow_waits_for_an_earlier_one_of_the_volume(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         shelf = Shelf(stall, worker)

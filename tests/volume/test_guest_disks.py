@@ -53,7 +53,7 @@ def spoil(file: Path) -> None:
     subprocess.run([debugfs, "-w", "-R", "set_super_value state 2", str(file)], check=True, capture_output=True)
 
 
-async def test_what_is_handed_over_is_the_file_itself(disks: GuestDisks, guest: Guest) -> None:
+async def test_the_handed_over_disk_is_the_file_itself(disks: GuestDisks, guest: Guest) -> None:
     await guest.attach(State.STARTING)
     assert await disks.mount(disk(1)) == str(disks.file(VOLUME)) and await disks.mounted() == frozenset()
     await guest.run(disks.file(VOLUME))
@@ -68,7 +68,7 @@ async def test_one_that_was_seen_damaged_is_mended_by_a_tool_that_is_nobody(disk
     assert found is not None and found.whole and disks.file(VOLUME).stat().st_uid == 65534
 
 
-async def test_that_of_a_guest_is_never_checked_on_the_host(disks: GuestDisks, guest: Guest) -> None:
+async def test_a_guest_s_disk_is_never_checked_on_the_host(disks: GuestDisks, guest: Guest) -> None:
     await guest.run(disks.file(VOLUME))
     spoil(disks.file(VOLUME))
     await disks.mount(disk(1))

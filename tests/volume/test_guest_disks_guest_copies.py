@@ -50,7 +50,7 @@ async def test_a_volume_that_nobody_has_is_copied_as_it_lies(copies: GuestCopies
     assert (file.parents[1] / fork / "disk").read_bytes() == b"data"
 
 
-async def test_that_of_a_guest_is_held_still_by_the_guest_meanwhile(
+async def test_a_guest_s_disk_is_held_still_by_the_guest_meanwhile(
     copies: GuestCopies, guest: Guest, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await guest.run(file)
@@ -82,7 +82,7 @@ async def test_a_guest_that_lets_go_leaves_no_snapshot(
     assert await copies.list() == []
 
 
-async def test_that_of_a_suspended_guest_is_refused(copies: GuestCopies, guest: Guest, file: Path) -> None:
+async def test_a_suspended_guest_s_disk_is_refused(copies: GuestCopies, guest: Guest, file: Path) -> None:
     await guest.run(file)
     await guest.suspend()
     with pytest.raises(WrongState, match="is suspended: start it first"):

@@ -16,7 +16,7 @@ def guest() -> Guest:
     return Guest()
 
 
-async def test_what_no_machine_has_is_the_hosts(guest: Guest) -> None:
+async def test_a_volume_no_machine_has_is_the_hosts(guest: Guest) -> None:
     assert await guest.use.of(VolumeId("vol_nobodys")) == VolumeHold(Use.FREE)
 
 

@@ -94,7 +94,7 @@ async def test_a_file_system_is_restored_on_another_host(here: Host, there: Host
     assert text_in(there.file(VOLUME)) == "written before\n" and there.content(VOLUME) == file.read_bytes()
 
 
-async def test_what_an_encrypted_volume_needs_goes_along(here: Host, there: Host) -> None:
+async def test_the_key_of_an_encrypted_volume_goes_along(here: Host, there: Host) -> None:
     key = here.keys.new(VolumeId("vol_of_which_it_is_a_copy"))
     await here.backups.save(BACKUP, here.snapshot(key=key), "data")
     found = await there.backups.find(BACKUP)

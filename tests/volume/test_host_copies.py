@@ -108,7 +108,7 @@ async def test_a_volume_is_restored_and_forked_with_a_file_of_its_own(host: Host
     assert [path.name for path in host.file(forked).parent.iterdir()] == ["disk"]
 
 
-async def test_what_was_filled_already_is_left_as_it_is(host: Host) -> None:
+async def test_a_disk_filled_already_is_left_as_it_is(host: Host) -> None:
     source, target, snapshot_id = host.volume(b"source"), host.volume(b"written since"), new_id()
     await host.copies.take(source, snapshot_id)
     await host.copies.restore(snapshot_id, target)
@@ -156,7 +156,7 @@ async def test_a_volume_whose_device_nobody_can_hold_still_is_not_copied(host: H
         await host.copies.take(volume_id, new_id())
 
 
-async def test_what_is_not_there_cannot_be_copied(host: Host) -> None:
+async def test_a_missing_disk_cannot_be_copied(host: Host) -> None:
     nothing = new_volume_id(SystemClock())
     with pytest.raises(NotFound, match="volume"):
         await host.copies.take(nothing, new_id())
@@ -195,7 +195,7 @@ async def test_a_volume_that_was_left_frozen_is_thawed_at_boot(host: Host) -> No
 
 
 @pytest.mark.root
-async def test_what_a_strangers_namespace_holds_is_copied_as_one_moment(host: Host) -> None:
+async def test_a_disk_a_strangers_namespace_holds_is_copied_as_one_moment(host: Host) -> None:
     volume_id = host.mounted()
     (host.mount_point(volume_id) / "file").write_text("kept")
     with stranger():

@@ -40,7 +40,7 @@ async def test_a_volume_is_sparse_and_a_daemon_that_was_killed_leaves_no_draft(d
     assert names(directory) == ["disk"] and allocated_bytes(disks.file(VOLUME)) < 16 << 20
 
 
-async def test_what_is_written_is_there_after_it_was_given_back_and_grown(disks: HostDisks) -> None:
+async def test_a_file_is_there_after_its_disk_was_given_back_and_grown(disks: HostDisks) -> None:
     await disks.make(disk(1))
     file = Path(await disks.mount(disk(1))) / "file"
     file.write_text("kept")
@@ -86,7 +86,7 @@ async def test_one_volume_is_worked_on_by_one_at_a_time_and_others_go_on(disks: 
     assert await disks.mounted() == {VOLUME}
 
 
-async def test_what_is_no_volume_s_directory_is_not_listed(disks: HostDisks, tmp_path: Path) -> None:
+async def test_a_directory_that_is_no_volume_s_is_not_listed(disks: HostDisks, tmp_path: Path) -> None:
     (tmp_path / "volumes" / "lost+found").mkdir(parents=True)
     assert await disks.list() == []
 

@@ -116,11 +116,11 @@ def used(percent: int) -> Usage:
 
 
 @pytest.mark.parametrize(("percent", "size_gb"), [(0, None), (79, None), (80, 15), (100, 15)])
-def test_it_grows_from_its_threshold_on(percent: int, size_gb: int | None) -> None:
+def test_a_volume_grows_from_its_threshold_on(percent: int, size_gb: int | None) -> None:
     assert larger_size(VOLUME, MOUNT, used(percent), 500) == size_gb
 
 
-def test_it_grows_up_to_its_limit_and_the_node_s() -> None:
+def test_a_volume_grows_up_to_its_limit_and_the_node_s() -> None:
     at_15 = msgspec.structs.replace(VOLUME, size_gb=15)
     assert larger_size(at_15, MOUNT, used(90), 500) == 18
     assert larger_size(msgspec.structs.replace(VOLUME, size_gb=18), MOUNT, used(90), 500) is None

@@ -27,7 +27,7 @@ def within(spans: tuple[BlockRange, ...]) -> list[int]:
 
 
 @given(SETS, st.integers(0, 210))
-def test_what_is_left_of_spans_is_all_that_lies_later(blocks: set[int], begin: int) -> None:
+def test_the_rest_of_spans_is_all_that_lies_later(blocks: set[int], begin: int) -> None:
     assert within(from_block(spans_of(blocks), begin)) == sorted(each for each in blocks if each >= begin)
 
 
@@ -75,7 +75,7 @@ def test_zeros_have_no_digest_whether_they_are_stored_or_not(tmp_path: Path) -> 
     assert digests_of(stored, span) == digests_of(holes, span) == Digests(41, {})
 
 
-def test_what_is_read_here_and_written_there_is_the_same(tmp_path: Path) -> None:
+def test_blocks_read_here_and_written_there_are_the_same(tmp_path: Path) -> None:
     source = made(tmp_path / "a", at_2=os.urandom(2 * BLOCK_BYTES), at_40=b"end")
     target = made(tmp_path / "b", at_1=b"old", at_3=b"old", at_30=b"kept")
     spans = [BlockRange(1, 3), BlockRange(40, 1)]

@@ -101,7 +101,7 @@ async def test_a_draft_that_is_taken_up_has_nothing_beyond_what_was_on_disk(tmp_
     assert content[:4096] == b"z" * 4096 and not any(content[4096:])
 
 
-async def test_what_is_dropped_retired_and_forgotten_is_gone_in_turn(tmp_path: Path) -> None:
+async def test_a_dropped_retired_and_forgotten_file_is_gone_in_turn(tmp_path: Path) -> None:
     files = at(tmp_path)
     file = made(tmp_path, at_1=b"data")
     assert await files.stored_bytes(ONE) > 0

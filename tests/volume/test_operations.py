@@ -135,14 +135,14 @@ def ordered(**fields: Any) -> VolumeRecord:
 
 
 @pytest.mark.parametrize("fields", [{}, {**NULLS, "name": "data"}], ids=["absent", "null"])
-def test_what_is_not_said_is_the_contract_s_default(fields: dict[str, Any]) -> None:
+def test_an_option_not_said_is_the_contract_s_default(fields: dict[str, Any]) -> None:
     record = ordered(**fields)
     assert is_volume_id(record.id) and record.state is VolumeState.CREATING
     assert (record.size_gb, record.fstype, record.snapshot_retention, record.auto_backup) == (3, Fstype.EXT4, 5, True)
     assert record.machine is None and record.holds.disk_mib == 3 * 1024
 
 
-def test_what_is_said_is_kept() -> None:
+def test_an_option_said_is_kept() -> None:
     record = ordered(name="my_data-2", size_gb=7, snapshot_retention=60, auto_backup_enabled=False)
     assert (record.name, record.size_gb, record.snapshot_retention, record.auto_backup) == ("my_data-2", 7, 60, False)
 
@@ -162,7 +162,7 @@ def test_what_is_said_is_kept() -> None:
         ({"fstype": "raw"}, "raw volumes are not served"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], says: str) -> None:
+def test_an_impossible_option_is_refused_by_name(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(Unprocessable, match=says):
         ordered(**fields)
 
@@ -191,7 +191,7 @@ async def test_a_deleted_volume_is_taken_back_as_it_was_and_stays(shelf: Shelf) 
     assert (await shelf.get(volume_id)).attached_machine_id == machine_id
 
 
-async def test_what_was_not_deleted_cannot_be_taken_back(shelf: Shelf) -> None:
+async def test_a_volume_not_deleted_cannot_be_taken_back(shelf: Shelf) -> None:
     volume_id = await shelf.written()
     with pytest.raises(WrongState, match="is created, so there is nothing to take back"):
         await shelf.undelete(volume_id)
@@ -323,7 +323,7 @@ async def test_a_free_volume_and_its_snapshots_move_to_another_app_of_the_organi
     check_at_rest(stall)
 
 
-async def test_what_does_not_move_is_told(worker: SimWorker) -> None:
+async def test_a_volume_that_does_not_move_is_told(worker: SimWorker) -> None:
     machine, volume = await mounted(worker)
     to = await second_app(worker)
     with pytest.raises(WrongState, match="hawker volumes detach"):

@@ -16,7 +16,7 @@ ORIGIN = VolumeOrigin(
 )
 
 
-def test_what_an_order_leaves_open_is_as_the_origin_has_it() -> None:
+def test_an_option_an_order_leaves_open_is_as_the_origin_has_it() -> None:
     order = completed(CreateVolumeRequest(name="data"), ORIGIN)
     assert order == CreateVolumeRequest(name="data", size_gb=4, fstype="ext4")
     assert completed(CreateVolumeRequest(name="data", size_gb=9, encrypted=False), ORIGIN).size_gb == 9
@@ -30,7 +30,7 @@ def test_what_an_order_leaves_open_is_as_the_origin_has_it() -> None:
         ({"encrypted": True}, "encrypted: snapshot vs_1 is not encrypted"),
     ],
 )
-def test_what_contradicts_the_origin_is_refused_by_name(field: dict[str, object], says: str) -> None:
+def test_an_option_that_contradicts_the_origin_is_refused_by_name(field: dict[str, object], says: str) -> None:
     with pytest.raises(Unprocessable, match=says):
         completed(CreateVolumeRequest(name="data", **field), ORIGIN)  # type: ignore[arg-type]
 
@@ -66,13 +66,13 @@ async def test_an_order_from_both_is_refused(shelf: Shelf) -> None:
         await shelf.create(snapshot_id="vs_1", source_volume_id="vol_1")
 
 
-async def test_what_is_not_there_is_not_found(shelf: Shelf) -> None:
+async def test_a_missing_snapshot_is_not_found(shelf: Shelf) -> None:
     for order in ({"snapshot_id": "vs_0000000000000000"}, {"source_volume_id": "vol_0000000000000000"}):
         with pytest.raises(NotFound):
             await shelf.create(**order)
 
 
-async def test_what_another_organization_has_is_not_found(shelf: Shelf) -> None:
+async def test_a_snapshot_of_another_organization_is_not_found(shelf: Shelf) -> None:
     await shelf.worker.api.call(CREATE_APP, body=CreateAppRequest(name="theirs", org_slug="other"))
     theirs = (await shelf.create(app="theirs")).id
     with pytest.raises(NotFound, match=f"volume {theirs} not found"):

@@ -69,7 +69,7 @@ async def test_one_that_fails_says_so_and_leaves_nothing(shelf: Shelf) -> None:
     assert run.state is RunState.FAILED and "is not there" in (run.error or "")
 
 
-async def test_what_would_fill_the_disk_is_refused(shelf: Shelf) -> None:
+async def test_a_snapshot_that_would_fill_the_disk_is_refused(shelf: Shelf) -> None:
     volume_id = await shelf.written(size_gb=3)
     shelf.world.copies.free_bytes = 1 << 30
     with pytest.raises(NoRoom, match="2048 MiB of disk are missing") as refused:
@@ -179,7 +179,7 @@ async def with_suspended(shelf: Shelf) -> str:
     return volume_id
 
 
-async def test_what_a_suspended_guest_has_is_neither_copied_nor_forked(tmp_path: Path) -> None:
+async def test_a_suspended_guest_s_volume_is_neither_copied_nor_forked(tmp_path: Path) -> None:
     stall = MemoryWorld(tmp_path, guests=True)
     async with stall.open() as worker:
         await worker.app()
@@ -191,5 +191,5 @@ async def test_what_a_suspended_guest_has_is_neither_copied_nor_forked(tmp_path:
             await shelf.create("other", source_volume_id=volume_id)
 
 
-async def test_what_a_frozen_container_has_is(shelf: Shelf) -> None:
+async def test_a_frozen_container_s_volume_is(shelf: Shelf) -> None:
     await shelf.taken(await with_suspended(shelf))

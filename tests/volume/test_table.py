@@ -53,7 +53,7 @@ async def test_a_volume_is_found_in_its_own_app_and_not_while_it_is_removed(
         table.find(store, WEB, FIRST.id)
 
 
-async def test_what_volumes_hold_is_used_until_their_files_are_gone(store: MemoryStore, table: VolumeTable) -> None:
+async def test_disk_of_volumes_is_used_until_their_files_are_gone(store: MemoryStore, table: VolumeTable) -> None:
     await store.write(lambda tx: table.insert(tx, FIRST))
     grown = await store.write(lambda tx: table.change(tx, FIRST, size_gb=3))
     assert used(store) == Resources(disk_mib=3 * 1024) and grown.updated_at == 1000.0

@@ -67,7 +67,7 @@ async def test_all_that_is_missing_is_told_at_once(worker: SimWorker) -> None:
     assert set(refused.value.shortfall) == {"memory_mb", "gpus.a10"}
 
 
-async def test_what_a_machine_holds_counts_as_free_for_it(worker: SimWorker) -> None:
+async def test_resources_a_machine_holds_count_as_free_for_it(worker: SimWorker) -> None:
     one = worker.record(await worker.started(guest=ONE))
     granted = _admission(worker).admit(worker.store, one, one.config)
     assert granted.gpus == (GPU,) and granted.holds == one.holds

@@ -50,7 +50,7 @@ def on_disk(place: Path) -> list[str]:
     return sorted(path.name for path in place.rglob("*") if path.is_file())
 
 
-async def test_what_was_uploaded_is_whole_under_its_digest_and_the_app_s_alone(tmp_path: Path) -> None:
+async def test_an_uploaded_file_is_whole_under_its_digest_and_the_app_s_alone(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     digest = await keep(files, BIG)
     assert files.size_of(ID, digest) == len(BIG) == files.bytes_of(ID)
@@ -79,7 +79,7 @@ async def test_an_upload_of_the_same_again_is_no_second_file(tmp_path: Path) -> 
         ("", len(BIG), Unprocessable),
     ],
 )
-async def test_what_is_not_what_it_is_called_leaves_nothing(
+async def test_a_file_under_a_false_digest_leaves_nothing(
     tmp_path: Path, digest: str, size: int, error: type[HawkerError]
 ) -> None:
     with pytest.raises(error):
@@ -154,7 +154,7 @@ def age(files: AppFiles, app_id: str, digest: str) -> None:
     os.utime(path, (path.stat().st_atime, path.stat().st_mtime - GRACE_S - 60))
 
 
-async def test_what_no_config_names_goes_an_hour_after_it_was_asked_for(worker: SimWorker, tmp_path: Path) -> None:
+async def test_a_file_no_config_names_goes_an_hour_after_it_was_asked_for(worker: SimWorker, tmp_path: Path) -> None:
     files = AppFiles(tmp_path / "files", worker.store, SystemClock(), lambda: 1 << 40)
     files.sweep()  # nothing is there
     app_id = worker.parts.apps.get(worker.store, APP).id
@@ -188,7 +188,7 @@ async def test_what_no_config_names_goes_an_hour_after_it_was_asked_for(worker: 
     assert files.size_of("0" * 16, others) is None
 
 
-async def test_what_was_cut_short_goes_after_an_hour(tmp_path: Path) -> None:
+async def test_a_file_cut_short_goes_after_an_hour(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     digest = await keep(files, b"whole")
     left = files.path(ID, digest).parents[2] / "partial" / f"{'0' * 64}.mark"
@@ -254,7 +254,7 @@ async def test_a_node_that_cannot_be_asked_may_have_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [BIG[:-1], BIG[:-1] + b"?", BIG + b"more"])
-async def test_what_another_node_gives_is_believed_by_its_digest_only(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_another_node_gives_is_believed_by_its_digest_only(tmp_path: Path, content: bytes) -> None:
     files = files_in(tmp_path)
     files.meet(Others(near=content))
     if content.startswith(BIG):

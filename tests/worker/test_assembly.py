@@ -19,7 +19,7 @@ async def test_an_exit_that_was_missed_is_recorded_before_the_first_call_is_answ
         assert (await worker.exits(machine_id))[0].request is not None
 
 
-async def test_what_is_joined_shares_one_table_and_one_room(stall: MemoryWorld) -> None:
+async def test_joined_parts_share_one_table_and_one_room(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         assert worker.parts.changes is worker.parts.deps.table.changes
         assert worker.parts.room() == stall.room

@@ -52,7 +52,7 @@ async def test_one_that_is_not_to_be_launched_takes_nothing(worker: SimWorker) -
     assert found.fits == 1 and found.headroom["memory"].takes == 0
 
 
-async def test_what_is_short_is_told(worker: SimWorker) -> None:
+async def test_a_shortage_is_told(worker: SimWorker) -> None:
     found = bid(worker, guest={"cpu_kind": "shared", "cpus": 1, "memory_mb": 2048})
     assert found.decline is not None and found.decline.shortfall == {"memory_mb": 1024}
 

@@ -53,7 +53,7 @@ async def test_all_who_wait_are_woken() -> None:
     assert woken == ["a", "b"]
 
 
-async def test_who_gives_up_leaves_nothing_behind() -> None:
+async def test_a_caller_who_gives_up_leaves_nothing_behind() -> None:
     changes = Changes()
     with anyio.move_on_after(1):
         await changes.until(ONE, lambda: None)

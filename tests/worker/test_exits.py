@@ -84,7 +84,7 @@ async def test_a_flow_that_ends_the_instance_keeps_deciding(stall: Stall, state:
 
 
 @pytest.mark.parametrize("state", [State.SUSPENDING, State.SUSPENDED])
-async def test_what_was_suspended_stays_off_whatever_its_policy(stall: Stall, state: State) -> None:
+async def test_a_suspended_machine_stays_off_whatever_its_policy(stall: Stall, state: State) -> None:
     record = machine(state=state, config=config_of(restart={"policy": "always"}, auto_destroy=True))
     followup = await stall.exit(await stall.put(record), 137)
     assert followup is not None and followup.rest and followup.restart_after_s is None and not followup.destroy

@@ -55,7 +55,7 @@ def test_a_format_that_is_too_old_is_refused() -> None:
         judge(left_by(edition(1)), edition(3, reads=2))
 
 
-def test_what_was_written_before_formats_is_read() -> None:
+def test_a_record_written_before_formats_is_read() -> None:
     assert judge(BEFORE_FORMATS, THIS).number == THIS.format
 
 

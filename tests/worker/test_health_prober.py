@@ -119,7 +119,7 @@ async def test_any_other_answer_does_not_pass(prober: NetworkProber, serve: Serv
     assert (finding.passing, finding.output) == (False, f"status {status[:3]}: no")
 
 
-async def test_what_is_no_http_does_not_pass(prober: NetworkProber, serve: Serve) -> None:
+async def test_an_answer_that_is_no_http_does_not_pass(prober: NetworkProber, serve: Serve) -> None:
     finding = await prober(Probe(host="::1", port=await serve(b"hello\r\n\r\n"), timeout_s=60, path="/"))
     assert not finding.passing
 

@@ -82,7 +82,7 @@ async def test_a_host_without_any_way_outwards_says_what_to_set(worker: SimWorke
     assert shared.ip == "203.0.113.5"
 
 
-async def test_what_there_is_one_of_is_given_once(worker: SimWorker) -> None:
+async def test_an_address_there_is_one_of_is_given_once(worker: SimWorker) -> None:
     ips = ips_of(worker)
     for kind in ("shared_v4", "private_v6", "v6"):
         first = await ips.allocate(APP, IpRequest(type=kind, service_name="web"))
@@ -142,7 +142,7 @@ async def test_private_addresses_are_outside_of_what_machines_own(worker: SimWor
         (IpRequest(type="shared_v4", service_name="x" * 64), Unprocessable, "^service_name"),
     ],
 )
-async def test_what_cannot_be_given_is_refused_by_name(
+async def test_an_address_that_cannot_be_given_is_refused_by_name(
     worker: SimWorker, wish: IpRequest, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):

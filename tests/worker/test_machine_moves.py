@@ -50,7 +50,7 @@ anyio_backend = in_virtual_time
         (MoveRequest(region="fra"), NoDestination, "no other node of region fra"),
     ],
 )
-async def test_what_is_not_served_is_refused_by_name(wish: MoveRequest, error: type[HawkerError], why: str) -> None:
+async def test_an_order_not_served_is_refused_by_name(wish: MoveRequest, error: type[HawkerError], why: str) -> None:
     async with played_fleet() as fleet:
         moves = fleet.worker(0).parts.moves
         with pytest.raises(error, match=why):
@@ -129,7 +129,7 @@ async def test_a_stopped_machine_moves_and_stays_stopped() -> None:
         assert await fleet.settled() == []
 
 
-async def test_there_and_back_and_on_is_generation_4_and_leaves_one_signpost_each() -> None:
+async def test_moves_there_and_back_and_on_are_generation_4_and_leave_one_signpost_each() -> None:
     async with played_fleet() as fleet:
         for source, to in ((0, 1), (1, 0), (0, 2)):
             assert (await fleet.ended(source, (await fleet.move(source, to)).id)).state is MoveState.DONE

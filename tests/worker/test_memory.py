@@ -51,7 +51,7 @@ async def test_the_next_start_has_the_configs(worker: SimWorker, stall: MemoryWo
     check_at_rest(stall)
 
 
-async def test_it_is_the_same_after_a_daemon_was_killed(stall: MemoryWorld) -> None:
+async def test_the_memory_is_the_same_after_a_daemon_was_killed(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started(guest=GROWING)
@@ -62,7 +62,7 @@ async def test_it_is_the_same_after_a_daemon_was_killed(stall: MemoryWorld) -> N
         check_at_rest(stall)
 
 
-async def test_what_the_host_has_not_is_refused(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_memory_the_host_has_not_is_refused(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(guest=GROWING)
     await worker.started(guest={"memory_mb": 512})
     with pytest.raises(Conflict, match="could not reserve resource for machine: insufficient memory"):
@@ -74,7 +74,7 @@ async def test_what_the_host_has_not_is_refused(worker: SimWorker, stall: Memory
 
 
 @pytest.mark.parametrize("limit_mb", [-1, 0, 31, 1025, 10**12])
-async def test_what_is_out_of_bounds_is_refused_with_the_bounds(worker: SimWorker, limit_mb: int) -> None:
+async def test_a_size_out_of_bounds_is_refused_with_the_bounds(worker: SimWorker, limit_mb: int) -> None:
     machine_id = await worker.started(guest=GROWING)
     with pytest.raises(Unprocessable, match="limit_mb must be between 32 and 1024"):
         await worker.set_memory(machine_id, limit_mb)
@@ -129,7 +129,7 @@ async def test_a_machine_that_is_off_has_none(worker: SimWorker) -> None:
         await shown(worker, machine_id)
 
 
-async def test_what_is_reclaimed_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_reclaimed_memory_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.cached[worker.record(machine_id).id] = 30
     told = []

@@ -170,7 +170,7 @@ class Helpless(Runner[FlowDeps]):
         raise Unavailable("the store cannot be used now: database or disk is full")
 
 
-async def test_what_is_promised_is_answered_although_nothing_can_be_overtaken(tmp_path: Path) -> None:
+async def test_a_promise_is_answered_although_nothing_can_be_overtaken(tmp_path: Path) -> None:
     stall = MemoryWorld(tmp_path, kit=replace(SOUND, runner=Helpless))
     image = stall.hold()
     async with stall.open() as worker:

@@ -85,7 +85,7 @@ async def test_an_app_that_is_not_known_comes_with_the_order(worker: SimWorker) 
     assert known is not None and (known.id, known.org, known.idempotency_key) == ("0a", "acme", None)
 
 
-async def test_what_is_exported_is_what_an_order_carries(worker: SimWorker) -> None:
+async def test_exported_fields_are_those_an_order_carries(worker: SimWorker) -> None:
     app = filling(worker, Trunk()).export(APP)
     assert app.luggage == b"of stall"
     made = await filling(worker, Trunk()).accept_order(order(app), "ann")
@@ -158,7 +158,7 @@ async def test_a_config_that_was_found_sound_is_not_validated_again(
     assert len(seen) == 2 and len(fill._sound) == 1
 
 
-async def test_what_changed_since_the_bid_is_looked_at_again(worker: SimWorker) -> None:
+async def test_a_change_since_the_bid_is_looked_at_again(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     with pytest.raises(Unavailable, match="does not have the label disk=ssd"):
         await filling(worker).accept_order(order(app, metadata={"hawker_labels": "disk=ssd"}), "ann")
@@ -171,7 +171,7 @@ async def test_what_changed_since_the_bid_is_looked_at_again(worker: SimWorker) 
         await filling(worker).accept_order(order(app, "q"), "ann")
 
 
-async def test_what_is_wrong_with_the_order_is_said(worker: SimWorker) -> None:
+async def test_an_error_of_the_order_is_said(worker: SimWorker) -> None:
     app = filling(worker).export(APP)
     with pytest.raises(Unprocessable, match=r"config.guest"):
         await filling(worker).accept_order(order(app, guest={"cpu_kind": "shared", "cpus": 0}), "ann")
@@ -200,7 +200,7 @@ async def test_an_order_becomes_a_record(worker: SimWorker) -> None:
     assert record.network.private_ip.startswith("fdaa:")
 
 
-async def test_what_is_not_launched_holds_nothing(worker: SimWorker) -> None:
+async def test_an_order_not_launched_holds_nothing(worker: SimWorker) -> None:
     record = _record(worker, skip_launch=True)
     assert record.holds == Resources() and record.lease is None and not record.cordoned
 
@@ -246,7 +246,7 @@ async def test_a_cancel_that_came_too_late_gives_the_machine(ledger: OrderLedger
     ledger.check(worker.store, SHOP, KEY)
 
 
-async def test_what_is_undone_counts_as_not_filled(ledger: OrderLedger, worker: SimWorker) -> None:
+async def test_an_order_undone_counts_as_not_filled(ledger: OrderLedger, worker: SimWorker) -> None:
     made = await worker.create(key="k")
     found = await ledger.cancel(SHOP, KEY, anyway=True)
     assert found is not None and found.id == made.id

@@ -58,14 +58,14 @@ PROMISED = [
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_what_machines_and_volumes_store_was_promised_and_changes_nothing(host: Host, name: str) -> None:
+def test_bytes_machines_and_volumes_store_were_promised_and_change_nothing(host: Host, name: str) -> None:
     before = host.usable()
     host.write(name, 40)
     assert before == 1000 == host.usable()
 
 
 @pytest.mark.parametrize("name", ["images/blob", "snapshots/s1", "hawker.db", "machines/m1/output.0"])
-def test_what_else_is_stored_takes_from_what_can_be_promised(host: Host, name: str) -> None:
+def test_other_bytes_take_from_the_disk_that_can_be_promised(host: Host, name: str) -> None:
     host.write(name, 40)
     assert host.usable() == 960
     host.others = 100

@@ -99,7 +99,7 @@ class Case:
 
 
 @pytest.mark.parametrize("after", ["nothing", "restart", "update"])
-async def test_what_runs_is_taken_up_as_it_is(stall: MemoryWorld, after: str) -> None:
+async def test_a_running_machine_is_taken_up_as_it_is(stall: MemoryWorld, after: str) -> None:
     case = Case()
     await set_back(stall, case.runs, getattr(case, after))
     running = stall.host.running()
@@ -118,7 +118,7 @@ async def test_what_runs_is_taken_up_as_it_is(stall: MemoryWorld, after: str) ->
 
 
 @pytest.mark.parametrize("before", ["runs", "is_off"])
-async def test_what_was_suspended_since_is_taken_up_suspended(stall: MemoryWorld, before: str) -> None:
+async def test_a_machine_suspended_since_is_taken_up_suspended(stall: MemoryWorld, before: str) -> None:
     case = Case()
     await set_back(stall, getattr(case, before), case.start_and_suspend)
     async with stall.open() as worker:
@@ -131,7 +131,7 @@ async def test_what_was_suspended_since_is_taken_up_suspended(stall: MemoryWorld
         await worker.reaches(case.machine_id, State.STARTED)
 
 
-async def test_what_was_resumed_since_is_taken_up_started(stall: MemoryWorld) -> None:
+async def test_a_machine_resumed_since_is_taken_up_started(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.is_suspended, case.start)
     async with stall.open() as worker:
@@ -141,7 +141,7 @@ async def test_what_was_resumed_since_is_taken_up_started(stall: MemoryWorld) ->
         check_at_rest(stall)
 
 
-async def test_what_was_off_and_runs_now_is_taken_up(stall: MemoryWorld) -> None:
+async def test_a_machine_that_was_off_and_runs_now_is_taken_up(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.is_off, case.start)
     running = stall.host.running()
@@ -154,7 +154,7 @@ async def test_what_was_off_and_runs_now_is_taken_up(stall: MemoryWorld) -> None
         check_at_rest(stall)
 
 
-async def test_what_was_stopped_since_has_its_end_recorded(stall: MemoryWorld) -> None:
+async def test_a_machine_stopped_since_has_its_end_recorded(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.runs, case.stop)
     async with stall.open() as worker:
@@ -165,7 +165,7 @@ async def test_what_was_stopped_since_has_its_end_recorded(stall: MemoryWorld) -
         await worker.reaches(case.machine_id, State.STARTED)
 
 
-async def test_what_came_and_went_since_has_its_end_recorded(stall: MemoryWorld) -> None:
+async def test_a_machine_that_came_and_went_since_has_its_end_recorded(stall: MemoryWorld) -> None:
     case = Case()
 
     async def start_and_end(worker: SimWorker) -> None:
@@ -182,7 +182,7 @@ async def test_what_came_and_went_since_has_its_end_recorded(stall: MemoryWorld)
         check_at_rest(stall)
 
 
-async def test_what_was_destroyed_since_is_back_and_off(stall: MemoryWorld) -> None:
+async def test_a_machine_destroyed_since_is_back_and_off(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.runs, case.destroy)
     async with stall.open() as worker:
@@ -196,7 +196,7 @@ async def test_what_was_destroyed_since_is_back_and_off(stall: MemoryWorld) -> N
         await worker.reaches(case.machine_id, State.STARTED)
 
 
-async def test_what_was_created_since_is_removed(stall: MemoryWorld) -> None:
+async def test_a_machine_created_since_is_removed(stall: MemoryWorld) -> None:
     case, later = Case(), Case()
     await set_back(stall, case.runs, later.runs)
     assert len(stall.host.running()) == 2
@@ -256,7 +256,7 @@ async def test_a_stop_that_was_under_way_is_done(stall: MemoryWorld) -> None:
         check_at_rest(stall)
 
 
-async def test_it_is_done_once_and_not_without_the_mark(stall: MemoryWorld) -> None:
+async def test_the_restoring_is_done_once_and_not_without_the_mark(stall: MemoryWorld) -> None:
     case = Case()
     await set_back(stall, case.runs, case.nothing)
     async with stall.open() as worker:

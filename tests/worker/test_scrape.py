@@ -72,7 +72,7 @@ async def test_one_that_is_silent_or_says_nonsense_is_down_and_harms_no_other(
     assert sorted((value, good in name) for name, value in up.items()) == [("0.0", False), ("1.0", True)]
 
 
-async def test_what_all_say_together_is_bounded(
+async def test_text_of_all_machines_together_is_bounded(
     worker: SimWorker, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scrape, "ALL_BYTES", 10)

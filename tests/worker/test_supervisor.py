@@ -56,7 +56,7 @@ async def test_a_machine_without_a_policy_is_restarted_on_failure(worker: SimWor
     await worker.reaches(machine_id, State.STARTED)
 
 
-async def test_what_fails_at_once_is_tried_again_ever_more_slowly_and_then_rests(
+async def test_a_machine_that_fails_at_once_is_tried_again_ever_more_slowly_and_then_rests(
     worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine = await worker.create(init={"exec": ["false"]}, restart={"policy": "on-failure", "max_retries": 4})
@@ -75,7 +75,7 @@ async def test_a_machine_that_always_fails_is_never_started_hot(worker: SimWorke
     assert 90 < len(stall.host.ever[MachineId(machine.id)]) < 200
 
 
-async def test_who_ran_for_long_starts_a_new_count(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_machine_that_ran_for_long_starts_a_new_count(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(restart={"policy": "on-failure", "max_retries": 1})
     await _end(worker, machine_id, 1)
     await worker.reaches(machine_id, State.STARTED)
@@ -134,7 +134,7 @@ async def test_an_exit_that_was_missed_is_known_before_the_first_answer(stall: M
         assert worker.record(machine_id).state is State.STOPPED
 
 
-async def test_what_runs_goes_on_running_over_a_restart_of_the_daemon(stall: MemoryWorld) -> None:
+async def test_a_running_machine_goes_on_over_a_restart_of_the_daemon(stall: MemoryWorld) -> None:
     async with stall.open() as worker:
         await worker.app()
         machine_id = await worker.started()

@@ -177,7 +177,7 @@ async def test_runs_and_attempts_are_counted_by_flow_step_and_outcome() -> None:
     assert value("hawker_run_duration_seconds_count", {"flow": "make"}) == 1
 
 
-async def test_what_a_new_daemon_takes_up_is_counted() -> None:
+async def test_a_machine_a_new_daemon_takes_up_is_counted() -> None:
     metrics, store, held = build_metrics("test"), MemoryStore(), Held()
     make = flow("make", Step("hold", held))
     async with serving(store, make) as runner:

@@ -57,7 +57,7 @@ async def test_values(agent: Agent) -> None:
         "SELECT 1; SELECT 2",
     ],
 )
-async def test_what_is_refused_before_it_runs(agent: Agent, statement: object) -> None:
+async def test_a_query_is_refused_before_it_runs(agent: Agent, statement: object) -> None:
     await agent.put(1, "one")
     status, answer = await agent.http.ask("POST", "/v1/queries", statement)
     assert status == 400
@@ -78,7 +78,7 @@ async def test_a_write_is_called_by_its_name(agent: Agent) -> None:
     assert (status, answer) == (400, {"error": "statement is not readonly"})
 
 
-async def test_what_fails_while_it_runs_ends_in_an_error(agent: Agent) -> None:
+async def test_a_query_that_fails_while_it_runs_ends_in_an_error(agent: Agent) -> None:
     await agent.put(1, "one")
     query = "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n WHERE x < 0"
     async with agent.http.open("POST", "/v1/queries?timeout=1", query) as answer:
@@ -94,6 +94,6 @@ async def test_many_rows(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize(("path", "method", "status"), [("/v1/nothing", "POST", 404), ("/v1/queries", "GET", 405)])
-async def test_what_is_not_there(agent: Agent, path: str, method: str, status: int) -> None:
+async def test_a_table_that_is_not_there(agent: Agent, path: str, method: str, status: int) -> None:
     given, _ = await agent.http.call(method, path)
     assert given == status

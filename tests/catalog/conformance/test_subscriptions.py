@@ -158,7 +158,7 @@ async def test_changes_that_are_no_longer_kept(agent: Agent) -> None:
         "SELECT id FROM conformance, conformance_notes",
     ],
 )
-async def test_what_cannot_be_live(agent: Agent, query: str) -> None:
+async def test_a_query_that_cannot_be_live(agent: Agent, query: str) -> None:
     status, answer = await agent.http.ask("POST", "/v1/subscriptions", query)
     assert status == 400
     assert answer["error"]

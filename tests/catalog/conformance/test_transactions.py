@@ -20,7 +20,7 @@ async def test_a_write_says_what_it_did(agent: Agent) -> None:
     assert again["version"] > answer["version"]
 
 
-async def test_what_changes_nothing_has_no_version(agent: Agent) -> None:
+async def test_a_statement_that_changes_nothing_has_no_version(agent: Agent) -> None:
     await agent.put(1, "one")
     answer = await agent.write("UPDATE conformance SET text = text")
     assert answer["version"] is None
@@ -125,7 +125,7 @@ async def test_a_transaction_that_takes_too_long_is_undone(agent: Agent) -> None
         (b'["DELETE FROM conformance"]', "application/more+json", 200),
     ],
 )
-async def test_what_is_no_list_of_statements(agent: Agent, body: bytes, kind: str, status: int) -> None:
+async def test_a_body_that_is_no_list_of_statements(agent: Agent, body: bytes, kind: str, status: int) -> None:
     given, _ = await agent.http.call("POST", "/v1/transactions", body, {"content-type": kind})
     assert given == status
 

@@ -240,7 +240,7 @@ async def test_to_resume_it_must_be_there(bench: Bench) -> None:
     assert await bench.live.open(_ALL, existing=True) is subscription
 
 
-async def test_there_are_so_many_at_most(bench: Bench) -> None:
+async def test_queries_are_so_many_at_most(bench: Bench) -> None:
     subscription = await bench.live.open(_ALL)
     with subscription.listener():
         bench.live._by_id.update({bench.live.new_id(): subscription for _ in range(MOST)})

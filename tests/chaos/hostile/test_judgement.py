@@ -41,12 +41,12 @@ def test_kinds_that_were_never_seen_alone_are_not_compared() -> None:
     assert list(figures(looks(9.0, kind="exec"), alone(0.01))) == []
 
 
-def test_what_failed_teaches_nothing_of_how_long_things_take() -> None:
+def test_a_failed_sample_teaches_nothing_of_how_long_things_take() -> None:
     memory = Alone()
     memory.learn(looks(9.0, wrong="no answer"))
     assert not memory.taken_s
 
 
-def test_what_went_wrong_is_told_once_with_how_often() -> None:
+def test_an_error_is_told_once_with_how_often() -> None:
     seen = [*looks(1.0, 1.0, wrong="gone"), *looks(1.0), *looks(1.0, kind="page", wrong="gone")]
     assert wrong(seen) == ["get: gone (2 times)", "page: gone"]

@@ -40,7 +40,7 @@ def test_entries_are_listed_by_what_is_asked(
     assert [line.split()[0] for line in hawker("audit", "list", "--local", *words).out.splitlines()[1:]] == numbers
 
 
-def test_what_is_exported_can_be_verified_elsewhere(hawker: Hawker, place: Path, tmp_path: Path) -> None:
+def test_an_exported_log_can_be_verified_elsewhere(hawker: Hawker, place: Path, tmp_path: Path) -> None:
     assert "3 entries, 1 to 3: the chain holds" in hawker("audit", "verify", "--local").out
     copy = tmp_path / "copy.jsonl"
     copy.write_text(hawker("audit", "export", "--local").out)

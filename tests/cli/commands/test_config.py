@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_refused(hawker: Hawker, folder: Path) -> 
         assert answer.status == ExitStatus.USAGE and said in answer.err
 
 
-def test_what_an_app_was_told_is_shown(hawker: Hawker, folder: Path) -> None:
+def test_an_app_s_config_is_shown(hawker: Hawker, folder: Path) -> None:
     assert json.loads(hawker("config", "show", "-a", "shop").out)["env"] == {"A": "2"}
     (folder / "fly.toml").write_text("app = 'here'\n[mount]\nsource = 'a'\ndestination = '/a'\n")
     assert json.loads(hawker("config", "show").out) == {
@@ -79,7 +79,7 @@ def test_what_an_app_was_told_is_shown(hawker: Hawker, folder: Path) -> None:
     }
 
 
-def test_what_an_app_was_told_is_saved_and_not_over_a_file(hawker: Hawker, folder: Path) -> None:
+def test_an_app_s_config_is_saved_and_not_over_a_file(hawker: Hawker, folder: Path) -> None:
     assert hawker("config", "save", "-a", "shop").out == "wrote fly.toml\n"
     assert tomllib.loads((folder / "fly.toml").read_text()) == {
         "app": "shop",

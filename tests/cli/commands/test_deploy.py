@@ -48,7 +48,7 @@ def test_a_deploy_that_was_taken_back_exits_with_1_and_says_why(hawker: Hawker, 
     ]
 
 
-def test_what_is_given_wins_over_the_file(hawker: Hawker, node: FakeNode, file: Path) -> None:
+def test_an_option_wins_over_the_file(hawker: Hawker, node: FakeNode, file: Path) -> None:
     words = ("-a", "other", "-i", "one:1", "--strategy", "canary", "--no-ha", "--label", "abc", "--detach")
     assert hawker("deploy", *words).status == 0
     call = node.call("create_deploy")

@@ -53,7 +53,7 @@ def test_a_kernel_from_files(data: Path, image: Path, modules: Path, capsys: pyt
     assert row.split()[:2] == [RELEASE, "yes"] and row.endswith(f"file {image}")
 
 
-def test_what_others_may_read_is_the_kernel_and_not_the_directory(data: Path, image: Path, modules: Path) -> None:
+def test_others_may_read_the_kernel_and_not_the_directory(data: Path, image: Path, modules: Path) -> None:
     """A VMM is shown the files by root; nobody else comes in."""
     assert run("import", "--image", image, "--modules", modules) == 0
     assert [path.stat().st_mode & 0o777 for path in (data, data / "kernels")] == [0o700, 0o700]
@@ -119,7 +119,9 @@ def test_options_that_do_not_go_together(
     assert complaint in capsys.readouterr().err and not data.exists()
 
 
-def test_what_cannot_be_imported_is_one_line(data: Path, modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_imported_is_one_line(
+    data: Path, modules: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("import", "--image", __file__, "--modules", modules) == 2
     assert f"error: cannot import {__file__}: not a kernel" in capsys.readouterr().err
 

@@ -26,7 +26,7 @@ def test_a_file_is_written_for_an_image(hawker: Hawker, node: FakeNode, tmp_path
     assert hawker("launch", *words, "-c", path).status == ExitStatus.USAGE
 
 
-def test_what_would_be_wrong_in_the_file_is_refused(hawker: Hawker, tmp_path: Path) -> None:
+def test_an_answer_that_would_be_wrong_in_the_file_is_refused(hawker: Hawker, tmp_path: Path) -> None:
     path = tmp_path / "fly.toml"
     said = hawker("launch", "--name", "Not A Name", "--image", "a", "--vm-memory", "much", "-c", str(path))
     assert said.status == ExitStatus.USAGE and "app:" in said.err and "memory" in said.err
@@ -34,7 +34,7 @@ def test_what_would_be_wrong_in_the_file_is_refused(hawker: Hawker, tmp_path: Pa
     assert hawker("launch", "--name", "a", "--image", "b", "-c", "a.yaml").status == ExitStatus.USAGE
 
 
-def test_what_the_page_says_is_typed(
+def test_the_page_s_commands_are_typed(
     hawker: Hawker, node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (Path(__file__).parents[3] / "docs" / "fly-toml.md").read_text()

@@ -24,7 +24,7 @@ def test_a_dry_run_shows_every_bid_and_orders_nothing(node: FakeMarket, hawker: 
     assert node.call("place").body.dry_run is True and not node.apps
 
 
-def test_what_is_filled_is_printed_and_the_rest_is_an_error(node: FakeMarket, hawker: Hawker) -> None:
+def test_filled_orders_are_printed_and_the_rest_is_an_error(node: FakeMarket, hawker: Hawker) -> None:
     node.room = 2
     said = hawker("place", "--count", "3", "--order-id", "o-1", "web:3")
     assert said.status == ExitStatus.NO_ROOM

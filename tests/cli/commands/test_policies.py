@@ -64,7 +64,7 @@ def test_a_policy_is_removed(hawker: Hawker, node: FakeNode) -> None:
         (("--ingress", "udp", "--metadata", "b"), "'b' is not KEY=VALUE"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
+def test_a_senseless_policy_is_refused_before_anybody_is_asked(
     hawker: Hawker, node: FakeNode, words: tuple[str, ...], said: str
 ) -> None:
     answer = hawker("policies", "set", "-a", "shop", "x", *words)

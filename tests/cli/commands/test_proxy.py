@@ -119,7 +119,7 @@ def test_ports_are_one_or_two_numbers(text: str, found: tuple[int, int]) -> None
 
 
 @pytest.mark.parametrize("text", ["", ":", "80:", "x:80", "0", "80:0", "80:65536", "1:2:3", "-1:80", "٣:80"])
-def test_what_is_no_pair_of_ports_is_refused(hawker: Hawker, text: str) -> None:
+def test_a_text_that_is_no_pair_of_ports_is_refused(hawker: Hawker, text: str) -> None:
     assert hawker("proxy", "--", text, "db").status == ExitStatus.USAGE
 
 

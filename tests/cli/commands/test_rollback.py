@@ -35,7 +35,7 @@ def test_the_release_to_come_back_to(statuses: tuple[str, ...], wanted: str | No
 
 
 @pytest.mark.parametrize("wanted", [None, "7", "2"])
-def test_there_may_be_nothing_to_come_back_to(wanted: str | None) -> None:
+def test_an_app_may_have_nothing_to_come_back_to(wanted: str | None) -> None:
     releases = (release(3, "complete", SOME), release(2, "failed", SOME), release(1, "complete"))
     with pytest.raises(Failure, match="has no"):
         chosen("shop", releases, wanted)

@@ -44,6 +44,6 @@ def test_secrets_are_listed_and_shown_only_on_request(hawker: Hawker, node: Fake
 
 
 @pytest.mark.parametrize("pair", ["A", "=1"])
-def test_what_is_no_pair_is_refused_without_showing_it(hawker: Hawker, pair: str) -> None:
+def test_a_text_that_is_no_pair_is_refused_without_showing_it(hawker: Hawker, pair: str) -> None:
     said = hawker("secrets", "set", "-a", "shop", pair)
     assert said.status == ExitStatus.USAGE and "is not NAME=VALUE" in said.err

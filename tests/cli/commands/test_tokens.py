@@ -67,7 +67,7 @@ def test_the_ended_ones_are_listed(hawker: Hawker, node: FakeNode) -> None:
         (["attenuate", "hwk_"], "not a token of this kind"),
     ],
 )
-def test_what_makes_no_sense_is_refused(hawker: Hawker, words: list[str], text: str) -> None:
+def test_a_senseless_limit_is_refused(hawker: Hawker, words: list[str], text: str) -> None:
     said = hawker("tokens", *words)
     assert said.status == ExitStatus.USAGE and text in said.err
 

@@ -200,7 +200,7 @@ def test_a_machine_of_another_network_is_not_reached_though_its_host_sends_it(tw
     assert two.here.asks(two.there.address) == str(len(CANARY))
 
 
-def test_what_has_no_way_never_leaves_in_the_clear(two: Two, tmp_path: Path) -> None:
+def test_a_packet_without_a_way_never_leaves_in_the_clear(two: Two, tmp_path: Path) -> None:
     """An address of no peer, and all of them without the device."""
     host, mesh = two.lab.hosts[0], mesh_name(two.nodes[0])
     nobody = str(private_ip(MINE, MachineId(secrets.token_hex(7))))

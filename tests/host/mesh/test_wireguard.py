@@ -56,7 +56,7 @@ def test_an_address_that_leads_nowhere_goes_with_a_peer_that_goes() -> None:
     assert lines[1] == lines[3] and "01" * 32 not in lines[1]
 
 
-def test_what_a_device_says_is_read() -> None:
+def test_an_answer_of_a_device_is_read() -> None:
     said = f"""private_key={"0a" * 32}
 listen_port=4283
 public_key={"01" * 32}
@@ -74,7 +74,7 @@ public_key={"02" * 32}
     assert state.traffic[KEYS[1]].handshake_at == 17 and state.traffic[KEYS[1]].received_bytes == 6
 
 
-def test_what_wg_says_is_read() -> None:
+def test_an_answer_of_wg_is_read() -> None:
     rows = [f"{KEYS[0]}\t{KEYS[1]}\t4283\toff", f"{KEYS[1]}\t(none)\t[::1]:4283\tfdaa::/112\t17\t6\t5\t25",
             f"{KEYS[2]}\t(none)\t(none)\t(none)\t0\t0\t0\toff"]  # fmt: skip
     state = read_wg("\n".join(rows) + "\n")
@@ -84,7 +84,7 @@ def test_what_wg_says_is_read() -> None:
 
 
 @pytest.mark.parametrize("said", ["public_key=zz", "listen_port=x", f"public_key={'01' * 32}\nrx_bytes=many"])
-def test_what_is_no_answer_is_an_error(said: str) -> None:
+def test_a_text_that_is_no_answer_is_an_error(said: str) -> None:
     with pytest.raises(ValueError):
         read_uapi(said)
     with pytest.raises(ValueError):

@@ -65,7 +65,7 @@ def test_users_of_a_machine_are_mapped_in_a_namespace_of_theirs() -> None:
         {"uidMappings": [{"containerID": 0, "hostID": 1, "size": 1}]},
     ],
 )
-def test_what_a_plan_cannot_express_is_left_to_crun(linux: dict[str, object]) -> None:
+def test_a_spec_a_plan_cannot_express_is_left_to_crun(linux: dict[str, object]) -> None:
     with pytest.raises(Inexpressible):
         box_plan(_config(**linux), AROUND)
 

@@ -43,7 +43,7 @@ async def test_without_its_judge_our_launcher_is_not_trusted(
     assert "apt-get install crun" in found.reason
 
 
-async def test_what_could_not_be_tried_is_not_remembered(trial: LauncherTrial, tmp_path: Path) -> None:
+async def test_a_trial_that_could_not_be_made_is_not_remembered(trial: LauncherTrial, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = await replace(trial, place=tmp_path / "file").run()
     assert not found.alike

@@ -56,6 +56,6 @@ def test_two_conditions_on_one_argument_are_two_rules() -> None:
         ),
     ],
 )
-def test_what_cannot_be_expressed_is_refused(change: dict[str, object], reason: str) -> None:
+def test_a_rule_that_cannot_be_expressed_is_refused(change: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         seccomp_program(msgspec.json.encode({"defaultAction": "SCMP_ACT_ALLOW", **change}))

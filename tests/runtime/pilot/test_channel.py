@@ -34,7 +34,7 @@ def test_descriptors_become_3_and_up(tmp_path: Path) -> None:
     assert held["4"].startswith("socket:") and held["6"] == str(tmp_path / "output.0")
 
 
-def test_it_leads_a_session_of_its_own() -> None:
+def test_a_pilot_leads_a_session_of_its_own() -> None:
     (line,) = said_by("echo $$; exec 2>&1; cat /proc/$$/stat | cut -d' ' -f5,6 | tr ' ' ,")[1:]
     group, session = line.split(",")
     assert group == session != str(os.getsid(0))

@@ -40,7 +40,7 @@ def joined() -> tuple[ByteStream, socket.socket, Listener]:
     return ByteStream(ours, listener.data, listener.end), theirs, listener
 
 
-async def test_what_the_other_end_said_before_it_left_is_heard_although_writing_fails() -> None:
+async def test_last_words_of_the_other_end_are_heard_although_writing_fails() -> None:
     stream, theirs, listener = joined()
     theirs.send(b"last words")
     theirs.close()

@@ -85,7 +85,7 @@ async def test_stop_gives_up_a_snapshot_that_cannot_be_used(tmp_path: Path, cloc
     await driver.destroy(MACHINE)
 
 
-async def test_what_was_launched_and_ended_by_itself_before_it_began_is_judged_once(
+async def test_a_process_that_ended_by_itself_before_it_began_is_judged_once(
     tmp_path: Path, clock: PatientClock
 ) -> None:
     driver = PilotDriver(Program("", boots=False), tmp_path, clock)

@@ -80,7 +80,7 @@ async def test_a_file_comes_after_its_parents_whole_and_as_root(tmp_path: Path) 
     assert stream.count(b"x" * 64) > 3000 and len(stream) < 201_000
 
 
-async def test_what_the_machine_says_against_it_is_told(tmp_path: Path) -> None:
+async def test_a_refusal_of_the_machine_is_told(tmp_path: Path) -> None:
     machine = Machine()
     machine.full = True
     with pytest.raises(FileNotCopied, match=r"^/a: No space left on device"):

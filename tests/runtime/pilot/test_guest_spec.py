@@ -34,7 +34,7 @@ def test_a_machine_is_told_its_time_disks_volumes_settings_and_link() -> None:
     assert b"/host/" not in told
 
 
-def test_it_comes_last_and_is_announced_whatever_else_there_is() -> None:
+def test_the_last_part_comes_last_and_is_announced_whatever_else_there_is() -> None:
     named = tuple(msgspec.structs.replace(process, name="web") for process in PLAIN.processes)
     flags_at = len(frames.string(PLAIN.instance_id) + frames.string(PLAIN.hostname))
     for processes, flags in ((PLAIN.processes, 1 | 4), (named, 1 | 2 | 4)):
@@ -43,7 +43,7 @@ def test_it_comes_last_and_is_announced_whatever_else_there_is() -> None:
     assert encode_guest_spec(guest(), 1.0).endswith(b"\0")  # no link
 
 
-def test_what_no_pilot_takes_is_refused() -> None:
+def test_a_spec_no_pilot_takes_is_refused() -> None:
     with pytest.raises(BadRequest, match="32 volumes, not 33"):
         encode_guest_spec(guest(volumes=(VOLUME,) * 33), 1.0)
     for mac in ("", "06:00:c0:ff:ee", "06:00:c0:ff:ee:4g", "06:00:c0:ff:ee:42:07"):

@@ -197,7 +197,7 @@ def test_nothing_believed_is_still_to_come_or_of_a_process_that_is_not_there(
     assert all(index < processes for index in (*sober.exits, *sober.runs))
 
 
-def test_what_can_be_is_left_as_it_is() -> None:
+def test_a_journal_that_can_be_is_left_as_it_is() -> None:
     exit = Exit(exit_code=3, exited_at=7.0, process=1, reason="why")
     state = ProcessState(state=ProcessPhase.EXITED, run=2, started_at=5.0, last_exit=exit)
     stages = BootStages(pilot_s=1, devices_s=2, streams_s=3, spec_s=4, root_s=5, network_s=6, executed_s=7, own_s=1)

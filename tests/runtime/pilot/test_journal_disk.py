@@ -38,7 +38,7 @@ def test_a_segment_is_whole_blocks_and_bounded(output_bytes: int, segment: int) 
     assert segment_bytes(msgspec.structs.replace(SPEC, output_bytes=output_bytes)) == segment
 
 
-def test_it_is_locked_and_takes_no_space_before_the_guest_writes(run: RunDir) -> None:
+def test_a_journal_is_locked_and_takes_no_space_before_the_guest_writes(run: RunDir) -> None:
     with journal_disk_file(run, SPEC) as fd:
         assert run.alive()
         found = os.fstat(fd)
@@ -85,7 +85,7 @@ def test_a_segment_that_was_begun_again_ends_where_the_new_ends(run: RunDir) -> 
         assert said(journal_disk_output(run, OutputReader())) == [b"mid", b"mid", b"new"]
 
 
-def test_what_is_written_across_the_border_of_a_segment_is_no_record(run: RunDir) -> None:
+def test_bytes_across_the_border_of_a_segment_are_no_record(run: RunDir) -> None:
     with journal_disk_file(run, SPEC):
         write(run, JOURNAL_BYTES, ring((0, bytes(SEGMENT - 30)), (1, b"reaches into the next")))
         assert [chunk.position for chunk in journal_disk_output(run, OutputReader())] == [0]

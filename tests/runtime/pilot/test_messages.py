@@ -46,7 +46,7 @@ def test_signals_have_many_names(name: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "0", "65", "-1", "SIG", "SIGSIGINT", "²"])
-def test_what_is_no_signal_is_refused(name: str) -> None:
+def test_a_number_that_is_no_signal_is_refused(name: str) -> None:
     with pytest.raises(BadRequest):
         messages.signal_number(name)
 
@@ -113,7 +113,7 @@ def with_process(**fields: object) -> InstanceSpec:
     return msgspec.structs.replace(plain, processes=(msgspec.structs.replace(plain.processes[0], **fields),))
 
 
-def test_what_version_1_could_say_is_said_as_it_did() -> None:
+def test_a_message_of_version_1_is_said_as_it_was() -> None:
     """A pilot of that version that still runs is sent its own spec again."""
     said = frames.string("01J00000000000000000000000") + frames.string("name") + b"\1\2" + frames.number(5000, 4)
     said += frames.number(4 << 20, 4) + frames.number(1, 4) + frames.string("/f") + frames.number(0o644, 4)
@@ -171,7 +171,7 @@ def test_a_state_before_the_first_run_has_no_time() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0\0", b"\0\4" + bytes(17), b"\0\3" + bytes(16) + b"\1"])
-def test_what_is_no_state_is_malformed(payload: bytes) -> None:
+def test_a_word_that_is_no_state_is_malformed(payload: bytes) -> None:
     with pytest.raises(MalformedPilotFrame):
         messages.read_state(payload)
 

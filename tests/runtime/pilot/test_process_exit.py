@@ -17,7 +17,7 @@ def process(*argv: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(argv)
 
 
-async def test_it_returns_when_the_process_ends() -> None:
+async def test_a_wait_returns_when_the_process_ends() -> None:
     with process("sleep", "1000") as sleeper, anyio.fail_after(DEADLINE_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ended, sleeper.pid, lambda: True)
@@ -40,7 +40,7 @@ async def test_a_number_that_is_someone_else_s_now_has_ended() -> None:
 # Making an end of it.
 
 
-async def test_it_is_killed_and_awaited() -> None:
+async def test_a_process_is_killed_and_awaited() -> None:
     with process("sleep", "1000") as sleeper, anyio.fail_after(DEADLINE_S):
         await end(sleeper.pid, lambda: True)
         assert sleeper.wait() == -9
@@ -54,7 +54,7 @@ async def test_somebody_else_is_not_killed() -> None:
         sleeper.kill()
 
 
-async def test_what_has_ended_already_is_no_error() -> None:
+async def test_a_process_that_has_ended_already_is_no_error() -> None:
     with process("true") as done:
         pass
     with anyio.fail_after(DEADLINE_S):

@@ -89,7 +89,7 @@ async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> Non
     ],
     ids=["refused", "refused without words", "not done", "another answer", "no words"],
 )
-async def test_what_is_not_done_says_why(
+async def test_a_request_not_done_says_why(
     run: RunDir,
     ask: Callable[[Connection], object],
     answer: tuple[FrameKind, bytes],
@@ -112,7 +112,7 @@ async def test_an_older_pilot_is_not_asked(run: RunDir) -> None:
     assert guest.asked == []
 
 
-async def test_what_was_let_go_too_early_was_not_held(run: RunDir) -> None:
+async def test_a_freeze_let_go_too_early_was_not_held(run: RunDir) -> None:
     with answering(run, Guest(THAW=(FrameKind.DONE, frames.string("it was let go")))):
         async with await greeted(run) as pilot:
             with pytest.raises(Unavailable, match="let go"):
@@ -152,7 +152,7 @@ async def test_a_guest_that_does_not_come_to_a_halt_is_given_up(run: RunDir) -> 
                     raise AssertionError("never held")
 
 
-async def test_who_is_cancelled_within_lets_go(run: RunDir) -> None:
+async def test_a_caller_cancelled_within_lets_go(run: RunDir) -> None:
     guest = Guest()
     with answering(run, guest):
         async with await greeted(run) as pilot:

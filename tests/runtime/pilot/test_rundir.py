@@ -76,7 +76,7 @@ def test_removing_twice_is_no_error(run: RunDir) -> None:
     assert not run.exists()
 
 
-def test_what_is_in_a_snapshot_lives_without_a_process(run: RunDir) -> None:
+def test_a_machine_in_a_snapshot_lives_without_a_process(run: RunDir) -> None:
     assert not run.lives()
     run.snapshot.touch()
     assert run.lives() and run.saved() and not run.alive()

@@ -48,7 +48,7 @@ def channel() -> SerialPortsChannel:
     return SerialPortsChannel(ManualClock())
 
 
-async def test_what_is_inherited_is_the_locked_ledger_and_then_the_ports(
+async def test_the_inherited_descriptors_are_the_locked_ledger_and_then_the_ports(
     channel: SerialPortsChannel, run: RunDir
 ) -> None:
     assert not run.alive()
@@ -61,7 +61,7 @@ async def test_what_is_inherited_is_the_locked_ledger_and_then_the_ports(
     assert not run.alive()
 
 
-async def test_what_was_on_its_way_to_somebody_else_is_passed_over(channel: SerialPortsChannel, run: RunDir) -> None:
+async def test_an_answer_on_its_way_to_somebody_else_is_passed_over(channel: SerialPortsChannel, run: RunDir) -> None:
     stale = b"\xff" * 50 + begin(bytes(NONCE_BYTES)) + escape(b"\xfe a frame for another client") + b"\xfe"
     with channel.files(run, SPEC) as fds, port_pilot(fds[1], escape(HELLO), before=stale) as heard:
         async with channel.connect(run) as pilot:
@@ -196,7 +196,7 @@ def heard(stream: bytes, size: int) -> tuple[bytes, str]:
 
 
 @given(ODD, ODD, st.integers(1, 20))
-def test_what_is_said_comes_through_and_what_came_before_does_not(before: bytes, said: bytes, size: int) -> None:
+def test_an_answer_comes_through_and_an_earlier_one_does_not(before: bytes, said: bytes, size: int) -> None:
     assert heard(escape(before) + begin(NONCE) + escape(said), size) == (said, "")
 
 

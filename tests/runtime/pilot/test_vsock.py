@@ -60,7 +60,7 @@ def vmm(path: Path, answer: bytes, *, refusals: int = 0) -> Iterator[list[bytes]
             thread.join(DEADLINE_S)
 
 
-async def test_what_is_said_waits_until_the_guest_listens(run: RunDir) -> None:
+async def test_a_message_waits_until_the_guest_listens(run: RunDir) -> None:
     pilot = CHANNEL.connect(run)  # there is not even a socket
     requests.send_spec(pilot, b"a run spec")
     with vmm(run.vsock, b"OK 1073741824\n" + HELLO, refusals=3) as heard:
@@ -71,7 +71,7 @@ async def test_what_is_said_waits_until_the_guest_listens(run: RunDir) -> None:
     assert (greeting.kind, part.kind, part.payload) == (FrameKind.HELLO, FrameKind.SPEC, b"\1a run spec")
 
 
-async def test_what_was_said_before_closing_is_delivered_once_the_guest_listens(run: RunDir) -> None:
+async def test_a_message_before_closing_is_delivered_once_the_guest_listens(run: RunDir) -> None:
     pilot = CHANNEL.connect(run)
     requests.request_stop(pilot, 15, 1.0)
     pilot.close()
@@ -79,7 +79,7 @@ async def test_what_was_said_before_closing_is_delivered_once_the_guest_listens(
         await eventually(lambda: heard[0].endswith(messages.stop_request(15, 1.0)))
 
 
-async def test_who_waits_is_told_when_the_machine_ends(run: RunDir, tmp_path: Path) -> None:
+async def test_a_waiting_caller_is_told_when_the_machine_ends(run: RunDir, tmp_path: Path) -> None:
     ended = RunDir(tmp_path / "ended")
     ended.path.mkdir()
     with CHANNEL.files(ended, spec("unused")):

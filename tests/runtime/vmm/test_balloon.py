@@ -32,7 +32,7 @@ async def _go(before: int, wanted: int, steps: list[int]) -> list[int]:
         (128, 128, [128, 7], [7]),
     ],
 )
-async def test_it_returns_once_the_guest_is_there_or_past_it(
+async def test_an_inflation_returns_once_the_guest_is_there_or_past_it(
     before: int, wanted: int, steps: list[int], left: list[int]
 ) -> None:
     assert await _go(before, wanted, steps) == left

@@ -39,7 +39,7 @@ def _config(
     return json.loads(cell_config(cell, around))  # type: ignore[no-any-return]
 
 
-def test_it_is_a_user_without_any_capability() -> None:
+def test_a_cell_is_a_user_without_any_capability() -> None:
     process = _config()["process"]
     assert (process["args"], process["env"], process["cwd"]) == (["/usr/bin/vmm", "--quick"], [], "/")
     assert process["user"] == {"uid": 4321, "gid": 4321, "umask": 0o077}
@@ -59,7 +59,7 @@ def test_its_root_is_read_only_and_holds_what_is_shown() -> None:
     assert {"rw", "nosuid", "nodev", "noexec"} < set(mounts["/cell/vmm"]["options"])
 
 
-def test_there_is_neither_proc_nor_sys() -> None:
+def test_neither_proc_nor_sys_is_there() -> None:
     assert {mount["type"] for mount in _config()["mounts"]} == {"tmpfs", "bind"}
 
 
@@ -105,7 +105,7 @@ def _limit(config: dict[str, Any], kind: str) -> int:
     return int(limit["hard"])
 
 
-def test_it_leaves_no_core_and_pins_memory_only_for_whole_devices() -> None:
+def test_a_cell_leaves_no_core_and_pins_memory_only_for_whole_devices() -> None:
     assert _limit(_config(), "RLIMIT_CORE") == 0
     assert _limit(_config(), "RLIMIT_NOFILE") == 4096
     assert _limit(_config(), "RLIMIT_MEMLOCK") == 64 << 10
@@ -119,7 +119,7 @@ def _rules(name: str) -> list[dict[str, Any]]:
     return [rule for rule in vmm_profile()["syscalls"] if name in rule["names"]]
 
 
-def test_what_is_not_named_does_not_exist() -> None:
+def test_a_path_not_named_does_not_exist() -> None:
     profile = vmm_profile()
     assert (profile["defaultAction"], profile["defaultErrnoRet"]) == ("SCMP_ACT_ERRNO", 38)
     assert {rule["action"] for rule in profile["syscalls"]} == {"SCMP_ACT_ALLOW"}
@@ -131,12 +131,12 @@ def test_what_is_not_named_does_not_exist() -> None:
     "bpf clone3 flock init_module io_uring_setup kexec_load keyctl mknod mknodat mount move_mount open_by_handle_at "
     "perf_event_open process_vm_readv ptrace setns umount2 unshare userfaultfd".split(),
 )
-def test_what_a_vmm_has_no_use_for_is_not_named(name: str) -> None:
+def test_a_call_a_vmm_has_no_use_for_is_not_named(name: str) -> None:
     assert _rules(name) == []
 
 
 @pytest.mark.parametrize("name", "execve futex ioctl mmap openat ppoll pread64 pwritev recvmsg sendmsg".split())
-def test_what_every_vmm_does_is_allowed(name: str) -> None:
+def test_a_call_every_vmm_makes_is_allowed(name: str) -> None:
     [rule] = _rules(name)
     assert "args" not in rule
 

@@ -74,7 +74,7 @@ async def test_gpus_are_whole_devices_of_the_host(here: Host, driver: CloudHyper
     ]
 
 
-async def test_what_is_refused_is_told_in_its_words(here: Host, driver: CloudHypervisor) -> None:
+async def test_a_refusal_is_told_in_its_words(here: Host, driver: CloudHypervisor) -> None:
     vm = here.vm(here.drive("ledger"))
     here.lose(vm.kernel)
     expected = "refuses PUT /api/v1/vm.boot: Error from API: vm.boot failed: .*kernel"

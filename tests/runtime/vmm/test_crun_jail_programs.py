@@ -39,7 +39,7 @@ def test_qemu_has_its_firmware() -> None:
     assert not any(path in (Path("/"), Path("/usr"), Path("/usr/lib"), Path("/etc")) for path in needed)
 
 
-def test_it_asks_again_when_a_file_is_another_one(tmp_path: Path) -> None:
+def test_a_trial_is_made_again_when_a_file_is_another_one(tmp_path: Path) -> None:
     program, needs = tmp_path / "program", ProgramFiles()
     shutil.copy(guest.pilot_path(), program)
     assert len(needs.of(program)) == 1

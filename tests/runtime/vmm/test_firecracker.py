@@ -82,7 +82,7 @@ async def test_limits_are_buckets_of_one_second(here: Host, driver: Firecracker)
     assert played.drives["image"]["rate_limiter"] == {"ops": {"size": 9, "refill_time": 1000}}
 
 
-async def test_what_is_refused_is_told_in_its_words(here: Host, driver: Firecracker) -> None:
+async def test_a_refusal_is_told_in_its_words(here: Host, driver: Firecracker) -> None:
     vm = here.vm(here.drive("ledger"))
     here.lose(vm.kernel)
     with (

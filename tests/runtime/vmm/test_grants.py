@@ -43,7 +43,7 @@ def cell(*grants: JailGrant, uid: int = UID) -> JailCell:
 
 
 @pytest.mark.root
-def test_what_is_writable_belongs_to_the_user_alone(run: RunDir, file: Path) -> None:
+def test_a_writable_file_belongs_to_the_user_alone(run: RunDir, file: Path) -> None:
     file.chmod(0o666)
     own(cell(JailGrant(file, "/cell/file", writable=True), JailGrant(run.vmm, "/cell/vmm", writable=True)), run)
     for path, mode in ((file, 0o600), (run.vmm, 0o700)):
@@ -51,13 +51,13 @@ def test_what_is_writable_belongs_to_the_user_alone(run: RunDir, file: Path) -> 
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (UID, UID, mode)
 
 
-def test_what_is_shared_is_readable_and_keeps_its_owner(run: RunDir, file: Path) -> None:
+def test_a_shared_file_is_readable_and_keeps_its_owner(run: RunDir, file: Path) -> None:
     own(cell(JailGrant(file, "/cell/file")), run)
     found = file.stat()
     assert (found.st_uid, found.st_mode & 0o7777) == (os.getuid(), 0o644)
 
 
-def test_what_is_readable_already_is_left_as_it_is(run: RunDir, file: Path) -> None:
+def test_a_readable_file_is_left_as_it_is(run: RunDir, file: Path) -> None:
     file.chmod(0o755)
     before = file.stat().st_ctime_ns
     own(cell(JailGrant(file, "/cell/file")), run)

@@ -114,12 +114,12 @@ async def test_the_vmm_is_the_keeper_s_child_and_in_every_control_group(cells: P
     assert text(cells.cgroups.group("pids", MACHINE) / "pids.max") == "32\n"
 
 
-async def test_it_is_told_its_arguments_after_those_of_the_jailer(cells: Prison) -> None:
+async def test_a_vmm_is_told_its_arguments_after_those_of_the_jailer(cells: Prison) -> None:
     [words] = await said(cells, "print(sys.argv[1:3], sys.argv[-3:-1])")
     assert words == f"['--id', '{MACHINE}'] ['--api-sock', '/cell/vmm/api.sock']"
 
 
-async def test_what_it_was_granted_is_there_and_read_only_unless_given(cells: Prison) -> None:
+async def test_a_granted_file_is_there_and_read_only_unless_given(cells: Prison) -> None:
     write(cells.directory, "kernel", "disk")
     grants = (
         JailGrant(cells.directory / "kernel", cells.jail.inside(cells.directory / "kernel", "kernel")),
@@ -143,13 +143,13 @@ async def test_what_it_was_granted_is_there_and_read_only_unless_given(cells: Pr
     assert text(cells.run().vmm / "mine") == "mine"
 
 
-async def test_what_it_sees_is_mounted_for_nobody_else(cells: Prison) -> None:
+async def test_a_mount_a_vmm_sees_is_mounted_for_nobody_else(cells: Prison) -> None:
     pid = await launch(cells, WAIT)
     assert str(cells.directory) not in text("/proc/self/mountinfo")
     assert namespace(pid, "mnt") == namespace(os.getpid(), "mnt"), "the keeper holds none of it"
 
 
-async def test_what_it_leaves_in_its_root_is_gone_before_the_next_launch(cells: Prison) -> None:
+async def test_a_file_left_in_its_root_is_gone_before_the_next_launch(cells: Prison) -> None:
     """Its root is its own: it may put a link where the host, or the next jailer, will make something."""
     script = "os.rename('/cell', '/moved'); os.symlink('/etc', '/cell'); os.mkdir('/old_root'); print('done')"
     assert await said(cells, script) == ["done"]

@@ -91,7 +91,7 @@ async def test_how_a_vmm_ends_is_written_down(run: RunDir, how: str, status: int
     assert abs(end.at - run.path.stat().st_mtime) < 60.0
 
 
-async def test_what_it_said_is_kept_while_it_runs_and_afterwards(run: RunDir) -> None:
+async def test_the_output_of_a_vmm_is_kept_while_it_runs_and_afterwards(run: RunDir) -> None:
     await keeper.launch(run, launcher(run, "echo to stdout; echo to stderr >&2; exec sleep 1000"))
     await eventually(lambda: keeper.read_console(run) == b"to stdout\nto stderr\n")
     vmm = keeper.read_record(run).vmm

@@ -73,7 +73,7 @@ async def test_memory_goes_to_a_file_and_comes_back(run: RunDir) -> None:
         await QEMU.proceed(run)
 
 
-async def test_what_is_no_memory_is_not_taken(run: RunDir) -> None:
+async def test_a_text_that_is_no_memory_is_not_taken(run: RunDir) -> None:
     vm, restored = machine(run), Restored(f"{run.vmm}/snapshot", "")
     (run.vmm / "snapshot" / MEMORY_FILE).write_bytes(b"no memory at all" * 1000)
     with running(run, vm, restored), pytest.raises(SnapshotLost, match="does not take the snapshot"):
@@ -96,7 +96,7 @@ async def test_its_version_is_its_own_words(run: RunDir) -> None:
     assert (await QEMU.version()).startswith("QEMU emulator version ")
 
 
-async def test_who_is_gone_has_ended(run: RunDir) -> None:
+async def test_a_vmm_that_is_gone_has_ended(run: RunDir) -> None:
     await QEMU.end(run)
     assert not (run.vmm / "qmp.sock").exists()
 
@@ -145,7 +145,7 @@ def replaced(**changes: object) -> Vm:
         ("-serial", "chardev:console"),
     ],
 )
-def test_what_every_machine_has(option: str, value: str) -> None:
+def test_the_devices_every_machine_has(option: str, value: str) -> None:
     assert values(words(), option) == [value]
 
 

@@ -126,7 +126,7 @@ async def test_a_descriptor_goes_with_its_command(tmp_path: Path) -> None:
         (b"", "ended, or hung up"),
     ],
 )
-async def test_what_no_monitor_says_is_unavailable(tmp_path: Path, said: bytes, complaint: str) -> None:
+async def test_a_message_of_no_monitor_is_unavailable(tmp_path: Path, said: bytes, complaint: str) -> None:
     def script(client: socket.socket) -> None:
         greet(client)
         question(client)
@@ -165,7 +165,7 @@ async def test_a_second_client_is_told_that_another_is_served(tmp_path: Path) ->
                     raise AssertionError("it was not served")
 
 
-async def test_who_greets_wrongly_is_no_monitor(tmp_path: Path) -> None:
+async def test_a_peer_that_greets_wrongly_is_no_monitor(tmp_path: Path) -> None:
     def script(client: socket.socket) -> None:
         client.sendall(b'{"return": {}}\n')
 

@@ -69,7 +69,7 @@ async def test_one_that_has_not_appeared_yet_is_waited_for(tmp_path: Path) -> No
     assert heard[0].startswith(b"GET /look ")
 
 
-def test_what_is_readable_is_one_short_line() -> None:
+def test_a_readable_answer_is_one_short_line() -> None:
     assert readable(" a\r\n\tb\0c\u202e ") == "a b c"
     assert len(readable("x" * 10_000)) == 400
 

@@ -83,7 +83,7 @@ async def test_half_an_answer_is_none(tmp_path: Path, said: bytes) -> None:
         b"\0" * 64,
     ],
 )
-async def test_what_is_no_http_is_an_error(tmp_path: Path, said: bytes) -> None:
+async def test_an_answer_that_is_no_http_is_an_error(tmp_path: Path, said: bytes) -> None:
     with answering(tmp_path / "s", said, stay), pytest.raises(Unavailable, match="no HTTP"):
         await exchange(tmp_path / "s", "GET", "/", None, timeout_s=5)
 

@@ -73,7 +73,7 @@ def test_bytes_come_in_order_and_an_end_comes_after_them() -> None:
     in_virtual_time(play)
 
 
-def test_who_does_not_read_holds_up_who_writes() -> None:
+def test_a_reader_that_does_not_read_holds_up_the_writer() -> None:
     async def play(wires: Wires) -> None:
         transport, client, server = await joined(wires)
         assert server.transport is not None

@@ -17,7 +17,7 @@ async def test_a_host_that_is_killed_loses_what_was_not_synced_and_comes_again()
         assert fleet.hosts[0].sight().running == {fleet.machine}
 
 
-async def test_what_a_machine_writes_is_in_its_volume() -> None:
+async def test_a_machine_s_writes_are_in_its_volume() -> None:
     async with played_fleet() as fleet:
         first, second = fleet.hosts[0].write(), fleet.hosts[0].write()
         ((volume, count),) = second.items()

@@ -60,7 +60,7 @@ async def test_a_disk_that_lies_spoils_a_piece() -> None:
     assert await moved.digests_of_draft("01", ALL) == await moved.digests(ONE, ALL)
 
 
-async def test_what_changed_is_known_to_the_watch_that_saw_it_alone() -> None:
+async def test_a_change_is_known_to_the_watch_that_saw_it_alone() -> None:
     moved = files()
     assert await moved.changed(ONE, "") == BlockChanges("", None)
     await moved.watch(ONE, "first")

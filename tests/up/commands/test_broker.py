@@ -7,7 +7,7 @@ from hawker.cli.exits import ExitStatus
 from hawker.up.commands.broker import command
 
 
-def test_it_takes_what_a_broker_needs() -> None:
+def test_a_broker_takes_the_settings_it_needs() -> None:
     assert {option.name for option in command.params} == {
         "config", "data_dir", "listen", "log_level", "rate_limits", "market",
     }  # fmt: skip

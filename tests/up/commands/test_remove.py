@@ -21,7 +21,7 @@ def remove(*words: str) -> int:
     return main(["node", "remove", *words])
 
 
-def test_what_becomes_of_machines_has_to_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_of_machines_has_to_be_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(place(tmp_path))
     (tmp_path / "machines" / "3d8f0000000001").mkdir()
     for words in ((), ("--drain", "--destroy")):

@@ -53,7 +53,7 @@ async def test_a_check_is_a_warning_until_it_was_asked() -> None:
     assert not patient.watch.healthy and not patient.watch.ailing
 
 
-async def test_it_is_not_asked_in_its_grace_period_and_then_in_its_interval() -> None:
+async def test_a_check_is_not_asked_in_its_grace_period_and_then_in_its_interval() -> None:
     patient = Patient(check("up", grace_s=3))
     began = patient.clock.monotonic()
     async with patient.watched():

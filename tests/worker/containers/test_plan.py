@@ -22,7 +22,7 @@ def after(condition: Condition, rules: Rules = WEB, on: int = 0) -> Rules:
     return replace(rules, needs=(Need(on, condition),))
 
 
-def test_what_needs_nothing_is_started_at_once() -> None:
+def test_a_container_that_needs_nothing_is_started_at_once() -> None:
     assert plan([DB, WEB], [HELD, HELD]) == Plan(starts=(Start(0, 1), Start(1, 1)))
 
 

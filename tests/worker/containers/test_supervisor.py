@@ -200,7 +200,7 @@ async def test_the_count_of_tries_outlives_the_daemon(stall: MemoryWorld) -> Non
             assert (await states(worker, machine_id))[1] == ("exited", 5)
 
 
-async def test_what_is_blocked_is_told_once_whatever_daemon_sees_it(stall: MemoryWorld) -> None:
+async def test_a_blocked_container_is_told_once_whatever_daemon_sees_it(stall: MemoryWorld) -> None:
     web = container("web", **after("init", "exited_successfully"))
     async with stall.open() as worker:
         await worker.app()
@@ -298,7 +298,7 @@ async def test_a_suspended_machine_is_left_alone_and_taken_up_again(worker: SimW
     assert containers(worker, machine_id)[0] == ("web", "running")
 
 
-async def test_who_waits_for_the_machine_hears_of_its_containers(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_caller_waiting_for_the_machine_hears_of_its_containers(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started(containers=[container("web"), container("job", "sleep 5")])
     heard: list[str] = []
     worker.parts.changes.listen(heard.append)

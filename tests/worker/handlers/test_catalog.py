@@ -89,7 +89,7 @@ async def test_a_node_that_is_alone_has_none(worker: SimWorker, route: object) -
         (CatalogStatement(query="SELECT ?", params=((256,),)), Unprocessable),
     ],
 )
-async def test_what_cannot_be_asked(worker: SimWorker, body: CatalogStatement, error: type[Exception]) -> None:
+async def test_a_table_that_cannot_be_asked(worker: SimWorker, body: CatalogStatement, error: type[Exception]) -> None:
     with pytest.raises(error):
         async with _caller(worker, Canned()).stream(QUERY_CATALOG, body=body) as lines:
             assert [line async for line in lines] == []

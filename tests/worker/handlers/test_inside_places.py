@@ -34,7 +34,7 @@ def test_a_machine_without_containers_has_one_place() -> None:
         (None, True, "name a container: web, db"),
     ],
 )
-def test_what_means_no_place_is_refused(named: str | None, in_machine: bool, text: str) -> None:
+def test_a_text_that_means_no_place_is_refused(named: str | None, in_machine: bool, text: str) -> None:
     with pytest.raises(BadRequest, match=text):
         place_of(record(), named, in_machine=in_machine)
 

@@ -58,7 +58,7 @@ async def test_a_lease_can_be_taken_with_the_machine(worker: SimWorker) -> None:
     assert updated.nonce == machine.nonce
 
 
-async def test_what_a_config_may_not_have_is_refused_before_anything_is_made(worker: SimWorker) -> None:
+async def test_a_config_with_a_forbidden_field_is_refused_before_anything_is_made(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="cache_drive"):
         await worker.create(cache_drive={"size_mb": 64})
     with pytest.raises(BadRequest):
@@ -181,7 +181,7 @@ async def test_a_machine_that_runs_has_a_history(worker: SimWorker) -> None:
     )
 
 
-async def test_what_is_archived_is_told_as_it_was_while_it_was_here(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_an_archived_machine_is_told_as_it_was_while_it_was_here(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await _destroyed(worker)
     here = await _history(worker, machine_id)
     assert here.kept is Kept.NODE and here.state == "destroyed"
@@ -256,7 +256,7 @@ async def _as(worker: SimWorker, grant: Reader, machine_id: str) -> MachineHisto
     return answer
 
 
-async def test_who_may_not_read_the_app_does_not_hear_of_it(worker: SimWorker) -> None:
+async def test_a_token_that_may_not_read_the_app_does_not_hear_of_it(worker: SimWorker) -> None:
     machine_id = await worker.stopped()
     assert (await _as(worker, Reader(APP), machine_id)).id == machine_id
     with pytest.raises(NotFound):

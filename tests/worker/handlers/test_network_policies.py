@@ -103,7 +103,9 @@ def rule(**given: Any) -> dict[str, Any]:
         ({"rules": [rule(source="10.0.0.0/8")]}, r"^rules\[0\]\.source is not a known field"),
     ],
 )
-async def test_what_cannot_be_enforced_is_refused_by_name(worker: SimWorker, given: dict[str, Any], named: str) -> None:
+async def test_a_policy_that_cannot_be_enforced_is_refused_by_name(
+    worker: SimWorker, given: dict[str, Any], named: str
+) -> None:
     with pytest.raises(Unprocessable, match=named):
         await put(worker, **given)
     assert await worker.api.call(LIST_POLICIES, params=HERE) == ()
@@ -117,7 +119,7 @@ async def test_absent_ports_are_all_and_an_empty_list_is_none(worker: SimWorker,
     assert made.allowed[0].ports == () and stall.policies.standing[0].ingress == frozenset()
 
 
-async def test_what_is_not_there_is_not_found(worker: SimWorker) -> None:
+async def test_a_missing_policy_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="network policy not found"):
         await worker.api.call(GET_POLICY, params=at("nope"))
     with pytest.raises(NotFound, match="network policy not found"):

@@ -152,7 +152,7 @@ async def test_a_restart_can_skip_the_signal(worker: SimWorker, stall: MemoryWor
 
 
 @pytest.mark.parametrize("call", [SimWorker.start, SimWorker.stop, SimWorker.restart], ids=["start", "stop", "restart"])
-async def test_what_does_not_exist_is_not_found(
+async def test_a_missing_machine_is_not_found(
     worker: SimWorker, call: Callable[[SimWorker, str], Awaitable[object]]
 ) -> None:
     with pytest.raises(NotFound, match="machine not found"):

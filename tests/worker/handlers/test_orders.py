@@ -118,7 +118,7 @@ async def test_without_a_count_it_is_as_many_as_fit_and_then_no_more(worker: Sim
         await worker.started(guest={"cpu_kind": "performance", "cpus": ROOM.cpus // 2, "memory_mb": 512})
 
 
-async def test_what_machines_hold_is_not_offered(worker: SimWorker) -> None:
+async def test_resources_machines_hold_are_not_offered(worker: SimWorker) -> None:
     before = await fits(worker)
     await worker.started(guest={"cpu_kind": "shared", "cpus": 1, "memory_mb": 256})
     assert await fits(worker) == before - 1
@@ -165,6 +165,6 @@ async def test_each_key_is_there_in_both_spellings(worker: SimWorker) -> None:
         ({"compute": Guest(gpu_kind="a10")}, "^compute.gpu_kind"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_by_name(worker: SimWorker, given: dict[str, Any], named: str) -> None:
+async def test_a_senseless_order_is_refused_by_name(worker: SimWorker, given: dict[str, Any], named: str) -> None:
     with pytest.raises(Unprocessable, match=named):
         await placed(worker, **given)

@@ -72,7 +72,7 @@ def test_a_url_says_where_a_client_goes(url: str, host: str, port: int, tls: boo
     "url",
     ["", "shop", "ftp://shop", "tcp://shop", "http://", "http://a:70000", "http://[::1", "http://" + "a" * 300],
 )
-def test_what_is_no_url_is_refused(url: str) -> None:
+def test_a_text_that_is_no_url_is_refused(url: str) -> None:
     with pytest.raises(Unprocessable, match="url"):
         place_of(url)
 

@@ -25,7 +25,7 @@ async def test_a_login_is_kept_listed_without_its_password_and_given_up(worker: 
 
 
 @pytest.mark.parametrize("registry", ["no registry", "word", "host.example/path"])
-async def test_what_is_no_registry_is_refused(worker: SimWorker, registry: str) -> None:
+async def test_a_text_that_is_no_registry_is_refused(worker: SimWorker, registry: str) -> None:
     body = LoginRequest(username="ada", password="x", unchecked=True)
     with pytest.raises((BadRequest, Unprocessable)):
         await worker.api.call(PUT_LOGIN, params=RegistryParams(org_slug="acme", registry=registry), body=body)

@@ -81,14 +81,14 @@ async def test_an_operator_aborts_a_run_once(worker: SimWorker, stall: MemoryWor
         await worker.api.call(ABORT_RUN, params=RunParams(run_id=run.id))
 
 
-async def test_there_is_nothing_to_retry_in_a_run_that_is_done(worker: SimWorker) -> None:
+async def test_a_done_run_has_nothing_to_retry(worker: SimWorker) -> None:
     machine_id = await worker.started()
     (run,) = (await _list(worker, resource_id=machine_id)).runs
     with pytest.raises(WrongState, match="nothing to retry"):
         await worker.api.call(RETRY_RUN, params=RunParams(run_id=run.id))
 
 
-async def test_what_does_not_exist_and_a_bad_limit_are_refused(worker: SimWorker) -> None:
+async def test_a_missing_run_and_a_bad_limit_are_refused(worker: SimWorker) -> None:
     for route in (GET_RUN, RETRY_RUN, ABORT_RUN):
         with pytest.raises(NotFound):
             await worker.api.call(route, params=RunParams(run_id="01J"))

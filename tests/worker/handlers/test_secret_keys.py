@@ -95,7 +95,7 @@ async def test_a_key_can_be_replaced_and_removed(worker: SimWorker) -> None:
         await worker.api.call(GET_SECRET_KEY, params=named("key"))
 
 
-async def test_what_makes_no_sense_is_refused(worker: SimWorker) -> None:
+async def test_a_senseless_key_is_refused(worker: SimWorker) -> None:
     with pytest.raises(Unprocessable, match="value is required"):
         await worker.api.call(SET_SECRET_KEY, params=named("key"), body=SetSecretKeyRequest(type="hs256"))
     with pytest.raises(Unprocessable, match="type: 'rsa'"):

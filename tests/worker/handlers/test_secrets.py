@@ -35,7 +35,7 @@ class Reader(Everything):
             raise Forbidden("not for you")
 
 
-async def test_what_was_changed_is_answered_and_what_is_there_is_listed(worker: SimWorker) -> None:
+async def test_a_changed_secret_is_answered_and_the_stored_ones_are_listed(worker: SimWorker) -> None:
     body = UpdateSecretsRequest(values={"A": "1", "B": "2"})
     answer = await worker.api.call(UPDATE_SECRETS, params=HERE, body=body)
     assert [each.name for each in answer.secrets] == ["A", "B"] and answer.version == answer.Version == 1

@@ -83,7 +83,7 @@ async def test_an_app_counts_its_volumes(worker: SimWorker) -> None:
     assert (await worker.api.call(GET_APP, params=AppParams(app_name=APP))).volume_count == 1
 
 
-async def test_what_is_not_there_is_not_found(worker: SimWorker) -> None:
+async def test_a_missing_volume_is_not_found(worker: SimWorker) -> None:
     with pytest.raises(NotFound, match="volume not found"):
         await worker.get_volume("vol_0000000000000000")
     with pytest.raises(NotFound, match="app not found"):

@@ -61,7 +61,7 @@ async def test_a_create_that_fails_leaves_a_history_and_nothing_else(worker: Sim
     check_at_rest(stall)
 
 
-async def test_who_waits_for_a_machine_that_cannot_be_made_is_told_at_once(
+async def test_a_caller_waiting_for_a_machine_that_cannot_be_made_is_told_at_once(
     worker: SimWorker, stall: MemoryWorld
 ) -> None:
     stall.host.script("prepare", *[FakeFault(error=OSError("no"))] * 3)

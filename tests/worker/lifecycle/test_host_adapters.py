@@ -33,7 +33,7 @@ async def worker(tmp_path: Path) -> AsyncIterator[SimWorker]:
         yield worker
 
 
-async def test_what_runs_keeps_its_devices_as_they_are(worker: SimWorker) -> None:
+async def test_a_running_machine_keeps_its_devices_as_they_are(worker: SimWorker) -> None:
     """A launch that is repeated after the daemon's death must not reset them."""
     one, devices = await worker.started(guest={"gpu_kind": "a10"}), Noted()
     assert gpus_of(worker.record(one)) == (ADDRESS,)
@@ -44,7 +44,7 @@ async def test_what_runs_keeps_its_devices_as_they_are(worker: SimWorker) -> Non
     assert devices.taken == [ADDRESS]
 
 
-async def test_who_has_none_needs_no_devices(worker: SimWorker) -> None:
+async def test_a_machine_without_devices_needs_none(worker: SimWorker) -> None:
     one = await worker.started()
     await worker.stop(one)
     record = await worker.reaches(one, State.STOPPED)

@@ -103,7 +103,7 @@ def test_an_address_is_the_machines_own_and_the_same_everywhere() -> None:
     assert networks.private_ip(7, MACHINE) != networks.private_ip(7, MachineId("00000000000002"))
 
 
-async def test_what_was_lost_is_asked_about_and_given_back_by_the_plan() -> None:
+async def test_a_lost_network_is_asked_about_and_given_back_by_the_plan() -> None:
     host = Host()
     networks = HostNetworks(cast(NodeNetwork, host))
     network = Network(private_ip=networks.private_ip(7, MACHINE), ipv4="172.29.0.9", network_id=7)

@@ -131,7 +131,7 @@ async def test_a_block_that_was_copied_once_more_is_compared_once_more() -> None
         assert (await fleet.ended(0, move.id)).state is MoveState.ABORTED
 
 
-async def test_what_nobody_writes_to_is_not_copied_warm() -> None:
+async def test_a_volume_nobody_writes_to_is_not_copied_warm() -> None:
     async with played_fleet() as fleet:
         await fleet.worker(0).stop(fleet.machine)
         await fleet.worker(0).reaches(fleet.machine, State.STOPPED)

@@ -21,7 +21,7 @@ def incoming(state: IncomingState = IncomingState.READY) -> IncomingRecord:
     )
 
 
-def test_what_ended_is_not_under_way() -> None:
+def test_a_move_that_ended_is_not_under_way() -> None:
     assert under_way([incoming(state) for state in IncomingState]) == 4
 
 

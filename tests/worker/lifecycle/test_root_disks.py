@@ -103,7 +103,7 @@ async def test_a_daemon_that_died_in_the_middle_leaves_a_draft_that_counts_for_n
     assert read_superblock(layer) is not None and os.listdir(layer.parent) == ["disk"]
 
 
-async def test_what_is_removed_is_gone_with_the_next_sweep(rootfs: DiskRootfs, digest: Digest, tmp_path: Path) -> None:
+async def test_a_removed_disk_is_gone_with_the_next_sweep(rootfs: DiskRootfs, digest: Digest, tmp_path: Path) -> None:
     await rootfs.mount(MACHINE, FIRST, digest)
     await rootfs.remove(MACHINE)
     await rootfs.remove(OTHER)

@@ -135,7 +135,7 @@ async def test_a_removed_machine_leaves_no_directory(rootfs: HostRootfs, digest:
     assert await rootfs.list() == [] and not (tmp_path / "machines" / MACHINE).exists()
 
 
-async def test_what_was_never_mounted_can_be_removed(rootfs: HostRootfs) -> None:
+async def test_a_root_never_mounted_can_be_removed(rootfs: HostRootfs) -> None:
     await rootfs.unmount(MACHINE)
     await rootfs.remove(MACHINE)
     assert await rootfs.list() == []

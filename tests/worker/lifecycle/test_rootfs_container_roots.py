@@ -102,7 +102,7 @@ async def test_a_new_instance_finds_nothing_of_the_last_one(host: Host) -> None:
     assert not any((Path(place) / "new").exists() for place in (*fresh.roots.values(), *fresh.volumes.values()))
 
 
-async def test_what_was_left_half_made_is_made_anew(host: Host) -> None:
+async def test_a_root_left_half_made_is_made_anew(host: Host) -> None:
     found = await host.mount()
     (Path(found.volumes["large"]) / "new").touch()
     unmount(Path(found.roots["db"]))
@@ -121,7 +121,7 @@ async def test_a_stopped_machine_leaves_no_mount_and_no_device(host: Host) -> No
     assert os.listdir(host.directory / "machines" / MACHINE / "layers") == []
 
 
-async def test_what_belongs_to_containers_is_no_stray(host: Host) -> None:
+async def test_a_root_of_containers_is_no_stray(host: Host) -> None:
     await host.mount()
     assert await host.rootfs.strays() == ()
     assert await host.rootfs.visible() == {MACHINE}

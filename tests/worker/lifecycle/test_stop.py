@@ -40,7 +40,9 @@ async def test_the_signal_is_the_callers_or_the_configs_or_sigint(worker: SimWor
     assert list(sent.values()) == [[signal.SIGINT], [signal.SIGTERM], [signal.SIGUSR1]]
 
 
-async def test_what_ignores_the_signal_is_killed_when_its_time_is_over(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_process_that_ignores_the_signal_is_killed_when_its_time_is_over(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     machine_id = await worker.started()
     stall.host.stubborn.add(worker.record(machine_id).id)
     before = stall.clock.now()

@@ -158,7 +158,7 @@ async def test_a_restart_that_cannot_end_it_lets_it_go_on(worker: SimWorker, sta
     check_at_rest(stall)
 
 
-async def test_what_cannot_be_held_still_goes_on_and_says_why(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_machine_that_cannot_be_held_still_goes_on_and_says_why(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await worker.started()
     stall.host.script("suspend", *[FakeFault(error=OSError("the freezer is broken"))] * 20)
     await worker.suspend(machine_id)

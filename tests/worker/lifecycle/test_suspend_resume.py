@@ -25,7 +25,7 @@ async def test_a_start_lets_the_same_instance_go_on(worker: SimWorker, stall: Me
     check_at_rest(stall)
 
 
-async def test_it_takes_no_room_anew(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_resumed_machine_takes_no_room_anew(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker, guest={"memory_mb": 512})
     await worker.started(guest={"memory_mb": 512})
     await worker.start(machine_id)
@@ -41,7 +41,7 @@ async def test_starting_twice_resumes_once(worker: SimWorker) -> None:
     assert worker.events(machine_id).count("start/started") == 2
 
 
-async def test_it_can_be_suspended_again_and_again(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_machine_can_be_suspended_again_and_again(worker: SimWorker, stall: MemoryWorld) -> None:
     machine_id = await suspended(worker)
     for _ in range(3):
         await worker.start(machine_id)

@@ -25,7 +25,9 @@ async def test_the_instance_is_told_where_to_see_it(worker: SimWorker, stall: Me
     assert instance.spec.mounts == (MountSpec(source=f"/volumes/{volume.id}/mounted", target="/data", mapped=True),)
 
 
-async def test_it_is_given_back_at_each_stop_and_mounted_at_each_start(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_volume_is_given_back_at_each_stop_and_mounted_at_each_start(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
     volume = await worker.volume("data", size_gb=1)
     machine_id = await worker.started(mounts=MOUNT)
     for _ in range(2):

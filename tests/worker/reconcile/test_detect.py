@@ -158,7 +158,7 @@ async def test_a_run_of_a_machine_that_was_never_there(worker: SimWorker) -> Non
     assert finding == Finding(Kind.STRAY_RUN, run_id) and OTHER in finding.detail
 
 
-async def test_what_another_store_has_made_is_foreign_with_all_that_it_has(
+async def test_a_machine_of_another_store_is_foreign_with_all_that_it_has(
     worker: SimWorker, stall: MemoryWorld
 ) -> None:
     born = stall.clock.now()
@@ -204,7 +204,7 @@ async def test_nothing_is_found_while_machines_come_and_go(worker: SimWorker, st
     assert looks > 5 and seen == []
 
 
-async def test_what_goes_while_it_is_looked_at_is_no_stray(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_thing_that_goes_while_it_is_looked_at_is_no_stray(worker: SimWorker, stall: MemoryWorld) -> None:
     """A machine that was destroyed between the list of the host and the reading of the records."""
     machine_id = await running(worker)
     list_directories = stall.rootfs.list

@@ -53,7 +53,7 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
     }
 
 
-async def test_what_a_running_machine_has_lost_is_given_back_while_it_runs(
+async def test_a_lost_part_of_a_running_machine_is_given_back_while_it_runs(
     worker: SimWorker, stall: MemoryWorld
 ) -> None:
     machine_id = await running(worker)
@@ -193,7 +193,7 @@ async def test_a_lost_image_waits_for_an_operator_and_is_pulled(worker: SimWorke
     assert await worker.reconciler.find() == []
 
 
-async def test_what_is_foreign_is_ended_only_when_that_is_said(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_a_foreign_machine_is_ended_only_when_that_is_said(worker: SimWorker, stall: MemoryWorld) -> None:
     record = NodeRecord(id=worker.parts.node.id, region="local", created_at=stall.clock.now())
     await worker.store.write(lambda tx: tx.put(NODE, "self", record))
     stall.host.launch(stall.host.place(spec(OTHER, first_ulid(record.created_at - 1))))

@@ -124,7 +124,7 @@ async def test_one_that_a_running_machine_lost_here_is_mounted_again(worker: Sim
     ("state", "becomes"),
     [(VolumeState.CREATING, VolumeState.CREATED), (VolumeState.EXTENDING, VolumeState.CREATED)],
 )
-async def test_what_was_under_way_and_has_no_run_is_begun_again(
+async def test_a_copy_under_way_without_a_run_is_begun_again(
     worker: SimWorker, stall: MemoryWorld, state: VolumeState, becomes: VolumeState
 ) -> None:
     volume = await worker.volume("data", size_gb=1)
@@ -179,7 +179,7 @@ async def test_a_volume_that_was_detached_stays_so(worker: SimWorker, stall: Mem
     check_at_rest(stall)
 
 
-async def test_who_holds_a_file_system_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
+async def test_the_holder_of_a_file_system_is_told(worker: SimWorker, stall: MemoryWorld) -> None:
     volume = await worker.volume("data", size_gb=1)
     stall.disks.holders[VolumeId(volume.id)] = ("process 7 (exporter) in mount namespace 5",)
     (found,) = await worker.reconciler.once()

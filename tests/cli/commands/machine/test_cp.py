@@ -41,7 +41,7 @@ def test_a_tree_goes_in_and_comes_out(node: FakeNode, hawker: Hawker, tmp_path: 
     assert (tmp_path / "back/sub/file").read_bytes() == b"x" * 200_000
 
 
-def test_what_goes_wrong_in_the_machine_is_said_without_its_control_characters(
+def test_an_error_in_the_machine_is_said_without_its_control_characters(
     node: FakeNode, hawker: Hawker, tmp_path: Path
 ) -> None:
     node.copy_error = "/no: no such file\x1b[2J"

@@ -52,7 +52,7 @@ def test_a_node_that_goes_away_is_unavailable(hawker: Hawker) -> None:
     assert hawker("machine", "exec", "--no-stdin", "web", "lost").status == ExitStatus.UNAVAILABLE
 
 
-def test_it_works_in_a_pipe(url: str) -> None:
+def test_exec_works_in_a_pipe(url: str) -> None:
     data = bytes(range(256)) * 1000
     done = subprocess.run(argv(url, "web", "--", "cat"), input=data, capture_output=True, timeout=90, check=True)
     assert done.stdout == data

@@ -23,7 +23,7 @@ def test_a_limit_is_written_as_everywhere(node: FakeNode, hawker: Hawker) -> Non
     assert node.call("set_memory").body.limit_mb == 1024
 
 
-def test_what_was_reclaimed_is_told(node: FakeNode, hawker: Hawker) -> None:
+def test_reclaimed_memory_is_told(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "memory", "reclaim", "web", "100m")
     assert said.out.splitlines()[-1] == "40 MiB"
     assert node.call("reclaim_memory").body.amount_mb == 100

@@ -75,7 +75,7 @@ def test_a_running_machine_is_destroyed_only_by_force(node: FakeNode, hawker: Ha
     assert hawker("machine", "rm", "-f", "web").out == f"{ID}\n"
 
 
-def test_what_fails_does_not_keep_the_others_from_being_done(node: FakeNode, hawker: Hawker) -> None:
+def test_a_failure_does_not_keep_the_others_from_being_done(node: FakeNode, hawker: Hawker) -> None:
     said = hawker("machine", "stop", "nothing", "web")
     assert (said.status, said.out) == (ExitStatus.NOT_FOUND, f"{ID}\n")
     assert "machine 'nothing' not found" in said.err

@@ -37,13 +37,13 @@ def test_a_file_that_is_there_is_kept_unless_told(hawker: Hawker, node: FakeNode
     assert file.read_bytes() == COPY
 
 
-def test_what_is_not_what_was_sent_is_not_kept(hawker: Hawker, node: FakeNode, tmp_path: Path) -> None:
+def test_a_file_that_differs_from_the_sent_one_is_not_kept(hawker: Hawker, node: FakeNode, tmp_path: Path) -> None:
     node.backup = sent(COPY, b"something else")
     assert hawker("node", "backup", str(tmp_path / "node.db")).status == 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_breaks_off_is_not_kept(hawker: Hawker, node: FakeNode, tmp_path: Path) -> None:
+def test_a_download_that_breaks_off_is_not_kept(hawker: Hawker, node: FakeNode, tmp_path: Path) -> None:
     node.backup = sent(COPY)[:-1]
     assert hawker("node", "backup", str(tmp_path / "node.db")).status == 1
     assert list(tmp_path.iterdir()) == []

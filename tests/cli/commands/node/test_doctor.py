@@ -16,7 +16,7 @@ def test_a_node_with_nothing_wrong_says_so_with_status_0(hawker: Hawker) -> None
     assert (said.status, said.out) == (0, "nothing is wrong\n")
 
 
-def test_what_is_wrong_is_a_table_and_status_1(hawker: Hawker, node: FakeNode) -> None:
+def test_a_finding_is_a_table_and_status_1(hawker: Hawker, node: FakeNode) -> None:
     node.findings = (LOST,)
     said = hawker("node", "doctor")
     assert said.status == 1
@@ -35,14 +35,14 @@ def test_findings_as_json(hawker: Hawker, node: FakeNode, words: tuple[str, ...]
     assert (finding["kind"], finding["about"], finding["by"]) == ("lost rootfs", LOST.about, "node")
 
 
-def test_what_is_mended_is_no_reason_for_status_1(hawker: Hawker, node: FakeNode) -> None:
+def test_a_mended_finding_is_no_reason_for_status_1(hawker: Hawker, node: FakeNode) -> None:
     node.findings = (LOST,)
     said = hawker("node", "doctor", "--repair")
     assert said.status == 0 and "done: mount it" in said.out
     assert not node.call("repair_findings").body.end_foreign
 
 
-def test_what_is_left_alone_is(hawker: Hawker, node: FakeNode) -> None:
+def test_a_finding_left_alone_is(hawker: Hawker, node: FakeNode) -> None:
     node.findings = (LOST, FOREIGN)
     said = hawker("node", "doctor", "--repair")
     assert said.status == 1 and "left alone: end it" in said.out

@@ -25,7 +25,7 @@ def test_machines_are_moved_with_progress_and_a_table(hawker: Hawker, node: Fake
     assert said.out.splitlines()[1].split() == ["shop", FIRST, "name-1", "3d8f00000000ff", "moved"]
 
 
-def test_what_stays_is_told_by_the_status(hawker: Hawker, node: FakeNode) -> None:
+def test_machines_that_stay_are_told_by_the_status(hawker: Hawker, node: FakeNode) -> None:
     node.add("shop", machine(FIRST), machine(SECOND, state=State.SUSPENDED))
     node.residents = (NodeMachine(id=FIRST, app="shop"), NodeMachine(id=SECOND, app="shop"))
     said = hawker("node", "drain", "0badcafe", "--output", "json")

@@ -17,7 +17,7 @@ def test_a_volume_is_created_in_the_default_app_and_shown(node: FakeNode, hawker
     assert node.call("create_volume").body == CreateVolumeRequest(name="data")
 
 
-def test_what_is_said_goes_with_the_order(node: FakeNode, hawker: Hawker) -> None:
+def test_options_go_with_the_order(node: FakeNode, hawker: Hawker) -> None:
     node.add("shop")
     words = ("--size", "10gb", "-r", "ams", "--encrypted", "--fstype", "ext4", "--snapshot-retention", "7")
     hawker("volumes", "create", "data", "-a", "shop", *words, "--no-scheduled-snapshots", "--snapshot-id", "vs_1")
@@ -36,11 +36,11 @@ def test_what_is_said_goes_with_the_order(node: FakeNode, hawker: Hawker) -> Non
 
 
 @pytest.mark.parametrize("size", ["0", "-1", "+3", "ten", "1.5"])
-def test_what_is_no_size_is_refused(hawker: Hawker, size: str) -> None:
+def test_a_text_that_is_no_size_is_refused(hawker: Hawker, size: str) -> None:
     assert hawker("volumes", "create", "data", f"--size={size}").status == ExitStatus.USAGE
 
 
-def test_who_waits_hears_what_is_being_done(node: FakeNode, hawker: Hawker) -> None:
+def test_a_waiting_caller_hears_of_progress(node: FakeNode, hawker: Hawker) -> None:
     node.stages = ["creating", "restoring", "restoring", "created"]
     said = hawker("volumes", "create", "data")
     assert said.err.splitlines() == [f"volume {NEW}: creating", f"volume {NEW}: restoring"]

@@ -16,7 +16,7 @@ def test_volumes_are_destroyed_and_taken_back(node: FakeNode, hawker: Hawker) ->
     assert [each.state for each in node.disks["shop"].values()] == ["created", "pending_destroy"]
 
 
-def test_what_fails_is_said_and_the_rest_is_done(node: FakeNode, hawker: Hawker) -> None:
+def test_a_failure_is_said_and_the_rest_is_done(node: FakeNode, hawker: Hawker) -> None:
     node.add("shop")
     node.keep("shop", volume(FIRST, name="one", attached_machine_id="3d8f0000000001"), volume(SECOND, name="two"))
     said = hawker("volumes", "destroy", "one", "two")

@@ -54,7 +54,7 @@ def test_a_volume_is_shown_by_its_name_or_the_beginning_of_its_id(node: FakeNode
         assert (shown["used"], shown["snapshots"]) == ("5.0 MiB of 3.0 GiB", "one a day, kept for 5 days")
 
 
-def test_what_could_be_several_or_is_none_is_said(node: FakeNode, hawker: Hawker) -> None:
+def test_a_name_of_several_or_of_none_is_said(node: FakeNode, hawker: Hawker) -> None:
     shelve(node)
     assert " matches vol_" in hawker("volumes", "show", "vol_00000000000000a").err
     said = hawker("volumes", "show", "nothing")
