@@ -268,14 +268,63 @@ async def test_a_machine_s_events_say_where_its_volume_went(worker: SimWorker) -
     await detached(worker, volume)  # is no event
     await worker.start(machine)
     await worker.reaches(machine, State.STARTED)
-    params = MachineParams(app_name=APP, machine_id=machine)
-    events = await worker.api.call(LIST_EVENTS, params=params)
-    assert [(each.status, each.error, each.source) for each in reversed(events) if each.type == "volume"] == [
+    assert await volume_events(worker, machine) == [
         ("attached", volume.id, "user"),
         ("copied", f"{volume.id} to {copy.id}", "user"),
         ("detached", volume.id, "user"),
         ("attached", volume.id, "user"),
     ]
+
+
+async def volume_events(worker: SimWorker, machine: str) -> list[tuple[str, str | None, str]]:
+    """Status, what, source: oldest first."""
+    events = await worker.api.call(LIST_EVENTS, params=MachineParams(app_name=APP, machine_id=machine))
+    return [(each.status, each.error, each.source) for each in reversed(events) if each.type == "volume"]
+
+
+async def test_a_machine_s_events_say_to_whom_its_volume_was_lent_and_when_it_came_back(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    machine, volume = await mounted(worker)
+    await detached(worker, volume)
+    mount = [{"volume": volume.id, "path": "/data"}]
+    job = await worker.started(mounts=mount)
+    await worker.destroy(job, force=True)
+    await worker.at_rest()
+    other = await worker.stopped(mounts=mount)
+    await detached(worker, volume)
+    await worker.start(machine)
+    await worker.reaches(machine, State.STARTED)
+    assert [what for *what, _ in await volume_events(worker, machine)] == [
+        ["attached", volume.id],
+        ["detached", volume.id],
+        ["lent", f"{volume.id} to machine {job}"],
+        ["returned", f"{volume.id} from machine {job}"],
+        ["lent", f"{volume.id} to machine {other}"],
+        ["returned", f"{volume.id} from machine {other}"],
+        ["attached", volume.id],
+    ]
+    check_at_rest(stall)
+
+
+async def test_a_machine_s_events_say_nothing_of_a_volume_that_it_took_back_or_that_is_another_app_s(
+    worker: SimWorker,
+) -> None:
+    machine, volume = await mounted(worker)
+    await detached(worker, volume)
+    await worker.start(machine)
+    await worker.reaches(machine, State.STARTED)
+    await worker.destroy(machine, force=True)
+    await worker.at_rest()
+    lender, lent = await mounted(worker)
+    await detached(worker, lent)
+    second = await second_app(worker)
+    await worker.api.call(
+        MOVE_VOLUME, params=VolumeParams(app_name=APP, volume_id=lent.id), body=MoveVolumeRequest(app=second)
+    )
+    mount = [{"volume": volume.id, "path": "/data"}]
+    await worker.started(mounts=mount)
+    assert [status for status, *_ in await volume_events(worker, lender)] == ["attached", "detached"]
 
 
 async def test_a_free_volume_is_detached_already_and_a_foreign_one_is_not_found(worker: SimWorker) -> None:

@@ -24,6 +24,8 @@ KNOWN = LAST | {
     ("volume", "attached"),
     ("volume", "detached"),
     ("volume", "copied"),
+    ("volume", "lent"),
+    ("volume", "returned"),
     ("stop", "stopping"),
     ("stop", "stopped"),
     ("suspend", "suspending"),

@@ -57,6 +57,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One volume. `size_gb` is what is promised and what it holds of the node's disk; the file on the host has
     `made_gb`, which an extension brings up to it; its filesystem is `behind` when it could not grow in use, and grows
     at the next mount. `machine` is the one that it is attached to: from that machine's order until it is gone.
+    `lent_by` is the stopped machine that it was detached from, until that machine takes it back or it changes apps.
     `source_volume`, `source_snapshot` or `source_backup` is what it is made from. Times are Unix seconds."""
 
     id: VolumeId
@@ -72,6 +73,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_retention: int = 5  # days
     auto_backup: bool = True
     machine: MachineId | None = None
+    lent_by: MachineId | None = None
     source_volume: VolumeId | None = None
     source_snapshot: SnapshotId | None = None
     source_backup: str | None = None  # ORG/APP/VOLUME/TIME

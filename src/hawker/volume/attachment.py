@@ -52,12 +52,15 @@ def findable(reader: Reader, app: AppName, config: MachineConfig, *, to_guest: b
         _check_fits(_named(reader, app, mount) if mount.volume else _free(reader, app, mount), mount, to_guest=to_guest)
 
 
-def detach(tx: Tx, machine: MachineRecord, now: float) -> None:
-    """The machine is gone; its volume stays as it is, for the next one."""
+def detach(tx: Tx, machine: MachineRecord, now: float) -> VolumeRecord | None:
+    """The machine is gone; its volume stays as it is, for the next one. That volume."""
     volume_id = volume_id_of(machine.config)
     volume = None if volume_id is None else tx.get(VOLUMES, volume_id)
     if volume is not None and volume.machine == machine.id:
-        tx.put(VOLUMES, volume.id, msgspec.structs.replace(volume, machine=None, updated_at=now))
+        free = msgspec.structs.replace(volume, machine=None, updated_at=now)
+        tx.put(VOLUMES, volume.id, free)
+        return free
+    return None
 
 
 def as_wished(config: MachineConfig) -> MachineConfig:
@@ -86,7 +89,8 @@ def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = Fal
     check_here(tx, volume.id)
     _check_fits(volume, mount, to_guest=to_guest)
     written = volume.guest_written or to_guest
-    taken = msgspec.structs.replace(volume, machine=machine.id, guest_written=written, updated_at=now)
+    lender = None if volume.lent_by == machine.id else volume.lent_by
+    taken = msgspec.structs.replace(volume, machine=machine.id, lent_by=lender, guest_written=written, updated_at=now)
     tx.put(VOLUMES, volume.id, taken)
     return volume.id
 

@@ -224,7 +224,7 @@ class Volumes:
                     f" first with `hawker machine stop {machine.id}`"
                 )
             may(tx, machine)
-            return self._volume_table.change(tx, record, machine=None)
+            return self._volume_table.change(tx, record, machine=None, lent_by=record.lent_by or machine.id)
 
         return await self._store.write(apply)
 

@@ -94,7 +94,7 @@ class VolumeTable:
 
     def enter(self, tx: Tx, record: VolumeRecord, app: AppName) -> VolumeRecord:
         """The other app has it from now on, and its snapshots."""
-        moved = msgspec.structs.replace(record, app=app, updated_at=self._clock.now())
+        moved = msgspec.structs.replace(record, app=app, lent_by=None, updated_at=self._clock.now())
         tx.put(VOLUMES, moved.id, moved)
         tx.put(VOLUMES_BY_APP, f"{app}/{moved.id}", VolumeKey(id=moved.id))
         for _, key in list(tx.scan(SNAPSHOTS_BY_VOLUME, f"{moved.id}/")):

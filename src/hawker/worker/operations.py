@@ -36,6 +36,7 @@ from hawker.record.machine import (
     machine_resource,
 )
 from hawker.record.move import check_here
+from hawker.record.volume import VOLUMES
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.attachment import as_wished, attach, kept, reattach, volume_id_of
@@ -372,7 +373,12 @@ class Operations:
         return self._note_volume(tx, record, taken)
 
     def _note_volume(self, tx: Tx, record: MachineRecord, attached: VolumeId | None) -> MachineRecord:
-        return record if attached is None else self._table.change(tx, record, volume_event("attached", str(attached)))
+        if attached is None:
+            return record
+        volume = tx.get(VOLUMES, attached)
+        if volume is not None:
+            self._table.note_loan(tx, volume, record)
+        return self._table.change(tx, record, volume_event("attached", attached))
 
     def _note_watched(self, tx: Tx, made: MachineRecord) -> MachineRecord:
         """In its history: that it stands by for machines of its own host, and so for nothing until it is moved."""

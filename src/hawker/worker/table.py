@@ -36,8 +36,9 @@ from hawker.record.machine import (
     VersionRecord,
     id_key,
 )
-from hawker.record.move import check_not_gone
+from hawker.record.move import OPEN_MOVE_OF, check_not_gone
 from hawker.record.node import hold, used
+from hawker.record.volume import VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.volume.attachment import detach
 from hawker.worker.changes import Changes
@@ -58,7 +59,7 @@ class Happened:
 
 
 def volume_event(status: str, what: str) -> Happened:
-    """That the machine's volume was attached, detached or copied; `what` names volumes."""
+    """That the machine's volume was attached, detached, lent, returned or copied; `what` names volumes and machines."""
     return Happened("volume", status, "user", Detail(error=what))
 
 
@@ -161,7 +162,9 @@ class MachineTable:
         """Move a destroyed machine out of every index; its record and events stay readable for a while."""
         self._unlist(tx, record)
         self._hold(tx, record.holds, Resources())
-        detach(tx, record, self._clock.now())
+        volume = detach(tx, record, self._clock.now())
+        if volume is not None:
+            self.note_return(tx, volume, record)
         gone = msgspec.structs.replace(
             record,
             holds=Resources(),
@@ -173,6 +176,19 @@ class MachineTable:
         for key, _ in list(tx.scan(PINNED, f"{record.id}/")):
             tx.delete(PINNED, key)
         self._announce(tx, record.id)
+
+    def note_loan(self, tx: Tx, volume: VolumeRecord, borrower: MachineRecord) -> None:
+        """In the history of the machine that the volume was detached from, if that is here and stays."""
+        self._tell_lender(tx, volume, "lent", f"{volume.id} to machine {borrower.id}")
+
+    def note_return(self, tx: Tx, volume: VolumeRecord, borrower: MachineRecord) -> None:
+        """As `note_loan`, once the other machine does not have it any more."""
+        self._tell_lender(tx, volume, "returned", f"{volume.id} from machine {borrower.id}")
+
+    def _tell_lender(self, tx: Tx, volume: VolumeRecord, status: str, what: str) -> None:
+        lender = None if volume.lent_by is None else tx.get(MACHINES, volume.lent_by)
+        if lender is not None and tx.get(OPEN_MOVE_OF, lender.id) is None:
+            self.change(tx, lender, volume_event(status, what))
 
     def leave(self, tx: Tx, record: MachineRecord) -> None:
         """Another node has it, with its history: nothing of it stays here but the name of the order that it was made

@@ -243,6 +243,7 @@ class VolumeHandlers:
         def may(tx: Tx, machine: MachineRecord) -> None:
             leases.check(machine, call.nonce, self._clock.now())
             self._machines.change(tx, machine, volume_event("detached", str(volume_id_of(machine.config))))
+            self._machines.note_return(tx, self._volumes.get(app, volume_id), machine)
 
         app, volume_id = AppName(call.params.app_name), call.params.volume_id
         return await self._show(await self._volumes.detach(app, volume_id, may))
