@@ -37,7 +37,7 @@ def test_sentences_name_commands_that_there_are(said: str) -> None:
     assert all(known(each) or each == "COMMAND" for each in _COMMAND.findall(said))
 
 
-@pytest.mark.parametrize("word", ["stop", "restart", "rm", "inspect", "login", "pull", "get", "ssh", "job"])
+@pytest.mark.parametrize("word", ["suspend", "remove", "inspect", "login", "get", "ssh", "job"])
 def test_people_are_led_to_the_command(hawker: Hawker, word: str) -> None:
     said = hawker(word, "x")
     assert said.status == ExitStatus.USAGE and f"No such command '{word}': it is `hawker " in said.err

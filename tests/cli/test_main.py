@@ -65,11 +65,14 @@ def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.startswith("hawker ")
 
 
-@pytest.mark.parametrize("command", ["run", "ps", "logs", "exec", "attach", "cp", "stats", "top"])
-def test_short_forms_are_the_machine_commands(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    long = {"ps": "list", "top": "ps"}.get(command, command)
+_OF_MACHINE = ("run", "logs", "exec", "attach", "cp", "stats", "start", "stop", "restart")
+_LONG = {"ps": "machine list", "top": "machine ps", "rm": "machine destroy", "pull": "images pull"}
+
+
+@pytest.mark.parametrize(("command", "long"), [*_LONG.items(), *((each, f"machine {each}") for each in _OF_MACHINE)])
+def test_short_forms_are_the_long_commands(command: str, long: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = []
-    for words in ([command], ["machine", long]):
+    for words in ([command], long.split()):
         assert main([*words, "--help"]) == ExitStatus.OK
         shown.append(capsys.readouterr().out.partition("\n")[2])
     assert shown[0] == shown[1]

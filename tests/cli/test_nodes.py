@@ -19,7 +19,7 @@ SHARED = ("4/32", "(8:1)")
 def test_nodes_are_shown_with_what_is_known_of_them() -> None:
     lines = nodes_table(FleetNodes(nodes=tuple(FakeFleet().nodes.values()))).splitlines()
     assert [line.split() for line in lines[1:]] == [
-        ["0badcafe", "mad", "alive", "enabled", "3", "1.5/4", *SHARED, "512.0", "MiB/2.0", "GiB"],
+        ["0badcafe", "mad", "alive", "enabled", "3", "1.5/4", *SHARED, "0.50/2.0", "GiB"],
         ["0bad0001", "mad", "alive", "disabled", "-", "-", "-", "-"],
         ["00c0ffee", "fra", "down", "enabled", "-", "-", "-", "-"],
     ]

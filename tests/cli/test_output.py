@@ -59,6 +59,23 @@ def test_a_moment_is_cut_from_its_beginning_and_not_below_its_day_and_time(monke
     )
 
 
+def test_a_sentence_goes_on_in_the_next_line_of_its_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("0123456789abcdef", "a text of two lines", "4"), ("b", "short", "5")]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "33")
+    assert plain(output.table(("ID", "WHY", "N"), rows, prose=("WHY",))).splitlines() == [
+        "ID                WHY           N",
+        "0123456789abcdef  a text of     4",
+        "                  two lines",
+        "b                 short         5",
+    ]
+
+
+def test_words_of_the_api_are_not_for_people() -> None:
+    assert output.plain("failed_precondition: no: aborted: y (invalid_argument: x)") == "no: y (x)"
+    assert output.plain("it was not aborted: x") == "it was not aborted: x"
+
+
 def test_a_table_without_rows_is_its_head() -> None:
     assert plain(output.table(("ID", "STATE"), [])) == "ID  STATE"
 

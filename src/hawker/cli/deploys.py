@@ -28,7 +28,7 @@ from hawker.api.contract.deploy import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus
-from hawker.cli.output import Form, fields, line_of_json, local, note, table
+from hawker.cli.output import Form, fields, line_of_json, local, note, plain, table
 from hawker.clock import SystemClock
 from hawker.errors import DeadlineExceeded, Unavailable
 
@@ -223,19 +223,23 @@ def described(deploy: DeployInfo) -> str:
             ("began", local(deploy.began_at)),
             ("ended", None if deploy.ended_at is None else local(deploy.ended_at)),
             ("now", deploy.stage),
-            ("error", deploy.error),
+            ("error", plain(deploy.error)),
         )
     )
     rows = [
-        (slot.group, slot.machine_id or "-", slot.region or "-", slot.kind, slot.state, slot.text)
+        (slot.group, slot.machine_id or "-", slot.region or "-", slot.kind, slot.state, plain(slot.text))
         for slot in deploy.slots
     ]
-    return f"{head}\n\n{table(('GROUP', 'MACHINE', 'REGION', 'KIND', 'STATE', 'TEXT'), rows)}" if rows else head
+    return (
+        f"{head}\n\n{table(('GROUP', 'MACHINE', 'REGION', 'KIND', 'STATE', 'TEXT'), rows, prose=('TEXT',))}"
+        if rows
+        else head
+    )
 
 
 def deploys_table(deploys: Iterable[DeployInfo]) -> str:
     rows: list[tuple[Any, ...]] = [
-        (f"v{each.version}", each.status, each.strategy, each.image, each.user, local(each.began_at), each.error)
+        (f"v{each.version}", each.status, each.strategy, each.image, each.user, local(each.began_at), plain(each.error))
         for each in deploys
     ]
-    return table(("VERSION", "STATUS", "STRATEGY", "IMAGE", "USER", "BEGAN", "ERROR"), rows)
+    return table(("VERSION", "STATUS", "STRATEGY", "IMAGE", "USER", "BEGAN", "ERROR"), rows, prose=("ERROR",))

@@ -9,11 +9,11 @@ COMMANDS = {
     **{
         name: f"machine {name}"
         for name in (
-            *("create", "status", "start", "stop", "suspend", "restart", "kill", "update", "rename", "clone"),
+            *("create", "status", "suspend", "kill", "update", "rename", "clone"),
             *("destroy", "wait", "events", "history", "versions", "metadata"),
         )
     },
-    **dict.fromkeys(("rm", "remove", "delete"), "machine destroy"),
+    **dict.fromkeys(("remove", "delete"), "rm"),
     **dict.fromkeys(("inspect", "describe", "show"), "machine status"),
     **dict.fromkeys(("list", "ls", "get"), "ps"),
     **dict.fromkeys(("container", "containers", "pod", "pods", "alloc"), "machine"),
@@ -30,7 +30,6 @@ COMMANDS = {
     "login": "registry login",
     "logout": "registry logout",
     "port-forward": "proxy",
-    "pull": "images pull",
     "push": "images push",
     "rmi": "images remove",
     "snapshots": "volumes snapshots",

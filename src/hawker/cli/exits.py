@@ -5,6 +5,7 @@ from enum import IntEnum
 
 import click
 
+from hawker.cli.output import plain
 from hawker.errors import (
     BadRequest,
     CannotStart,
@@ -89,7 +90,6 @@ class Failure(click.ClickException):
         self.status = status
 
 
-_API_WORDS = ("invalid_argument", "aborted", "already_exists", "failed_precondition", "deadline_exceeded")
 _NO_SUCH_IMAGE = ("MANIFEST_UNKNOWN", "NAME_UNKNOWN")
 
 
@@ -137,10 +137,7 @@ def say_error(text: str, hint: str | None = None) -> None:
 
 def text_of(error: HawkerError) -> str:
     """On one line, without the API's word for the kind of error, which its exit status and hint say better."""
-    text = " ".join(str(error).split())
-    for prefix in _API_WORDS:
-        text = text.removeprefix(f"{prefix}: ").replace(f"({prefix}: ", "(")
-    return text
+    return plain(" ".join(str(error).split())) or ""
 
 
 def sole_error(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hawker.api.contract.machine import MachineEvent
 from hawker.api.contract.run import Kept, MachineHistory, Run, RunStep
 from hawker.cli import waiting
-from hawker.cli.output import fields, local, table, took
+from hawker.cli.output import fields, local, plain, table, took
 
 Entry = tuple[datetime, str, str]
 
@@ -16,7 +16,7 @@ _KEPT = {Kept.NODE: "on the node", Kept.ARCHIVE: "in the archive"}
 def told(history: MachineHistory, *, with_steps: bool) -> str:
     """Oldest first, as a story is told."""
     rows = ((local(at), kind, what) for at, kind, what in entries(history, with_steps=with_steps))
-    return f"{_head(history)}\n\n{table(('WHEN', 'KIND', 'WHAT'), rows)}"
+    return f"{_head(history)}\n\n{table(('WHEN', 'KIND', 'WHAT'), rows, prose=('WHAT',))}"
 
 
 def entries(history: MachineHistory, *, with_steps: bool) -> list[Entry]:
@@ -46,13 +46,13 @@ def _event(event: MachineEvent) -> str:
 
 def _run(run: Run) -> str:
     duration = f" in {took(run.ended_at - run.created_at)}" if run.ended_at else ""
-    return _with(f"{run.flow}: {run.state}{duration}, run {run.id}", run.error)
+    return _with(f"{run.flow}: {run.state}{duration}, run {run.id}", plain(run.error))
 
 
 def _step(run: Run, step: RunStep) -> str:
     duration = f" in {took(step.ended_at - step.started_at)}" if step.started_at and step.ended_at else ""
     attempt = f", attempt {step.attempts}" if step.attempts > 1 else ""
-    return _with(f"{run.flow}.{step.name}: {step.state}{duration}{attempt}", step.error or step.result)
+    return _with(f"{run.flow}.{step.name}: {step.state}{duration}{attempt}", plain(step.error) or step.result)
 
 
 def _with(text: str, more: str | None) -> str:

@@ -18,21 +18,27 @@ else:
     elsewhere = deferred("hawker.cli.elsewhere")
 
 _IN = "hawker.cli.commands"
+_MACHINE = f"{_IN}.machine"
 
 TABLE = {
     "up": CommandModule("hawker.up.commands.up", "Run a node on this host."),
     "join": CommandModule("hawker.up.commands.join", "Join a cluster, and run a node on this host."),
     "worker": CommandModule("hawker.up.commands.worker", "Run a node that does not answer clients."),
     "broker": CommandModule("hawker.up.commands.broker", "Run a broker beside a node of this host."),
-    "run": CommandModule(f"{_IN}.machine.run", "Order a machine and wait until it runs: machine run."),
-    "ps": CommandModule(f"{_IN}.machine.list", "List machines: machine list."),
-    "logs": CommandModule(f"{_IN}.machine.logs", "Print output of machines: machine logs."),
-    "exec": CommandModule(f"{_IN}.machine.exec", "Run a command in a machine: machine exec."),
-    "attach": CommandModule(f"{_IN}.machine.attach", "Go to a machine's own process: machine attach."),
-    "cp": CommandModule(f"{_IN}.machine.cp", "Copy files into a machine or out of it: machine cp."),
+    "run": CommandModule(f"{_MACHINE}.run", "Order a machine and wait until it runs: machine run."),
+    "ps": CommandModule(f"{_MACHINE}.list", "List machines: machine list."),
+    "logs": CommandModule(f"{_MACHINE}.logs", "Print output of machines: machine logs."),
+    "exec": CommandModule(f"{_MACHINE}.exec", "Run a command in a machine: machine exec."),
+    "attach": CommandModule(f"{_MACHINE}.attach", "Go to a machine's own process: machine attach."),
+    "cp": CommandModule(f"{_MACHINE}.cp", "Copy files into a machine or out of it: machine cp."),
     "proxy": CommandModule(f"{_IN}.proxy", "Lead a port of this computer to a port of a machine."),
-    "stats": CommandModule(f"{_IN}.machine.stats", "What machines use now: machine stats."),
-    "top": CommandModule(f"{_IN}.machine.ps", "List the processes in a machine: machine ps."),
+    "stats": CommandModule(f"{_MACHINE}.stats", "What machines use now: machine stats."),
+    "top": CommandModule(f"{_MACHINE}.ps", "List the processes in a machine: machine ps."),
+    "start": CommandModule(f"{_MACHINE}.operations", "Start machines: machine start.", attribute="start"),
+    "stop": CommandModule(f"{_MACHINE}.operations", "Stop machines: machine stop.", attribute="stop"),
+    "restart": CommandModule(f"{_MACHINE}.operations", "Restart machines: machine restart.", attribute="restart"),
+    "rm": CommandModule(f"{_MACHINE}.operations", "Destroy machines: machine destroy.", attribute="destroy"),
+    "pull": CommandModule(f"{_IN}.images", "Pull an image to the node: images pull.", attribute="pull_image"),
     "edge": CommandModule("hawker.edge.commands", "Serve published ports; `up` starts it.", hidden=True),
     "edge-process": CommandModule("hawker.edge.process", "What `edge` starts.", hidden=True),
     "dns": CommandModule("hawker.dns.commands", "Answer names for machines; `up` starts it.", hidden=True),

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from hawker.api.caller import Caller
 from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement, Cell
 from hawker.api.contract.cluster import LIST_NODES, FleetNode, FleetNodes
-from hawker.cli.output import fields, local, size, table
+from hawker.cli.output import fields, local, table
 from hawker.errors import BadRequest, NotFound
 
-_MIB = 1 << 20
 _SKEW_S = 60.0
 
 
@@ -114,7 +113,7 @@ def _shared(node: FleetNode) -> str | None:
 def _memory(node: FleetNode) -> str | None:
     if node.capacity is None or node.used is None:
         return None
-    return f"{size(node.used.memory_mb * _MIB)}/{size(node.capacity.memory_mb * _MIB)}"
+    return f"{node.used.memory_mb / 1024:.2f}/{node.capacity.memory_mb / 1024:.1f} GiB"
 
 
 # What is lost with a node that is forgotten, as the catalog of the asked node has it.

@@ -5,9 +5,10 @@ click is imported by who adds an option or writes a note: a plain list of machin
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,11 +18,14 @@ from hawker.deferred import deferred
 from hawker.machine import State
 
 if TYPE_CHECKING:
+    import textwrap
+
     import click
 
     from hawker.cli import notation
 else:
     click = deferred("click")
+    textwrap = deferred("textwrap")
     notation = deferred("hawker.cli.notation")
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -106,15 +110,28 @@ _COLOURS = {
 }
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, prose: Collection[str] = ()) -> str:
     """Columns as wide as their widest cell. On a terminal that is narrower than that, the widest are cut, with an
-    ellipsis, but for the first one, which is what commands take, and for all with `-o wide`."""
+    ellipsis, but for the first one, which is what commands take, and for all with `-o wide`. `prose` are the headings
+    of columns of sentences: these go on in the next line instead."""
     cells = [list(headings), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     least = [_least([row[column] for row in cells]) for column in range(len(headings))]
     fit(widths, least, _room())
-    head, *body = (_line(row, widths) for row in cells)
+    wrapped = {column for column, heading in enumerate(headings) if heading in prose}
+    head, *body = (_line(line, widths) for row in cells for line in _lines(row, widths, wrapped))
     return "\n".join([_styled(head, _BOLD), *body])
+
+
+def _lines(row: Sequence[str], widths: Sequence[int], wrapped: Collection[int]) -> Iterable[Sequence[str]]:
+    """One row; more than one line where a sentence is wider than its column."""
+    if all(len(row[column]) <= widths[column] for column in wrapped):
+        return (row,)
+    cells = (
+        textwrap.wrap(cell, widths[column]) if column in wrapped and len(cell) > widths[column] else [cell]
+        for column, cell in enumerate(row)
+    )
+    return zip_longest(*cells, fillvalue="")
 
 
 def _least(cells: Sequence[str]) -> int:
@@ -159,6 +176,15 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 def _cut(cell: str, width: int) -> str:
     moment_of_day = _MOMENT.fullmatch(cell)
     return moment_of_day[1] if moment_of_day else f"{cell[: width - 1]}…"
+
+
+_API_WORDS = "invalid_argument|aborted|already_exists|failed_precondition|deadline_exceeded"
+_API_WORD = re.compile(rf"(?:^|(?<=\()|(?<=: ))(?:{_API_WORDS}): ")
+
+
+def plain(text: str | None) -> str | None:
+    """What a node says of an error, without the API's words for its kind: for people."""
+    return text and _API_WORD.sub("", text)
 
 
 def _cell(value: object) -> str:

@@ -65,7 +65,7 @@ def said_of_the_rest(answer: PlaceAnswer) -> int:
 def bids_table(answer: PlaceAnswer) -> str:
     """Every bid, its parts below it, and why it lost."""
     rows = [row for bid in answer.bids for row in _rows(bid)]
-    return table(("NODE", "REGION", "VERDICT", "SCORE", "FITS", "WHY"), rows)
+    return table(("NODE", "REGION", "VERDICT", "SCORE", "FITS", "WHY"), rows, prose=("WHY",))
 
 
 def _rows(bid: BidShown) -> Iterator[tuple[object, ...]]:

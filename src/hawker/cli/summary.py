@@ -9,7 +9,7 @@ from hawker.api.contract.run import Run, RunStep
 from hawker.cli import waiting
 from hawker.cli.listing import image_name
 from hawker.cli.machines import Owned
-from hawker.cli.output import fields, local, moment, table, took
+from hawker.cli.output import fields, local, moment, plain, table, took
 from hawker.config import MachineConfig
 from hawker.config.effective import Persist, guest, persistence, restart_policy
 from hawker.config.schedule import moment_after
@@ -40,7 +40,7 @@ def status(owned: Owned, published: str = "") -> str:
         parts.append(table(("CONTAINER", "STATE", "RESTARTS", "LAST EXIT"), map(_container, machine.containers)))
     if machine.checks:
         checks = ((check.name, check.status, local(check.updated_at), check.output) for check in machine.checks)
-        parts.append(table(("CHECK", "STATUS", "UPDATED", "OUTPUT"), checks))
+        parts.append(table(("CHECK", "STATUS", "UPDATED", "OUTPUT"), checks, prose=("OUTPUT",)))
     parts.append(events(machine.events[:_EVENTS_SHOWN]))
     return "\n\n".join(parts)
 
@@ -134,7 +134,7 @@ def _volumes(config: MachineConfig | None) -> str:
 def events(shown: Sequence[MachineEvent]) -> str:
     """Newest first, as they are told."""
     rows = ((moment(event.timestamp), event.type, event.status, _by(event), waiting.reason(event)) for event in shown)
-    return table(("WHEN", "EVENT", "STATUS", "BY", "DETAIL"), rows)
+    return table(("WHEN", "EVENT", "STATUS", "BY", "DETAIL"), rows, prose=("DETAIL",))
 
 
 def _by(event: MachineEvent) -> str:
@@ -153,16 +153,16 @@ def steps(run: Run) -> str:
             ("began", local(run.created_at)),
             ("took", took(run.ended_at - run.created_at) if run.ended_at else None),
             ("parent", run.parent_id),
-            ("error", run.error),
+            ("error", plain(run.error)),
         )
     )
     headings = ("STEP", "STATE", "ATTEMPTS", "TOOK", "DETAIL")
-    return f"{head}\n\n{table(headings, map(_step, run.steps))}"
+    return f"{head}\n\n{table(headings, map(_step, run.steps), prose=headings[-1:])}"
 
 
 def _step(step: RunStep) -> tuple[object, ...]:
     duration = took(step.ended_at - step.started_at) if step.started_at and step.ended_at else None
-    return (step.name, step.state, step.attempts, duration, step.error or _short(step.result))
+    return (step.name, step.state, step.attempts, duration, plain(step.error) or _short(step.result))
 
 
 def _short(result: str | None) -> str | None:

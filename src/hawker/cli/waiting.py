@@ -16,6 +16,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.cli.exits import Failure
+from hawker.cli.output import plain
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded
 from hawker.machine import GONE, OFF, SETTLED, State
@@ -62,8 +63,8 @@ def reason(event: MachineEvent) -> str | None:
     """What an event says about why; None when it says nothing."""
     found = exit_of(event)
     if found is not None:
-        return "; ".join(text for text in (ending(found), event.error) if text)
-    return event.error or None
+        return "; ".join(text for text in (ending(found), plain(event.error)) if text)
+    return plain(event.error) or None
 
 
 def ending(found: ExitEvent) -> str:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from hawker.audit.audit_reader import WantedEntries, entry_of
 from hawker.audit.chain import AuditEntry, Broken, Chain
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.output import Form, as_json, line_of_json, note, output_option, table
+from hawker.cli.output import Form, as_json, line_of_json, local, note, output_option, table
 from hawker.clock import SystemClock
 from hawker.place import default_data_dir
 
@@ -248,8 +249,16 @@ def _directory() -> Path:
     return directory
 
 
+def _at(entry: AuditEntry) -> str:
+    """As other tables have moments; an entry that somebody damaged may have none."""
+    try:
+        return local(datetime.fromisoformat(entry.at))
+    except ValueError:
+        return entry.at
+
+
 def _row(entry: AuditEntry) -> tuple[str, ...]:
     things = " ".join(f"{name}={value}" for name, value in entry.things.items())
     origin = " by node ".join(part for part in (entry.source, entry.node) if part)
     status = str(entry.status) if entry.status else "begins"
-    return (str(entry.number), entry.at, entry.who, origin, entry.what, things, status)
+    return (str(entry.number), _at(entry), entry.who, origin, entry.what, things, status)

@@ -21,7 +21,7 @@ from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf
-from hawker.cli.output import Form, age, output_option, show, table, took
+from hawker.cli.output import Form, age, output_option, plain, show, table, took
 from hawker.cli.summary import steps
 from hawker.cli.volumes import find_volume
 from hawker.clock import SystemClock
@@ -88,11 +88,11 @@ def runs_table(answer: RunList, now: datetime) -> str:
             run.state if run.ended_at else f"{run.state} at {run.step}",
             took(run.ended_at - run.created_at) if run.ended_at else None,
             age(run.created_at, now),
-            *((run.error,) * failed),
+            *((plain(run.error),) * failed),
         )
         for run in answer.runs
     )
-    return table(("RUN", "FLOW", "OF", "STATE", "TOOK", "AGE", *(("ERROR",) * failed)), rows)
+    return table(("RUN", "FLOW", "OF", "STATE", "TOOK", "AGE", *(("ERROR",) * failed)), rows, prose=("ERROR",))
 
 
 @command.command("show")

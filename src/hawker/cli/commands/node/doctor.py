@@ -54,7 +54,8 @@ def _security(form: Form) -> int:
 def weaknesses_table(found: list[Weakness]) -> str:
     if not found:
         return "nothing was found"
-    return table(("ABOUT", "WHAT IS WEAK", "WHAT TO DO"), ((each.about, each.detail, each.advice) for each in found))
+    headings = ("ABOUT", "WHAT IS WEAK", "WHAT TO DO")
+    return table(headings, ((each.about, each.detail, each.advice) for each in found), prose=headings[1:])
 
 
 async def _ask(caller: Caller, request: RepairRequest | None) -> FindingList:
@@ -67,7 +68,7 @@ def findings_table(answer: FindingList) -> str:
     if not answer.findings:
         return "nothing is wrong"
     rows = ((each.kind, each.about, each.detail, _repair(each)) for each in answer.findings)
-    return table(("FINDING", "ABOUT", "WHAT IS WRONG", "REPAIR"), rows)
+    return table(("FINDING", "ABOUT", "WHAT IS WRONG", "REPAIR"), rows, prose=("WHAT IS WRONG", "REPAIR"))
 
 
 def _repair(finding: FindingInfo) -> str:

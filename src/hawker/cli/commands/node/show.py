@@ -57,7 +57,7 @@ def _drivers(node: NodeInfo) -> str:
     if not node.drivers:
         return ""
     rows = ((each.name, _use(each), each.reason) for each in node.drivers)
-    return table(("DRIVER", "USABLE", "WHY"), rows)
+    return table(("DRIVER", "USABLE", "WHY"), rows, prose=("WHY",))
 
 
 def _use(driver: DriverInfo) -> str:
