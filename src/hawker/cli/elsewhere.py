@@ -38,6 +38,9 @@ COMMANDS = {
 """Words after `hawker`, and the command that does it."""
 
 TOLD = {
+    "backup": "it is `hawker volumes backup` for a volume, and `hawker node backup` for a node's records",
+    "restore": "it is `hawker volumes restore` for a volume, and `hawker node restore` for a node's records",
+    "mesh": "machines of a network reach each other across hosts without more: `hawker up --mesh` says how",
     "build": "images are built elsewhere: `podman save NAME | hawker images import -` brings one here",
     "cordon": "it is `hawker node cordon` for a host, and `hawker machine cordon` for a machine",
     "uncordon": "it is `hawker node uncordon` for a host, and `hawker machine uncordon` for a machine",

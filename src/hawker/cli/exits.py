@@ -68,7 +68,7 @@ _CASES: tuple[tuple[str, str], ...] = (
     ("the nearest is", "see `hawker node list` for the regions that there are"),
 )
 """What to do next where the error's text says more than its kind."""
-_TELLS = ("`hawker ", "--force")
+_TELLS = ("`hawker ", "--force", "; there are ")
 """Texts that say themselves what to type."""
 
 _HINTS: tuple[tuple[type[HawkerError], str], ...] = (

@@ -66,7 +66,9 @@ def read_fly_file(file: str | None, *, lax: bool = False) -> FlyFile:
 def _found() -> Path:
     found = next((Path(name) for name in NAMES if Path(name).is_file()), None)
     if found is None:
-        raise Failure("there is no fly.toml here: name the file with -c FILE", ExitStatus.USAGE)
+        raise Failure(
+            "there is no fly.toml here: name the file with -c FILE, or write one with `hawker launch`", ExitStatus.USAGE
+        )
     return found
 
 

@@ -153,7 +153,7 @@ class FleetMoves:
                 return node, move
         if asked.silent:
             raise Unavailable(f"the move is at no node that could be asked: {asked.silent[0][1]}")
-        raise NotFound(f"move {call.params.move_id:.40} not found")
+        raise NotFound(f"move {call.params.move_id:.40} not found: see `hawker moves list`")
 
 
 # Calls about a deploy that is under way: its app's home answers, and where that is away the node that took it over.

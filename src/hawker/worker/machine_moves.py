@@ -215,7 +215,7 @@ class MachineMoves:
         """Raises `NotFound`."""
         found = self._deps.store.get(MOVES, move_id)
         if found is None:
-            raise NotFound(f"move {move_id:.40} not found")
+            raise NotFound(f"move {move_id:.40} not found: see `hawker moves list`")
         return found
 
     def list(self) -> Sequence[MoveRecord]:

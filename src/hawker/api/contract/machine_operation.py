@@ -2,8 +2,6 @@
 is in MiB, which the Machines API calls MB.
 """
 
-from typing import Annotated
-
 import msgspec
 
 from hawker.api.bounds import LONGEST_WAIT_S, SignalName, StopSeconds, WaitSeconds
@@ -33,7 +31,7 @@ class RestartQuery(msgspec.Struct, frozen=True, kw_only=True):
 class RenameRequest(Request, frozen=True, kw_only=True):
     """Up to 63 letters, digits, dashes, dots and underscores, beginning with a letter or digit; unique in the app."""
 
-    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+    name: str
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
