@@ -29,7 +29,7 @@ class BenchNode:
 
     def __init__(self, url: str, data_dir: Path, pid: int, boot_s: float) -> None:
         self.data_dir, self.pid, self.boot_s = data_dir, pid, boot_s
-        self._url = url
+        self.url = url
         parts = urlsplit(url)
         assert parts.hostname is not None
         self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
@@ -37,7 +37,7 @@ class BenchNode:
 
     def again(self) -> "BenchNode":
         """Another connection."""
-        return BenchNode(self._url, self.data_dir, self.pid, self.boot_s)
+        return BenchNode(self.url, self.data_dir, self.pid, self.boot_s)
 
     def fetch(self, method: str, path: str, body: object = None) -> tuple[bytes, str | None]:
         """The answer as it came, and the cursor of the next page."""

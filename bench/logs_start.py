@@ -1,12 +1,14 @@
 """How long a machine takes to start while others write: their lines go to the log, or the same bytes to /dev/null, in
-turns of ten seconds, so that what the log costs is seen and not what writing them costs.
+turns of ten seconds, so that what the log costs is seen and not what writing them costs. The follower is a process of
+its own: in a thread it would hold up the very client whose starts are timed.
 
     python bench/logs_start.py [machines] [lines a second of each] [seconds]
 """
 
+import multiprocessing
 import sys
 import time
-from threading import Event, Thread
+from pathlib import Path
 
 from bench_node import BenchNode, bench_node, rest, timed_ms
 from figures import Samples, table
@@ -37,8 +39,9 @@ def main(machines: int, rate: int, seconds: int) -> None:
             node.create(config={"image": "hawker/hello", "init": {"exec": argv}})
         started = node.create(config={"image": "hawker/hello", "init": {"exec": ["/bin/sleep", "1000"]}})
         node.wait(started, "started")
-        over = Event()
-        reader = Thread(target=_follow, args=(node.again(), over))
+        reader = multiprocessing.get_context("spawn").Process(
+            target=_follow, args=(node.url, node.data_dir), daemon=True
+        )
         reader.start()
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -46,7 +49,7 @@ def main(machines: int, rate: int, seconds: int) -> None:
             if now % _TURN_S < _SETTLE_S:
                 time.sleep(_SETTLE_S - now % _TURN_S)
             _one(node, started, logged if int(time.time()) // _TURN_S % 2 else quiet)
-        over.set()
+        reader.terminate()
         reader.join()
     print(table([quiet, logged], quiet))
 
@@ -63,9 +66,9 @@ def _start(node: BenchNode, machine: str) -> None:
     node.wait(machine, "started")
 
 
-def _follow(node: BenchNode, over: Event) -> None:
-    follower = Follower(node)
-    while not over.is_set():
+def _follow(url: str, data_dir: Path) -> None:
+    follower = Follower(BenchNode(url, data_dir, 0, 0.0))
+    while True:
         follower.page()
 
 

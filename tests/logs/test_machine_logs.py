@@ -35,6 +35,7 @@ class Ring:
     def __init__(self) -> None:
         self.chunks = list[OutputChunk]()
         self.broken = False
+        self.reads = 0
 
     def write(self, *texts: str) -> None:
         for text in texts:
@@ -44,6 +45,7 @@ class Ring:
     def output(self, machine_id: MachineId, *, after: int = -1, tail: int | None = None) -> list[OutputChunk]:
         if self.broken:
             raise Unavailable("no ring")
+        self.reads += 1
         return [chunk for chunk in self.chunks if chunk.position > after and machine_id == ID][:100]
 
 
@@ -149,6 +151,20 @@ async def test_the_end_of_a_machine_is_told_after_all_that_it_wrote(desk: Desk) 
         await until(logs, *numbers, "rest", "Main child exited normally with code: 0")
     async with desk.daemon() as logs:
         assert len(await told(logs)) == 352
+
+
+async def test_the_next_start_does_not_read_the_ring_of_an_ended_instance_again(desk: Desk) -> None:
+    """It would wait for its turn among all machines of the app that write."""
+    desk.ring.write(*(f"line {number}\n" for number in range(250)))
+    async with desk.daemon() as logs:
+        await desk.ends(logs)
+        end = "Main child exited normally with code: 0"
+        await until(logs, *(f"line {number}" for number in range(250)), end)
+        reads = desk.ring.reads
+        await logs.drain(ID, "I2")
+        assert desk.ring.reads == reads
+        await logs.drain(ID)
+        assert desk.ring.reads == reads
 
 
 async def test_a_ring_that_goes_is_taken_whole_and_the_next_instance_begins_anew(desk: Desk) -> None:

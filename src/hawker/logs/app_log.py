@@ -126,8 +126,8 @@ class AppLog:
         found, size, end = list[PositionedLine](), 0, self._next
         after = min(after, end - 1)
         for frame, fd in self._frames_from(after, end, since):
-            for position, line in enumerate(_lines(fd, frame), frame.first):
-                if position <= after or line.at < since or not (wanted is None or wanted(line)):
+            for position, line in _past(after, _lines(fd, frame), frame.first):
+                if line.at < since or not (wanted is None or wanted(line)):
                     continue
                 if len(found) >= most_lines or size >= most_bytes:
                     return LogPart(lines=found, position=found[-1].position, more=True)
@@ -236,6 +236,12 @@ def _lines(fd: int, frame: _Frame) -> list[KeptLine]:
         return _LINES.decode(zstandard.ZstdDecompressor().decompress(data))
     except (zstandard.ZstdError, msgspec.DecodeError):
         return []  # the disk has damaged it
+
+
+def _past(after: int, lines: Sequence[KeptLine], first: int) -> Iterator[tuple[int, KeptLine]]:
+    """Those past position `after`, of lines whose first has position `first`."""
+    skipped = max(0, after + 1 - first)
+    return enumerate(lines[skipped:] if skipped else lines, first + skipped)
 
 
 def _frames(fd: int, offset: int, end: int | None) -> Iterator[_Frame]:

@@ -7,11 +7,11 @@ waits for its log: who writes faster than an app's share has the oldest of its r
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.abc
@@ -21,7 +21,7 @@ from hawker.errors import HawkerError
 from hawker.fair.threads import Pool, in_thread, on_behalf_of
 from hawker.ids import AppName, MachineId
 from hawker.log import bind
-from hawker.logs.app_log import AppLog, LogLimits, LogPart, Wanted
+from hawker.logs.app_log import AppLog, LogLimits, LogPart
 from hawker.logs.line import (
     OPEN_FOR_NS,
     Cursor,
@@ -36,6 +36,8 @@ from hawker.record.app import APPS
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 from hawker.runtime.driver import Driver, OutputChunk
 from hawker.store.contract import Reader
+
+T = TypeVar("T")
 
 LOOK_FIRST_S, LOOK_LAST_S = 0.1, 1.6
 APP_BYTES_PER_S = 8 << 20
@@ -119,37 +121,40 @@ class MachineLogs:
         record = self._store.get(MACHINES, machine_id)
         if record is None or record.running is None or record.running.instance_id == next_instance:
             return
+        if self._has_all(record.app, machine_id, record.running.instance_id):
+            return
         with anyio.move_on_after(_DRAIN_S), suppress(HawkerError, OSError):
             await self._take(record.app, [_Look(record, (), closing=True)])
+
+    def _has_all(self, app: AppName, machine_id: MachineId, instance: str) -> bool:
+        """Whether the log that is open has an ended instance's last line: then a start need not wait for its turn
+        among the machines that write."""
+        watched = self._apps.get(app)
+        if watched is None or watched.log is None or watched.log.directory != self.directory_of(app):
+            return False
+        cursor = watched.log.cursors.get(machine_id)
+        return cursor is not None and cursor.closed and cursor.instance == instance
 
     def directory_of(self, app: AppName) -> Path | None:
         """None for an app that this node does not know. Another app of the same name has another one."""
         known = self._store.get(APPS, app)
         return None if known is None else self._directory / known.id
 
-    async def read(
-        self,
-        app: AppName,
-        after: int,
-        *,
-        most_lines: int,
-        most_bytes: int,
-        since: int = 0,
-        wanted: Wanted | None = None,
-    ) -> LogPart:
-        """As `AppLog.read`."""
+    async def ask(self, app: AppName, question: Callable[[AppLog], T]) -> T | None:
+        """What `question`, which may block, answers about the app's log; None for an app without one here. What is
+        made of many lines is best made there: it holds the event loop up by nothing but its share of the lock."""
         log = await self._log_of(app)
-        if log is None:
-            return LogPart(lines=(), position=after)
-        read = partial(log.read, after, most_lines=most_lines, most_bytes=most_bytes, since=since, wanted=wanted)
-        return await in_thread(Pool.LOGS, read)
+        return None if log is None else await in_thread(Pool.LOGS, question, log)
 
-    async def tail(self, app: AppName, count: int, *, since: int = 0, wanted: Wanted | None = None) -> LogPart:
+    async def read(self, app: AppName, after: int, *, most_lines: int, most_bytes: int) -> LogPart:
+        """As `AppLog.read`."""
+        part = await self.ask(app, lambda log: log.read(after, most_lines=most_lines, most_bytes=most_bytes))
+        return LogPart(lines=(), position=after) if part is None else part
+
+    async def tail(self, app: AppName, count: int) -> LogPart:
         """As `AppLog.tail`."""
-        log = await self._log_of(app)
-        if log is None:
-            return LogPart(lines=(), position=-1)
-        return await in_thread(Pool.LOGS, partial(log.tail, count, since=since, wanted=wanted))
+        part = await self.ask(app, lambda log: log.tail(count))
+        return LogPart(lines=(), position=-1) if part is None else part
 
     async def wait(self, app: AppName, after: int, timeout_s: float) -> None:
         """Until the app's log has something past position `after`, or the time is over."""
@@ -173,10 +178,11 @@ class MachineLogs:
     def _watched(self, app: AppName) -> _Watched:
         return self._apps.setdefault(app, _Watched())
 
-    def _let_go(self, app: AppName, watched: _Watched) -> None:
-        """Of an app of which nothing runs and nobody reads nothing stays in memory."""
+    def _let_go(self, app: AppName, watched: _Watched, *, log_too: bool = False) -> None:
+        """Of an app of which nothing runs and nobody reads nothing stays in memory; an open log until the next trim,
+        since its machine may be one that is started again and again."""
         idle = not (watched.readers or watched.busy or watched.running or watched.changed or watched.words)
-        idle = idle and not watched.lock.locked()
+        idle = idle and not watched.lock.locked() and (log_too or watched.log is None)
         if idle and self._apps.get(app) is watched:
             del self._apps[app]
 
@@ -285,19 +291,20 @@ class MachineLogs:
         record, running = look.record, look.record.running
         facts, instance = _facts(record), "" if running is None else running.instance_id
         chunks = list[OutputChunk]()
-        lines, kept = list[KeptLine](), cursor.open
+        lines, kept, whole = list[KeptLine](), cursor.open, False
         after, closed = cursor.after, cursor.closed
         if instance and instance != cursor.instance:
             lines, kept, after, closed = closed_lines(facts, kept), (), -1, False
         if instance and not closed:
-            chunks = self._output(record.id, after, whole=look.closing or bool(look.events))
+            chunks, whole = self._output(record.id, after, whole=look.closing or bool(look.events))
             if chunks and chunks[0].position > after + 1:
                 self.counts["lost"] += chunks[0].position - after - 1
                 lines.append(lost_line(facts, int(chunks[0].at * 1e9), chunks[0].position - after - 1))
             more, kept = lines_of(facts, chunks, kept)
             lines += more
             after = chunks[-1].position if chunks else after
-        ended = look.closing or (running is not None and running.exit is not None)
+        exited = running is not None and running.exit is not None
+        ended = look.closing or exited
         old = [each for each in kept if ended or (not chunks and now_ns - each.at > OPEN_FOR_NS)]
         lines += closed_lines(facts, old)
         told = [event_line(facts, event) for event in look.events]
@@ -305,20 +312,21 @@ class MachineLogs:
             instance=instance or cursor.instance,
             after=after,
             event=look.events[-1].id if look.events else cursor.event,
-            closed=closed or look.closing,
+            closed=closed or look.closing or (exited and whole),
             open=tuple(each for each in kept if each not in old),
         )
 
-    def _output(self, machine_id: MachineId, after: int, *, whole: bool) -> list[OutputChunk]:
+    def _output(self, machine_id: MachineId, after: int, *, whole: bool) -> tuple[list[OutputChunk], bool]:
+        """What is there, and whether that is all: an instance writes nothing more once its exit is known."""
         found = list[OutputChunk]()
         with suppress(HawkerError, OSError):
             for _ in range(_READS if whole else 1):
                 chunks = self._driver.output(machine_id, after=after)
                 if not chunks:
-                    break
+                    return found, True
                 found += chunks
                 after = chunks[-1].position
-        return found
+        return found, False
 
     # The files.
 
@@ -347,6 +355,7 @@ class MachineLogs:
                 there = {key.id for _, key in self._store.scan(BY_APP, f"{app}/")}
                 gone = [each for each in watched.log.cursors if each not in there and self._forgotten(MachineId(each))]
                 watched.log.forget(gone)
+            self._let_go(app, watched, log_too=True)
         with suppress(OSError):
             logs = {watched.log.directory: watched.log for watched in self._apps.values() if watched.log is not None}
             await in_thread(Pool.LOGS, self._trimmed, frozenset(known), logs, self._clock.now())

@@ -1,5 +1,6 @@
 """Answers about what this node has of the logs of apps."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 
@@ -11,12 +12,14 @@ from hawker.clock import Clock
 from hawker.fair.table import FOLLOWERS_OF_LOG
 from hawker.fair.turns import Turns
 from hawker.ids import AppName
-from hawker.logs.app_log import LogPart, PositionedLine
+from hawker.logs.app_log import AppLog, LogPart
 from hawker.logs.line import KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.record.node import NodeRecord
 from hawker.store.contract import Reader
 from hawker.worker.apps import AppTable
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class AppLogHandlers:
@@ -40,10 +43,9 @@ class AppLogHandlers:
         if not part.lines and query.wait_s:
             with self._followers.hold_now(app):
                 part = await self._next(self._logs, app, query, part)
-        lines = tuple(self._line(each) for each in part.lines)
-        return NodeLogPart(lines=lines, position=part.position, more=part.more)
+        return part
 
-    async def _next(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, part: LogPart) -> LogPart:
+    async def _next(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, part: NodeLogPart) -> NodeLogPart:
         """Past lines that are not wanted, until the time is over."""
         until = self._clock.monotonic() + query.wait_s
         while not part.lines and (left := until - self._clock.monotonic()) > 0:
@@ -51,28 +53,40 @@ class AppLogHandlers:
             part = await self._part(logs, app, query, part.position)
         return part
 
-    async def _part(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, after: int | None) -> LogPart:
-        since, wanted = int((query.since or 0) * 1e9), partial(_wanted, query)
-        if after is None and query.tail is not None:
-            return await logs.tail(app, query.tail, since=since, wanted=wanted)
-        after = -1 if after is None else after
-        return await logs.read(app, after, most_lines=LINES_IN_PAGE, most_bytes=PAGE_BYTES, since=since, wanted=wanted)
+    async def _part(self, logs: MachineLogs, app: AppName, query: NodeLogQuery, after: int | None) -> NodeLogPart:
+        part = await logs.ask(app, partial(self._read, query, after))
+        return NodeLogPart(lines=(), position=-1 if after is None else after) if part is None else part
 
-    def _line(self, each: PositionedLine) -> LogLine:
-        line = each.line
-        return LogLine(
-            at=datetime.fromtimestamp(line.at / 1e9, UTC),
-            node=self._node.id,
-            region=self._node.region,
-            position=each.position,
-            machine=line.machine,
-            container=line.container,
-            stream=line.stream,
-            level=line.level,
-            provider=line.provider,
-            release=line.release,
-            text=line.text,
-        )
+    def _read(self, query: NodeLogQuery, after: int | None, log: AppLog) -> NodeLogPart:
+        """In a thread. Lines of one piece of output have one time, and many lines are of one."""
+        since = int((query.since or 0) * 1e9)
+        wanted = partial(_wanted, query) if query.machine or query.release else None
+        if after is None and query.tail is not None:
+            part = log.tail(query.tail, since=since, wanted=wanted)
+        else:
+            after = -1 if after is None else after
+            part = log.read(after, most_lines=LINES_IN_PAGE, most_bytes=PAGE_BYTES, since=since, wanted=wanted)
+        return NodeLogPart(lines=tuple(self._shown(part)), position=part.position, more=part.more)
+
+    def _shown(self, part: LogPart) -> Iterator[LogLine]:
+        node, region, at, instant = self._node.id, self._node.region, -1, _EPOCH
+        for each in part.lines:
+            line = each.line
+            if line.at != at:
+                at, instant = line.at, datetime.fromtimestamp(line.at / 1e9, UTC)
+            yield LogLine(
+                at=instant,
+                node=node,
+                region=region,
+                position=each.position,
+                machine=line.machine,
+                container=line.container,
+                stream=line.stream,
+                level=line.level,
+                provider=line.provider,
+                release=line.release,
+                text=line.text,
+            )
 
 
 def _wanted(query: NodeLogQuery, line: KeptLine) -> bool:
