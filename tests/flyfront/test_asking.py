@@ -78,7 +78,7 @@ async def test_the_current_release_is_the_newest_that_came_to_its_end_else_the_n
 
 
 async def test_one_caller_has_so_many_operations_under_way(worker: SimWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    handlers = GraphqlHandlers(OnBehalf(handlers_of_one(worker.parts)))
+    handlers = GraphqlHandlers(OnBehalf(handlers_of_one(worker.parts)), lambda kind: None)
     share = Share(name="operations", total=1, each=1, waiting=1, key="caller", over="refused")
     monkeypatch.setattr(handlers, "_turns", Turns(share))
     answered, refused = 0, 0

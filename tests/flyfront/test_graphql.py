@@ -1,5 +1,7 @@
 """Operations out of bounds, and callers without a token."""
 
+from typing import Any
+
 import pytest
 
 from hawker.api.contract.flyctl import GraphqlRequest
@@ -77,6 +79,37 @@ def test_a_caller_without_a_token_is_told_so_in_errors(wire: Wire) -> None:
     assert answer.status == 401 and "no valid token" in answer.json["errors"][0]["message"]
     problem = wire.send("GET", "/v1/apps", headers={"Authorization": "Bearer no"}).json
     assert "errors" not in problem
+
+
+@pytest.mark.parametrize(
+    ("query", "variables", "kind"),
+    [
+        ("{ viewer { nosuch } }", {}, "field"),
+        ('{ app(name: "x", nosuch: 1) { id } }', {}, "argument"),
+        ("{ viewer { ... on NoSuch { id } } }", {}, "type"),
+        ("{ viewer @nosuch { email } }", {}, "directive"),
+        (
+            "mutation ($input: UnsetSecretsInput!) { unsetSecrets(input: $input) { release { id } } }",
+            {"input": {"appId": "x", "keys": [], "nosuch": 1}},
+            "input",
+        ),
+    ],
+    ids=["field", "argument", "type", "directive", "input"],
+)
+def test_each_name_that_the_schema_lacks_is_counted_by_kind(
+    wire: Wire, query: str, variables: dict[str, Any], kind: str
+) -> None:
+    """Also when the operation is remembered as a wrong one."""
+    before = unknown_names(wire, kind)
+    for _ in range(2):
+        assert "nosuch" in errors_of(wire, query, **variables)[0].lower()
+    assert unknown_names(wire, kind) == before + 2
+
+
+def unknown_names(wire: Wire, kind: str) -> int:
+    text = wire.send("GET", "/metrics").data.decode()
+    begin = f'hawker_graphql_unknown_names_total{{kind="{kind}"}} '
+    return next((int(float(line.removeprefix(begin))) for line in text.splitlines() if line.startswith(begin)), 0)
 
 
 class Wide:

@@ -90,6 +90,18 @@ async def test_sample_image_needs_no_network(cache: ImageCache) -> None:
     assert cache.find("hawker/hello") == image
 
 
+async def test_sample_image_by_its_digest_needs_no_network_either(cache: ImageCache, tmp_path: Path) -> None:
+    """Clients order NAME@DIGEST, also of a node that never ran it."""
+    digest = (await cache.resolve("hawker/hello")).digest
+    async with opened_cache(tmp_path / "other") as other:
+        for reference in (f"hawker/hello@{digest}", f"/hawker/hello:latest@{digest}"):
+            image = await other.pull(reference)
+            assert (image.repository, image.tag, image.digest) == ("hawker/hello", "latest", digest)
+            assert other.find(reference) == image
+    with pytest.raises(NotFound, match=f"of this version is hawker/hello@{digest}: order hawker/hello"):
+        await cache.resolve("hawker/hello@sha256:" + "0" * 64)
+
+
 async def test_pull_tells_its_progress(cache: ImageCache, fake: FakeRegistry) -> None:
     seen: list[PullProgress] = []
     image = await cache.pull(fake.add("app", "v1", _IMAGE), progress=seen.append)

@@ -47,7 +47,9 @@ _D = Digest("sha256:" + "ab" * 32)
         ("hawker/hello", HelloReference()),
         ("hawker/hello:latest", HelloReference()),
         ("docker.io/hawker/hello", RegistryReference("docker.io", "hawker/hello", "latest")),
-        (f"/hawker/hello:latest@{_D}", DigestReference(_D)),
+        (f"hawker/hello@{_D}", HelloReference(_D)),
+        (f"hawker/hello:latest@{_D}", HelloReference(_D)),
+        (f"/hawker/hello:latest@{_D}", HelloReference(_D)),
         (f"//images/web:v1@{_D}", DigestReference(_D)),
     ],
 )
@@ -71,6 +73,7 @@ def test_reference_is_read_as_docker_would(text: str, wanted: Reference) -> None
         ("debian:v1:v2", "'v1:v2' is not a tag"),
         ("debian:" + "a" * 129, "is not a tag"),
         ("debian@sha256:123", "what follows @"),
+        ("hawker/hello@sha256:123", "what follows @"),
         (f"debian@{_D}x", "what follows @"),
         ("host.example/" + "a" * 250, "longer than 255"),
         ("a_b.example/app", "is not a host name"),

@@ -4,7 +4,8 @@ The engine is imported at the first operation: it takes a tenth of a second, and
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
@@ -43,16 +44,20 @@ def _instant(value: Any) -> str:
     return value.isoformat().replace("+00:00", "Z")
 
 
-async def answer(request: GraphqlRequest, root: object, cost: Cost) -> dict[str, Any]:
+async def answer(
+    request: GraphqlRequest, root: object, cost: Cost, unknown: Callable[[str], None] = lambda kind: None
+) -> dict[str, Any]:
     """What goes to the client: `data`, `errors`, or both. Errors of the family are told with their text; of others no
-    more than that there was one, which is logged. What is answered of lists is counted in `cost`."""
+    more than that there was one, which is logged. What is answered of lists is counted in `cost`; `unknown` hears the
+    kind of each name that the schema lacks, `field`, `argument`, `type`, `input` or `directive`."""
     variables = request.variables or {}
     if wrong := oversize(request.query, variables):
         return _refused(wrong)
     read = _read_once if len(request.query) <= _SHORT else _read
     document = await in_thread(Pool.QUERIES, read, request.query)
-    if isinstance(document, tuple):
-        return _refused(*document)
+    if isinstance(document, _Invalid):
+        _tell_unknown(document.name, document.messages, unknown)
+        return _refused(*document.messages)
     done = graphql.execute(
         schema(),
         document,
@@ -65,6 +70,7 @@ async def answer(request: GraphqlRequest, root: object, cost: Cost) -> dict[str,
     result = done if isinstance(done, graphql.ExecutionResult) else await done
     told: dict[str, Any] = {"data": result.data}
     if result.errors:
+        _tell_unknown(_name_of(document), [each.message for each in result.errors if not each.path], unknown)
         told["errors"] = [_told(error) for error in result.errors]
     return told
 
@@ -73,29 +79,52 @@ def _refused(*messages: str) -> dict[str, Any]:
     return {"data": None, "errors": [{"message": message} for message in messages]}
 
 
-def _read(query: str) -> DocumentNode | tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Invalid:
+    """What is wrong with an operation, and its name if it could be read."""
+
+    messages: tuple[str, ...]
+    name: str = ""
+
+
+def _read(query: str) -> DocumentNode | _Invalid:
     """The operation, valid and within bounds, or what is wrong with it. In a thread: it takes a tenth of a second at
     the most."""
     try:
         document = graphql.parse(query, max_tokens=MAX_TOKENS, no_location=True)
         wrong = out_of_bounds(document)
-        return (wrong,) if wrong else (tuple(_invalid(document)) or document)
+        if wrong:
+            return _Invalid((wrong,))
+        found = graphql.validate(schema(), document, _RULES, max_errors=8)
+        return _Invalid(tuple(error.message for error in found), _name_of(document)) if found else document
     except (graphql.GraphQLSyntaxError, RecursionError) as error:
-        return (str(getattr(error, "message", "the operation is nested too deeply")),)
+        return _Invalid((str(getattr(error, "message", "the operation is nested too deeply")),))
 
 
 _read_once = lru_cache(maxsize=64)(_read)
 """Clients send the same few operations, and reading one costs more than answering it."""
 
 
-def _invalid(document: DocumentNode) -> list[str]:
-    """Of a field that the schema lacks the log has a line: it may be a newer client's."""
-    found = graphql.validate(schema(), document, _RULES, max_errors=8)
-    messages = [error.message for error in found]
-    unknown = [message for message in messages if message.startswith("Cannot query field")]
-    if unknown:
-        _log.warning("unknown field", extra={"operation": _name_of(document), "field": unknown[0][:200]})
-    return messages
+_UNKNOWN = {
+    "Cannot query field ": "field",
+    "Unknown argument ": "argument",
+    "Unknown type ": "type",
+    "Unknown directive ": "directive",
+    " not to include unknown field ": "input",
+}
+"""The engine's words about a name that the schema lacks, and which kind of name."""
+
+
+def _tell_unknown(operation: str, messages: Iterable[str], unknown: Callable[[str], None]) -> None:
+    """One line in the node's log: such a name may be a newer client's. Each time, also for an operation that is
+    remembered."""
+    found = [(kind, message) for message in messages for words, kind in _UNKNOWN.items() if words in message]
+    for kind, _ in found:
+        unknown(kind)
+    if found:
+        # What was sent beside the name stays out: it may be a secret.
+        told = found[0][1].partition(", found: ")[0][:200]
+        _log.warning("unknown in the schema", extra={"operation": operation, "kind": found[0][0], "text": told})
 
 
 def _name_of(document: DocumentNode) -> str:

@@ -1,5 +1,6 @@
 """The roots of GraphQL: one query or mutation is one method here, made of calls of the route table."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
@@ -34,15 +35,18 @@ _PAGES = 20
 
 
 class GraphqlHandlers:
-    def __init__(self, behalf: OnBehalf) -> None:
+    """`unknown` hears the kind of each name that the schema lacks."""
+
+    def __init__(self, behalf: OnBehalf, unknown: Callable[[str], None]) -> None:
         self._behalf = behalf
+        self._unknown = unknown
         self._turns = Turns(GRAPHQL_OPERATIONS)
 
     @answers(GRAPHQL)
     async def graphql(self, call: Call[NoParams, NoQuery, GraphqlRequest]) -> dict[str, Any]:
         asking = Asking(self._behalf, call)
         async with self._turns.hold(whose()):
-            return await graphql.answer(call.body, Root(asking), asking.cost)
+            return await graphql.answer(call.body, Root(asking), asking.cost, self._unknown)
 
 
 class QueryRoot:

@@ -137,8 +137,12 @@ class ImageCache:
         imported = await self._imported(wanted, org)
         if imported is not None:
             return imported
-        if isinstance(wanted, HelloReference) and self._sample is not None and self._complete(self._sample.digest):
-            return self._sample  # it comes with the program, and is the same for as long as this lives
+        if isinstance(wanted, HelloReference):
+            sample = self._sample  # it comes with the program, and is the same for as long as this lives
+            if sample is not None and wanted.digest in (None, sample.digest) and self._complete(sample.digest):
+                return sample
+            if wanted.digest and self._complete(wanted.digest):
+                return self._resolved_here(wanted, org)
         try:
             login = await self._sources.login(wanted, credentials, org)
             async with self._sources.open(wanted, login.credentials) as source:
@@ -226,12 +230,12 @@ class ImageCache:
     async def _resolve_from(
         self, source: ImageSource, wanted: Reference, reader: ImageReader, *, imported: bool = False, at: float = 0.0
     ) -> Resolved:
-        pinned = wanted.digest if isinstance(wanted, RegistryReference) else None
+        pinned = wanted.digest if isinstance(wanted, HelloReference | RegistryReference) else None
         content = await find_manifest(source, pinned, self._platform, self._settings.limits)
         digest = await self._keep_manifest(content, reader)
         resolved = named(wanted, digest, self._contents.manifest(digest).size_bytes, imported=imported)
         await self._naming.resolved(resolved, at)
-        if isinstance(wanted, HelloReference):
+        if isinstance(wanted, HelloReference) and wanted.digest is None:
             self._sample = resolved
         return resolved
 

@@ -71,10 +71,12 @@ class ArchiveReference:
 
 @dataclass(frozen=True, slots=True)
 class HelloReference:
-    """The sample image that ships with the package."""
+    """The sample image that ships with the package. A digest demands one version of it."""
+
+    digest: Digest | None = None
 
     def __str__(self) -> str:
-        return f"{HELLO}:{DEFAULT_TAG}"
+        return f"{HELLO}:{DEFAULT_TAG}" + (f"@{self.digest}" if self.digest else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,9 @@ def parse(text: str) -> Reference:
             return ArchiveReference(ArchiveKind(scheme), _checked_path(text, rest))
         case "sha256":
             return DigestReference(parse_digest(text))
-    if text in (HELLO, f"{HELLO}:{DEFAULT_TAG}"):
-        return HelloReference()
+    name, at, pinned = text.partition("@")
+    if name in (HELLO, f"{HELLO}:{DEFAULT_TAG}") or (at and name == f"/{HELLO}:{DEFAULT_TAG}"):
+        return HelloReference(_pinned(text, pinned) if at else None)
     return _without_registry(text) or _parse_registry(text)
 
 
@@ -133,16 +136,20 @@ def _checked_path(text: str, path: str) -> str:
 
 def _parse_registry(text: str) -> RegistryReference:
     name, at, pinned = text.partition("@")
-    if at and not is_digest(pinned):
-        raise _invalid(text, "what follows @ must be sha256: and 64 lowercase hex characters")
+    digest = _pinned(text, pinned) if at else None
     head, slash, last = name.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not _TAG.fullmatch(tag):
         raise _invalid(text, f"{tag!r} is not a tag")
     registry, repository = _split_host(f"{head}{slash}{last}")
     _check_name(text, registry, repository)
-    digest = Digest(pinned) if at else None
     return RegistryReference(registry, repository, tag or (None if digest else DEFAULT_TAG), digest)
+
+
+def _pinned(text: str, digest: str) -> Digest:
+    if not is_digest(digest):
+        raise _invalid(text, "what follows @ must be sha256: and 64 lowercase hex characters")
+    return Digest(digest)
 
 
 def _split_host(name: str) -> tuple[str, str]:

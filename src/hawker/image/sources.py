@@ -24,6 +24,7 @@ from hawker.image.push import RegistryTarget
 from hawker.image.reach import host_of, is_inside
 from hawker.image.readers import EVERYBODY, ImageReader
 from hawker.image.reference import (
+    HELLO,
     ArchiveKind,
     ArchiveReference,
     DigestReference,
@@ -85,7 +86,10 @@ class ImageSources:
                 most = limits.max_manifest_bytes
                 yield RegistrySource(self._transport, reference, credentials, self._clock, most)
             case HelloReference():
-                yield await self._sample()
+                sample = await self._sample()
+                if reference.digest not in (None, sample.root):
+                    raise NotFound(f"the sample image of this version is {HELLO}@{sample.root}: order {HELLO}")
+                yield sample
             case LayoutReference():
                 self._check_local()
                 bundle = DirectoryBundle(Path(reference.path))

@@ -119,6 +119,16 @@ class ApiMetrics:
             "route",
         )
 
+        self._unknown = make.counter(
+            "graphql_unknown_names_total",
+            "Names in GraphQL operations that the schema lacks, by kind: a newer client may ask them.",
+            "kind",
+        )
+
+    def unknown_name(self, kind: str) -> None:
+        """`kind` is one of five words."""
+        self._unknown.labels(kind).inc()
+
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """`route` is a path of the route table or `-`, so that there are not many."""
         known = method if method in _METHODS else "other"

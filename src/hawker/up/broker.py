@@ -95,7 +95,7 @@ def broker_server(settings: Settings, clock: Clock, stack: AsyncExitStack) -> Se
         registries=settings.listed_registries,
     )
     handlers = broker.handlers()
-    answer_flyctl(handlers, clock, limiter, None)
+    answer_flyctl(handlers, clock, limiter, None, metrics.api)
     observer, proxies = metrics.api, settings.proxies
     return Server(handlers, tokens, clock, routes=PUBLIC_ROUTES, observer=observer, limiter=limiter, proxies=proxies)
 

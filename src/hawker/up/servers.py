@@ -33,6 +33,7 @@ from hawker.gateway.rate_limits import RateLimits
 from hawker.gateway.token_handlers import TokenHandlers
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
+from hawker.observe.metrics import ApiMetrics
 from hawker.place import Place
 from hawker.record.app import APPS
 from hawker.record.node import NODE
@@ -203,7 +204,7 @@ def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences, 
 
 def server_for_clients(parts: AssembledWorker, handlers: Handlers, tokens: Tokens, auditor: Auditor) -> Server:
     deps, limiter = parts.deps, _limiter(parts)
-    answer_flyctl(handlers, deps.clock, limiter, auditor)
+    answer_flyctl(handlers, deps.clock, limiter, auditor, parts.metrics.api)
     return Server(
         handlers,
         tokens,
@@ -216,10 +217,12 @@ def server_for_clients(parts: AssembledWorker, handlers: Handlers, tokens: Token
     )
 
 
-def answer_flyctl(handlers: Handlers, clock: Clock, limiter: RateLimits | None, auditor: Auditor | None) -> None:
+def answer_flyctl(
+    handlers: Handlers, clock: Clock, limiter: RateLimits | None, auditor: Auditor | None, metrics: ApiMetrics
+) -> None:
     """Bind what flyctl asks beside the Machines API to handlers that answer all of `ROUTES`."""
     behalf = OnBehalf(handlers, limiter, auditor)
-    handlers.add(GraphqlHandlers(behalf), UiexHandlers(behalf, clock))
+    handlers.add(GraphqlHandlers(behalf, metrics.unknown_name), UiexHandlers(behalf, clock))
 
 
 def _limiter(parts: AssembledWorker) -> RateLimits | None:
