@@ -37,7 +37,7 @@ from hawker.image.progress import PullProgress, PullStage, Report, silent
 from hawker.image.prune import Pruner, PruneReport
 from hawker.image.reach import PullReach
 from hawker.image.readers import EVERYBODY, NODE, BlobReaders, ImageReader
-from hawker.image.reference import DigestReference, HelloReference, Reference, RegistryReference, parse
+from hawker.image.reference import DigestReference, HelloReference, Reference, RegistryReference, parse, pinned_by
 from hawker.image.registry_auth import Credentials
 from hawker.image.resolve import Resolved, find_manifest, named
 from hawker.image.source import ImageSource
@@ -138,10 +138,9 @@ class ImageCache:
         if imported is not None:
             return imported
         if isinstance(wanted, HelloReference):
-            sample = self._sample  # it comes with the program, and is the same for as long as this lives
-            if sample is not None and wanted.digest in (None, sample.digest) and self._complete(sample.digest):
-                return sample
-            if wanted.digest and self._complete(wanted.digest):
+            if (own := self._sample) and wanted.digest in (None, own.digest) and self._complete(own.digest):
+                return own  # it comes with the program, and is the same for as long as this lives
+            if wanted.digest and self._complete(wanted.digest):  # of an older version
                 return self._resolved_here(wanted, org)
         try:
             login = await self._sources.login(wanted, credentials, org)
@@ -230,8 +229,7 @@ class ImageCache:
     async def _resolve_from(
         self, source: ImageSource, wanted: Reference, reader: ImageReader, *, imported: bool = False, at: float = 0.0
     ) -> Resolved:
-        pinned = wanted.digest if isinstance(wanted, HelloReference | RegistryReference) else None
-        content = await find_manifest(source, pinned, self._platform, self._settings.limits)
+        content = await find_manifest(source, pinned_by(wanted), self._platform, self._settings.limits)
         digest = await self._keep_manifest(content, reader)
         resolved = named(wanted, digest, self._contents.manifest(digest).size_bytes, imported=imported)
         await self._naming.resolved(resolved, at)

@@ -17,7 +17,7 @@ from hawker.ids import Digest
 from hawker.image.blobs import remove_file, write_whole
 from hawker.image.config import Image
 from hawker.image.digest import hex_of
-from hawker.image.reference import DigestReference, HelloReference, Reference, RegistryReference
+from hawker.image.reference import Reference, pinned_by
 from hawker.image.resolve import Resolved
 from hawker.log import bind
 
@@ -148,7 +148,7 @@ class ImageNames:
         name = self._index.name(str(reference))
         if name:
             return name.digest
-        return reference.digest if isinstance(reference, DigestReference | HelloReference | RegistryReference) else None
+        return pinned_by(reference)
 
     def imported(self, reference: Reference) -> ImageName | None:
         """The name, if it was given to an upload."""

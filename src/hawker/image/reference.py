@@ -111,6 +111,14 @@ def parse(text: str) -> Reference:
     return _without_registry(text) or _parse_registry(text)
 
 
+def pinned_by(reference: Reference) -> Digest | None:
+    """The digest that the reference demands, whatever its name means now."""
+    match reference:
+        case RegistryReference() | HelloReference() | DigestReference():
+            return reference.digest
+    return None
+
+
 def _without_registry(text: str) -> DigestReference | None:
     """flyctl clones a machine by its `image_ref`, written REGISTRY/REPOSITORY:TAG@DIGEST. The registry of an image that
     came from none is empty, and its digest is all that leads to it."""
