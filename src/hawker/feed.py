@@ -108,14 +108,21 @@ class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
         return network_of_address(self.ip)
 
 
+HTTP_01, TLS_ALPN_01, DNS_01 = "http-01", "tls-alpn-01", "dns-01"
+"""How a certificate authority asks whether a host name is ours."""
+
+
 class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
-    """What a certificate authority asks for at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555, 8.3).
-    `app` ordered the certificate: at an address that another app has alone nothing is answered for it."""
+    """What a certificate authority asks for: by HTTP at `/.well-known/acme-challenge/TOKEN` of a host name (RFC 8555,
+    8.3), or in a certificate that is shown to who speaks nothing but `acme-tls/1` (RFC 8737); `answer` is the key
+    authorization. `app` ordered the certificate: at an address that another app has alone nothing is answered for it.
+    """
 
     hostname: str
     token: str
     answer: str
     app: AppName = AppName("")
+    kind: str = HTTP_01
 
 
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):

@@ -100,6 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     acme_directory: str | None = None
     acme_email: str | None = None
     acme_ca_file: Path | None = None
+    acme_binding_file: Path | None = None
     idle_s: float = 300.0
 
     # how the fleet judges nodes

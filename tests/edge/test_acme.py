@@ -1,6 +1,7 @@
 """Certificates that the node orders, judged by Pebble: Let's Encrypt's own test authority, which asks a real edge."""
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -24,7 +25,15 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from hawker.clock import SystemClock
-from hawker.feed import CERTIFICATE_KEY, AllMachines, AppAddress, SealedCertificate, ShownChallenge
+from hawker.feed import (
+    CERTIFICATE_KEY,
+    HTTP_01,
+    TLS_ALPN_01,
+    AllMachines,
+    AppAddress,
+    SealedCertificate,
+    ShownChallenge,
+)
 from hawker.ids import AppName
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, AppRecord, CertificateOrder
 from hawker.secret.certificate_orders import CertificateBuyer, CertificateOrders
@@ -39,6 +48,7 @@ from tests.waiting import eventually
 SOURCE = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"
 NAME, SHOP = "shop.example.com", AppName("shop")
 KEY = b"n" * 32
+_MAC = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +90,9 @@ class Pebble:
 
 
 @contextmanager
-def _running(program: Path, folder: Path, http_port: int, names_port: int) -> Iterator[tuple[Pebble, int]]:
+def _running(
+    program: Path, folder: Path, http_port: int, tls_port: int, names_port: int, more: dict[str, object]
+) -> Iterator[tuple[Pebble, int]]:
     chain, key = issued("localhost")
     for name, text in (("chain.pem", chain), ("key.pem", key), ("ca.pem", root_pem())):
         (folder / name).write_text(text)
@@ -91,7 +103,8 @@ def _running(program: Path, folder: Path, http_port: int, names_port: int) -> It
         "certificate": str(folder / "chain.pem"),
         "privateKey": str(folder / "key.pem"),
         "httpPort": http_port,
-        "tlsPort": free_port(),
+        "tlsPort": tls_port,
+        **more,
     }
     (folder / "config.json").write_text(json.dumps({"pebble": config}))
     environment = {**os.environ, "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0"}
@@ -104,12 +117,15 @@ def _running(program: Path, folder: Path, http_port: int, names_port: int) -> It
 
 
 @asynccontextmanager
-async def pebble_at(program: Path, http_port: int) -> AsyncIterator[Pebble]:
-    """An authority that asks this host's `http_port` where others ask port 80."""
+async def pebble_at(
+    program: Path, http_port: int, tls_port: int = 0, more: dict[str, object] | None = None
+) -> AsyncIterator[Pebble]:
+    """An authority that asks this host's `http_port` where others ask port 80, and `tls_port` where others ask 443."""
     folder = Path(tempfile.mkdtemp(prefix="pebble"))
     names = await asyncio.start_server(_answer_names, HOST, 0)
     try:
-        with _running(program, folder, http_port, names.sockets[0].getsockname()[1]) as (pebble, port):
+        names_port = names.sockets[0].getsockname()[1]
+        with _running(program, folder, http_port, tls_port or free_port(), names_port, more or {}) as (pebble, port):
             await eventually(lambda: _listens(port))
             yield pebble
     finally:
@@ -137,14 +153,19 @@ class Node:
         return found
 
 
-async def node_beside(host: PlayedHost, pebble: Pebble) -> Node:
+async def node_beside(host: PlayedHost, pebble: Pebble, binding: str = "") -> Node:
     """It feeds the host's edge."""
     store, clock = MemoryStore(), SystemClock()
     for number, name in enumerate((SHOP, AppName("other"))):
         record = AppRecord(id=name, number=number, name=name, org="o", network="n", network_id=1, created_at=0.0)
         await store.write(lambda tx, record=record: tx.put(APPS, record.name, record))  # type: ignore[misc]
+    (host.folder / "binding").write_text(binding)
     settings = Settings(
-        data_dir=host.folder, acme_directory=pebble.directory, acme_ca_file=pebble.ca_file, acme_email="a@example.com"
+        data_dir=host.folder,
+        acme_directory=pebble.directory,
+        acme_ca_file=pebble.ca_file,
+        acme_email="a@example.com",
+        acme_binding_file=host.folder / "binding" if binding else None,
     )
     certificates = Certificates(store, Vault(KEY, clock), clock)
     (host.folder / CERTIFICATE_KEY).write_bytes(certificates.key)
@@ -181,7 +202,43 @@ async def test_pebble_issues_what_is_ordered_and_clients_are_shown_it(host: Play
             assert record.ordered and record.authority.startswith("Pebble") and record.kind == "ecdsa"
             assert await issuer_shown_at(secure) == record.authority
             await eventually(lambda: not node.certificates.challenges)
-            assert node.order().failures == 0
+            assert node.order().failures == 0 and node.order().proof == HTTP_01
+
+
+async def test_pebble_is_shown_a_certificate_where_only_tls_is_published(
+    host: PlayedHost, pebble_program: Path
+) -> None:
+    """TLS-ALPN-01, at a port whose app has no certificate yet; and the authority says when it wants it renewed."""
+    async with app_server(says(OK)) as inside:
+        secure = free_port()
+        await host.publish(route(secure, inside, handlers=("tls",)))
+        async with pebble_at(pebble_program, free_port(), secure) as pebble:
+            node = await node_beside(host, pebble)
+            await node.orders.put(SHOP, NAME)
+            host.tasks.start_soon(node.buyer.serve)
+            await eventually(lambda: host.edge.certificates.find(NAME) or node.order().reason)
+            assert not node.order().reason
+            assert (await issuer_shown_at(secure)).startswith("Pebble")
+            await eventually(lambda: node.order().proof == TLS_ALPN_01)
+            assert host.edge.certificates.tls_challenge(NAME) is None
+            record = node.certificates.get(SHOP, NAME)
+            await eventually(lambda: record.updated_at < node.order().renew_at < record.not_after)
+
+
+async def test_pebble_takes_an_account_that_it_gave_out_and_no_other(host: PlayedHost, pebble_program: Path) -> None:
+    more: dict[str, object] = {"externalAccountBindingRequired": True, "externalAccountMACKeys": {"kid-1": _MAC}}
+    async with app_server(says(OK)) as inside:
+        plain = free_port()
+        await host.publish(route(plain, inside, handlers=("http",)))
+        async with pebble_at(pebble_program, plain, more=more) as pebble:
+            node = await node_beside(host, pebble, binding="kid-1 AAAA")
+            await node.orders.put(SHOP, NAME)
+            host.tasks.start_soon(node.buyer.serve)
+            await eventually(lambda: node.order().failures)
+            assert "external" in node.order().reason.lower()
+            (host.folder / "binding").write_text(f"kid-1\n{_MAC}\n")
+            await node.orders.put(SHOP, NAME)
+            await eventually(lambda: node.certificates.find(SHOP, NAME))
 
 
 async def test_a_refusal_of_pebble_is_kept_in_its_words_and_tried_again(host: PlayedHost, pebble_program: Path) -> None:
@@ -194,6 +251,7 @@ async def test_a_refusal_of_pebble_is_kept_in_its_words_and_tried_again(host: Pl
             host.tasks.start_soon(node.buyer.serve)
             await eventually(lambda: node.order().failures)
             assert "refused" in node.order().reason and node.certificates.find(SHOP, NAME) is None
+            assert HTTP_01 in node.order().reason and TLS_ALPN_01 in node.order().reason, "both were tried"
             assert node.certificates.challenges == []
             await host.publish(route(plain, inside, handlers=("http",)))
             await node.orders.put(SHOP, NAME)
@@ -230,6 +288,44 @@ async def test_only_a_shown_token_is_answered_and_before_any_redirect(host: Play
         await eventually(lambda: not host.edge.certificates.challenge(NAME, "t0ken"))
         assert b"t0ken.thumb" not in await ask(port, get(f"{path}t0ken", host=NAME))
     assert seen, "other tokens are the machine's matter"
+
+
+async def test_an_asker_for_another_name_or_with_more_protocols_is_shown_no_proof(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("tls", "http")))
+        for owner, is_shown in (((), True), ((AppAddress(app=AppName("other"), ip=HOST),), False)):
+            shown = ShownChallenge(hostname=NAME, token="t0ken", answer="t0ken.thumb", app=SHOP, kind=TLS_ALPN_01)
+            machines = tuple(host.worker.machines.values())
+            host.worker.say(AllMachines(machines=machines, addresses=(HOST,), challenges=(shown,), app_addresses=owner))
+            await eventually(lambda: host.edge.certificates.tls_challenge(NAME))
+            assert (await proof_shown_at(port, NAME, "acme-tls/1") is not None) is is_shown
+            assert await proof_shown_at(port, "other.example.com", "acme-tls/1") is None
+            assert await proof_shown_at(port, NAME, "acme-tls/1", "http/1.1") is None
+            assert await proof_shown_at(port, NAME, "http/1.1") is None
+            assert host.edge.certificates.challenge(NAME, "t0ken") is None, "it is not for HTTP"
+            host.worker.say(AllMachines(machines=machines, addresses=(HOST,)))
+            await eventually(lambda: not host.edge.certificates.tls_challenge(NAME))
+            assert await proof_shown_at(port, NAME, "acme-tls/1") is None
+
+
+async def proof_shown_at(port: int, name: str, *protocols: str) -> bytes | None:
+    """The SHA-256 in a certificate's acmeIdentifier; none where the handshake fails."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(protocols)
+    try:
+        reader, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=name)
+    except (ssl.SSLError, OSError):
+        return None
+    found = writer.get_extra_info("ssl_object")
+    assert found.selected_alpn_protocol() == "acme-tls/1" and await reader.read() == b""
+    certificate = x509.load_der_x509_certificate(found.getpeercert(binary_form=True))
+    writer.close()
+    value = certificate.extensions.get_extension_for_oid(x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31"))
+    assert value.critical and isinstance(value.value, x509.UnrecognizedExtension)
+    assert value.value.value == b"\x04\x20" + hashlib.sha256(b"t0ken.thumb").digest()
+    return value.value.value
 
 
 async def test_at_an_address_of_one_app_no_challenge_of_another_is_answered(host: PlayedHost) -> None:

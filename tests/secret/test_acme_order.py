@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import Unavailable
+from hawker.feed import HTTP_01
+from hawker.ids import AppName
 from hawker.secret.acme_order import AcmeOrder, Authority
 from tests.certificates import issued, root_pem
 
@@ -49,7 +51,7 @@ def answering(body: bytes, folder: Path) -> Iterator[Authority]:
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'"x"', b"null", b'{"newNonce": 1}', b"\xff" * 1000])
 def test_an_answer_that_is_no_directory_is_one_typed_error(body: bytes, tmp_path: Path) -> None:
     with answering(body, tmp_path) as authority, pytest.raises(Unavailable) as caught:
-        AcmeOrder(authority, NAME).begin()
+        AcmeOrder(authority, NAME, AppName("shop")).begin((HTTP_01,))
     assert 0 < len(str(caught.value)) <= 500
 
 
@@ -57,9 +59,9 @@ def test_an_authority_that_is_away_or_not_vouched_for_is_said_to_be(tmp_path: Pa
     with answering(b"{}", tmp_path) as authority:
         stranger = Authority(authority.directory, None, None, authority.key)
         with pytest.raises(Unavailable, match=r"(?i)certificate"):
-            AcmeOrder(stranger, NAME).begin()
+            AcmeOrder(stranger, NAME, AppName("shop")).begin((HTTP_01,))
     with pytest.raises(Unavailable, match=r"(?i)refused|connect"):
-        AcmeOrder(authority, NAME).begin()
+        AcmeOrder(authority, NAME, AppName("shop")).begin((HTTP_01,))
     missing = Authority(authority.directory, None, tmp_path / "none.pem", authority.key)
     with pytest.raises(Unavailable, match=r"none\.pem"):
-        AcmeOrder(missing, NAME).begin()
+        AcmeOrder(missing, NAME, AppName("shop")).begin((HTTP_01,))

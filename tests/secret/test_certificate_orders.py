@@ -71,7 +71,7 @@ def test_when_an_order_is_due() -> None:
     assert not is_due(order, own, 59 * DAY) and is_due(order, own, 60 * DAY), "in its last third"
     assert not is_due(order, imported, 89 * DAY) and is_due(order, imported, 90 * DAY), "an imported one wins"
     once, often = (msgspec.structs.replace(order, failures=n, failed_at=1000.0) for n in (1, 1000))
-    assert not is_due(once, None, 1119.0) and is_due(once, None, 1120.0)
+    assert not is_due(once, None, 1239.0) and is_due(once, None, 1240.0)
     assert not is_due(often, None, DAY) and is_due(often, None, 1000.0 + DAY), "a day at most"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import Fault
-from hawker.feed import CERTIFICATE_KEY, SealedCertificate, ShownChallenge
+from hawker.feed import CERTIFICATE_KEY, HTTP_01, TLS_ALPN_01, SealedCertificate, ShownChallenge
 from hawker.ids import AppName
 from hawker.secret.certificates import open_pair
 from hawker.vault import Vault
@@ -25,6 +25,8 @@ else:
     certificate_chain = deferred("hawker.secret.certificate_chain")
 
 KEPT_CONTEXTS = 2000
+ACME_ALPN = "acme-tls/1"
+"""Who offers this alone is a certificate authority."""
 SELF_SIGNED = "hawker.invalid"
 """The only name of the certificate for hosts without one: nothing that a client asks for is signed."""
 
@@ -46,16 +48,35 @@ class CertificateBook:
         """All that there are. What was opened of one that is gone is forgotten."""
         self._of = {each.hostname: each for each in certificates}
         there = {(each.hostname, each.sealed) for each in self._of.values()} | {("", b"")}
-        for key in [key for key in self._contexts if key[:2] not in there]:
+        for key in [key for key in self._contexts if key[:2] not in there and key[0]]:
             del self._contexts[key]
 
     def show(self, challenges: Iterable[ShownChallenge]) -> None:
         """All that certificate authorities may ask for now."""
         self._challenges = {(each.hostname, each.token): each for each in challenges}
+        there = {each.answer.encode() for each in self._challenges.values()}
+        for key in [key for key in self._contexts if key[3] == (ACME_ALPN,) and not key[0] and key[1] not in there]:
+            del self._contexts[key]
 
     def challenge(self, hostname: str, token: str) -> ShownChallenge | None:
-        """What is shown to who asks for this token at this host; none where nothing was ordered."""
-        return self._challenges.get((hostname, token))
+        """What is shown to who asks for this token at this host by HTTP; none where nothing was ordered."""
+        found = self._challenges.get((hostname, token))
+        return found if found is not None and found.kind == HTTP_01 else None
+
+    def tls_challenge(self, hostname: str) -> ShownChallenge | None:
+        """What is shown in a certificate to an authority that asks for this host's."""
+        if not self._challenges:
+            return None
+        asked = (each for each in self._challenges.values() if each.kind == TLS_ALPN_01 and each.hostname == hostname)
+        return next(asked, None)
+
+    def proof(self, shown: ShownChallenge) -> ssl.SSLContext:
+        """With the certificate that an authority looks for (RFC 8737, 3): it is nobody's, and says what was shown."""
+        key = ("", shown.answer.encode(), (), (ACME_ALPN,))
+        if key not in self._contexts:
+            pair = certificate_chain.proof_of(shown.hostname, shown.answer, self._clock.now())
+            self._contexts[key] = certificate_chain.server_context(pair, alpn=(ACME_ALPN,))
+        return self._contexts[key]
 
     def find(self, name: str) -> SealedCertificate | None:
         """The one for this name, else the one for a wildcard of one label."""

@@ -10,7 +10,7 @@ MAX_HELLO_BYTES = 16 * 1024
 """Of the message. Browsers send 2 KiB."""
 _RECORD_HEAD, _HANDSHAKE, _CLIENT_HELLO, _MAX_RECORD = 5, 22, 1, 16 * 1024
 _FRAGMENTS = 16
-_SERVER_NAME, _HOST_NAME = 0, 0
+_SERVER_NAME, _HOST_NAME, _ALPN = 0, 0, 16
 _NAME = re.compile(rb"[A-Za-z0-9_.-]{1,254}")
 
 
@@ -20,15 +20,20 @@ class BadHelloError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """`name` in lower case without a dot at the end; empty when the client gave none."""
+    """`name` in lower case without a dot at the end; empty when the client gave none. `alpn` are the protocols that it
+    offers, in its order."""
 
     name: str
+    alpn: tuple[bytes, ...] = ()
 
 
 def read_hello(data: bytes | bytearray) -> ClientHello | None:
     """None while some of it is missing. Raises `BadHelloError`."""
     message = _message(data)
-    return None if message is None else ClientHello(_server_name(_extensions(message)))
+    if message is None:
+        return None
+    extensions = _extensions(message)
+    return ClientHello(_server_name(extensions), _protocols(extensions))
 
 
 def _message(data: bytes | bytearray) -> bytes | None:
@@ -110,6 +115,15 @@ def _server_name(extensions: dict[int, bytes]) -> str:
                 raise BadHelloError("the server's name is malformed")
             return name.decode().lower().rstrip(".")
     return ""
+
+
+def _protocols(extensions: dict[int, bytes]) -> tuple[bytes, ...]:
+    if _ALPN not in extensions:
+        return ()
+    named, found = _Cursor(_Cursor(extensions[_ALPN]).vector(2)), []
+    while named.left:
+        found.append(named.vector(1))
+    return tuple(found)
 
 
 # What clients of PostgreSQL say before TLS. Source: its protocol's documentation, "SSL Session Encryption".

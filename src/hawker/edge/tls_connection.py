@@ -16,7 +16,7 @@ from math import inf
 from typing import cast
 
 from hawker.clock import Clock
-from hawker.edge.certificates import CertificateBook
+from hawker.edge.certificates import ACME_ALPN, CertificateBook
 from hawker.edge.client_hello import (
     POSTGRES_ALPN,
     POSTGRES_ASKS,
@@ -127,6 +127,14 @@ class TlsConnections:
         self._live.discard(newcomer)
         self.services.table.release(newcomer)
 
+    def proof(self, door: Door, name: str) -> ssl.SSLContext | None:
+        """What a certificate authority is shown that asks for this name; none where nothing is ordered. At an address
+        that one app has alone nothing is shown for another's order, as over HTTP."""
+        shown = self.services.book.tls_challenge(name)
+        if shown is None or self.services.routes.owner_of(door.address) not in (None, shown.app):
+            return None
+        return self.services.book.proof(shown)
+
     def choose(self, door: Door, hello: ClientHello) -> tuple[ServiceTarget, ssl.SSLContext]:
         """Who is asked for, and what it is shown with. Raises `RefusedTlsError`."""
         book, routes = self.services.book, self.services.routes
@@ -233,7 +241,8 @@ class _Newcomer(asyncio.Protocol):
             raise RefusedTlsError(TlsRefusal.PT04, str(error)) from error
         if hello is None:
             return
-        self._target, context = self._connections.choose(self._door, hello)
+        proof = self._connections.proof(self._door, hello.name) if hello.alpn == (ACME_ALPN.encode(),) else None
+        self._target, context = (None, proof) if proof else self._connections.choose(self._door, hello)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._deadline += HANDSHAKE_S - HELLO_S
         self._incoming.write(self._hello)
@@ -241,19 +250,22 @@ class _Newcomer(asyncio.Protocol):
         self._shake(self._tls)
 
     def _shake(self, tls: ssl.SSLObject) -> None:
-        assert self._raw is not None and self._target is not None
+        assert self._raw is not None
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
             self._raw.write(self._outgoing.read())
             if self._bytes > _MAX_HANDSHAKE_BYTES:
-                raise RefusedTlsError(TlsRefusal.PT06, app=self._target.machine.app) from None
+                raise RefusedTlsError(TlsRefusal.PT06, app=self._target.machine.app if self._target else None) from None
         except ssl.SSLError as error:
             self._raw.write(self._outgoing.read())  # OpenSSL's alert
             raise RefusedTlsError(TlsRefusal.PT06) from error
         else:
             self._raw.write(self._outgoing.read())
-            self._hand_over(self._raw, tls, self._target)
+            if self._target is None:  # a certificate authority: it has seen what it came for (RFC 8737, 3)
+                self._raw.close()
+            else:
+                self._hand_over(self._raw, tls, self._target)
 
     def _hand_over(self, raw: asyncio.Transport, tls: ssl.SSLObject, target: ServiceTarget) -> None:
         self._connections.release(self)

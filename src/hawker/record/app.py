@@ -232,8 +232,9 @@ CERTIFICATES = Bucket("certificates", CertificateRecord)  # host name; it is one
 
 class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
     """An app's wish that the node orders the certificate of a host name, and a new one before it expires. `failures`
-    are those since the last success, `reason` the cause of the last one; empty when there is none. Times are Unix
-    seconds."""
+    are those since the last success, `reason` the cause of the last one; empty when there is none. `proof` is the kind
+    of challenge that was last met. Before `limited_until` the authority takes no order; `renew_at` is when it wants the
+    certificate renewed, 0 when it did not say. Times are Unix seconds."""
 
     hostname: str
     app: AppName
@@ -241,6 +242,9 @@ class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     failed_at: float = 0.0
     reason: str = ""
+    proof: str = ""
+    limited_until: float = 0.0
+    renew_at: float = 0.0
 
 
 CERTIFICATE_ORDERS = Bucket("certificate_orders", CertificateOrder)  # host name; it is one app's

@@ -1,36 +1,61 @@
 """One order of a certificate at a certificate authority (RFC 8555), by the library that certbot is made of. It blocks:
 to be called in a thread.
 
-The node answers for a host name by HTTP-01: at port 80, what the authority asks for.
+The node answers for a host name by HTTP-01, at port 80 what the authority asks for; by TLS-ALPN-01, at port 443 in a
+certificate; or by DNS-01, in a zone of its own.
 """
 
+import hashlib
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import josepy
 import requests
 from acme import challenges, client, crypto_util, errors, messages
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from josepy import jwa, jwk
+from josepy import b64, jwa, jwk
 
 from hawker.errors import Unavailable
+from hawker.feed import DNS_01, ShownChallenge
+from hawker.ids import AppName
 from hawker.version import VERSION
 
 _CALL_S = 20
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _MAX_REASON = 500
+_TOO_MANY, _LIMITED_S, _MAX_WAIT_S = 429, 3600.0, 7 * 86_400.0
+_BINDING_BYTES = 4096
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
     """`directory` is the URL of its directory; `email` is told of trouble; `ca_file` vouches for its own TLS where the
-    host's certificates do not. `key`, 32 bytes, is our account's."""
+    host's certificates do not. `key`, 32 bytes, is our account's. `binding_file` has what ties our account to one that
+    the authority gave out (RFC 8555, 7.3.4)."""
 
     directory: str
     email: str | None
     ca_file: Path | None
     key: bytes
+    binding_file: Path | None = None
+
+
+class NotShownError(Unavailable):
+    """The authority asked for a proof and did not get it: another kind of proof may do."""
+
+
+class RateLimitedError(Unavailable):
+    """Nothing is ordered there for `wait_s` seconds."""
+
+    def __init__(self, reason: str, wait_s: float) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,44 +67,80 @@ class Issued:
 
 
 class AcmeOrder:
-    """For one host name. `begin`, then `finish` once the edge shows what `begin` gave."""
+    """For one host name of an app. `begin`, then `finish` once the edge shows what `begin` gave."""
 
-    def __init__(self, authority: Authority, hostname: str) -> None:
+    def __init__(self, authority: Authority, hostname: str, app: AppName) -> None:
         self._authority = authority
         self._hostname = hostname
+        self._app = app
         self._key = _pem(ec.generate_private_key(ec.SECP256R1()))
         self._client: client.ClientV2 | None = None
         self._order: messages.OrderResource | None = None
         self._asked: messages.ChallengeBody | None = None
+        self._response = challenges.HTTP01Response(key_authorization="")
+        self._limited_s: float | None = None
 
-    def begin(self) -> tuple[str, str] | None:
-        """Token and answer to be shown; none where the authority still knows that the name is ours. Raises
-        `Unavailable` with the authority's own words."""
+    def begin(self, kinds: Sequence[str]) -> ShownChallenge | None:
+        """What is to be shown, of the first of these kinds that the authority offers; none where it still knows that
+        the name is ours. Raises `Unavailable` with the authority's own words."""
         try:
-            self._client = _client(self._authority)
+            self._client = self._registered()
             self._order = self._client.new_order(crypto_util.make_csr(self._key, domains=[self._hostname]))
             waiting = [each for each in self._order.authorizations if each.body.status != messages.STATUS_VALID]
             if not waiting:
                 return None
-            offered = [each for each in waiting[0].body.challenges if isinstance(each.chall, challenges.HTTP01)]
+            offered = {_kind(each): each for each in waiting[0].body.challenges}
+            kind = next((each for each in kinds if each in offered), None)
+            if kind is None:
+                raise Unavailable(f"the certificate authority offers none of {', '.join(kinds)} for this name")
+            self._asked = offered[kind]
+            token = _token(self._asked)
+            key = _account_key(self._authority)
+            self._response = challenges.HTTP01Response(key_authorization=f"{token}.{_thumbprint(key)}")
         except _FAILED as error:
-            raise Unavailable(_reason(error)) from error
-        if not offered:
-            raise Unavailable("the certificate authority offers no HTTP-01 for this name")
-        self._asked = offered[0]
-        _, answer = offered[0].response_and_validation(self._client.net.key)
-        return str(offered[0].chall.encode("token")), str(answer)
+            raise self._failed(error) from error
+        text = self._response.key_authorization
+        answer = b64.b64encode(hashlib.sha256(text.encode()).digest()).decode() if kind == DNS_01 else text
+        return ShownChallenge(hostname=self._hostname, token=token, answer=answer, app=self._app, kind=kind)
 
     def finish(self) -> Issued:
         """Takes 90 s at most (the library's bound), and what its calls take. Raises `Unavailable`."""
         assert self._client is not None and self._order is not None, "begun"
         try:
             if self._asked is not None:
-                self._client.answer_challenge(self._asked, self._asked.response(self._client.net.key))
+                self._client.answer_challenge(self._asked, self._response)
             done = self._client.poll_and_finalize(self._order)
         except _FAILED as error:
-            raise Unavailable(_reason(error)) from error
+            raise self._failed(error) from error
         return Issued(chain=done.fullchain_pem, key=self._key.decode())
+
+    def _registered(self) -> client.ClientV2:
+        found = _network(self._authority)
+        found.session.hooks["response"].append(self._note_limit)
+        return _registered(self._authority, found)
+
+    def _note_limit(self, response: requests.Response, **_: object) -> None:
+        if response.status_code == _TOO_MANY:
+            self._limited_s = _wait_of(response.headers.get("Retry-After", ""), response.headers.get("Date", ""))
+
+    def _failed(self, error: Exception) -> Unavailable:
+        if isinstance(error, errors.ValidationError):
+            return NotShownError(_reason(error))
+        if self._limited_s is not None:
+            return RateLimitedError(_reason(error), self._limited_s)
+        return Unavailable(_reason(error))
+
+
+def renewal_time(authority: Authority, chain: str) -> float | None:
+    """When the authority wants this certificate renewed (RFC 9773), a moment of its window drawn by lot, Unix seconds;
+    none where it does not say. Raises `Unavailable`."""
+    try:
+        net = _network(authority)
+        directory = client.ClientV2.get_directory(authority.directory, net)
+        at, _ = client.ClientV2(directory, net).renewal_time(chain.encode())
+    except _FAILED as error:
+        raise Unavailable(_reason(error)) from error
+    return None if at is None else at.timestamp()
 
 
 _NOT_ACME = (LookupError, TypeError, AttributeError, ValueError)
@@ -87,24 +148,71 @@ _NOT_ACME = (LookupError, TypeError, AttributeError, ValueError)
 _FAILED = (errors.Error, messages.Error, josepy.errors.Error, requests.RequestException, OSError, *_NOT_ACME)
 
 
-def _client(authority: Authority) -> client.ClientV2:
+def _account_key(authority: Authority) -> jwk.JWK:
     scalar = int.from_bytes(authority.key, "big") % (_P256_ORDER - 1) + 1
-    key = jwk.JWKEC(key=ec.derive_private_key(scalar, ec.SECP256R1()))
+    return jwk.JWKEC(key=ec.derive_private_key(scalar, ec.SECP256R1()))
+
+
+def _network(authority: Authority) -> client.ClientNetwork:
     verify = str(authority.ca_file) if authority.ca_file is not None else True
-    net = client.ClientNetwork(
-        key,
+    return client.ClientNetwork(
+        _account_key(authority),
         alg=jwa.ES256,
         verify_ssl=verify,  # type: ignore[arg-type]  # a path, too, as requests has it
         user_agent=f"hawker/{VERSION}",
         timeout=_CALL_S,
     )
-    found = client.ClientV2(client.ClientV2.get_directory(authority.directory, net), net)
-    wanted = messages.NewRegistration.from_data(email=authority.email, terms_of_service_agreed=True)
+
+
+def _registered(authority: Authority, net: client.ClientNetwork) -> client.ClientV2:
+    directory = client.ClientV2.get_directory(authority.directory, net)
+    found, binding = client.ClientV2(directory, net), None
+    if authority.binding_file is not None:
+        binding = _binding(authority.binding_file, _account_key(authority), directory)
+    wanted = messages.NewRegistration.from_data(
+        email=authority.email, external_account_binding=binding, terms_of_service_agreed=True
+    )
     try:
         found.new_account(wanted)
     except errors.ConflictError as error:  # we have been here before
         found.query_registration(messages.RegistrationResource(uri=error.location, body=messages.Registration()))
     return found
+
+
+def _binding(file: Path, key: jwk.JWK, directory: messages.Directory) -> dict[str, object]:
+    with file.open() as opened:
+        words = opened.read(_BINDING_BYTES).split()
+    if len(words) != 2:
+        raise ValueError(f"{file} does not have two words: the key id and the HMAC key of the account")
+    return dict(messages.ExternalAccountBinding.from_data(key.public_key(), words[0], words[1], directory))
+
+
+def _kind(asked: messages.ChallengeBody) -> str:
+    """The library knows no TLS-ALPN-01."""
+    chall = asked.chall
+    return str(chall.jobj.get("type") if isinstance(chall, challenges.UnrecognizedChallenge) else chall.typ)
+
+
+def _token(asked: messages.ChallengeBody) -> str:
+    chall = asked.chall
+    found = chall.jobj.get("token") if isinstance(chall, challenges.UnrecognizedChallenge) else chall.encode("token")
+    if not isinstance(found, str) or not _TOKEN.fullmatch(found):
+        raise ValueError("the authority's token is malformed")
+    return found
+
+
+def _thumbprint(key: jwk.JWK) -> str:
+    return b64.b64encode(key.thumbprint(hash_function=hashes.SHA256)).decode()
+
+
+def _wait_of(text: str, date: str) -> float:
+    """Seconds of a Retry-After in an answer of that Date; an hour where it says nothing that can be read."""
+    try:
+        until = float(text) if text.strip().isdecimal() else parsedate_to_datetime(text).timestamp()
+        wait = until if text.strip().isdecimal() else until - parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        wait = _LIMITED_S
+    return min(max(wait, 0.0), _MAX_WAIT_S)
 
 
 def _reason(error: Exception) -> str:

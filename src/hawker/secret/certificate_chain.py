@@ -3,6 +3,7 @@
 Pure but for a memory file: OpenSSL takes a key from a path only, and a key is never written to a disk in clear.
 """
 
+import hashlib
 import os
 import re
 import ssl
@@ -34,6 +35,7 @@ _CURVES = ("secp256r1", "secp384r1")
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _SELF_SIGNED_FOR = timedelta(days=3650)
+_ACME_IDENTIFIER, _OCTETS = x509.ObjectIdentifier("1.3.6.1.5.5.7.1.31"), 4
 _UNREADABLE = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension)
 
 _PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
@@ -139,10 +141,21 @@ def server_context(pair: KeyPair, versions: Iterable[str] = (), alpn: Sequence[s
 
 def self_signed(name: str, now: float) -> KeyPair:
     """A certificate that no client trusts, for ten years from `now`."""
+    return _self_signed(name, now)
+
+
+def proof_of(hostname: str, key_authorization: str, now: float) -> KeyPair:
+    """What a certificate authority is shown that asks over TLS whether a name is ours (RFC 8737, 3)."""
+    digest = hashlib.sha256(key_authorization.encode()).digest()
+    value = x509.UnrecognizedExtension(_ACME_IDENTIFIER, bytes((_OCTETS, len(digest))) + digest)
+    return _self_signed(hostname, now, value)
+
+
+def _self_signed(name: str, now: float, *critical: x509.ExtensionType) -> KeyPair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
     begin = datetime.fromtimestamp(now, UTC) - timedelta(days=1)
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -151,8 +164,10 @@ def self_signed(name: str, now: float) -> KeyPair:
         .not_valid_before(begin)
         .not_valid_after(begin + _SELF_SIGNED_FOR)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
     )
+    for extension in critical:
+        builder = builder.add_extension(extension, critical=True)
+    certificate = builder.sign(key, hashes.SHA256())
     return KeyPair(
         chain=certificate.public_bytes(Encoding.PEM),
         key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),

@@ -2,15 +2,17 @@
 them. Orders are in the store, so a daemon that comes back goes on with them.
 """
 
+from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.errors import HawkerError, NotFound, NotServed, Unprocessable
+from hawker.errors import HawkerError, NotFound, NotServed, Unavailable, Unprocessable
 from hawker.fair.threads import Pool, in_thread
-from hawker.feed import ShownChallenge
+from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01, ShownChallenge
 from hawker.ids import AppName
 from hawker.log import bind
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
@@ -29,8 +31,12 @@ MAX_ORDERS_OF_APP, MAX_ORDERS = 500, 2000
 _LOOK_EVERY_S = 1.0
 _SPREAD_S = 1.0
 """So long has the edge to hear of a challenge before the authority is sent to it."""
-_AGAIN_S, _AGAIN_AT_MOST_S = 120.0, 86_400.0
-"""After the first failure; twice as long after each further one. Public authorities bear five failures an hour."""
+_FIRST_TRIES = 2
+_AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
+"""After the first failure; twice as long after each further one. Public authorities bear five failed proofs an hour:
+two at once, then one after 4, 12 and 28 minutes."""
+RENEWAL_S = 6 * 3600.0
+"""So often is the authority asked when it wants a certificate renewed."""
 TRIES = Allowance(30 / 3600, 30)
 """Of one app, a second: all apps share the node's account, and public authorities bear 300 orders of one in three
 hours."""
@@ -60,7 +66,7 @@ class CertificateOrders:
             raise NotServed("this node orders no certificates: it has no acme_directory; import one instead")
         hostname = certificate_chain.hostname_of(text)
         if hostname.startswith("*") or "." not in hostname:
-            raise Unprocessable(f"hostname: {hostname} cannot be ordered by HTTP-01: import a certificate for it")
+            raise Unprocessable(f"hostname: {hostname} cannot be ordered: import a certificate for it")
         order = CertificateOrder(hostname=hostname, app=AppName(app), created_at=self._clock.now())
 
         def apply(tx: Tx) -> CertificateOrder:
@@ -103,6 +109,7 @@ class CertificateBuyer:
         self._clock = clock
         self._tries = TokenBuckets(TRIES)
         self._turn: dict[AppName, float] = {}  # when each app had its last
+        self._renewal_asked: dict[str, float] = {}
 
     async def serve(self) -> None:
         """Until cancelled. The settings name an authority."""
@@ -111,6 +118,7 @@ class CertificateBuyer:
         while True:
             order = self.next()
             if order is None:
+                await self.ask_renewal(directory)
                 await self._clock.sleep(_LOOK_EVERY_S)
             else:
                 await self._try(directory, order)
@@ -129,21 +137,35 @@ class CertificateBuyer:
 
     async def _try(self, directory: str, order: CertificateOrder) -> None:
         try:
-            issued = await self._issued(directory, order)
+            proof, issued = await self._issued(directory, order)
             await self._certificates.put(order.app, order.hostname, issued.chain, issued.key, ordered=True)
         except HawkerError as error:
             _log.warning("no certificate", extra={"hostname": order.hostname, "reason": str(error)})
-            await self._note(order, str(error))
+            wait_s = error.wait_s if isinstance(error, acme_order.RateLimitedError) else 0.0
+            await self._note(order, failed=str(error), wait_s=wait_s)
         else:
-            _log.info("certificate issued", extra={"hostname": order.hostname, "app": order.app})
-            await self._note(order, "")
+            _log.info("certificate issued", extra={"hostname": order.hostname, "app": order.app, "proof": proof})
+            await self._note(order, proof=proof)
 
-    async def _issued(self, directory: str, order: CertificateOrder) -> "acme_order.Issued":
-        at_authority = await in_thread(Pool.NAMES, self._at_authority, directory, order.hostname)
-        asked = await in_thread(Pool.NAMES, at_authority.begin)
-        if asked is None:
-            return await in_thread(Pool.NAMES, at_authority.finish)
-        shown = ShownChallenge(hostname=order.hostname, token=asked[0], answer=asked[1], app=order.app)
+    async def _issued(self, directory: str, order: CertificateOrder) -> "tuple[str, acme_order.Issued]":
+        """With the kind of proof that the authority took. The first time two kinds are tried, later one."""
+        kinds, said = proofs_for(order), list[str]()
+        for turn in range(1, _FIRST_TRIES + 1):
+            shown: ShownChallenge | None = None
+            try:
+                at_authority = await in_thread(Pool.NAMES, self._at_authority, directory, order)
+                shown = await in_thread(Pool.NAMES, at_authority.begin, kinds)
+                if shown is None:
+                    return order.proof, await in_thread(Pool.NAMES, at_authority.finish)
+                return shown.kind, await self._shown(shown, at_authority)
+            except acme_order.NotShownError as error:
+                said.append(f"{shown.kind if shown else 'proof'}: {error}")
+                kinds = tuple(kind for kind in kinds if shown is None or kind != shown.kind)
+                if order.failures or turn == _FIRST_TRIES or not kinds:
+                    raise Unavailable("; ".join(said)) from error
+        raise AssertionError("the last turn returns or raises")
+
+    async def _shown(self, shown: ShownChallenge, at_authority: "acme_order.AcmeOrder") -> "acme_order.Issued":
         self._certificates.challenge(shown)
         try:
             await self._clock.sleep(_SPREAD_S)
@@ -151,38 +173,90 @@ class CertificateBuyer:
         finally:
             self._certificates.unchallenge(shown)
 
-    def _at_authority(self, directory: str, hostname: str) -> "acme_order.AcmeOrder":
+    def _at_authority(self, directory: str, order: CertificateOrder) -> "acme_order.AcmeOrder":
         """In a thread: its library takes a while to be imported."""
-        authority = acme_order.Authority(
+        return acme_order.AcmeOrder(self._authority(directory), order.hostname, order.app)
+
+    def _authority(self, directory: str) -> "acme_order.Authority":
+        return acme_order.Authority(
             directory=directory,
             email=self._settings.acme_email,
             ca_file=self._settings.acme_ca_file,
             key=self._certificates.account_key,
+            binding_file=self._settings.acme_binding_file,
         )
-        return acme_order.AcmeOrder(authority, hostname)
 
-    async def _note(self, tried: CertificateOrder, reason: str) -> None:
+    async def ask_renewal(self, directory: str) -> None:
+        """When the authority wants a certificate renewed that it was not asked about for long: one at a time."""
+        now = self._clock.monotonic()
+        for _, order in self._store.scan(CERTIFICATE_ORDERS):
+            there = self._certificates.find(order.app, order.hostname)
+            if there is None or not there.ordered or now < self._renewal_asked.get(order.hostname, -inf) + RENEWAL_S:
+                continue
+            if len(self._renewal_asked) > MAX_ORDERS:
+                self._renewal_asked.clear()
+            self._renewal_asked[order.hostname] = now
+            try:
+                chain = self._certificates.chain(there)
+                at = await in_thread(Pool.NAMES, self._renewal_time, directory, chain)
+            except HawkerError as error:
+                _log.info("when to renew is not known", extra={"hostname": order.hostname, "reason": str(error)})
+            else:
+                await self._note_renewal(order, at or 0.0)
+            return
+
+    async def _note_renewal(self, asked: CertificateOrder, at: float) -> None:
+        await self._change(asked, lambda order: msgspec.structs.replace(order, renew_at=at))
+
+    def _renewal_time(self, directory: str, chain: str) -> float | None:
+        return acme_order.renewal_time(self._authority(directory), chain)
+
+    async def _note(self, tried: CertificateOrder, *, failed: str = "", wait_s: float = 0.0, proof: str = "") -> None:
         now = self._clock.now()
 
+        def noted(order: CertificateOrder) -> CertificateOrder:
+            if not failed:
+                proved = proof or order.proof
+                return msgspec.structs.replace(
+                    order, failures=0, failed_at=0.0, reason="", proof=proved, limited_until=0.0, renew_at=0.0
+                )
+            limited = now + wait_s if wait_s else 0.0
+            return msgspec.structs.replace(
+                order, failures=order.failures + 1, failed_at=now, reason=failed, limited_until=limited
+            )
+
+        await self._change(tried, noted)
+
+    async def _change(self, tried: CertificateOrder, changed: Callable[[CertificateOrder], CertificateOrder]) -> None:
         def apply(tx: Tx) -> None:
             order = tx.get(CERTIFICATE_ORDERS, tried.hostname)
             if order is not None and order.app == tried.app:
-                failures = order.failures + 1 if reason else 0
-                noted = msgspec.structs.replace(
-                    order, failures=failures, failed_at=now if reason else 0.0, reason=reason
-                )
-                tx.put(CERTIFICATE_ORDERS, tried.hostname, noted)
+                tx.put(CERTIFICATE_ORDERS, tried.hostname, changed(order))
 
         await self._store.write(apply)
 
 
+def proofs_for(order: CertificateOrder) -> tuple[str, ...]:
+    """The kinds of proof to try, the first one first: what was met before, after failures by turns. Only who answers
+    for a whole zone proves a wildcard."""
+    if order.hostname.startswith("*"):
+        return (DNS_01,)
+    kinds = sorted((TLS_ALPN_01, HTTP_01), key=lambda kind: kind != order.proof)
+    first = order.failures % len(kinds)
+    return (*kinds[first:], *kinds[:first])
+
+
 def is_due(order: CertificateOrder, there: CertificateRecord | None, now: float) -> bool:
-    """One that was ordered is renewed in the last third of its life; one that was imported is left alone until it has
-    expired."""
+    """One that was ordered is renewed in the last third of its life, or sooner where the authority wants it; one that
+    was imported is left alone until it has expired."""
+    if now < order.limited_until:
+        return False
     if order.failures and now < order.failed_at + min(_AGAIN_S * 2.0 ** min(order.failures - 1, 16), _AGAIN_AT_MOST_S):
         return False
     if there is None or not there.ordered:
         return there is None or now >= there.not_after
+    if order.renew_at and now >= order.renew_at > there.updated_at:
+        return True
     return now >= there.not_after - (there.not_after - there.updated_at) / 3
 
 

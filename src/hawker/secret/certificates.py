@@ -86,6 +86,10 @@ class Certificates:
         """Chain and key, in clear. Raises `Fault`."""
         return self._vault.open(owner_of(record.hostname), record.sealed)
 
+    def chain(self, record: CertificateRecord) -> str:
+        """PEM. Raises `Fault`."""
+        return open_pair(self._vault, record.hostname, record.sealed).chain.decode()
+
     def list(self, app: str) -> list[CertificateRecord]:
         """By host name."""
         return [record for record in self.all() if record.app == app]

@@ -99,7 +99,7 @@ class ValidationError(Answer, frozen=True, kw_only=True):
 
 class CertificateDetail(Answer, frozen=True, kw_only=True):
     """`configured`: it is served, and the name led here at the last check. `dns_records` only of a check; `warning`
-    only of a removal."""
+    only of a removal. Before `rate_limited_until` the authority takes no order for it."""
 
     hostname: str
     status: str
@@ -111,6 +111,7 @@ class CertificateDetail(Answer, frozen=True, kw_only=True):
     validation_errors: tuple[ValidationError, ...]
     dns_provider: str = ""
     dns_records: DnsRecords | None = None
+    rate_limited_until: datetime | None = None
     warning: str = ""
 
 

@@ -93,8 +93,8 @@ def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, 
 def order_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -> None:
     """Order a certificate for a host name.
 
-    It is renewed before it expires. The name must lead to port 80 of the app's node, where an app speaks plain HTTP.
-    `hawker certs show` says how far it is. Only nodes with an --acme-directory order.
+    It is renewed before it expires. The name must lead to the app's node: to port 443 with TLS, or to port 80 with
+    plain HTTP. `hawker certs show` says how far it is. Only nodes with an --acme-directory order.
     """
     body = OrderCertificateRequest(hostname=hostname)
     show(
@@ -153,6 +153,8 @@ def _lines(answer: CertificateDetail) -> Iterator[tuple[str, str]]:
     yield "point it to", ", ".join(wanted) or "an address of the app's host"
     if answer.dns_records is not None:
         yield "leads to", ", ".join(answer.dns_records.resolved_addresses) or "nowhere"
+    if answer.rate_limited_until is not None:
+        yield "waits until", local(answer.rate_limited_until)
     for error in answer.validation_errors:
         yield "wrong", f"{error.message}: {error.remediation}"
 

@@ -82,6 +82,8 @@ HELP: dict[str, str] = {
     " terms count as agreed to. Default: none are ordered.",
     "acme_email": "Whom the certificate authority writes to.",
     "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
+    "acme_binding_file": "A file with two words, the key id and the HMAC key, where the authority asks for an account"
+    " that it gave out (external account binding).",
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
     "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
     "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import NotFound
+from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01
 from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
 from hawker.secret.certificates import Certificates
 from hawker.settings import Settings
@@ -174,9 +176,9 @@ class CertificateHandlers:
             status=status,
             configured=status == _ACTIVE and kept.points_here,
             acme_requested=kept.order is not None,
-            acme_alpn_configured=False,
-            acme_dns_configured=False,
-            acme_http_configured=ordered,
+            acme_alpn_configured=ordered and kept.proof == TLS_ALPN_01,
+            acme_dns_configured=ordered and kept.proof == DNS_01,
+            acme_http_configured=ordered and kept.proof == HTTP_01,
             has_custom_certificate=record is not None and not ordered,
             has_fly_certificate=ordered,
             ownership_txt_configured=False,
@@ -199,21 +201,26 @@ class CertificateHandlers:
             dns_requirements=self._requirements(app, kept.hostname),
             validation=CertificateValidation(
                 dns_configured=points_here,
-                alpn_configured=False,
-                http_configured=record is not None and record.ordered,
+                alpn_configured=kept.proof == TLS_ALPN_01,
+                http_configured=kept.proof == HTTP_01,
                 ownership_txt_configured=False,
             ),
             validation_errors=() if gone else tuple(self._errors(kept, found)),
             dns_records=None if found is None else found[1],
+            rate_limited_until=self._limited_until(kept),
             warning=gone,
         )
+
+    def _limited_until(self, kept: "_Kept") -> datetime | None:
+        until = kept.order.limited_until if kept.order is not None else 0.0
+        return instant(until) if until > self._clock.now() else None
 
     def _errors(self, kept: "_Kept", found: tuple[bool, DnsRecords] | None) -> Sequence[ValidationError]:
         errors, now = [], self._clock.now()
         if kept.record is not None and now >= kept.record.not_after:
             errors.append(("expired", "the certificate has expired", "import a new one", now))
         if kept.order is not None and kept.order.reason:
-            remedy = "have the name lead to this host's port 80, where an app speaks plain HTTP"
+            remedy = "have the name lead to this host, to its port 443 with TLS or its port 80 with plain HTTP"
             errors.append(("acme", kept.order.reason, remedy, kept.order.failed_at))
         if found is not None and not found[0]:
             where = ", ".join(found[1].resolved_addresses) or "nowhere"
@@ -250,6 +257,12 @@ class _Kept:
     @property
     def points_here(self) -> bool:
         return self.record is not None and self.record.points_here
+
+    @property
+    def proof(self) -> str:
+        """The kind of challenge that was met last; before that was noted, it was HTTP-01."""
+        proved = self.order.proof if self.order is not None else ""
+        return proved or (HTTP_01 if self.record is not None and self.record.ordered else "")
 
     @property
     def created_at(self) -> float:
