@@ -19,11 +19,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
         "swallowing", "src/hawker/sim/fleet/simulation.py", "except", "whatever breaks a simulated node is a finding"
     ),
     Allowed(
-        "swallowing", "src/hawker/sim/deploys/deploy_run.py", "except", "whatever breaks a simulated node is a finding"
-    ),
-    Allowed("swallowing", "src/hawker/sim/edge/edge_run.py", "except", "whatever breaks a simulated edge is a finding"),
-    Allowed(
-        "swallowing", "src/hawker/sim/moves/move_run.py", "except", "whatever breaks a simulated node is a finding"
+        "swallowing", "src/hawker/sim/harness/seeded_run.py", "except", "whatever breaks what is simulated is a finding"
     ),
     Allowed(
         "swallowing",

@@ -3,12 +3,11 @@ that are good, crash, or never pass their checks are deployed over four hosts in
 daemons and hosts die, links are cut, and calls are lost or late.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
@@ -33,9 +32,9 @@ from hawker.record.app import RELEASES
 from hawker.record.deploy import DEPLOYS, deploy_resource
 from hawker.sim.deploys.deploy_host import REGIONS, SOUND, DeployFleet, DeployHost, DeployKit
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
-from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
-from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
-from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.harness.loop import eventually
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
 from hawker.sim.node.sim_worker import APP, config_of
 from hawker.worker.health import ProbeResult
 
@@ -127,66 +126,47 @@ class DeployOutcome(RunOutcome[DeployRunPlan]):
 
 def draw(seed: int) -> DeployRunPlan:
     """What happens, and when: blows come in the seconds around a deploy."""
-    chance, operations = Chance(LoopClock(seed)), list[DeployOperation]()
-    at = 1.0
-    while at < RUN_S:
-        verb = chance.weighed(_WEIGHTS)
-        host = str(chance.between(1, HOSTS) if chance.happens(0.6) else 1)
-        word, amount = "", 0.0
-        match verb:
-            case DeployVerb.DEPLOY:
-                kind = chance.one_of(_KINDS)
-                word = f"{kind} {chance.one_of(_STRATEGIES if kind == 'good' else _GATED)}"
-            case DeployVerb.LATE:
-                word = chance.one_of(_LATE)
-            case DeployVerb.CUT:
-                word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 90))
-            case DeployVerb.AMBUSH:
-                word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 90))
-            case DeployVerb.PAUSE:
-                amount = float(chance.between(1, 60))
-            case DeployVerb.KILL | DeployVerb.POWER | DeployVerb.LOSE:
-                word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 90))
-            case _:
-                pass
-        operations.append(DeployOperation(0, at, _ACTOR, verb, host, amount, word))
-        if verb in (DeployVerb.KILL, DeployVerb.POWER, DeployVerb.AMBUSH):
-            operations.append(DeployOperation(0, at + amount, _ACTOR, DeployVerb.BOOT, host))
-        if verb is DeployVerb.LATE:
-            for late, next_verb, next_host, next_word in (
-                (0.1, DeployVerb.DEPLOY, "1", "good rolling"),
-                (chance.one_of((0.5, 2.0, 25.0)), DeployVerb.ABORT, "2", ""),
-                (chance.one_of((0.6, 4.0, 8.0)), DeployVerb.KILL, "1", "1"),
-                (chance.one_of((2.0, 40.0)), DeployVerb.BOOT, "1", ""),
-            ):
-                operations.append(DeployOperation(0, at + late, _ACTOR, next_verb, next_host, 0.0, next_word))
-        if verb in (DeployVerb.CUT, DeployVerb.LOSE):
-            operations.append(DeployOperation(0, at + amount, _ACTOR, DeployVerb.HEAL, host))
-        at += chance.one_of((0.2, 1.0, 3.0, 8.0, 20.0, 40.0))
-    return DeployRunPlan(seed=seed, operations=numbered(operations))
+    return DeployRunPlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, _drawn_at))
 
 
-def play(plan: DeployRunPlan, kit: DeployKit = SOUND) -> DeployOutcome:
-    """The same in every process."""
-    return anyio.run(_play, plan, kit, backend_options={"loop_factory": VirtualTimeLoop})
+def _drawn_at(chance: Chance, verb: DeployVerb, at: float) -> tuple[list[DeployOperation], float]:
+    host = str(chance.between(1, HOSTS) if chance.happens(0.6) else 1)
+    word, amount = "", 0.0
+    match verb:
+        case DeployVerb.DEPLOY:
+            kind = chance.one_of(_KINDS)
+            word = f"{kind} {chance.one_of(_STRATEGIES if kind == 'good' else _GATED)}"
+        case DeployVerb.LATE:
+            word = chance.one_of(_LATE)
+        case DeployVerb.CUT:
+            word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 90))
+        case DeployVerb.AMBUSH:
+            word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 90))
+        case DeployVerb.PAUSE:
+            amount = float(chance.between(1, 60))
+        case DeployVerb.KILL | DeployVerb.POWER | DeployVerb.LOSE:
+            word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 90))
+        case _:
+            pass
+    operations = [DeployOperation(0, at, _ACTOR, verb, host, amount, word)]
+    if verb in (DeployVerb.KILL, DeployVerb.POWER, DeployVerb.AMBUSH):
+        operations.append(DeployOperation(0, at + amount, _ACTOR, DeployVerb.BOOT, host))
+    if verb is DeployVerb.LATE:
+        for late, next_verb, next_host, next_word in (
+            (0.1, DeployVerb.DEPLOY, "1", "good rolling"),
+            (chance.one_of((0.5, 2.0, 25.0)), DeployVerb.ABORT, "2", ""),
+            (chance.one_of((0.6, 4.0, 8.0)), DeployVerb.KILL, "1", "1"),
+            (chance.one_of((2.0, 40.0)), DeployVerb.BOOT, "1", ""),
+        ):
+            operations.append(DeployOperation(0, at + late, _ACTOR, next_verb, next_host, 0.0, next_word))
+    if verb in (DeployVerb.CUT, DeployVerb.LOSE):
+        operations.append(DeployOperation(0, at + amount, _ACTOR, DeployVerb.HEAL, host))
+    return operations, at + chance.one_of((0.2, 1.0, 3.0, 8.0, 20.0, 40.0))
 
 
-async def _play(plan: DeployRunPlan, kit: DeployKit) -> DeployOutcome:
-    return await DeploySimulation(plan, kit).play()
-
-
-def shrink(found: DeployOutcome, kit: DeployKit, tries: int) -> DeployOutcome:
-    def again(numbers: Set[int]) -> DeployOutcome:
-        return play(found.plan.only(numbers), kit)
-
-    return Shrinker(found, again, tries).shrink()
-
-
-class DeploySimulation:
+class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
     def __init__(self, plan: DeployRunPlan, kit: DeployKit) -> None:
-        self._plan = plan
-        self._clock = LoopClock(plan.seed)
-        self._trace = Trace()
+        super().__init__(plan)
         self._fleet = DeployFleet(CallNetwork(self._clock), kit.worker, parts=kit)
         self._hosts: dict[NodeId, DeployHost] = {}
         for number in range(1, HOSTS + 1):
@@ -198,26 +178,15 @@ class DeploySimulation:
         self._fleet.call_network.hears = self._hear
         self._fleet.call_network.late_s = _LATE_S
         self._coordinators = Coordinators()
-        self._found: list[Violation] = []
         self._ambushes: list[tuple[NodeId, str]] = []
         self._accepted: dict[int, str] = {}
         self._aborted: set[int] = set()
         self._calls = 0
         self._unsteady = dict.fromkeys(self._hosts, 0.0)
 
-    async def play(self) -> DeployOutcome:
-        try:
-            async with anyio.create_task_group() as tasks:
-                await self._run(tasks)
-                tasks.cancel_scope.cancel()
-        except* Exception as group:  # noqa: BLE001 - whatever breaks a node is a finding
-            for error in group.exceptions:
-                self._note([Violation(Invariant.ANSWERS, "node", f"{type(error).__name__}: {error}")])
-        return self._outcome()
-
     async def _run(self, tasks: TaskGroup) -> None:
         await self.begin(tasks)
-        await do_in_turn(self._plan.operations, self._clock, self._do, self._clock.monotonic())
+        await self._do_all(self._do)
         await self._rest()
         self._judge()
         for host in self._hosts.values():
@@ -296,8 +265,6 @@ class DeploySimulation:
         )
 
     async def _do(self, operation: DeployOperation) -> None:
-        if self._found:
-            return
         self._say(f"{operation.verb} {operation.label} {operation.word}".rstrip())
         host = self._hosts[NodeId(f"{int(operation.label):08x}")]
         network, word = self._fleet.call_network, operation.word
@@ -403,33 +370,23 @@ class DeploySimulation:
             bad = {version for version, word in self._accepted.items() if word.split()[0] in ("crash", "unready")}
             self._note(deploys_over(self._sight(), self._home.id, set(self._accepted), self._aborted, bad))
 
-    def _note(self, found: Iterable[Violation]) -> None:
-        for violation in found:
-            if not self._found:
-                self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
-            if len(self._found) < 20 and violation not in self._found:
-                self._found.append(violation)
-
-    def _say(self, text: str) -> None:
-        self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
-
-    def _outcome(self) -> DeployOutcome:
+    def _outcome(self, told: dict[str, Any]) -> DeployOutcome:
         statuses = [each.status for _, each in self._home.world.store.scan(RELEASES)]
         deploys = [each for _, each in self._home.world.store.scan(DEPLOYS)]
         complete, back = statuses.count("complete"), statuses.count("rolled_back")
         return DeployOutcome(
-            plan=self._plan,
+            **told,
             operations=self._calls,
-            ended_at=self._clock.monotonic(),
-            digest=self._trace.digest,
-            lines=tuple(self._trace.lines),
-            found=tuple(self._found),
             complete=complete,
             back=back,
             otherwise=len(statuses) - complete - back,
             taken=sum(each.coordinator not in ("", self._home.id) for each in deploys),
             kills=sum(host.kills for host in self._hosts.values()),
         )
+
+
+GAME: SeededGame[DeployKit, DeployRunPlan, DeployOutcome] = SeededGame(sound=SOUND, run=DeploySimulation)
+play, shrink = GAME.play, GAME.shrink
 
 
 def _order(operation: DeployOperation) -> CreateDeployRequest:

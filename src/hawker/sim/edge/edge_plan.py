@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 from hawker.proof.edge_checks import WAKE_S
-from hawker.sim.harness.loop import LoopClock
-from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, numbered
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
+from hawker.sim.harness.seeded_run import drawn
 
 HOSTS = 3
 RUN_S = 90.0
@@ -89,42 +89,43 @@ MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def draw(seed: int) -> EdgePlan:
-    chance, operations, at = Chance(LoopClock(seed)), list[EdgeOperation](), 1.0
-    while at < RUN_S:
-        verb = chance.weighed(_WEIGHTS)
-        if verb is EdgeVerb.BURST and chance.happens(0.5):
-            at += IDLE_S + 5.0  # who can rest, rests
-        host, word, amount = str(chance.between(1, HOSTS)), "", float(chance.between(1, 15))
-        match verb:
-            case EdgeVerb.ASK:
-                word = " ".join(
-                    (
-                        chance.one_of(tuple(PORTS)),
-                        chance.weighed(_METHODS),
-                        chance.weighed(_WORDS),
-                        str(chance.one_of((0, 1, 10, 100, 400, 1500, 4000))),
-                        str(chance.between(1, 9)),
-                    )
+    return EdgePlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, _drawn_at))
+
+
+def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOperation], float]:
+    if verb is EdgeVerb.BURST and chance.happens(0.5):
+        at += IDLE_S + 5.0  # who can rest, rests
+    host, word, amount = str(chance.between(1, HOSTS)), "", float(chance.between(1, 15))
+    match verb:
+        case EdgeVerb.ASK:
+            word = " ".join(
+                (
+                    chance.one_of(tuple(PORTS)),
+                    chance.weighed(_METHODS),
+                    chance.weighed(_WORDS),
+                    str(chance.one_of((0, 1, 10, 100, 400, 1500, 4000))),
+                    str(chance.between(1, 9)),
                 )
-                amount = float(chance.one_of((1, 1, 1, 2, 4, 8)))
-            case EdgeVerb.BURST:
-                word, amount = "lazy", float(chance.one_of((1, 1, 2, 2, 4, 12)))
-                host = chance.one_of(("1", "1", host))
-            case EdgeVerb.STOP | EdgeVerb.START | EdgeVerb.CRASH | EdgeVerb.CORDON | EdgeVerb.FLAP:
-                word = chance.one_of(tuple(MACHINES))
-            case EdgeVerb.CUT:
-                word = str(chance.between(1, HOSTS))
-            case EdgeVerb.REFUSE:
-                amount = chance.one_of((2.0, 20.0, 90.0))
-            case _:
-                pass
-        operations.append(EdgeOperation(0, at, _ACTOR, verb, host, amount, word))
-        if verb is EdgeVerb.STOP:  # who comes just then
-            app, place = word[:-1], str(MACHINES[word][0])
-            for after in (0.01, 0.03, 0.06, 0.1):
-                operations.append(EdgeOperation(0, at + after, _ACTOR, EdgeVerb.ASK, place, 1.0, f"{app} GET ok 1 1"))
-        if verb is EdgeVerb.REFUSE and amount > WAKE_S:  # who sleeps then is asked for in vain
-            at += IDLE_S + 5.0
-            operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, "lazy GET ok 1 1"))
-        at += 1.0 if verb is EdgeVerb.BURST else chance.one_of((0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 2.0))
-    return EdgePlan(seed=seed, operations=numbered(operations))
+            )
+            amount = float(chance.one_of((1, 1, 1, 2, 4, 8)))
+        case EdgeVerb.BURST:
+            word, amount = "lazy", float(chance.one_of((1, 1, 2, 2, 4, 12)))
+            host = chance.one_of(("1", "1", host))
+        case EdgeVerb.STOP | EdgeVerb.START | EdgeVerb.CRASH | EdgeVerb.CORDON | EdgeVerb.FLAP:
+            word = chance.one_of(tuple(MACHINES))
+        case EdgeVerb.CUT:
+            word = str(chance.between(1, HOSTS))
+        case EdgeVerb.REFUSE:
+            amount = chance.one_of((2.0, 20.0, 90.0))
+        case _:
+            pass
+    operations = [EdgeOperation(0, at, _ACTOR, verb, host, amount, word)]
+    if verb is EdgeVerb.STOP:  # who comes just then
+        app, place = word[:-1], str(MACHINES[word][0])
+        for after in (0.01, 0.03, 0.06, 0.1):
+            operations.append(EdgeOperation(0, at + after, _ACTOR, EdgeVerb.ASK, place, 1.0, f"{app} GET ok 1 1"))
+    if verb is EdgeVerb.REFUSE and amount > WAKE_S:  # who sleeps then is asked for in vain
+        at += IDLE_S + 5.0
+        operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, "lazy GET ok 1 1"))
+    gap = 1.0 if verb is EdgeVerb.BURST else chance.one_of((0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 2.0))
+    return operations, at + gap

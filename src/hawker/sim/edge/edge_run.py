@@ -4,7 +4,7 @@ network, the daemons as edges hear them, machines, clients.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator
 from typing import Any, cast
 
 import anyio
@@ -19,9 +19,7 @@ from hawker.sim.edge.edge_plan import HOSTS, MACHINES, PORTS, EdgeOperation, Edg
 from hawker.sim.edge.played_host import PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import CLIENT, EdgeLoop
-from hawker.sim.harness.loop import LoopClock
-from hawker.sim.harness.plan import Shrinker, do_in_turn
-from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 
 QUIET_S = 160.0
 """After everything is healed: the longest that TCP keeps who waits for nobody, and more than a rest takes."""
@@ -33,31 +31,14 @@ _LONG_S = 6.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
 
 
-def play(plan: EdgePlan, parts: EdgeParts = SOUND) -> EdgeOutcome:
-    """The same in every process."""
-    return anyio.run(_play, plan, parts, backend_options={"loop_factory": EdgeLoop})
+class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
+    who = "edge"
 
-
-async def _play(plan: EdgePlan, parts: EdgeParts) -> EdgeOutcome:
-    return await EdgeSimulation(plan, parts).play()
-
-
-def shrink(found: EdgeOutcome, parts: EdgeParts, tries: int) -> EdgeOutcome:
-    def again(numbers: Set[int]) -> EdgeOutcome:
-        return play(found.plan.only(numbers), parts)
-
-    return Shrinker(found, again, tries).shrink()
-
-
-class EdgeSimulation:
     def __init__(self, plan: EdgePlan, parts: EdgeParts) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._parts = parts
         self._loop = cast(EdgeLoop, asyncio.get_running_loop())
-        self._clock = LoopClock(plan.seed)
-        self._trace = Trace()
-        self._found: list[Violation] = []
-        self._ledger = EdgeLedger(self._clock.monotonic, self._note)
+        self._ledger = EdgeLedger(self._clock.monotonic, lambda found: self._note([found]))
         self._ledger.may_reach = lambda app, other: app == other or "other" not in (app, other)
         self._late_s = 0.0
         self._blows: list[float] = []  # when something ended machines or links in the middle of what they did
@@ -69,14 +50,7 @@ class EdgeSimulation:
 
     async def play(self) -> EdgeOutcome:
         self._loop.set_exception_handler(self._mistake)
-        try:
-            async with anyio.create_task_group() as tasks:
-                await self._run(tasks)
-                tasks.cancel_scope.cancel()
-        except* Exception as group:  # noqa: BLE001 - whatever breaks an edge is a finding
-            for error in group.exceptions:
-                self._note(Violation(Invariant.ANSWERS, "edge", f"{type(error).__name__}: {error}"))
-        return self._outcome()
+        return await super().play()
 
     async def _run(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -91,7 +65,7 @@ class EdgeSimulation:
         for machine in self._machines.values():
             self._spread(machine)
         tasks.start_soon(self._watch)
-        await do_in_turn(self._plan.operations, self._clock, self._do, self._clock.monotonic())
+        await self._do_all(self._do)
         await self._rest()
         self._judge()
         for host in self._hosts:
@@ -114,7 +88,7 @@ class EdgeSimulation:
     def _mistake(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not isinstance(error, ConnectionError):
-            self._note(Violation(Invariant.ANSWERS, "edge", f"{context['message']}: {type(error).__name__}: {error}"))
+            self._note([Violation(Invariant.ANSWERS, "edge", f"{context['message']}: {type(error).__name__}: {error}")])
 
     # What other hosts hear.
 
@@ -142,8 +116,6 @@ class EdgeSimulation:
     # What happens.
 
     async def _do(self, operation: EdgeOperation) -> None:
-        if self._found:
-            return
         self._say(f"{operation.verb} {operation.label} {operation.amount:g} {operation.word}".rstrip())
         host, machine = self._hosts[int(operation.label) - 1], self._machines.get(operation.word)
         match operation.verb:
@@ -286,7 +258,7 @@ class EdgeSimulation:
                 woken = sum(each.starts for each in machines) - before
                 most = -(-count // 2)
                 if woken > most and self._asked == asked + count:
-                    self._note(Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines"))
+                    self._note([Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines")])
 
     async def _ask(self, host: PlayedHost, app: str, method: str, word: str, milliseconds: int, target: int) -> None:
         self._asked += 1
@@ -342,8 +314,7 @@ class EdgeSimulation:
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(_LOOK_S)
-            for violation in self._ledger.overdue():
-                self._note(violation)
+            self._note(self._ledger.overdue())
 
     async def _rest(self) -> None:
         """All is healed and up, and everything has come to its end."""
@@ -359,10 +330,10 @@ class EdgeSimulation:
             return
         for request in self._ledger.requests.values():
             if not request.over:
-                self._note(Violation(Invariant.ANSWERED, request.id, "has no answer at the end"))
+                self._note([Violation(Invariant.ANSWERED, request.id, "has no answer at the end")])
         for host in self._hosts:
-            self._note_all(_left_in(host))
-        self._note_all(self._resting())
+            self._note(_left_in(host))
+        self._note(self._resting())
 
     def _resting(self) -> Iterator[Violation]:
         apps: dict[str, list[PlayedMachine]] = {}
@@ -379,33 +350,20 @@ class EdgeSimulation:
                 if len(running) + by_rest >= least and not any(each.cordoned for each in machines):
                     yield Violation(Invariant.RESTED, app, f"{by_rest} rest, {len(running)} run; {least} are to run")
 
-    def _note_all(self, found: Iterable[Violation]) -> None:
-        for violation in found:
-            self._note(violation)
-
-    def _note(self, violation: Violation) -> None:
-        if not self._found:
-            self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
-        if len(self._found) < 20 and violation not in self._found:
-            self._found.append(violation)
-
-    def _say(self, text: str) -> None:
-        self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
-
-    def _outcome(self) -> EdgeOutcome:
+    def _outcome(self, told: dict[str, Any]) -> EdgeOutcome:
         over = [each for each in self._ledger.requests.values() if each.over]
         return EdgeOutcome(
-            plan=self._plan,
+            **told,
             operations=len(over),
-            ended_at=self._clock.monotonic(),
-            digest=self._trace.digest,
-            lines=tuple(self._trace.lines),
-            found=tuple(self._found),
             served=sum(each.status == 200 for each in over),
             refused=sum(each.status not in (200, None) for each in over),
             cut=sum(each.status is None for each in over),
             wakes=sum(machine.starts for machine in self._machines.values()),
         )
+
+
+GAME: SeededGame[EdgeParts, EdgePlan, EdgeOutcome] = SeededGame(sound=SOUND, run=EdgeSimulation, loop=EdgeLoop)
+play, shrink = GAME.play, GAME.shrink
 
 
 def _left_in(host: PlayedHost) -> Iterator[Violation]:

@@ -3,11 +3,11 @@ with volumes write and move between three hosts while daemons are killed, the po
 links are cut, disks lie and nodes refuse.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-import anyio
 from anyio.abc import TaskGroup
 
 from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
@@ -32,9 +32,9 @@ from hawker.record.machine import MACHINES, MachineRecord
 from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, MoveState
 from hawker.record.volume import VOLUMES
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
-from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
-from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, Shrinker, do_in_turn, numbered
-from hawker.sim.harness.trace import Speaker, Trace
+from hawker.sim.harness.loop import eventually
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
 from hawker.sim.moves.move_host import MoveFleet, MoveHost
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, params
@@ -114,80 +114,49 @@ class MoveOutcome(RunOutcome[MovePlan]):
 
 def draw(seed: int) -> MovePlan:
     """What happens, and when: blows come in the seconds around a move."""
-    chance, operations = Chance(LoopClock(seed)), list[MoveOperation]()
-    at = 1.0
-    while at < RUN_S:
-        verb = chance.weighed(_WEIGHTS)
-        host = str(chance.between(1, HOSTS))
-        word, amount = "", 0.0
-        match verb:
-            case MoveVerb.MOVE:
-                word = chance.one_of(_MODES)
-            case MoveVerb.LATE:
-                word = chance.one_of(_LATE)
-            case MoveVerb.CUT:
-                word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 60))
-            case MoveVerb.AMBUSH:
-                word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 40))
-            case MoveVerb.REFUSE:
-                amount = float(chance.between(2, 6))
-            case MoveVerb.KILL | MoveVerb.POWER | MoveVerb.LOSE:
-                word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 40))
-            case _:
-                pass
-        operations.append(MoveOperation(0, at, _ACTOR, verb, host, amount, word))
-        if verb is MoveVerb.REFUSE:
-            for late, next_verb, next_word in ((0.1, MoveVerb.MOVE, ""), (0.2, MoveVerb.LATE, "accept_move")):
-                operations.append(MoveOperation(0, at + late, _ACTOR, next_verb, host, 0.0, next_word))
-        if verb in (MoveVerb.KILL, MoveVerb.POWER, MoveVerb.AMBUSH):
-            operations.append(MoveOperation(0, at + amount / 4, _ACTOR, MoveVerb.BOOT, host))
-        if verb in (MoveVerb.CUT, MoveVerb.LOSE, MoveVerb.REFUSE):
-            operations.append(MoveOperation(0, at + amount, _ACTOR, MoveVerb.HEAL, host, 0.0, verb))
-        at += chance.one_of((0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 4.0, 12.0))
-    return MovePlan(seed=seed, operations=numbered(operations))
+    return MovePlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, _drawn_at))
 
 
-def play(plan: MovePlan, kit: WorkerKit = SOUND) -> MoveOutcome:
-    """The same in every process."""
-    return anyio.run(_play, plan, kit, backend_options={"loop_factory": VirtualTimeLoop})
+def _drawn_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
+    host, word, amount = str(chance.between(1, HOSTS)), "", 0.0
+    match verb:
+        case MoveVerb.MOVE:
+            word = chance.one_of(_MODES)
+        case MoveVerb.LATE:
+            word = chance.one_of(_LATE)
+        case MoveVerb.CUT:
+            word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 60))
+        case MoveVerb.AMBUSH:
+            word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 40))
+        case MoveVerb.REFUSE:
+            amount = float(chance.between(2, 6))
+        case MoveVerb.KILL | MoveVerb.POWER | MoveVerb.LOSE:
+            word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 40))
+        case _:
+            pass
+    operations = [MoveOperation(0, at, _ACTOR, verb, host, amount, word)]
+    if verb is MoveVerb.REFUSE:
+        for late, next_verb, next_word in ((0.1, MoveVerb.MOVE, ""), (0.2, MoveVerb.LATE, "accept_move")):
+            operations.append(MoveOperation(0, at + late, _ACTOR, next_verb, host, 0.0, next_word))
+    if verb in (MoveVerb.KILL, MoveVerb.POWER, MoveVerb.AMBUSH):
+        operations.append(MoveOperation(0, at + amount / 4, _ACTOR, MoveVerb.BOOT, host))
+    if verb in (MoveVerb.CUT, MoveVerb.LOSE, MoveVerb.REFUSE):
+        operations.append(MoveOperation(0, at + amount, _ACTOR, MoveVerb.HEAL, host, 0.0, verb))
+    return operations, at + chance.one_of((0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 4.0, 12.0))
 
 
-async def _play(plan: MovePlan, kit: WorkerKit) -> MoveOutcome:
-    return await MoveSimulation(plan, kit).play()
-
-
-def shrink(found: MoveOutcome, kit: WorkerKit, tries: int) -> MoveOutcome:
-    def again(numbers: Set[int]) -> MoveOutcome:
-        return play(found.plan.only(numbers), kit)
-
-    return Shrinker(found, again, tries).shrink()
-
-
-class MoveSimulation:
+class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
     def __init__(self, plan: MovePlan, kit: WorkerKit) -> None:
-        self._plan = plan
-        self._clock = LoopClock(plan.seed)
-        self._trace = Trace()
+        super().__init__(plan)
         self._fleet = MoveFleet(CallNetwork(self._clock), kit)
         for number in range(1, HOSTS + 1):
             host = MoveHost(self._fleet, number, plan.seed * 100 + number)
             self._fleet.hosts[host.id] = host
-        self._found: list[Violation] = []
         self._acknowledged: dict[VolumeId, int] = {}
         self._generations = Generations()
         self._ambushes: list[tuple[NodeId, str, bool]] = []
         self._fleet.call_network.hears = self._hear
         self._calls = 0
-
-    async def play(self) -> MoveOutcome:
-        try:
-            async with anyio.create_task_group() as tasks:
-                await self._run(tasks)
-                tasks.cancel_scope.cancel()
-        except* Exception as group:  # noqa: BLE001 - whatever breaks a node is a finding
-            for error in group.exceptions:
-                self._note([Violation(Invariant.ANSWERS, "node", f"{type(error).__name__}: {error}")])
-        return self._outcome()
 
     async def _run(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -196,7 +165,7 @@ class MoveSimulation:
             await host.begin(tasks)
         await self._stock()
         tasks.start_soon(self._watch)
-        await do_in_turn(self._plan.operations, self._clock, self._do, self._clock.monotonic())
+        await self._do_all(self._do)
         await self._rest()
         self._judge()
         for host in self._fleet.hosts.values():
@@ -226,8 +195,6 @@ class MoveSimulation:
             self._note([*of_moves(sights), *self._generations.broken(sights)])
 
     async def _do(self, operation: MoveOperation) -> None:
-        if self._found:
-            return
         self._say(f"{operation.verb} {operation.label} {operation.word}".rstrip())
         host = self._fleet.hosts[NodeId(f"{int(operation.label):08x}")]
         network, word = self._fleet.call_network, operation.word
@@ -350,29 +317,19 @@ class MoveSimulation:
                 except (AssertionError, Fault):
                     yield Violation(Invariant.KEPT, volume.id, f"node {host.id} cannot open it")
 
-    def _note(self, found: Iterable[Violation]) -> None:
-        for violation in found:
-            if not self._found:
-                self._trace.add(self._clock.monotonic(), Speaker.FOUND, str(violation))
-            if len(self._found) < 20 and violation not in self._found:
-                self._found.append(violation)
-
-    def _say(self, text: str) -> None:
-        self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
-
-    def _outcome(self) -> MoveOutcome:
+    def _outcome(self, told: dict[str, Any]) -> MoveOutcome:
         states = [each.state for sight in self._fleet.sights() for _, each in sight.reader.scan(MOVES)]
         return MoveOutcome(
-            plan=self._plan,
+            **told,
             operations=self._calls,
-            ended_at=self._clock.monotonic(),
-            digest=self._trace.digest,
-            lines=tuple(self._trace.lines),
-            found=tuple(self._found),
             moves=states.count(MoveState.DONE),
             aborted=states.count(MoveState.ABORTED),
             kills=sum(host.kills for host in self._fleet.hosts.values()),
         )
+
+
+GAME: SeededGame[WorkerKit, MovePlan, MoveOutcome] = SeededGame(sound=SOUND, run=MoveSimulation)
+play, shrink = GAME.play, GAME.shrink
 
 
 def _owns(host: MoveHost, unit: str) -> bool:
