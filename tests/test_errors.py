@@ -3,7 +3,7 @@ import http
 import anyio
 import pytest
 
-from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom, NotFound, WrongState, one_error
+from hawker.errors import BadRequest, CannotStart, Fault, HawkerError, NoRoom, NotFound, WrongState, one_error, plain
 
 
 def _leaves(kind: type[HawkerError]) -> list[type[HawkerError]]:
@@ -48,3 +48,8 @@ async def test_one_error_comes_out_as_itself() -> None:
 def test_several_errors_stay_together() -> None:
     with pytest.raises(ExceptionGroup), one_error():
         raise ExceptionGroup("two", [NotFound("gone"), BadRequest("bad")])
+
+
+def test_words_of_the_api_are_not_for_people() -> None:
+    assert plain("failed_precondition: no: aborted: y (invalid_argument: x)") == "no: y (x)"
+    assert plain("it was not aborted: x") == "it was not aborted: x"

@@ -5,6 +5,7 @@ assertion, never one of these. The text is what a person reads: what happened an
 values that clients match on come from the Machines API contract.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
@@ -244,6 +245,15 @@ class Fault(HawkerError):
 
 class CannotStart(HawkerError):
     """The daemon cannot boot: one line that says what to do; exit status 2."""
+
+
+_PREFIXES = "|".join(each.prefix for each in (BadRequest, Conflict, AlreadyExists, WrongState, DeadlineExceeded))
+_PREFIX = re.compile(rf"(?:^|(?<=\()|(?<=: ))(?:{_PREFIXES}): ")
+
+
+def plain(text: str | None) -> str | None:
+    """A text without the API's words for kinds of errors, for people."""
+    return text and _PREFIX.sub("", text)
 
 
 def leaf_of(error: BaseException) -> BaseException:

@@ -71,11 +71,6 @@ def test_a_sentence_goes_on_in_the_next_line_of_its_column(monkeypatch: pytest.M
     ]
 
 
-def test_words_of_the_api_are_not_for_people() -> None:
-    assert output.plain("failed_precondition: no: aborted: y (invalid_argument: x)") == "no: y (x)"
-    assert output.plain("it was not aborted: x") == "it was not aborted: x"
-
-
 def test_a_table_without_rows_is_its_head() -> None:
     assert plain(output.table(("ID", "STATE"), [])) == "ID  STATE"
 

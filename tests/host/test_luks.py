@@ -1,5 +1,6 @@
 """Facts about cryptsetup's command lines, up to the edge: no test here has a kernel with dm-crypt below it."""
 
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -101,6 +102,28 @@ def test_a_control_device_without_a_driver_is_no_device_mapper(mapper: Path) -> 
     with socket.socket(socket.AF_UNIX) as nobody:  # cannot be opened either: ENXIO, where such a device says ENODEV
         nobody.bind(str(mapper / "control"))
         assert "has no driver" in (_luks(Edge(mapper)).missing() or "")
+
+
+async def test_encryption_is_found_out_by_encrypting_a_file_once(mapper: Path) -> None:
+    edge = Edge(mapper)
+    luks = _luks(edge)
+    assert [await luks.trial(mapper / "file", "trial") for _ in range(2)] == [None, None]
+    assert [argv[1] for argv in edge.called] == ["luksFormat", "open", "close"]
+    assert os.listdir(mapper) == ["control"]
+
+
+async def test_encryption_that_fails_in_a_trial_is_missing_and_nothing_of_it_is_left(mapper: Path) -> None:
+    edge = Edge(mapper, 1, "device-mapper: reload ioctl failed")
+    luks = _luks(edge)
+    assert "a trial of it failed: cryptsetup luksFormat failed" in (await luks.trial(mapper / "file", "trial") or "")
+    assert await luks.trial(mapper / "file", "trial") is not None and len(edge.called) == 1
+    assert os.listdir(mapper) == ["control"]
+
+
+def test_a_control_device_that_may_not_be_opened_is_named(mapper: Path) -> None:
+    (mapper / "control").unlink()
+    (mapper / "control").mkdir()  # root may open every file; a directory fails, too
+    assert "cannot be opened" in (_luks(Edge(mapper)).missing() or "")
 
 
 async def test_a_tool_is_given_its_key_and_heard() -> None:

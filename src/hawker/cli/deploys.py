@@ -28,9 +28,9 @@ from hawker.api.contract.deploy import (
 )
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus
-from hawker.cli.output import Form, fields, line_of_json, local, note, plain, table
+from hawker.cli.output import Form, fields, line_of_json, local, note, table
 from hawker.clock import SystemClock
-from hawker.errors import DeadlineExceeded, Unavailable
+from hawker.errors import DeadlineExceeded, Unavailable, plain
 
 _WAIT_S = 20.0
 _AGAIN_S = 1.0

@@ -5,7 +5,6 @@ from enum import IntEnum
 
 import click
 
-from hawker.cli.output import plain
 from hawker.errors import (
     BadRequest,
     CannotStart,
@@ -20,6 +19,7 @@ from hawker.errors import (
     Unauthorized,
     Unavailable,
     WrongState,
+    plain,
 )
 
 

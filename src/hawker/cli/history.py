@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hawker.api.contract.machine import MachineEvent
 from hawker.api.contract.run import Kept, MachineHistory, Run, RunStep
 from hawker.cli import waiting
-from hawker.cli.output import fields, local, plain, table, took
+from hawker.cli.output import fields, local, table, took
+from hawker.errors import plain
 
 Entry = tuple[datetime, str, str]
 

@@ -178,15 +178,6 @@ def _cut(cell: str, width: int) -> str:
     return moment_of_day[1] if moment_of_day else f"{cell[: width - 1]}…"
 
 
-_API_WORDS = "invalid_argument|aborted|already_exists|failed_precondition|deadline_exceeded"
-_API_WORD = re.compile(rf"(?:^|(?<=\()|(?<=: ))(?:{_API_WORDS}): ")
-
-
-def plain(text: str | None) -> str | None:
-    """What a node says of an error, without the API's words for its kind: for people."""
-    return text and _API_WORD.sub("", text)
-
-
 def _cell(value: object) -> str:
     """On one line and without what could move a terminal's cursor: names and texts come from others."""
     return "-" if value is None or value == "" else _CONTROL.sub("�", str(value).replace("\n", " "))

@@ -9,10 +9,11 @@ from hawker.api.contract.run import Run, RunStep
 from hawker.cli import waiting
 from hawker.cli.listing import image_name
 from hawker.cli.machines import Owned
-from hawker.cli.output import fields, local, moment, plain, table, took
+from hawker.cli.output import fields, local, moment, table, took
 from hawker.config import MachineConfig
 from hawker.config.effective import Persist, guest, persistence, restart_policy
 from hawker.config.schedule import moment_after
+from hawker.errors import plain
 from hawker.machine import OFF, Policy
 
 _EVENTS_SHOWN = 8

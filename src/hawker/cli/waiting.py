@@ -16,9 +16,8 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import WAIT_MACHINE, WaitQuery
 from hawker.cli.exits import Failure
-from hawker.cli.output import plain
 from hawker.clock import Clock
-from hawker.errors import DeadlineExceeded
+from hawker.errors import DeadlineExceeded, plain
 from hawker.machine import GONE, OFF, SETTLED, State
 
 

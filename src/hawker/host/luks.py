@@ -10,13 +10,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
 
 from hawker.errors import Unavailable
+from hawker.fair.threads import Pool, in_thread
 
 KEY_BYTES = 64
 HEADER_BYTES = 16 << 20  # of LUKS2: what a device is smaller by than its file
@@ -66,6 +69,7 @@ class Luks:
         self._run = run
         self._find = find
         self._mapper = mapper
+        self._tried: str | None = None
 
     def missing(self) -> str | None:
         """What this host lacks to encrypt, and what to do about it; None when it lacks nothing."""
@@ -83,7 +87,32 @@ class Luks:
             if error.errno in _NO_DRIVER:
                 why = "is not there" if error.errno == errno.ENOENT else "has no driver"
                 return f"the kernel has no device-mapper ({control} {why}): modprobe dm_crypt"
+            return f"{control} cannot be opened ({os.strerror(error.errno or 0)}): this node needs device-mapper"
         return None
+
+    async def trial(self, file: Path, name: str) -> str | None:
+        """As `missing`, found out by encrypting `file`, which is made for it and removed: a kernel with device-mapper
+        may have no dm-crypt, or not this cipher. What was found is found once, until the process ends."""
+        lacks = self.missing()
+        if lacks is None and self._tried is None:
+            self._tried = await self._try(file, name)
+        return lacks or self._tried or None
+
+    async def _try(self, file: Path, name: str) -> str:
+        """What went wrong, empty for nothing."""
+        key = os.urandom(KEY_BYTES)
+        try:
+            await in_thread(Pool.DISKS, _make_empty, file)
+            await self.format(file, key)
+            await self.open(file, name, key)
+        except (Unavailable, OSError) as error:
+            return f"a trial of it failed: {error}; once that is mended, start the node again"
+        finally:
+            with anyio.CancelScope(shield=True), suppress(Unavailable):
+                await self.close(name)
+            with anyio.CancelScope(shield=True):
+                await in_thread(Pool.DISKS, partial(file.unlink, missing_ok=True))
+        return ""
 
     async def format(self, file: Path, key: bytes) -> None:
         """Make an empty encrypted volume of a file. Whatever was in it is lost."""
@@ -122,3 +151,9 @@ class Luks:
         done = await self._run((self._find(_CRYPTSETUP) or _CRYPTSETUP, *arguments), key)
         if done.status not in fine:
             raise Unavailable(f"cryptsetup {arguments[0]} failed ({done.status}): {done.said or 'it said nothing'}")
+
+
+def _make_empty(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with file.open("wb") as made:
+        made.truncate(2 * HEADER_BYTES)

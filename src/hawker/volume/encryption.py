@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
+
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault
 from hawker.fair.threads import Pool, in_thread
@@ -60,10 +62,13 @@ class Ciphers:
         self._luks = luks
         self._keys = keys
         self._prefix = f"hawker-{node_id}-"
+        self._trial = f"hawker-{node_id}.trial"
+        self._trying = anyio.Lock()
 
-    def missing(self) -> str | None:
-        """What this host lacks, and what to do about it."""
-        return self._luks.missing()
+    async def missing(self, directory: Path) -> str | None:
+        """What this host lacks, and what to do about it. The first call may encrypt a file in `directory`."""
+        async with self._trying:
+            return await self._luks.trial(directory / ".trial", self._trial)
 
     @asynccontextmanager
     async def fresh(self, disk: Disk, file: Path) -> AsyncIterator[Path]:

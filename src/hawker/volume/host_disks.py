@@ -227,7 +227,11 @@ class HostDisks:
         return {asked[device]: tuple(map(str, found)) for device, found in mount_holders(asked).items()}
 
     async def lacks_encryption(self) -> str | None:
-        return "this node does not encrypt volumes" if self._ciphers is None else self._ciphers.missing()
+        return (
+            "this node does not encrypt volumes"
+            if self._ciphers is None
+            else await self._ciphers.missing(self._directory)
+        )
 
     def _is_mount_point(self, target: Path) -> bool:
         return target.name == "mounted" and target.parent.parent == self._directory
