@@ -1,5 +1,6 @@
 #include "mounts.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -100,13 +101,41 @@ int root_enter(const struct outfit *outfit, struct failure *why) {
     return move_there(why);
 }
 
+static bool is_empty(int root) {
+    int again = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = again < 0 ? NULL : fdopendir(again);
+    if (!directory) {
+        if (again >= 0) close(again);
+        return false;
+    }
+    bool empty = true;
+    for (struct dirent *each; empty && (each = readdir(directory));)
+        empty = strcmp(each->d_name, ".") == 0 || strcmp(each->d_name, "..") == 0 || strcmp(each->d_name, "lost+found") == 0;
+    closedir(directory);
+    return empty;
+}
+
+/* A volume that nobody has used yet gets the owner and the permissions of the image's directory in its place: a process
+ * with a user of its own could not write there otherwise. */
+static int hand_over(int root, const struct stat *place, const char *target, struct failure *why) {
+    struct stat about;
+    if (fstat(root, &about) < 0) return fail(why, errno, "look at", target);
+    if (about.st_uid != 0 || about.st_gid != 0 || (about.st_mode & 07777) != 0755 || !is_empty(root)) return 0;
+    if (fchown(root, place->st_uid, place->st_gid) < 0 || fchmod(root, place->st_mode & 0777) < 0)
+        return fail(why, errno, "hand over", target);
+    return 0;
+}
+
 int volumes_mount(const struct outfit *outfit, struct failure *why) {
     for (size_t i = 0; i < outfit->volume_count; i++) {
         const struct volume *volume = &outfit->volumes[i];
-        if (make_directories(volume->target) < 0) return fail(why, errno, "make", volume->target);
+        struct stat place;
+        if (make_directories(volume->target) < 0 || stat(volume->target, &place) < 0)
+            return fail(why, errno, "make", volume->target);
         unsigned long flags = MS_NODEV | MS_NOATIME | (volume->read_only ? MS_RDONLY : 0);
         if (mount_disk(volume->disk, volume->target, volume->fstype, flags, why) < 0) return -1;
         if (keep(volume->target, volume->target, volume->disk, volume->read_only, why) < 0) return -1;
+        if (!volume->read_only && hand_over(mounts[count - 1].root, &place, volume->target, why) < 0) return -1;
     }
     return 0;
 }

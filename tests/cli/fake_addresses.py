@@ -53,8 +53,10 @@ POLICIES = (
 
 
 class FakeAddresses:
+    ips: tuple[IpAssignment, ...] = IPS
+
     async def _list_ips(self, call: Call[Any, Any, Any]) -> IpAssignments:
-        return IpAssignments(ips=IPS)
+        return IpAssignments(ips=self.ips)
 
     async def _assign_ip(self, call: Call[Any, Any, Any]) -> IpAssignment:
         return IPS[0]

@@ -62,6 +62,7 @@ class FakeReleases:
             release(3, "failed", {"env": {"A": "3"}}),
             release(2, "complete", {"app": "old-name", "env": {"A": "2"}, "vm": [{"memory": "1gb"}]}),
         )
+        self.deployed = True  # whether it is in the list of deploys
         self.deploys = [
             deploy_info(1, "running", slot(0, "waiting"), slot(1, "waiting"), stage="begins"),
             deploy_info(2, "running", slot(0, "changing"), slot(1, "waiting"), stage="machines come to the release"),
@@ -77,7 +78,7 @@ class FakeReleases:
         return next((each for each in self.deploys if each.serial > after), self.deploys[-1])
 
     async def _list_deploys(self, call: Call[Any, Any, Any]) -> DeployList:
-        return DeployList(deploys=(self.deploys[-1],))
+        return DeployList(deploys=(self.deploys[-1],) if self.deployed else ())
 
     async def _pause_deploy(self, call: Call[Any, Any, Any]) -> DeployInfo:
         return deploy_info(5, "paused")

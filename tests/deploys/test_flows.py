@@ -179,9 +179,10 @@ async def test_counts_make_and_destroy_machines_and_touch_no_other(worker: SimWo
     await deploy(worker, WEB, counts={"web": 1, "jobs": 0})
     assert (await ended(worker)).status == "complete"
     assert [group for group, _, _ in groups(await machines(worker))] == ["web"]
-    for wrong in ({"nobody": 1}, {"web": -1}):
-        with pytest.raises(Unprocessable, match="is no number of machines"):
-            await deploy(worker, WEB, counts=wrong)
+    with pytest.raises(Unprocessable, match="no process group 'nobody'; it has"):
+        await deploy(worker, WEB, counts={"nobody": 1})
+    with pytest.raises(Unprocessable, match="cannot have -1 machines"):
+        await deploy(worker, WEB, counts={"web": -1})
 
 
 async def test_machines_that_are_too_many_and_fail_go_again(worker: SimWorker) -> None:

@@ -120,7 +120,7 @@ def its_world_is_as_it_was_told(pilot: VmPilot) -> None:
     assert "CapEff:\t0000000000000000" in pilot.shell("cat /proc/self/status", user="user")
     assert pilot.shell("id -u; touch /dev/shm/mine", user="user") == "1000\n0\n"
     assert pilot.shell("unshare -U id -u", user="user") == "65534\n0\n"
-    assert pilot.shell("echo kept > /data/file; sync") == "0\n"
+    assert pilot.shell("stat -c %a /data; echo kept > /data/file; sync", user="user") == "777\n0\n", "as in the image"
 
 
 def its_network_is_as_it_was_told(pilot: VmPilot) -> None:
@@ -239,17 +239,20 @@ def test_memory_that_runs_out_is_to_blame(files: Path) -> None:
 
 
 def test_a_panic_is_an_end_without_a_word(files: Path, image: Path) -> None:
-    """On an image that is ext4, to boot one of these too."""
+    """On an image that is ext4, to boot one of these too. Its volume has a file, and so keeps its owner and mode."""
     (files / "image").unlink()
     (files / "image").symlink_to(image.with_name("ext4"))
+    (files / "used").mkdir(mode=0o755)
+    (files / "used/file").touch()
+    make_ext4(files / "volume", 32 * vm.MIB, files / "used")
     with machine(files) as booted:
         pilot = booted.pilot(booted.wire())
-        pilot.run(vm_spec("echo before; cat /etc/greeting; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000"))
+        pilot.run(vm_spec("echo before; cat /etc/greeting; stat -c %a /data; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000"))
         pilot.take(FrameKind.READY)
         assert booted.status() == 0
     assert "Kernel panic" in booted.console()
     assert pilot.story().ready_at is not None and pilot.story().final_exit is None
-    assert b"".join(chunk.data for chunk in pilot.output()) == b"before\nhello\n"
+    assert b"".join(chunk.data for chunk in pilot.output()) == b"before\nhello\n755\n"
 
 
 def test_missing_disk_ends_the_machine_and_its_journal_disk_is_not_taken_twice(files: Path) -> None:

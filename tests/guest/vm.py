@@ -71,6 +71,8 @@ def require_tools() -> None:
 def make_tree(root: Path) -> None:
     for name in ("etc", "tmp", "bin"):
         (root / name).mkdir(parents=True)
+    (root / "data").mkdir()
+    (root / "data").chmod(0o777)
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\nuser:x:1000:\n")
     for program in _PROGRAMS:

@@ -206,7 +206,8 @@ def begin(ctx: click.Context, app: str, body: CreateDeployRequest, form: Form, *
         click.echo(line_of_json(made) if form is Form.JSON else described(made))
         return ExitStatus.OK
     if form is not Form.JSON:
-        note(f"release {made.version} of {app}: {made.strategy}, {len(made.slots)} machines, {made.image}")
+        count = f"{len(made.slots)} machine{'s' * (len(made.slots) != 1)}"
+        note(f"release {made.version} of {app}: {made.strategy}, {count}, {made.image}")
     return follow(ctx, made, form)
 
 

@@ -124,8 +124,16 @@ def _of_root(word: str) -> str | None:
     return f"it is `hawker {COMMANDS[word]}`" if word in COMMANDS else TOLD.get(word)
 
 
+_WITHIN_SCALE = {
+    "show": "`hawker ps -a APP` has the machines, and `hawker machine status` the size of one",
+    **dict.fromkeys(("vm", "memory"), "sizes are in fly.toml: change [[vm]], then `hawker deploy`"),
+}
+
+
 def _of_group(word: str, ctx: click.Context) -> str | None:
     assert isinstance(ctx.command, click.Group)
+    if ctx.command.name == "scale" and word in _WITHIN_SCALE:
+        return _WITHIN_SCALE[word]
     here = set(ctx.command.list_commands(ctx))
     found = next((each for each in WITHIN.get(word, ()) if each in here), None)
     return None if found is None else f"it is `{ctx.command_path} {found}`"

@@ -115,9 +115,14 @@ def _group_of(machine: Machine) -> str | None:
 
 def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
     said = [
-        f"counts: {group!r:.80}: {count} is no number of machines for one of the groups {', '.join(wanted.configs)}"
+        f"counts: the app has no process group {group!r:.80}; it has {', '.join(wanted.configs)}"
+        for group in wanted.counts
+        if group not in wanted.configs
+    ]
+    said += [
+        f"counts: {group!r:.80} cannot have {count} machines: from 0 to {MOST_SLOTS}"
         for group, count in wanted.counts.items()
-        if group not in wanted.configs or not 0 <= count <= MOST_SLOTS
+        if group in wanted.configs and not 0 <= count <= MOST_SLOTS
     ]
     if sum(wanted.counts.values()) > MOST_SLOTS:
         said.append(f"counts: one deploy moves at most {MOST_SLOTS} machines")

@@ -93,6 +93,18 @@ def test_a_new_app_that_speaks_http_gets_an_address(
         assert node.call("assign_ip").body.type == "shared_v4"
 
 
+@pytest.mark.parametrize(("deployed", "addressed"), [(False, False), (True, False), (False, True)])
+def test_an_app_without_deploys_and_addresses_gets_one_too(
+    hawker: Hawker, node: FakeNode, file: Path, deployed: bool, addressed: bool
+) -> None:
+    file.write_text(FILE + "[http_service]\ninternal_port = 8080\n")
+    node.deployed = deployed
+    node.ips = node.ips if addressed else ()
+    node.apps["shop"] = {}
+    hawker("deploy", "--detach")
+    assert ("assign_ip" in node.calls) is not (deployed or addressed)
+
+
 def test_a_dry_run_is_shown_and_not_followed(hawker: Hawker, node: FakeNode, file: Path) -> None:
     said = hawker("deploy", "--dry-run")
     assert said.out.splitlines()[-1].split() == ["web", "m1", "ord", "update", "waiting", "-"]

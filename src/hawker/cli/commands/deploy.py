@@ -9,6 +9,7 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppRequest
+from hawker.api.contract.cluster import LIST_NODES
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
     GET_DEPLOY,
@@ -20,7 +21,7 @@ from hawker.api.contract.deploy import (
     DeployInfo,
     DeployParams,
 )
-from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.api.contract.ip_assignment import ASSIGN_IP, LIST_IPS, AssignIpRequest
 from hawker.api.route import Unary
 from hawker.cli.connect import talk
 from hawker.cli.deploys import begin, deploys_table, described, follow
@@ -118,21 +119,31 @@ def _with_content(file: dict[str, Any], content: dict[str, bytes]) -> dict[str, 
 
 
 async def _there(caller: Caller, app: str, *, public_ips: bool) -> None:
-    """A first deploy makes the app, with an address where it can be reached."""
+    """A first deploy makes the app where it is missing, and gives it an address where it can be reached."""
     params = AppParams(app_name=app)
+    first = True
     try:
         await caller.call(GET_APP, params=params)
-        return
+        first = public_ips and await _is_fresh(caller, params)
     except NotFound:
         await caller.call(CREATE_APP, body=CreateAppRequest(name=app))
         note(f"created app {app}")
-    if public_ips:
+    if public_ips and first:
         try:
             given = await caller.call(ASSIGN_IP, params=params, body=AssignIpRequest(type="shared_v4"))
         except HawkerError as error:
             note(f"no address for it: {text_of(error)}")
         else:
-            note(f"it is reached at {given.ip} by its name: see `hawker ips list -a {app}`")
+            others = len((await caller.call(LIST_NODES)).nodes) > 1
+            where = ", at the hosts with an --edge-address" if others else ""
+            note(f"it is reached at {given.ip} by its name{where}: see `hawker ips list -a {app}`")
+
+
+async def _is_fresh(caller: Caller, params: AppParams) -> bool:
+    """Whether somebody made the app, and nothing was deployed yet: addresses that were released are not given again."""
+    if (await caller.call(LIST_DEPLOYS, params=params)).deploys:
+        return False
+    return not (await caller.call(LIST_IPS, params=params)).ips
 
 
 _version = click.argument("version", metavar="[VERSION]", default="latest")
