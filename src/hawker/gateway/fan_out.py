@@ -29,7 +29,8 @@ class Reach:
         node = self.directory.node(node_id)
         if node is not None and not node.alive:
             raise Unavailable(
-                f"{self.named(node_id)} is down: nothing was done; it is forgotten with `hawker node forget`"
+                f"{self.named(node_id)} is down: nothing was done. What it has is there when it is back;"
+                " `hawker node forget` is for one that never comes back"
             )
         return self._peers.caller(node_id, behalf=behalf)
 

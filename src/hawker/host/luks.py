@@ -100,7 +100,7 @@ class Luks:
 
     async def _try(self, file: Path, name: str) -> str:
         """What went wrong, empty for nothing."""
-        key = os.urandom(KEY_BYTES)
+        key = bytes(KEY_BYTES)  # of an empty file
         try:
             await in_thread(Pool.DISKS, _make_empty, file)
             await self.format(file, key)

@@ -17,7 +17,7 @@ def test_machines_are_moved_with_progress_and_a_table(hawker: Hawker, node: Fake
     said = hawker("node", "drain", "0badc")
     assert said.status == 0
     assert said.err.splitlines() == [
-        "0badcafe accepts no new machines; 1 machines to move",
+        "0badcafe accepts no new machines; 1 machine to move",
         f"shop: name-1 ({FIRST}): ordering a copy on another node",
         f"shop: name-1 ({FIRST}): moved, the copy is 3d8f00000000ff",
         "1 moved, 0 stay",

@@ -46,7 +46,8 @@ def command(
     async def drain(caller: Caller) -> list[Drained]:
         found = await find_fleet_node(caller, node)
         answer = await caller.call(DRAIN_NODE, params=NodeParams(node_id=found.id))
-        note(f"{found.id} accepts no new machines; {len(answer.machines)} machines to move")
+        count = len(answer.machines)
+        note(f"{found.id} accepts no new machines; {count} machine{'s' * (count != 1)} to move")
         mover = Mover(
             caller,
             SystemClock(),
