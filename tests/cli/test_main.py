@@ -112,8 +112,6 @@ _NO_JSON = {
     "broker": "a daemon: it writes a log",
     "exec": "its output is the command's own",
     "attach": "its output is the machine's own",
-    "cp": "its output may be the files",
-    "config show": "JSON always",
     "audit export": "lines of JSON always",
     "catalog schema": "SQL",
     "completion": "a shell script",

@@ -247,7 +247,11 @@ def test_a_panic_is_an_end_without_a_word(files: Path, image: Path) -> None:
     make_ext4(files / "volume", 32 * vm.MIB, files / "used")
     with machine(files) as booted:
         pilot = booted.pilot(booted.wire())
-        pilot.run(vm_spec("echo before; cat /etc/greeting; stat -c %a /data; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000"))
+        pilot.run(
+            vm_spec(
+                "echo before; cat /etc/greeting; stat -c %a /data; sleep 1; echo c > /proc/sysrq-trigger; sleep 1000"
+            )
+        )
         pilot.take(FrameKind.READY)
         assert booted.status() == 0
     assert "Kernel panic" in booted.console()

@@ -12,7 +12,7 @@ from hawker.api.contract.cluster import LIST_NODES
 from hawker.api.contract.image import LIST_IMAGES
 from hawker.api.contract.volume import ListVolumesQuery
 from hawker.cli.connect import talk
-from hawker.cli.machines import app_names
+from hawker.cli.machines import app_names, complete_machine
 from hawker.cli.output import familiar
 from hawker.cli.volumes import list_volumes
 from hawker.errors import HawkerError
@@ -52,6 +52,23 @@ def images(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
         return [(familiar(reference), image.digest[:19]) for image in found for reference in image.references]
 
     return _fitting(ctx, incomplete, offered)
+
+
+def regions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    async def offered(caller: Caller) -> Offer:
+        return [(node.region, "region") for node in (await caller.call(LIST_NODES)).nodes]
+
+    return _fitting(ctx, incomplete, offered)
+
+
+def machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names and ids."""
+    return complete_machine(ctx, param, incomplete)
+
+
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a connection can be made to: machines and apps."""
+    return [*machines(ctx, param, incomplete), *apps(ctx, param, incomplete)]
 
 
 def nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

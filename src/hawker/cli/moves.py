@@ -8,6 +8,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.move import GET_MOVE, Move, MoveParams, MoveRequest
 from hawker.cli.exits import Failure
 from hawker.cli.nodes import find_fleet_node
+from hawker.cli.options import completed
 from hawker.cli.output import fields, note, size, table
 from hawker.clock import Clock
 from hawker.errors import HawkerError, Unavailable
@@ -17,8 +18,19 @@ LOOK_S = 0.5
 SAY_EVERY_S = 5.0
 ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
 
-to_option = click.option("--to", "node", metavar="NODE", help="The node that is to have it; chosen unless told.")
-region_option = click.option("--region", metavar="REGION", help="Choose a node of this region, not of its own.")
+to_option = click.option(
+    "--to",
+    "node",
+    metavar="NODE",
+    shell_complete=completed("nodes"),
+    help="The node that is to have it; chosen unless told.",
+)
+region_option = click.option(
+    "--region",
+    metavar="REGION",
+    shell_complete=completed("regions"),
+    help="Choose a node of this region, not of its own.",
+)
 mode_option = click.option(
     "--mode", type=click.Choice(("auto", "warm", "cold")), default="auto", help="Copy beside the machine or while off."
 )

@@ -62,8 +62,8 @@ class WordsOfAnother(click.Command):
 
 
 def completed(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """What a shell offers: `apps`, `volumes`, `mounts`, `images` or `nodes`. By name: a client of the API is imported
-    when a shell asks."""
+    """What a shell offers: a function of `hawker.cli.completions`, by name: a client of the API is imported when a
+    shell asks."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         items: list[CompletionItem] = found("hawker.cli.completions", what)(ctx, param, incomplete)

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from hawker.cli.notation import OneOf, Written, pair
-from hawker.cli.options import app_option, gathered
+from hawker.cli.options import app_option, completed, gathered
 from hawker.config import MachineConfig
 from hawker.config.placement import SPREAD, Spread
 from hawker.config.placement import Placement as Wanted
@@ -38,7 +38,13 @@ placement_options = gathered(
     (
         app_option,
         click.option("-n", "--name", metavar="NAME", help="The machine's name, unique in its app."),
-        click.option("-r", "--region", metavar="LIST", help="Regions of the machine: codes, the best first, or any."),
+        click.option(
+            "-r",
+            "--region",
+            metavar="LIST",
+            shell_complete=completed("regions"),
+            help="Regions of the machine: codes, the best first, or any.",
+        ),
         click.option(
             "--order-id", metavar="ID", help="Make the order repeatable: the same id never makes a second machine."
         ),

@@ -19,6 +19,7 @@ from hawker.audit.audit_reader import WantedEntries, entry_of
 from hawker.audit.chain import AuditEntry, Broken, Chain
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
+from hawker.cli.options import completed
 from hawker.cli.output import Form, as_json, line_of_json, local, note, output_option, table
 from hawker.clock import SystemClock
 from hawker.place import default_data_dir
@@ -60,8 +61,17 @@ def command() -> None:
 
 def _filters(function: click.decorators.FC) -> click.decorators.FC:
     for option in (
-        click.option("-a", "--app", metavar="NAME", default="", help="Only of this app."),
-        click.option("-m", "--machine", metavar="ID", default="", help="Only of this machine."),
+        click.option(
+            "-a", "--app", metavar="NAME", shell_complete=completed("apps"), default="", help="Only of this app."
+        ),
+        click.option(
+            "-m",
+            "--machine",
+            metavar="ID",
+            shell_complete=completed("machines"),
+            default="",
+            help="Only of this machine.",
+        ),
         click.option("--who", metavar="NAME", default="", help="Only by this holder, or by a token with this id."),
         click.option("--what", metavar="ROUTE", default="", help="Only this call, such as exec_machine."),
         click.option("--since", metavar="TIME", default="", help="Only from this moment, as 2026-11-23T05:00."),
@@ -72,7 +82,9 @@ def _filters(function: click.decorators.FC) -> click.decorators.FC:
 
 def _whose(function: click.decorators.FC) -> click.decorators.FC:
     function = click.option("--local", is_flag=True, help="Read the files of this host's node.")(function)
-    return click.option("--node", metavar="ID", default="", help="Only what this node wrote.")(function)
+    return click.option(
+        "--node", metavar="ID", shell_complete=completed("nodes"), default="", help="Only what this node wrote."
+    )(function)
 
 
 @command.command("list")

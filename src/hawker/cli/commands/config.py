@@ -11,12 +11,15 @@ from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.fly_file import NAMES, FlyFile, config_option, lax_option, read_fly_file
+from hawker.cli.options import completed
 from hawker.cli.output import Form, as_json, fields, output_option, show_change
 from hawker.config import MachineConfig, guest
 from hawker.flytoml.machines import machine_configs
 from hawker.flytoml.writer import toml_text
 
-_app_option = click.option("-a", "--app", metavar="NAME", help="An app; what it was told last.")
+_app_option = click.option(
+    "-a", "--app", metavar="NAME", shell_complete=completed("apps"), help="An app; what it was told last."
+)
 
 
 @click.group("config", no_args_is_help=True)
@@ -64,14 +67,15 @@ def _size(machine: MachineConfig) -> str:
 @_app_option
 @config_option
 @lax_option
+@output_option
 @click.pass_context
-def show(ctx: click.Context, app: str | None, file: str | None, lax: bool) -> None:
-    """Print as JSON what an app was told last. Without --app: what the file here says."""
+def show(ctx: click.Context, app: str | None, file: str | None, lax: bool, form: Form) -> None:
+    """Print what an app was told last, in either form as JSON. Without --app: what the file here says."""
     click.echo(as_json(read_fly_file(file, lax=lax).document if app is None else _told(ctx, app)))
 
 
 @command.command("save")
-@click.option("-a", "--app", metavar="NAME", required=True, help="The app.")
+@click.option("-a", "--app", metavar="NAME", shell_complete=completed("apps"), required=True, help="The app.")
 @click.option("-c", "--config", "file", metavar="FILE", default=NAMES[0], show_default=True, help="What to write.")
 @click.option("-y", "--yes", is_flag=True, help="Write over a file that is there.")
 @output_option

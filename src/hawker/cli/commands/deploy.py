@@ -27,7 +27,7 @@ from hawker.cli.connect import talk
 from hawker.cli.deploys import begin, deploys_table, described, follow
 from hawker.cli.exits import ExitStatus, Failure, text_of
 from hawker.cli.fly_file import FlyFile, config_option, lax_option, read_fly_file
-from hawker.cli.options import Command, app_option
+from hawker.cli.options import Command, app_option, completed
 from hawker.cli.output import Form, note, output_option, show
 from hawker.errors import HawkerError, NotFound
 
@@ -49,8 +49,21 @@ STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
 @click.group("deploy", help=_HELP, invoke_without_command=True)
 @config_option
 @lax_option
-@click.option("-a", "--app", metavar="NAME", envvar="HAWKER_APP", help="The app; wins over the file's.")
-@click.option("-i", "--image", metavar="IMAGE", help="What machines run; wins over the file's.")
+@click.option(
+    "-a",
+    "--app",
+    metavar="NAME",
+    shell_complete=completed("apps"),
+    envvar="HAWKER_APP",
+    help="The app; wins over the file's.",
+)
+@click.option(
+    "-i",
+    "--image",
+    metavar="IMAGE",
+    shell_complete=completed("images"),
+    help="What machines run; wins over the file's.",
+)
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How machines are replaced; wins over the file's.")
 @click.option("--ha/--no-ha", default=True, help="Two machines for a new group with services, or one.")
 @click.option("--public-ips/--no-public-ips", default=True, help="A shared address for a new app that speaks HTTP.")

@@ -13,7 +13,7 @@ from hawker.api.contract.ip_assignment import (
     IpParams,
 )
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option
+from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, local, output_option, show, show_change, table
 
 TYPES = ("v4", "v6", "shared_v4", "private_v6")
@@ -59,7 +59,9 @@ def _kind(ip: IpAssignment) -> str:
 @command.command("allocate")
 @app_option
 @click.argument("kind", metavar="TYPE", type=click.Choice(TYPES))
-@click.option("--region", metavar="CODE", help="The region of the address; default global.")
+@click.option(
+    "--region", metavar="CODE", shell_complete=completed("regions"), help="The region of the address; default global."
+)
 @click.option("--network", metavar="NAME", help="For a private_v6: the private network; default the app's own.")
 @click.option("--service", "service_name", metavar="NAME", help="The service of the address.")
 @output_option

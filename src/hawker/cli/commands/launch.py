@@ -9,6 +9,7 @@ import click
 from hawker.cli.commands.config import write_new
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.fly_file import NAMES
+from hawker.cli.options import completed
 from hawker.cli.output import Form, note, output_option
 from hawker.config.effective import PRESETS
 from hawker.flytoml.reader import read_app_config
@@ -19,8 +20,17 @@ _PORT_HELP = "Where the app answers HTTP; the first EXPOSE of a Dockerfile besid
 
 @click.command("launch")
 @click.option("-n", "--name", metavar="APP", required=True, help="The app's name.")
-@click.option("-i", "--image", metavar="IMAGE", required=True, help="What its machines are made from.")
-@click.option("-r", "--region", metavar="REGION", help="Where new machines go first.")
+@click.option(
+    "-i",
+    "--image",
+    metavar="IMAGE",
+    shell_complete=completed("images"),
+    required=True,
+    help="What its machines are made from.",
+)
+@click.option(
+    "-r", "--region", metavar="REGION", shell_complete=completed("regions"), help="Where new machines go first."
+)
 @click.option("-p", "--port", type=click.IntRange(1, 65535), metavar="PORT", help=_PORT_HELP)
 @click.option("--vm-size", metavar="SIZE", type=click.Choice(list(PRESETS)), help="A size such as shared-cpu-1x.")
 @click.option("--vm-memory", metavar="SIZE", help="Memory of each machine, such as 512mb.")

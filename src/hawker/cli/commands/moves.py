@@ -6,6 +6,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
 from hawker.cli import moves
 from hawker.cli.connect import talk
+from hawker.cli.options import completed
 from hawker.cli.output import Form, output_option, show
 
 
@@ -15,8 +16,13 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-a", "--app", metavar="APP", help="Only those of this app.")
-@click.option("--node", metavar="NODE", help="Only those from or to this node, by its whole id.")
+@click.option("-a", "--app", metavar="APP", shell_complete=completed("apps"), help="Only those of this app.")
+@click.option(
+    "--node",
+    metavar="NODE",
+    shell_complete=completed("nodes"),
+    help="Only those from or to this node, by its whole id.",
+)
 @click.option("--state", metavar="STATE", help="Only those in this state.")
 @output_option
 @click.pass_context

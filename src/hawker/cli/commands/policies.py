@@ -16,7 +16,7 @@ from hawker.api.contract.network_policy import (
     Selector,
 )
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option
+from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, output_option, show, show_change, table
 from hawker.policy import Direction, Transport
 
@@ -65,7 +65,14 @@ def policies_table(policies: tuple[NetworkPolicy, ...]) -> str:
 @app_option
 @click.argument("name")
 @click.option("--id", "policy_id", metavar="ID", help="The policy to replace; by default a new one.")
-@click.option("--machine", "machines", metavar="ID", multiple=True, help="A machine to select; default all.")
+@click.option(
+    "--machine",
+    "machines",
+    metavar="ID",
+    shell_complete=completed("machines"),
+    multiple=True,
+    help="A machine to select; default all.",
+)
 @click.option("--metadata", "pairs", metavar="KEY=VALUE", multiple=True, help="Select machines with all these pairs.")
 @click.option("--ingress", metavar="PORT", multiple=True, help="What machines may receive: tcp/80, udp, or none.")
 @click.option("--egress", metavar="PORT", multiple=True, help="What machines may send.")

@@ -18,7 +18,7 @@ from hawker.cli.connect import talk
 from hawker.cli.exits import Failure, say_error, text_of
 from hawker.cli.machines import Owned, chosen, list_machines
 from hawker.cli.notation import Written
-from hawker.cli.options import app_option
+from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, line_of_json, output_option
 from hawker.errors import HawkerError, NotFound, Unavailable, WrongState, leaf_of
 from hawker.machine import State
@@ -71,7 +71,7 @@ def forward_of(text: str) -> Forward:
 
 @click.command("proxy", help=_HELP)
 @click.argument("ports", metavar="LOCAL:REMOTE", type=Written(forward_of, "pair of ports"))
-@click.argument("target", metavar="MACHINE|APP")
+@click.argument("target", metavar="MACHINE|APP", shell_complete=completed("targets"))
 @app_option
 @click.option("-b", "--bind", "address", metavar="ADDRESS", default="127.0.0.1", show_default=True,
               help="This computer's address to listen at.")  # fmt: skip

@@ -21,6 +21,7 @@ from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf
+from hawker.cli.options import completed
 from hawker.cli.output import Form, age, output_option, show, table, took
 from hawker.cli.summary import steps
 from hawker.cli.volumes import find_volume
@@ -37,8 +38,10 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-m", "--machine", metavar="MACHINE", help="Only runs of this machine.")
-@click.option("-v", "--volume", metavar="VOLUME", help="Only runs of this volume.")
+@click.option(
+    "-m", "--machine", metavar="MACHINE", shell_complete=completed("machines"), help="Only runs of this machine."
+)
+@click.option("-v", "--volume", metavar="VOLUME", shell_complete=completed("volumes"), help="Only runs of this volume.")
 @click.option("--flow", metavar="NAME", help="Only runs of this flow, such as create or start.")
 @click.option("-s", "--state", "states", multiple=True, type=OneOf(RunState), metavar="STATE",
               help="queued, active, stuck, done, failed or cancelled; may be repeated.")  # fmt: skip

@@ -11,6 +11,7 @@ from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines,
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, chain, from_text, is_token_id, key_of, mint, narrow, to_text
 from hawker.cli.access import Access
 from hawker.cli.connect import talk
+from hawker.cli.options import completed
 from hawker.cli.output import Form, as_json, fields, local, note, output_option, show, show_change, table
 from hawker.cli.target import token_at_hand
 from hawker.cli.token_input import read_token, refuse_root
@@ -22,8 +23,24 @@ from hawker.permission import actions_of
 _CLOCK = SystemClock()
 _LIMITS = (
     click.option("--org", "orgs", metavar="NAME", multiple=True, help="Only this organization; may be repeated."),
-    click.option("-a", "--app", "apps", metavar="NAME", multiple=True, help="Only this app; may be repeated."),
-    click.option("-m", "--machine", "machines", metavar="ID", multiple=True, help="Only this machine; likewise."),
+    click.option(
+        "-a",
+        "--app",
+        "apps",
+        metavar="NAME",
+        shell_complete=completed("apps"),
+        multiple=True,
+        help="Only this app; may be repeated.",
+    ),
+    click.option(
+        "-m",
+        "--machine",
+        "machines",
+        metavar="ID",
+        shell_complete=completed("machines"),
+        multiple=True,
+        help="Only this machine; likewise.",
+    ),
     click.option(
         "--actions", metavar="LETTERS", help="Only these actions: r read, w write, c create, d delete, C control."
     ),

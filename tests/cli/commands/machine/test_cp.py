@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,8 @@ def test_a_tree_goes_in_and_comes_out(node: FakeNode, hawker: Hawker, tmp_path: 
     assert (sent.path, sent.name, sent.direction, sent.owners) == ("/srv", "tree", "in", False)
     assert hawker("cp", "-q", "web:/srv/tree", str(tmp_path / "back")).err == ""
     assert (tmp_path / "back/sub/file").read_bytes() == b"x" * 200_000
+    told = json.loads(hawker("cp", "-q", "-o", "json", str(tmp_path / "tree"), "web:/srv").out)
+    assert told == {"files": 1, "bytes": 200_000, "passed_over": []}
 
 
 def test_an_error_in_the_machine_is_said_without_its_control_characters(

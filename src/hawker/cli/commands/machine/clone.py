@@ -9,7 +9,7 @@ from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
 from hawker.cli.machines import Owned, find_machine
-from hawker.cli.options import app_option, command_argument, machine_argument, wait_option, within_option
+from hawker.cli.options import app_option, command_argument, completed, machine_argument, wait_option, within_option
 from hawker.cli.ordering import ClientOrder
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.summary import started
@@ -30,7 +30,13 @@ Examples:
 @command_argument
 @app_option
 @click.option("-n", "--name", metavar="NAME", help="The new machine's name.")
-@click.option("-r", "--region", metavar="CODE", help="The new machine's region; by default that of the first machine.")
+@click.option(
+    "-r",
+    "--region",
+    metavar="CODE",
+    shell_complete=completed("regions"),
+    help="The new machine's region; by default that of the first machine.",
+)
 @click.option("--to-app", metavar="NAME", help="Another app, which must exist.")
 @machine_options
 @wait_option

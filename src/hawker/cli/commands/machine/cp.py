@@ -30,7 +30,7 @@ from hawker.cli.copy_stream import CopyTally, CopyUnpacker, CutShort, pack
 from hawker.cli.exits import Failure
 from hawker.cli.machines import complete_machine, find_machine
 from hawker.cli.options import app_option
-from hawker.cli.output import note, size
+from hawker.cli.output import Form, note, output_option, show_change, size
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 
@@ -82,6 +82,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("-c", "--container", metavar="NAME", help="The container; default the first one.")
 @click.option("--archive", "owners", is_flag=True, help="Keep owners, by their numbers.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing when all went well.")
+@output_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -91,6 +92,7 @@ def command(
     container: str | None,
     owners: bool,
     quiet: bool,
+    form: Form,
 ) -> None:
     there, here = inside(source), inside(destination)
     if (there is None) == (here is None):
@@ -104,6 +106,8 @@ def command(
         talk(ctx, lambda caller: out.copy(caller, tally))
     for each in tally.passed_over:
         note(f"passed over {each}")
+    passed_over = list(tally.passed_over)
+    show_change(form, None, files=tally.files, bytes=tally.data, passed_over=passed_over)
     if not quiet:
         files = "1 file" if tally.files == 1 else f"{tally.files} files"
         note(f"{_CLEAR if tally.tell else ''}copied {files}, {size(tally.data)}")

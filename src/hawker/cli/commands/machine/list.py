@@ -7,7 +7,7 @@ import click
 from hawker.cli.lazy import found
 from hawker.cli.listing import MachineSelection, listing, read_machines
 from hawker.cli.notation import OneOf, Written, pair
-from hawker.cli.options import app_option
+from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, as_json, wide_output_option
 from hawker.cli.target import target_of
 from hawker.clock import SystemClock
@@ -31,7 +31,9 @@ Examples:
 @app_option
 @click.option("-s", "--state", "states", multiple=True, type=OneOf(State), metavar="STATE",
               help="Only machines in this state; may be repeated.")  # fmt: skip
-@click.option("-r", "--region", metavar="CODE", help="Only machines in this region.")
+@click.option(
+    "-r", "--region", metavar="CODE", shell_complete=completed("regions"), help="Only machines in this region."
+)
 @click.option("--metadata", multiple=True, type=Written(pair, "pair"), metavar="KEY=VALUE",
               help="Only machines with this metadata.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also destroyed machines, as long as the node knows them.")

@@ -17,7 +17,7 @@ from hawker.cli.lazy import found
 from hawker.cli.log_stream import Follower, Prefix, WantedOutput, Write, follow_all, print_merged
 from hawker.cli.machines import Owned, complete_machine, find_machine, list_machines
 from hawker.cli.notation import Written
-from hawker.cli.options import app_option
+from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, line_of_json, output_option
 from hawker.clock import SystemClock
 
@@ -66,7 +66,14 @@ def since(text: str) -> float:
 @click.option("-t", "--timestamps", is_flag=True, help="Begin each line with its time, in UTC.")
 @click.option("--since", "since_at", type=Written(since, "moment"), metavar="TIME",
               help="Only what came after that: 90, 10m or 2h ago, or 2026-01-02T03:04:05.")  # fmt: skip
-@click.option("-r", "--region", metavar="REGION", default="", help="Of an app: only what is in this region.")
+@click.option(
+    "-r",
+    "--region",
+    metavar="REGION",
+    shell_complete=completed("regions"),
+    default="",
+    help="Of an app: only what is in this region.",
+)
 @click.option("--deploy", metavar="N", default="", help="Of an app: only machines of its release N.")
 @output_option
 @click.pass_context

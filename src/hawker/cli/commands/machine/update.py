@@ -12,7 +12,7 @@ from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import machine_options, sources
 from hawker.cli.machines import Owned, find_machine
-from hawker.cli.options import app_option, command_argument, machine_argument, wait_option, within_option
+from hawker.cli.options import app_option, command_argument, completed, machine_argument, wait_option, within_option
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.progress import pull_if_missing
 from hawker.cli.publishing import addresses, published
@@ -46,7 +46,7 @@ class Change:
 @machine_argument
 @command_argument
 @app_option
-@click.option("-i", "--image", metavar="IMAGE", help="Run this image.")
+@click.option("-i", "--image", metavar="IMAGE", shell_complete=completed("images"), help="Run this image.")
 @machine_options
 @click.option("--skip-launch", is_flag=True, help="Leave the machine stopped.")
 @wait_option

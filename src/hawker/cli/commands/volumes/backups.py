@@ -32,7 +32,7 @@ from hawker.backup.transfer import restore, verify
 from hawker.cli.commands.volumes.create import created, say
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.options import DEFAULT_APP, app_option, wait_option, within_option
+from hawker.cli.options import DEFAULT_APP, app_option, completed, wait_option, within_option
 from hawker.cli.output import Form, as_json, note, output_option, show, show_change, table
 from hawker.cli.progress import states_display
 from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
@@ -107,7 +107,7 @@ def _listing(backups: tuple[KeptBackup, ...]) -> str:
 @click.argument("backup", metavar="BACKUP")
 @app_option
 @click.option("-n", "--name", metavar="NAME", default="restored", show_default=True, help="The new volume's name.")
-@click.option("-r", "--region", metavar="CODE", help="The region of the volume.")
+@click.option("-r", "--region", metavar="CODE", shell_complete=completed("regions"), help="The region of the volume.")
 @size_option
 @keeping_options
 @wait_option

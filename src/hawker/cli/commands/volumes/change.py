@@ -16,7 +16,7 @@ from hawker.api.contract.volume import (
 from hawker.cli import moves
 from hawker.cli.connect import talk
 from hawker.cli.notation import Written
-from hawker.cli.options import app_option, wait_option, within_option
+from hawker.cli.options import app_option, completed, wait_option, within_option
 from hawker.cli.output import Form, as_json, note, output_option, show
 from hawker.cli.progress import states_display
 from hawker.cli.volume_options import Keeping, SizeAsked, keeping_options, size_gib, volume_argument
@@ -82,8 +82,10 @@ def extend(
 @click.command("move")
 @volume_argument
 @app_option
-@click.option("--to", "target", metavar="APP", help="The app that is to have it.")
-@click.option("--to-node", "node", metavar="NODE", help="The node that is to have it.")
+@click.option("--to", "target", metavar="APP", shell_complete=completed("apps"), help="The app that is to have it.")
+@click.option(
+    "--to-node", "node", metavar="NODE", shell_complete=completed("nodes"), help="The node that is to have it."
+)
 @moves.limit_option
 @moves.detach_option
 @output_option

@@ -6,7 +6,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest, Volume, VolumeParams
 from hawker.cli.connect import talk
-from hawker.cli.options import DEFAULT_APP, app_option, wait_option, within_option
+from hawker.cli.options import DEFAULT_APP, app_option, completed, wait_option, within_option
 from hawker.cli.ordering import ensure_app
 from hawker.cli.output import Form, as_json, note, output_option
 from hawker.cli.progress import states_display
@@ -29,7 +29,7 @@ Examples:
 @click.argument("name", metavar="NAME")
 @app_option
 @size_option
-@click.option("-r", "--region", metavar="CODE", help="The region of the volume.")
+@click.option("-r", "--region", metavar="CODE", shell_complete=completed("regions"), help="The region of the volume.")
 @click.option(
     "--encrypted/--no-encryption", default=None, help="Encrypt the volume or not; by default where the host can."
 )
