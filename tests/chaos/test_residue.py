@@ -54,6 +54,7 @@ def test_residue_that_belongs_to_a_machine_or_to_the_node(trace: Residue) -> Non
         Residue("interface", veth_name(NODE, GONE)),
         Residue("cgroup", f"/sys/fs/cgroup/hawker-{NODE}/{OFF}"),
         Residue("staged tree", "/dev/shm/hawker-0-1-x"),
+        Residue("trace ring", f"hawker-{NODE}-vol_0000000000000001"),
         Residue("loop", "loop3 of /data/images/rootfs/abc.erofs"),
     ],
     ids=str,

@@ -1,13 +1,9 @@
-"""Machines and volumes that move between two real nodes, whoever is killed when: the same machine, and not one
-acknowledged write is lost.
-"""
+"""Machines and volumes that move between two real nodes. Who is killed when is played by `tests/chaos/moves`."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
 import pytest
 
 from hawker.api.contract.machine import Machine
@@ -160,52 +156,3 @@ async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says
         await shop.client.call(MOVE_FREE_VOLUME, params=params, body=MoveRequest(to=ids[1 - here]))
     refused = command("moves", "cancel", move_id)
     assert refused.status == 0 and "done" in refused.out
-
-
-SOURCE = (
-    "move.prepare.after",
-    "move.warm.watched",
-    "move.stop.intended",
-    "move.close.after",
-    "move.grant.after",
-    "deliver.retire.retired",
-)
-DESTINATION = ("receive.fetch.drafted", "receive.fetch.copied", "receive.accept.before", "receive.accept.after")
-
-
-@pytest.mark.parametrize("place", [*SOURCE, *DESTINATION])
-async def test_a_move_ends_and_nothing_is_lost_when_a_daemon_dies_at(
-    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str, place: str
-) -> None:
-    """The daemon that comes to the place first kills itself there with SIGKILL; the next one goes on."""
-    machine = await with_ledger(shop, toolbox_image)
-    here = 0 if owns(hosts[0], machine) else 1
-    dies = here if place in SOURCE else 1 - here
-    before = await said(shop, machine)
-    await anyio.to_thread.run_sync(_again, hosts[dies], place)
-    to = hosts[1 - here].node.node_id
-    async with hosts[0].node.client() as client:
-        made = await begun(Shop(client, shop.app), machine, to)
-    await anyio.to_thread.run_sync(hosts[dies].node.ended)
-    await anyio.to_thread.run_sync(_again, hosts[dies], None)
-    async with hosts[0].node.client() as client:
-        last = Shop(client, shop.app)
-        move = await ended(last, made.id)
-        assert owns(hosts[0], machine) != owns(hosts[1], machine)
-        assert owns(hosts[1 - here], machine) == (move.state == "done"), move
-
-        async def runs() -> bool:
-            try:
-                return (await last.get(machine.id)).state == "started"
-            except HawkerError:
-                return False
-
-        assert await eventually(runs, WITHIN_S)
-        text = await last.said(machine.id, "cat", "/data/ledger")
-        assert before in [int(line) for line in text.split()]
-
-
-def _again(host: Host, place: str | None) -> None:
-    if host.node.alive:
-        host.node.kill()
-    host.node.launch("--advertise", host.address, "--peer-port", str(host.port), failpoint=place).wait_ready()

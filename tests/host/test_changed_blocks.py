@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from hawker.host.block import attach_loop
-from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, spans_of, track
+from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, rings, spans_of, track
 
 pytestmark = pytest.mark.root
 SIZE = 64 << 20
+NODE = f"test{os.getpid()}"
 
 
 def write(device: str, offset: int, data: bytes) -> None:
@@ -35,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 @pytest.fixture
 def tracker(disk: tuple[str, Path]) -> Iterator[ChangedBlocks]:
-    tracker = track(*disk, f"test-{os.getpid()}")
+    tracker = track(*disk, NODE, "one")
     if tracker is None:
         pytest.skip("this kernel has no trace of block requests")
     yield tracker
@@ -77,7 +78,7 @@ def test_other_devices_are_not_told(disk: tuple[str, Path], tracker: ChangedBloc
 
 
 def test_writes_that_the_ring_could_not_hold_make_it_lost(disk: tuple[str, Path], tracker: ChangedBlocks) -> None:
-    ring = next(Path(f"/proc/self/fd/{tracker._root}/instances").glob(f"hawker-test-{os.getpid()}"))
+    ring = next(Path(f"/proc/self/fd/{tracker._root}/instances").glob(f"hawker-{NODE}-one"))
     (ring / "tracing_on").write_text("0")  # as good as full
     write(disk[0], 0, b"x" * 4096)
     assert tracker.since(0) is None and tracker.lost
@@ -86,12 +87,13 @@ def test_writes_that_the_ring_could_not_hold_make_it_lost(disk: tuple[str, Path]
 
 
 def test_traces_a_daemon_left_are_removed(disk: tuple[str, Path]) -> None:
-    name = f"left-{os.getpid()}"
-    tracker = track(*disk, name)
+    tracker = track(*disk, NODE, "left")
     if tracker is None:
         pytest.skip("this kernel has no trace of block requests")
-    assert close_left_over(["other"]) == []
+    assert f"hawker-{NODE}-left" in rings()
+    assert close_left_over("other", []) == []
+    assert close_left_over(NODE, ["left"]) == []
     os.close(tracker._pipe)  # as a death does
     os.close(tracker._root)
-    assert close_left_over([name, "other"]) == [name]
-    assert close_left_over([name]) == []
+    assert close_left_over(NODE, ["other"]) == ["left"]
+    assert close_left_over(NODE, []) == []

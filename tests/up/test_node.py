@@ -2,10 +2,14 @@
 
 import pytest
 
+from hawker.record.machine import MACHINES
+from hawker.record.move import GRANTS
 from hawker.runtime.fake_host import FakeFault
+from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.up.node import DEADLINE_S, destroy_everything
+from tests.sim.moves.fleets import played_fleet
 from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]
@@ -36,3 +40,26 @@ async def test_a_machine_that_cannot_be_destroyed_does_not_hold_the_node_for_eve
     await destroy_everything(worker.parts)
     assert stall.clock.now() - before == pytest.approx(DEADLINE_S, abs=1)
     assert len(worker.machines()) == 1 and not stall.rootfs.withdrawn
+
+
+async def test_a_move_is_cancelled_and_what_was_granted_is_the_other_nodes() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+        await destroy_everything(fleet.worker(0).parts)
+        assert (await fleet.ended(0, move.id)).state == "aborted"
+        assert fleet.hosts[0].world.store.get(MACHINES, fleet.machine) is None
+
+
+async def test_a_node_that_ends_leaves_what_it_has_granted() -> None:
+    async with played_fleet() as fleet:
+        fleet._fleet.call_network.late.append("accept_move")  # so that it is granted, and not heard of yet
+        move = await fleet.move(0, 1)
+        moves = fleet.hosts[0].world.store
+
+        def granted() -> bool:
+            return moves.get(GRANTS, fleet.machine) is not None
+
+        await eventually(fleet._clock, granted, 600)
+        await destroy_everything(fleet.worker(0).parts)
+        assert (await fleet.ended(0, move.id)).state == "done"
+        assert fleet.hosts[1].world.store.get(MACHINES, fleet.machine) is not None

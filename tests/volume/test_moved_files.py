@@ -9,7 +9,7 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
-from hawker.ids import VolumeId
+from hawker.ids import NodeId, VolumeId
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, HostMovedFiles, StoredPiece
 
@@ -20,7 +20,7 @@ PIECE = 4 << 20
 
 
 def at(root: Path) -> HostMovedFiles:
-    return HostMovedFiles(root, lambda volume_id: root / volume_id / "disk")
+    return HostMovedFiles(NodeId("0badcafe"), root, lambda volume_id: root / volume_id / "disk")
 
 
 def made(root: Path, **content: bytes) -> Path:
@@ -84,7 +84,7 @@ async def test_nobody_knows_what_changes_in_a_file_that_is_not_mounted(tmp_path:
     made(tmp_path, at_1=b"data")
     await files.watch(ONE, "first")
     assert await files.changed(ONE, "") == BlockChanges("", None)
-    await files.end_watches([], [ONE])
+    await files.end_watches([])
     assert await files.trim(ONE, 0) is None
     await files.settle(ONE)
 

@@ -21,6 +21,9 @@ from hawker.chaos.hostile.judgement import HostileReport, HostileRow
 from hawker.chaos.hostile.lab import end_with_the_pipe, run_apart
 from hawker.chaos.hostile.planted import HOLES, before_it
 from hawker.chaos.hostile.trial import SCENES, HostilePlan, run_hostile
+from hawker.chaos.moves.move_report import HEAD, BlowRow, BlowsReport, blow_line, line
+from hawker.chaos.moves.move_report import summary as moves_summary
+from hawker.chaos.moves.move_trial import CUTS, MoveTrialPlan, run_move_trial
 from hawker.chaos.report import page
 from hawker.chaos.soak import plan_of, soak
 from hawker.chaos.steps import FLOW_NAMES, DeathRow, StepsPlan, StepsReport, run_steps
@@ -137,6 +140,52 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
     report = anyio.run(run_trial, plan, SystemClock(), note)
     click.echo(as_json(report) if json else fleet_page(report))
     return report.status
+
+
+@command.command("move")
+@click.option("--workload", type=click.Choice(["ledger", "database"]), default="ledger", show_default=True,
+              help="What writes: numbers that are synced, or this host's PostgreSQL under pgbench.")  # fmt: skip
+@click.option("--mode", "modes", multiple=True, type=click.Choice(["warm", "cold"]),
+              help="Only moves of this mode; default both.")  # fmt: skip
+@click.option(
+    "--flow", type=click.Choice(["move", "deliver", "receive"]), help="Only deaths in this flow; default all."
+)
+@click.option("--place", "places", multiple=True, help="Only deaths at places that begin so; may be repeated.")
+@click.option("--no-cuts", is_flag=True, help="Cut no links.")
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where to make the temporary directory.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
+def move(
+    workload: str, modes: tuple[str, ...], flow: str | None, places: tuple[str, ...], no_cuts: bool,
+    data_dir: Path | None, json: bool,
+) -> int:  # fmt: skip
+    """Move a machine with its volume between two real nodes, again and again. At every step of the flows `move`,
+    `deliver` and `receive` kill the daemon that is at it, source or destination; cut the link between them. A client
+    writes all the time: whatever it was told is on disk must be there afterwards, and the machine must run at one node.
+
+    For root. Hosts are network namespaces; all of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos move
+      hawker chaos move --workload database --mode warm
+      hawker chaos move --place move.grant --no-cuts
+    """
+    if not json:
+        click.echo(line(HEAD))
+    tell: Callable[[BlowRow], None] = (lambda row: None) if json else (lambda row: click.echo(blow_line(row)))
+    narrowed = places or ((f"{flow}.",) if flow else ("move.", "deliver.", "receive."))
+    plan = MoveTrialPlan(
+        workload=workload,
+        modes=modes or ("warm", "cold"),
+        places=narrowed,
+        cuts=() if no_cuts else CUTS,
+        where=data_dir,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    report: BlowsReport = anyio.run(partial(run_move_trial, plan, SystemClock(), tell, note))
+    click.echo(as_json(report) if json else moves_summary(report))
+    return ExitStatus.FAILED if report.found else ExitStatus.OK
 
 
 @command.command("hostile")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hawker.host.address import bridge_prefix, interface_prefix, mesh_name, spare_veth_name, veth_name
+from hawker.host.changed_blocks import rings
 from hawker.host.mount import MountEntry, mounts
 from hawker.ids import InstanceId, MachineId, NodeId, SnapshotId, VolumeId, is_snapshot_id
 
@@ -38,7 +39,9 @@ class Residue:
 
 
 def host() -> frozenset[Residue]:
-    return frozenset([*_processes(), *_mounts(), *_loops(), *_interfaces(), *_cgroups(), *_tables(), *_staged()])
+    return frozenset(
+        [*_processes(), *_mounts(), *_loops(), *_interfaces(), *_cgroups(), *_tables(), *_staged(), *_rings()]
+    )
 
 
 def left(before: frozenset[Residue], *marks: object) -> list[Residue]:
@@ -125,6 +128,11 @@ def _staged() -> Iterator[Residue]:
     return (Residue("staged tree", str(each), str(each)) for each in Path("/dev/shm").glob("hawker-*"))
 
 
+def _rings() -> Iterator[Residue]:
+    """Traces of changed blocks, which a move keeps while it copies beside its machine."""
+    return (Residue("trace ring", each, each) for each in rings())
+
+
 def _text(file: Path) -> str:
     """Empty when it went away meanwhile or is not ours to read."""
     try:
@@ -141,9 +149,9 @@ def _link(file: Path) -> str:
 
 
 # What Hawker can leave on a host outside its directory: processes, mounts, loop devices, interfaces, cgroups,
-# packet tables, trees staged in shared memory. `host()` is a snapshot, `left(before)` what came since and is still
-# there. Several nodes may share a host, so `left` can be told marks (a directory, a node's or machine's id): then
-# it tells only what bears one of them.
+# packet tables, trees staged in shared memory, traces of changed blocks. `host()` is a snapshot, `left(before)` what
+# came since and is still there. Several nodes may share a host, so `left` can be told marks (a directory, a node's or
+# machine's id): then it tells only what bears one of them.
 
 _LAYER = re.compile(r"(?:^|,)upperdir=[^,]*/layers/([^/,]+)/(?:roots/[^/,]+/)?upper")
 _MAPPED_LAYER = re.compile(r"^hawker:[^/]+/layers/([^/:]+)")
@@ -267,7 +275,7 @@ def _is_claimed(trace: Residue, claims: RecordedClaims) -> bool:
         case "cgroup":
             _, _, below = trace.name.partition(f"hawker-{claims.node_id}/")
             return not below or below.split("/")[0] in claims.running
-        case "staged tree":
+        case "staged tree" | "trace ring":
             return False
         case _:  # the node's own loop devices and packet table
             return True

@@ -1,6 +1,6 @@
 """Changed block tracking: which blocks of a loop device were written to, as the kernel's trace of completed requests
-says. A ring of the trace's own, without a mount that others see; it ends with `close`, or with `close_left_over` after
-a daemon that was killed.
+says. A ring of the trace's own, without a mount that others see; it bears the node's name, and ends with `close`, or
+with `close_left_over` after a daemon that was killed.
 
 Invariant: a write is told by its end. So whoever asks what changed and then reads has each block as it is, or is told
 of it the next time. What the ring could not hold makes the tracker `lost`, and then it says nothing of any block.
@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,15 +128,16 @@ class ChangedBlocks:
             return None
 
 
-def track(device: str, file: Path, name: str) -> ChangedBlocks | None:
-    """From now on. None where the kernel has no trace of block requests, or does not let us have one."""
+def track(device: str, file: Path, node: str, name: str) -> ChangedBlocks | None:
+    """From now on. None where the kernel has no trace of block requests, or does not let us have one. `name` is of one
+    volume of this node."""
     try:
         root = detached_mount("tracefs", "tracefs", options={})
     except OSError as error:
         if error.errno in _UNKNOWN:
             return None
         raise
-    ring = _rings(root) / f"{_NAME}{name}"
+    ring = _rings(root) / f"{_NAME}{node}-{name}"
     try:
         _remove(ring)
         ring.mkdir()
@@ -157,24 +158,37 @@ def track(device: str, file: Path, name: str) -> ChangedBlocks | None:
         raise
 
 
-def close_left_over(names: Collection[str]) -> list[str]:
-    """Remove the rings of these names that a daemon left when it was killed; which there were."""
+def close_left_over(node: str, but: Collection[str]) -> list[str]:
+    """Remove the rings of this node that a daemon left when it was killed, but those of these names; which there
+    were."""
+    names = {ring: ring.removeprefix(f"{_NAME}{node}-") for ring in rings()}
+    left = [ring for ring, name in names.items() if name not in (ring, *but)]
+    for ring in left:
+        remove_ring(ring)
+    return sorted(names[ring] for ring in left)
+
+
+def rings() -> list[str]:
+    """The names of the rings of all nodes of this host; none where they cannot be seen."""
     try:
         root = detached_mount("tracefs", "tracefs", options={})
     except OSError:
         return []
     try:
-        left = [ring for ring in _own(root) if ring.name.removeprefix(_NAME) in names]
-        for ring in left:
-            _remove(ring)
-        return sorted(ring.name.removeprefix(_NAME) for ring in left)
+        return sorted(each.name for each in _rings(root).iterdir() if each.name.startswith(_NAME))
+    except OSError:
+        return []
     finally:
         os.close(root)
 
 
-def _own(root: int) -> Iterator[Path]:
-    with suppress(OSError):
-        yield from [each for each in _rings(root).iterdir() if each.name.startswith(_NAME)]
+def remove_ring(ring: str) -> None:
+    """One that `rings` names. Raises `OSError`."""
+    root = detached_mount("tracefs", "tracefs", options={})
+    try:
+        _remove(_rings(root) / ring)
+    finally:
+        os.close(root)
 
 
 def _rings(root: int) -> Path:

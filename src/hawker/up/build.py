@@ -153,7 +153,7 @@ async def deps_of(
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
         copies=copies,
-        moved_files=None if file_of is None else HostMovedFiles(place.volumes, file_of),
+        moved_files=None if file_of is None else HostMovedFiles(node_id, place.volumes, file_of),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,

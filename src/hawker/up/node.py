@@ -23,11 +23,11 @@ from hawker.cli.entry import USUAL_COLLECTION
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
 from hawker.deferred import deferred
-from hawker.errors import Unavailable
+from hawker.errors import Moved, MoveUnderWay, Unavailable
 from hawker.fair.sessions import SessionAtNeed, fleeting_session
 from hawker.host.facts import disk_of, read_facts
 from hawker.host.systemd import Notifier, handed_over
-from hawker.ids import MachineId, new_node_id
+from hawker.ids import MachineId, RunId, new_node_id
 from hawker.image.cache import ImageCache
 from hawker.log import Secret, bind
 from hawker.machine import GONE
@@ -38,7 +38,8 @@ from hawker.observe.spans import load_exporter
 from hawker.observe.stall import StallLimits
 from hawker.observe.watchdog import Watchdog
 from hawker.place import Place
-from hawker.record.machine import MACHINES, MachineTarget
+from hawker.record.machine import MACHINES, MachineRecord, MachineTarget
+from hawker.record.move import OPEN_MOVE_OF
 from hawker.record.node import NODE, NodeRecord, used
 from hawker.runtime.driver import NodeDriver
 from hawker.runtime.driver_selection import DriverSelection
@@ -75,15 +76,13 @@ DEADLINE_S = 60.0
 
 
 async def destroy_everything(parts: AssembledWorker) -> None:
-    """Returns when no machine is left, or with a warning when the deadline is over."""
+    """Returns when no machine is left but those that were granted to another node, or with a warning when the deadline
+    is over. A move that was not granted yet is cancelled."""
     store = parts.deps.store
-    for _, record in list(store.scan(MACHINES)):
-        if record.state not in GONE:
-            nonce = record.lease.nonce if record.lease else None
-            await parts.operations.destroy(MachineTarget(record.app, record.id, nonce), force=True)
     with anyio.move_on_after(DEADLINE_S) as scope:
-        for key, _ in list(store.scan(MACHINES)):
-            await _until_gone(parts, MachineId(key))
+        own = [record for _, record in list(store.scan(MACHINES)) if await _is_destroyed(parts, record)]
+        for record in own:
+            await _until_gone(parts, record.id)
     if scope.cancelled_caught:
         _log.warning("machines left behind", extra={"count": store.count(MACHINES)})
         return
@@ -91,6 +90,23 @@ async def destroy_everything(parts: AssembledWorker) -> None:
         await parts.deps.rootfs.withdraw()
     if parts.deps.networks is not None:
         await parts.deps.networks.withdraw()
+
+
+async def _is_destroyed(parts: AssembledWorker, record: MachineRecord) -> bool:
+    """Whether it goes; not once it is another node's."""
+    store, nonce = parts.deps.store, record.lease.nonce if record.lease else None
+    while record.state not in GONE:
+        try:
+            await parts.operations.destroy(MachineTarget(record.app, record.id, nonce), force=True)
+            break
+        except Moved:
+            return False
+        except MoveUnderWay:
+            opened = store.get(OPEN_MOVE_OF, record.id)
+            if opened is not None:
+                await parts.runner.cancel(RunId(opened.move), "the node ends")
+                await parts.runner.wait(RunId(opened.move), DEADLINE_S)
+    return True
 
 
 async def _until_gone(parts: AssembledWorker, machine_id: MachineId) -> None:

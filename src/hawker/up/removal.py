@@ -19,6 +19,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host.apparmor import AppArmor
 from hawker.host.block import detach_loop
 from hawker.host.cgroup_freezer import thaw
+from hawker.host.changed_blocks import remove_ring
 from hawker.host.luks import Luks
 from hawker.host.mount import unmount
 from hawker.host.network import NodeNetwork
@@ -200,7 +201,17 @@ def _remove_tree(trace: Residue) -> None:
     shutil.rmtree(trace.name, ignore_errors=True)
 
 
-_ACTS = (("process", _end), ("cgroup", _remove_group), ("loop", _detach), ("staged tree", _remove_tree))
+def _remove_trace(trace: Residue) -> None:
+    remove_ring(trace.name)
+
+
+_ACTS = (
+    ("process", _end),
+    ("cgroup", _remove_group),
+    ("loop", _detach),
+    ("staged tree", _remove_tree),
+    ("trace ring", _remove_trace),
+)
 """Interfaces, packet tables and namespaces are removed by the network itself."""
 
 

@@ -17,7 +17,7 @@ from hawker.host import ext4
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
-from hawker.ids import VolumeId
+from hawker.ids import NodeId, VolumeId
 from hawker.volume.moved_blocks import Digests, digests_of, read_all, read_blocks, write_all, write_blocks
 
 _ZEROS = bytes(BLOCK_BYTES)
@@ -67,8 +67,8 @@ class MovedFiles(Protocol):
     async def unwatch(self, volume_id: VolumeId) -> None:
         """Note nothing any more."""
 
-    async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
-        """Those of other volumes than `open`, also what an earlier daemon left of them; `here` are all of this node."""
+    async def end_watches(self, open: Collection[VolumeId]) -> None:
+        """Those of other volumes than `open`, also what an earlier daemon left."""
 
     async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
         """Of the first of these blocks, in order."""
@@ -106,9 +106,10 @@ class MovedFiles(Protocol):
 
 
 class HostMovedFiles:
-    """Keeps `MovedFiles`. `directory` is that of the volumes; `file_of` is where a volume's blocks are."""
+    """Keeps `MovedFiles`. `directory` is that of the volumes of `node`; `file_of` is where a volume's blocks are."""
 
-    def __init__(self, directory: Path, file_of: Callable[[VolumeId], Path]) -> None:
+    def __init__(self, node: NodeId, directory: Path, file_of: Callable[[VolumeId], Path]) -> None:
+        self._node = node
         self._incoming = directory / ".incoming"
         self._retired = directory / ".retired"
         self._file_of = file_of
@@ -138,7 +139,7 @@ class HostMovedFiles:
 
         def begin() -> ChangedBlocks | None:
             device = ext4.device_of(file)
-            return None if device is None else track(device, file, volume_id)
+            return None if device is None else track(device, file, self._node, volume_id)
 
         await self.unwatch(volume_id)
         tracker = await in_thread(Pool.DISKS, begin)
@@ -156,12 +157,12 @@ class HostMovedFiles:
             return BlockChanges("", None)
         return BlockChanges(f"{name}/{found[0]}", found[1] if known else None)
 
-    async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
+    async def end_watches(self, open: Collection[VolumeId]) -> None:
         for volume_id in [each for each in self._watched if each not in open]:
             await self.unwatch(volume_id)
         if not self._looked:
             self._looked = True
-            await in_thread(Pool.DISKS, close_left_over, frozenset(here) - self._watched.keys())
+            await in_thread(Pool.DISKS, close_left_over, self._node, frozenset(self._watched))
 
     async def unwatch(self, volume_id: VolumeId) -> None:
         watched = self._watched.pop(volume_id, None)

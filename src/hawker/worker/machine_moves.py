@@ -443,7 +443,7 @@ class MachineMoves:
             return
         now = deps.clock.now()
         moving = [each.volume for _, each in deps.store.scan(MOVES) if each.state in OPEN_MOVES and each.volume]
-        await deps.moved_files.end_watches(moving, [each.id for _, each in deps.store.scan(VOLUMES)])
+        await deps.moved_files.end_watches(moving)
         for key, kept in list(deps.store.scan(RETIRED)):
             if kept.until <= now:
                 await deps.moved_files.forget(VolumeId(kept.volume), kept.generation)

@@ -32,12 +32,16 @@ _DIRECTORIES = ("dev", "proc", "sys", "tmp", "run", "data", "root")
 
 def write_python_image(file: Path) -> None:
     """Write the archive to `file`. Raises `CannotStart` when the host's Python cannot be copied."""
-    layer = gzip.compress(_layer(), compresslevel=1, mtime=0)
+    write_image(file, gzip.compress(_layer(), compresslevel=1, mtime=0), (PYTHON, PAYLOADS, "rest"))
+
+
+def write_image(file: Path, layer: bytes, command: tuple[str, ...]) -> None:
+    """An archive of one layer, packed with gzip."""
     platform = host_platform()
     config = msgspec.json.encode({
         "architecture": platform.architecture,
         "os": platform.os,
-        "config": {"Env": ["PATH=/usr/bin:/bin"], "Cmd": [PYTHON, PAYLOADS, "rest"], "WorkingDir": "/"},
+        "config": {"Env": ["PATH=/usr/bin:/bin"], "Cmd": list(command), "WorkingDir": "/"},
         "rootfs": {"type": "layers", "diff_ids": [digest_of(gzip.decompress(layer))]},
     })  # fmt: skip
     pointers = [_pointer(OCI_CONFIG, config), _pointer(f"{OCI_LAYER}+gzip", layer)]
@@ -46,10 +50,10 @@ def write_python_image(file: Path) -> None:
     )
     index = msgspec.json.encode({"schemaVersion": 2, "manifests": [_pointer(OCI_MANIFEST, manifest)]})
     with tarfile.open(file, "w") as archive:
-        _add(archive, "oci-layout", msgspec.json.encode({"imageLayoutVersion": "1.0.0"}))
-        _add(archive, "index.json", index)
+        add_file(archive, "oci-layout", msgspec.json.encode({"imageLayoutVersion": "1.0.0"}))
+        add_file(archive, "index.json", index)
         for content in (config, layer, manifest):
-            _add(archive, f"blobs/sha256/{hex_of(digest_of(content))}", content)
+            add_file(archive, f"blobs/sha256/{hex_of(digest_of(content))}", content)
 
 
 def _layer() -> bytes:
@@ -64,8 +68,8 @@ def _layer() -> bytes:
             info.uid = info.gid = 0
             with source.open("rb") as content:
                 archive.addfile(info, content)
-        _add(archive, PAYLOADS.lstrip("/"), Path(payloads.__file__).read_bytes())
-        _add(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
+        add_file(archive, PAYLOADS.lstrip("/"), Path(payloads.__file__).read_bytes())
+        add_file(archive, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
     return buffer.getvalue()
 
 
@@ -75,7 +79,7 @@ def _files() -> dict[Path, str]:
     library = Path(sysconfig.get_path("stdlib"))
     modules = list(_library_files(library))
     found = {interpreter: PYTHON} | {file: str(file) for file in modules}
-    for shared in _shared_libraries([interpreter, *(file for file in modules if file.suffix == ".so")]):
+    for shared in shared_libraries([interpreter, *(file for file in modules if file.suffix == ".so")]):
         found[Path(os.path.realpath(shared))] = shared
     return found
 
@@ -86,17 +90,18 @@ def _library_files(library: Path) -> Iterator[Path]:
         yield from (Path(folder) / name for name in files)
 
 
-def _shared_libraries(programs: Iterable[Path]) -> set[str]:
-    """The paths at which the loader looks for them."""
+def shared_libraries(programs: Iterable[Path]) -> set[str]:
+    """The paths at which the loader looks for what these need. Raises `CannotStart`."""
     done = subprocess.run(["ldd", *map(str, programs)], capture_output=True, text=True, check=False)
     words = (word for line in done.stdout.splitlines() if line.startswith("\t") for word in line.split())
     found = {word for word in words if word.startswith("/") and Path(word).exists()}
     if not found:
-        raise CannotStart(f"this host's Python cannot be copied into an image: ldd says {done.stderr.strip()!r}")
+        raise CannotStart(f"this host's programs cannot be copied into an image: ldd says {done.stderr.strip()!r}")
     return found
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    """One that all may read, of root."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(content), 0o644
     archive.addfile(info, io.BytesIO(content))

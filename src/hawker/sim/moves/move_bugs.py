@@ -2,19 +2,29 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 
 from hawker.api.contract.market import OrderedApp
-from hawker.api.contract.move import MoveRequest
+from hawker.api.contract.move import DeliverRequest, MoveRequest
 from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
 from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, VolumeId
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
-from hawker.record.machine import MachineRecord
-from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, Delivered, IncomingRecord, IncomingState, MoveRecord
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.move import (
+    GRANTS,
+    INCOMING,
+    MOVED,
+    MOVES,
+    Delivered,
+    IncomingRecord,
+    IncomingState,
+    MoveRecord,
+    MoveState,
+)
 from hawker.record.node import NODE
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.sim.harness.planted_bug import PlantedBug
@@ -24,7 +34,7 @@ from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
 from hawker.volume.moved_files import BlockChanges, MovedFiles
-from hawker.worker.lifecycle.move import files_of, give_back
+from hawker.worker.lifecycle.move import change_move, files_of, give_back
 from hawker.worker.lifecycle.receive import own
 from hawker.worker.machine_moves import MachineMoves
 
@@ -83,6 +93,17 @@ def _gives_up_a_delivery(deliver: StepDo) -> StepDo:
         return Done(result="refused", commit=lambda tx: _restart(tx, deps, move))
 
     return delivers
+
+
+def _closes_early(stop: StepDo) -> StepDo:
+    """The volume counts as closed before the machine is stopped."""
+
+    async def stops(context: Any) -> Outcome:
+        deps = context.deps
+        await deps.store.write(lambda tx: change_move(tx, deps, context.run_id, state=MoveState.COPYING))
+        return await stop(context)
+
+    return stops
 
 
 def _restart(tx: Tx, deps: Any, move: MoveRecord) -> None:
@@ -190,15 +211,42 @@ class _ManyAway(MachineMoves):
         return None
 
 
-class _LazyGrants(StoreOver):
-    """A store that syncs a grant with whatever is synced next."""
+class _AcceptsAgain(MachineMoves):
+    """What comes late is owned once more, though it has gone on from here."""
+
+    async def accept(self, move_id: str, given: DeliverRequest) -> IncomingRecord:
+        found = await super().accept(move_id, given)
+        deps = self._deps
+        unit = msgspec.msgpack.decode(deps.others.there.open(given.unit), type=Delivered)
+        here = deps.store.get(MACHINES, found.unit) or deps.store.get(VOLUMES, found.unit)
+        if found.state is IncomingState.ACCEPTED and here is None:
+            await deps.store.write(lambda tx: self._again(tx, found, unit, given))
+        return found
+
+    def _again(self, tx: Tx, found: IncomingRecord, unit: Delivered, given: DeliverRequest) -> None:
+        tx.put(INCOMING, found.move, msgspec.structs.replace(found, state=IncomingState.COPIED))
+        own(tx, self._deps, self._node, found.move, unit, given.app)
+
+
+class _LazyStore(StoreOver):
+    """A store that syncs what is put into one bucket with whatever is synced next."""
+
+    late: ClassVar[str]
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         put: set[str] = set()
         result = await self._inner.write(lambda tx: apply(_Noting(tx, put)), Durability.ORDERED)
-        if durability is Durability.DURABLE and GRANTS.name not in put:
+        if durability is Durability.DURABLE and self.late not in put:
             await self._inner.write(lambda tx: None, Durability.DURABLE)
         return result
+
+
+class _LazyGrants(_LazyStore):
+    late = GRANTS.name
+
+
+class _LazyAccepts(_LazyStore):
+    late = INCOMING.name
 
 
 class _Noting(TxOver):
@@ -301,5 +349,13 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
     _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
     _plant("key-dropped", "what opens a volume does not go along", WorkerKit(store=_DropsKeys), *I),
+    _plant(
+        "closed-early",
+        "the source says that nobody writes any more while the machine still does",
+        WorkerKit(flows=_with_step("move", "stop", _closes_early)),
+        *I,
+    ),
+    _plant("accept-not-durable", "a new owner acts before its own commit", WorkerKit(store=_LazyAccepts), *I),
+    _plant("accepts-again", "a late grant is taken for a new one", WorkerKit(moves=_AcceptsAgain), *I),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

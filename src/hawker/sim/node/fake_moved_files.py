@@ -66,7 +66,7 @@ class FakeMovedFiles(FakeHostPart):
     async def unwatch(self, volume_id: VolumeId) -> None:
         self._watches.pop(volume_id, None)
 
-    async def end_watches(self, open: Collection[VolumeId], here: Collection[VolumeId]) -> None:
+    async def end_watches(self, open: Collection[VolumeId]) -> None:
         for volume_id in [each for each in self._watches if each not in open]:
             del self._watches[volume_id]
 

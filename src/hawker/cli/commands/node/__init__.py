@@ -12,6 +12,7 @@ TABLE = {
     "cordon": CommandModule(f"{_IN}.cordon", "Disable scheduling on a node.", attribute="cordon"),
     "uncordon": CommandModule(f"{_IN}.cordon", "Enable scheduling on a node.", attribute="uncordon"),
     "drain": CommandModule(f"{_IN}.drain", "Move a node's machines to other nodes."),
+    "evacuate": CommandModule(f"{_IN}.evacuate", "Take all off a node whose disk is dying."),
     "forget": CommandModule(f"{_IN}.forget", "Remove a node that will not come back."),
     "remove": CommandModule("hawker.up.commands.remove", "Take the node of this host off it, and leave nothing of it."),
     "keys": CommandModule(f"{_IN}.keys", "List and rotate the keys that encrypt messages between nodes."),

@@ -59,15 +59,16 @@ def command(
             limit=limit,
         )
         moved = await mover.move_all(residents_of(answer))
-        note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(_stays, moved))} stay")
+        note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(stay, moved))} stay")
         return moved
 
     moved = talk(ctx, drain)
     show(moved, form, moved_table)
-    return ExitStatus.FAILED if any(map(_stays, moved)) else ExitStatus.OK
+    return ExitStatus.FAILED if any(map(stay, moved)) else ExitStatus.OK
 
 
-def _stays(each: Drained) -> bool:
+def stay(each: Drained) -> bool:
+    """Whether it is still there."""
     return bool(each.why) and not each.gone
 
 

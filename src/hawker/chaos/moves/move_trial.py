@@ -1,0 +1,450 @@
+"""`hawker chaos move`: a machine with its volume moves to and fro between two real nodes. At every place of every move
+a daemon dies, the link between the nodes is cut, and a client goes on writing. What was acknowledged must be there.
+
+Hosts are network namespaces. A third node, which nobody hurts, is the client's broker. For root; all of it is gone at
+the end.
+"""
+
+import tarfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import anyio
+import msgspec
+from anyio.to_thread import run_sync
+
+from hawker.api.client import Client
+from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.cluster import CORDON_NODE, LIST_NODES, NodeParams
+from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, CreateMachineRequest, Machine, MachineParams
+from hawker.api.contract.move import (
+    CANCEL_MOVE,
+    LIST_MOVES,
+    MOVE_MACHINE,
+    ListMovesQuery,
+    Move,
+    MoveParams,
+    MoveRequest,
+)
+from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
+from hawker.chaos.fleet.network_lab import NetworkLab
+from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
+from hawker.chaos.moves.move_report import BlowRow, BlowsReport
+from hawker.chaos.moves.writers import DatabaseWriter, LedgerWriter, Writer, led_to
+from hawker.clock import Clock
+from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
+from hawker.failpoint import LISTING
+from hawker.gossip.contract import Fate
+from hawker.log import Secret
+from hawker.machine import State
+from hawker.record.move import MoveState
+
+APP = "moves"
+WITHIN_S = 120.0
+_LOOK_S = 0.05
+_STREET = 12
+_FLAGS = ("--cpus", "16", "--memory-mib", "8192")
+_MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
+_FLOWS = ("move.", "deliver.", "receive.")
+_AT_DESTINATION = "receive."
+_SLOW_MIB = 16  # of some 40 that there are
+_ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
+_AFTER = {state: number for number, state in enumerate(MoveState)}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveTrialPlan:
+    """`workload` is ledger or database. `modes` are those of moves; `places` narrows to those that begin with one of
+    these. `cancels`: moves are cancelled, too, for the places of their undos."""
+
+    workload: str = "ledger"
+    modes: tuple[str, ...] = ("warm", "cold")
+    places: tuple[str, ...] = _FLOWS
+    cancels: bool = True
+    cuts: tuple["Blow", ...] = ()
+    where: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedMove:
+    """How a move is ordered: at `cancel_at` its client cancels it."""
+
+    mode: str
+    cancel_at: MoveState | None = None
+
+    @property
+    def name(self) -> str:
+        return self.mode if self.cancel_at is None else f"{self.mode}, cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """A daemon that dies at `place`, or a link that is cut for `cut_s` once the move has got to `cut_at`, or both: then
+    the link is cut while the daemon is away."""
+
+    move: OrderedMove
+    place: str = ""
+    cut_s: float = 0.0
+    cut_at: MoveState | None = None
+
+    def __str__(self) -> str:
+        cut = f"cut {self.cut_s:g} s" + (f" at {self.cut_at}" if self.cut_at else "")
+        if not self.cut_s:
+            return self.place or "none"
+        return f"{self.place}, {cut}" if self.place else cut
+
+
+CUTS = (
+    Blow(OrderedMove("warm"), cut_s=3, cut_at=MoveState.PREPARING),
+    Blow(OrderedMove("warm"), cut_s=3, cut_at=MoveState.WARMING),
+    Blow(OrderedMove("warm"), "move.close.after", cut_s=3),
+    Blow(OrderedMove("warm"), "move.grant.after", cut_s=5),
+    Blow(OrderedMove("cold"), cut_s=3, cut_at=MoveState.COPYING),
+    Blow(OrderedMove("cold"), cut_s=45, cut_at=MoveState.COPYING),
+)
+"""The last is longer than a machine stays off for a destination that is silent: it starts where it was."""
+
+
+async def run_move_trial(
+    plan: MoveTrialPlan, clock: Clock, tell: Callable[[BlowRow], None], say: Callable[[str], None]
+) -> BlowsReport:
+    """Each row is told as soon as it is known. Raises `HawkerError` when the nodes cannot be had at all."""
+    began = clock.monotonic()
+    with TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
+        directory = Path(made)
+        (directory / "market.toml").write_text(_MARKET)
+        writer = _writer(plan, clock, directory)
+        await run_sync(_image, writer, directory)
+        with _fleet(directory, clock) as fleet:
+            async with _broker(fleet) as broker:
+                trial = MoveTrial(plan, clock, tell, say, fleet, broker, writer, f"oci:{directory / 'image'}")
+                await trial.run()
+    findings = (*trial.findings, *(f"left on the host: {trace}" for trace in fleet.left))
+    return BlowsReport(
+        workload=plan.workload,
+        seconds=clock.monotonic() - began,
+        acknowledged=writer.acknowledged,
+        rows=tuple(trial.rows),
+        findings=findings,
+    )
+
+
+def _writer(plan: MoveTrialPlan, clock: Clock, directory: Path) -> Writer:
+    return LedgerWriter(clock) if plan.workload == "ledger" else DatabaseWriter(clock, directory / "pgbench")
+
+
+def _image(writer: Writer, directory: Path) -> None:
+    writer.image(directory / "image.tar")
+    with tarfile.open(directory / "image.tar") as archive:
+        archive.extractall(directory / "image", filter="data")
+
+
+@contextmanager
+def _fleet(directory: Path, clock: Clock) -> Iterator[LabFleet]:
+    for name in ("street", "nodes"):
+        (directory / name).mkdir()
+    flags = (*_FLAGS, "--market", str(directory / "market.toml"))
+    with NetworkLab(directory / "street", _STREET, 3) as lab:
+        fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container")
+        with fleet:
+            yield fleet
+
+
+@asynccontextmanager
+async def _broker(fleet: LabFleet) -> AsyncIterator[Client]:
+    third = fleet.stalls[2]
+    async with Client(third.url, Secret(fleet.stalls[0].daemon.token)) as client:
+        yield client
+
+
+class MoveTrial:
+    def __init__(
+        self,
+        plan: MoveTrialPlan,
+        clock: Clock,
+        tell: Callable[[BlowRow], None],
+        say: Callable[[str], None],
+        fleet: LabFleet,
+        broker: Client,
+        writer: Writer,
+        reference: str,
+    ) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._tell = tell
+        self._say = say
+        self._fleet = fleet
+        self._broker = broker
+        self._writer = writer
+        self._reference = reference
+        self._volume = ""
+        self._params = MachineParams(app_name=APP, machine_id="")
+        self._port = 0
+        self.rows: list[BlowRow] = []
+        self.findings: list[str] = []
+
+    async def run(self) -> None:
+        """Every blow, with a client that writes all the time."""
+        machine = await self._set_up()
+        token = self._fleet.stalls[0].daemon.token
+        with led_to(self._fleet.stalls[2].url, token, APP, machine.id, self._writer.remote) as port:
+            self._port = port
+            await self._writer.load(port)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._writer.write, port)
+                try:
+                    await self._blows(machine)
+                except HawkerError as error:
+                    self.findings.append(f"the trial could not go on: {type(error).__name__}: {error}")
+                tasks.cancel_scope.cancel()
+
+    async def _blows(self, machine: Machine) -> None:
+        for move in self._moves():
+            places = await self._rehearse(move, machine)
+            for place in places:
+                await self._deal(Blow(move, place), machine)
+        for blow in self._plan.cuts:
+            if blow.move.mode in self._plan.modes:
+                await self._deal(blow, machine)
+
+    def _moves(self) -> list[OrderedMove]:
+        found = [OrderedMove(mode) for mode in self._plan.modes]
+        if self._plan.cancels and "warm" in self._plan.modes:
+            found.append(OrderedMove("warm", MoveState.WARMING))
+        if self._plan.cancels and "cold" in self._plan.modes:
+            found.append(OrderedMove("cold", MoveState.COPYING))
+        return found
+
+    # Before.
+
+    async def _set_up(self) -> Machine:
+        await self._patiently(self._everybody_is_here)
+        third = self._fleet.stalls[2].id
+        await self._patiently(lambda: self._broker.call(CORDON_NODE, params=NodeParams(node_id=third)))
+        await self._broker.call(CREATE_APP, body=CreateAppRequest(name=APP))
+        app = AppParams(app_name=APP)
+        order = CreateVolumeRequest(name="data", size_gb=1, region="mad", encrypted=False, auto_backup_enabled=False)
+        volume = await self._patiently(lambda: self._quietly(self._broker.call(CREATE_VOLUME, params=app, body=order)))
+        self._volume = volume.id
+        body = CreateMachineRequest(name="writes", config=self._writer.config(self._reference, volume.id))
+
+        async def made() -> Machine | None:
+            return await self._quietly(
+                self._broker.call(CREATE_MACHINE, params=app, body=body, idempotency_key="writes", timeout_s=60.0)
+            )
+
+        machine = await self._patiently(made)
+        self._params = MachineParams(app_name=APP, machine_id=machine.id)
+        await self._patiently(self._runs)
+        return await self._broker.call(GET_MACHINE, params=self._params)
+
+    async def _rehearse(self, move: OrderedMove, machine: Machine) -> list[str]:
+        """The move without a blow: the places that both nodes come by, in their order."""
+        for stall in self._fleet.stalls[:2]:
+            await self._again(stall, LISTING)
+        await self._deal(Blow(move), machine)
+        met = [place for stall in self._fleet.stalls[:2] for place in stall.daemon.reached()]
+        undoing = move.cancel_at is not None
+        about = [each for each in met if each.startswith(self._plan.places) and (".undo" in each) is undoing]
+        for stall in self._fleet.stalls[:2]:
+            await self._again(stall)
+        return list(dict.fromkeys(about))
+
+    # A blow.
+
+    async def _deal(self, blow: Blow, machine: Machine) -> None:
+        row = BlowRow(move=blow.move.name, blow=str(blow), end="-", recovered_s=None, away_s=0.0, findings=())
+        try:
+            row = await self._dealt(blow, row, machine)
+        except HawkerError as error:
+            row = msgspec.structs.replace(row, findings=(f"{type(error).__name__}: {error}",))
+            await run_sync(self._fleet.lab.heal)
+            for stall in self._fleet.stalls[:2]:
+                if not stall.daemon.alive:
+                    await self._again(stall)
+        self.rows.append(row)
+        self._tell(row)
+
+    async def _dealt(self, blow: Blow, row: BlowRow, machine: Machine) -> BlowRow:
+        """Raises `HawkerError` when the nodes do not come to rest."""
+        source, destination = self._ends()
+        dies = destination if blow.place.startswith(_AT_DESTINATION) else source
+        if blow.place:
+            await self._again(dies, blow.place)
+        known = {each.id for each in await self._patiently(self._all_moves)}
+        self._writer.forget()
+        slow = blow.cut_at is not None or blow.move.cancel_at is not None
+        wish = MoveRequest(to=destination.id, mode=blow.move.mode, limit_mib_per_s=_SLOW_MIB if slow else None)
+        findings = list[str]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._order, wish, known, bool(blow.place))
+            if blow.move.cancel_at is not None:
+                tasks.start_soon(self._cancel, known, blow.move.cancel_at)
+            if blow.cut_at is not None:
+                await self._cut(blow, known)
+            if not blow.place:
+                await self._patiently(partial(self._is_over, known))
+            elif not await self._dies(dies, known):
+                findings.append("it did not die there")
+            tasks.cancel_scope.cancel()
+        if blow.place and blow.cut_s:
+            await run_sync(self._fleet.lab.part, *([stall.host] for stall in self._fleet.stalls[:2]))
+        if not dies.daemon.alive:
+            await run_sync(dies.restart)
+        if blow.place and blow.cut_s:
+            await self._clock.sleep(blow.cut_s)
+            await run_sync(self._fleet.lab.heal)
+        began = self._clock.monotonic()
+        ended = await self._at_rest(known)
+        recovered_s = self._clock.monotonic() - began
+        await self._patiently(partial(self._has_written, self._writer.acknowledged))
+        away_s = self._writer.longest_s
+        findings += await self._judged(ended, source, destination, machine)
+        end = ended.state if ended is not None else "none"
+        return msgspec.structs.replace(row, end=end, recovered_s=recovered_s, away_s=away_s, findings=tuple(findings))
+
+    async def _order(self, wish: MoveRequest, known: set[str], once: bool) -> None:
+        """Until it is accepted, or the node that accepts it has died."""
+        while not [each for each in await self._patiently(self._all_moves) if each.id not in known]:
+            try:
+                await self._broker.call(MOVE_MACHINE, params=self._params, body=wish)
+            except Unavailable:
+                if once and not all(stall.daemon.alive for stall in self._fleet.stalls[:2]):
+                    return
+            except HawkerError as error:
+                if not error.retry:
+                    self._say(f"the move is refused: {error}")
+            await self._clock.sleep(_LOOK_S)
+
+    async def _cancel(self, known: set[str], at: MoveState) -> None:
+        while True:
+            with suppress(HawkerError):
+                for move in await self._all_moves():
+                    if move.id not in known and _AFTER[MoveState(move.state)] >= _AFTER[at]:
+                        await self._broker.call(CANCEL_MOVE, params=MoveParams(move_id=move.id))
+            await self._clock.sleep(_LOOK_S)
+
+    async def _cut(self, blow: Blow, known: set[str]) -> None:
+        """The link between the two, once the move is there; the broker reaches both."""
+        at = blow.cut_at
+        assert at is not None, "it is asked for a cut"
+
+        async def is_there() -> bool:
+            moves = [each for each in await self._all_moves() if each.id not in known]
+            return any(_AFTER[MoveState(each.state)] >= _AFTER[at] for each in moves)
+
+        await self._patiently(is_there)
+        await run_sync(self._fleet.lab.part, *([stall.host] for stall in self._fleet.stalls[:2]))
+        await self._clock.sleep(blow.cut_s)
+        await run_sync(self._fleet.lab.heal)
+
+    async def _is_over(self, known: set[str]) -> bool:
+        return any(each.id not in known and each.state in _ENDED for each in await self._all_moves())
+
+    async def _dies(self, stall: LabNode, known: set[str]) -> bool:
+        """Whether it has, or the move came to its end without that."""
+        until = self._clock.monotonic() + WITHIN_S
+        while stall.daemon.alive and self._clock.monotonic() < until:
+            with suppress(HawkerError):
+                if await self._is_over(known) and not await self._dead_soon(stall):
+                    return False
+            await self._clock.sleep(_LOOK_S)
+        return not stall.daemon.alive
+
+    async def _dead_soon(self, stall: LabNode) -> bool:
+        """What follows the end of a move, its destination does a little later."""
+        until = self._clock.monotonic() + 8.0
+        while stall.daemon.alive and self._clock.monotonic() < until:
+            await self._clock.sleep(_LOOK_S)
+        return not stall.daemon.alive
+
+    # After it.
+
+    async def _at_rest(self, known: set[str]) -> Move | None:
+        """The move, once it has ended and its machine runs; None when there never was one."""
+
+        async def ended() -> bool:
+            here = await self._everybody_is_here()
+            return here and all(each.state in _ENDED for each in await self._all_moves()) and await self._runs()
+
+        await self._patiently(ended)
+        fresh = [each for each in await self._patiently(self._all_moves) if each.id not in known]
+        return fresh[0] if fresh else None
+
+    async def _judged(self, move: Move | None, source: LabNode, destination: LabNode, machine: Machine) -> list[str]:
+        (found,) = await self._patiently(lambda: self._quietly(self._sound()))
+        owners = [stall for stall in (source, destination) if self._has_file(stall)]
+        wanted = destination if move is not None and move.state == MoveState.DONE else source
+        if owners != [wanted]:
+            found.append(f"the volume's file is at {[each.host.number for each in owners]}, not {wanted.host.number}")
+        after = await self._patiently(lambda: self._quietly(self._broker.call(GET_MACHINE, params=self._params)))
+        kept = [(each.id, each.name, each.private_ip, each.config) for each in (machine, after)]
+        if kept[0] != kept[1]:
+            found.append("the machine has another name, address or config")
+        return found
+
+    async def _sound(self) -> tuple[list[str]]:
+        return (await self._writer.broken(self._port),)
+
+    # What is seen.
+
+    def _ends(self) -> tuple[LabNode, LabNode]:
+        """Source and destination of the next move."""
+        first, second = self._fleet.stalls[:2]
+        return (first, second) if self._has_file(first) else (second, first)
+
+    def _has_file(self, stall: LabNode) -> bool:
+        return (stall.daemon.place.volumes / self._volume / "disk").exists()
+
+    async def _again(self, stall: LabNode, failpoint: str | None = None) -> None:
+        """Another life of its daemon, once all know each other."""
+
+        def begin() -> None:
+            if stall.daemon.alive:
+                stall.daemon.kill()
+            stall.daemon.launch(failpoint=failpoint).wait_ready()
+
+        await run_sync(begin)
+        await self._patiently(self._everybody_is_here)
+        await self._patiently(self._runs)
+
+    async def _everybody_is_here(self) -> bool:
+        nodes = (await self._broker.call(LIST_NODES)).nodes
+        return len(nodes) == 3 and all(node.state == Fate.ALIVE and node.capacity is not None for node in nodes)
+
+    async def _runs(self) -> bool:
+        return (await self._broker.call(GET_MACHINE, params=self._params)).state is State.STARTED
+
+    async def _has_written(self, before: int) -> bool:
+        return self._writer.acknowledged > before
+
+    async def _all_moves(self) -> Sequence[Move]:
+        """Of the app, as the nodes that answer tell them."""
+        found = await self._broker.call(LIST_MOVES, query=ListMovesQuery(app=APP))
+        return found.moves
+
+    async def _quietly(self, asked: Awaitable[T]) -> T | None:
+        try:
+            return await asked
+        except HawkerError:
+            return None
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T | None]]) -> T:
+        """Its first answer that is none of None, False; a node that is away is asked again. Raises
+        `DeadlineExceeded`."""
+        until, why = self._clock.monotonic() + WITHIN_S, ""
+        while self._clock.monotonic() < until:
+            try:
+                if (found := await ask()) is not None and found is not False:
+                    return found
+            except HawkerError as error:
+                why = str(error)
+            await self._clock.sleep(_LOOK_S)
+        raise DeadlineExceeded(f"what the trial waits for was not seen within {WITHIN_S:g} s: {why}")

@@ -1,0 +1,45 @@
+"""Moves between real nodes while daemons die and links are cut: nothing that a client was told is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.moves.move_report import BlowRow
+from hawker.chaos.moves.move_trial import CUTS, Blow, MoveTrialPlan, OrderedMove, run_move_trial
+from hawker.clock import SystemClock
+from hawker.record.move import MoveState
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
+
+SHORT = ("move.close.after", "move.grant.after", "receive.fetch.copied", "receive.accept.after")
+
+
+async def played(plan: MoveTrialPlan) -> list[BlowRow]:
+    told: list[BlowRow] = []
+    report = await run_move_trial(plan, SystemClock(), told.append, lambda text: None)
+    assert report.found == 0, report
+    assert report.rows == tuple(told) and report.acknowledged > 0
+    return told
+
+
+async def test_a_client_loses_nothing_whoever_dies_and_when_a_link_is_cut(tmp_path: Path) -> None:
+    """The short form of `hawker chaos move`; its writer stands for a database."""
+    cut = Blow(OrderedMove("warm"), cut_s=2, cut_at=MoveState.WARMING)
+    rows = await played(MoveTrialPlan(modes=("warm",), places=SHORT, cancels=False, cuts=(cut,), where=tmp_path))
+    assert {row.blow for row in rows} == {"none", *SHORT, "cut 2 s at warming"}
+    assert {row.end for row in rows} == {"done"}
+
+
+@pytest.mark.long(reason="some seventy daemons die, and a link is cut for 45 s; the test above is the short form")
+async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -> None:
+    rows = await played(MoveTrialPlan(cuts=CUTS, where=tmp_path))
+    assert {"done", "aborted"} <= {row.end for row in rows}
+    assert any(row.blow.endswith(".undone") for row in rows)
+
+
+@pytest.mark.long(
+    reason="PostgreSQL is made, filled and moved ten times; the test above with a ledger is the short form"
+)
+async def test_a_database_loses_no_transaction_and_stays_sound(tmp_path: Path) -> None:
+    plan = MoveTrialPlan(workload="database", modes=("warm",), places=SHORT, cancels=False, where=tmp_path)
+    assert {row.end for row in await played(plan)} == {"done"}
