@@ -54,7 +54,7 @@ def test_a_backup_that_fails_keeps_nobody_from_leaving(hawker: Hawker, node: Fak
     assert said.status == 0 and "could not be backed up, and is moved all the same: the place is full" in said.err
 
 
-def test_what_cannot_be_moved_stays_and_says_why(hawker: Hawker, node: FakeNode) -> None:
+def test_machine_that_cannot_be_moved_stays_and_says_why(hawker: Hawker, node: FakeNode) -> None:
     furnish(node)
     node.ends = {"state": "aborted", "reason": "Input/output error"}
     said = hawker("node", "evacuate", "0badc", "--output", "json")
