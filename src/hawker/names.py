@@ -46,10 +46,29 @@ class NamedApp(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class NamedAddress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """An address of an app in a private network, at which an edge answers."""
+    """An address of an app, at which an edge answers."""
 
     app: AppName
     ip: str
+
+
+class ZoneProof(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a certificate authority looks for as TXT of a name, without its last dot."""
+
+    name: str
+    text: str
+
+
+class KnownZone(msgspec.Struct, frozen=True, kw_only=True):
+    """The platform's own domain. It is answered at `listen` (ADDRESS:PORT). An app without an address of its own in
+    `addresses` is reached at `shared`; `name_servers` are where the world asks."""
+
+    domain: str
+    listen: tuple[str, ...] = ()
+    name_servers: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    addresses: tuple[NamedAddress, ...] = ()
+    proofs: tuple[ZoneProof, ...] = ()
 
 
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +80,7 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     apps: tuple[NamedApp, ...] = ()
     machines: tuple[NamedMachine, ...] = ()
     addresses: tuple[NamedAddress, ...] = ()
+    zone: KnownZone | None = None
 
 
 def is_private_address(ip: str) -> bool:

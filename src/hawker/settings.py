@@ -2,6 +2,7 @@
 defaults. An unknown key or a value of the wrong type is an error that names it.
 """
 
+import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -101,6 +102,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     acme_email: str | None = None
     acme_ca_file: Path | None = None
     acme_binding_file: Path | None = None
+    domain: str | None = None
+    dns_zone_listen: tuple[str, ...] = ()
     idle_s: float = 300.0
 
     # how the fleet judges nodes
@@ -153,6 +156,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
         _check_edge(self.edge_addresses)
+        _check_zone(self)
         if self.backup_url is not None and self.backup_passphrase_file is None:
             raise ValueError("backup_url needs backup_passphrase_file: backups are sealed under a passphrase")
 
@@ -172,6 +176,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.edge_addresses:
             return EVERY_ADDRESS if self.advertise is None else ()
         return () if self.edge_addresses == (NOWHERE,) else self.edge_addresses
+
+    @property
+    def answers_zone(self) -> bool:
+        """Whether this node is a name server of the platform's domain."""
+        return self.domain is not None and bool(self.dns_zone_listen)
+
+    @property
+    def shared_addresses(self) -> tuple[str, ...]:
+        """Where apps without an address of their own are reached from outside, as far as it is known."""
+        if self.shared_ipv4 is not None:
+            return (self.shared_ipv4,)
+        return tuple(each for each in self.published_at if not ip_address(each).is_unspecified)
 
     @property
     def listed_registries(self) -> frozenset[str]:
@@ -215,6 +231,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 _LISTS = frozenset(
     {
+        "dns_zone_listen",
         "edge_addresses",
         "egress_allow",
         "gpu_devices",
@@ -328,6 +345,24 @@ EVERY_ADDRESS = ("0.0.0.0", "::")
 def _check_directory(url: str | None) -> None:
     if url is not None and (urlsplit(url).scheme != "https" or not urlsplit(url).hostname):
         raise ValueError(f"acme_directory {url!r} is no https:// URL")
+
+
+_DOMAIN = re.compile(r"(?=.{3,190}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def _check_zone(settings: Settings) -> None:
+    if settings.domain is not None and not _DOMAIN.fullmatch(settings.domain):
+        raise ValueError(f"domain {settings.domain!r} is not a domain such as apps.example.com, in lower case")
+    for place in settings.dns_zone_listen:
+        address, _, port = place.rpartition(":")
+        try:
+            ip_address(address.strip("[]"))
+        except ValueError as error:
+            raise ValueError(f"dns_zone_listen {place!r} is not ADDRESS:PORT") from error
+        if not (port.isdecimal() and 0 < int(port) < 65536):
+            raise ValueError(f"dns_zone_listen {place!r} is not ADDRESS:PORT")
+    if settings.dns_zone_listen and settings.domain is None:
+        raise ValueError("dns_zone_listen needs domain: the zone that is answered there")
 
 
 def _check_edge(texts: tuple[str, ...]) -> None:

@@ -10,7 +10,7 @@ import ssl
 import struct
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import dns.flags
 import dns.message
+import dns.name
 import dns.rdatatype
 import dns.rrset
 import pytest
@@ -25,6 +26,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from hawker.clock import SystemClock
+from hawker.dns.zone import zone_answer
+from hawker.errors import Unprocessable
 from hawker.feed import (
     CERTIFICATE_KEY,
     HTTP_01,
@@ -35,18 +38,21 @@ from hawker.feed import (
     ShownChallenge,
 )
 from hawker.ids import AppName
+from hawker.names import KnownZone
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, AppRecord, CertificateOrder
 from hawker.secret.certificate_orders import CertificateBuyer, CertificateOrders
-from hawker.secret.certificates import Certificates
+from hawker.secret.certificates import Certificates, proof_name
 from hawker.settings import Settings
 from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
+from hawker.worker.names import ZoneBook
 from tests.certificates import issued, root_pem
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
 from tests.waiting import eventually
 
 SOURCE = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"
 NAME, SHOP = "shop.example.com", AppName("shop")
+DOMAIN = "apps.example.net"
 KEY = b"n" * 32
 _MAC = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
 
@@ -67,8 +73,14 @@ def pebble_program() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-async def _answer_names(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A name server for which every name is this host; over TCP, as Pebble asks."""
+_NO_ZONE = KnownZone(domain="none.invalid")
+_DELEGATED = "_acme-challenge.example.org."
+
+
+async def _answer_names(
+    zone: Callable[[], KnownZone], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """A name server for which every name is this host, and which asks our zone for texts; over TCP, as Pebble asks."""
     with suppress(EOFError, OSError):
         while True:
             (length,) = struct.unpack(">H", await reader.readexactly(2))
@@ -78,6 +90,15 @@ async def _answer_names(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
             question = query.question[0]
             if question.rdtype == dns.rdatatype.A:
                 answer.answer.append(dns.rrset.from_text(question.name, 60, "IN", "A", HOST))
+            if question.rdtype == dns.rdatatype.TXT:
+                name = question.name
+                if name.to_text() == _DELEGATED:
+                    target = f"{proof_name(DOMAIN, SHOP, 'example.org')}."
+                    answer.answer.append(dns.rrset.from_text(name, 60, "IN", "CNAME", target))
+                    name = dns.name.from_text(target)
+                found = zone_answer(dns.message.make_query(name, "TXT").to_wire(), zone(), tcp=True)
+                assert found is not None
+                answer.answer += dns.message.from_wire(found).answer
             wire = answer.to_wire()
             writer.write(struct.pack(">H", len(wire)) + wire)
     writer.close()
@@ -118,11 +139,15 @@ def _running(
 
 @asynccontextmanager
 async def pebble_at(
-    program: Path, http_port: int, tls_port: int = 0, more: dict[str, object] | None = None
+    program: Path,
+    http_port: int,
+    tls_port: int = 0,
+    more: dict[str, object] | None = None,
+    zone: Callable[[], KnownZone] = lambda: _NO_ZONE,
 ) -> AsyncIterator[Pebble]:
     """An authority that asks this host's `http_port` where others ask port 80, and `tls_port` where others ask 443."""
     folder = Path(tempfile.mkdtemp(prefix="pebble"))
-    names = await asyncio.start_server(_answer_names, HOST, 0)
+    names = await asyncio.start_server(partial(_answer_names, zone), HOST, 0)
     try:
         names_port = names.sockets[0].getsockname()[1]
         with _running(program, folder, http_port, tls_port or free_port(), names_port, more or {}) as (pebble, port):
@@ -153,7 +178,7 @@ class Node:
         return found
 
 
-async def node_beside(host: PlayedHost, pebble: Pebble, binding: str = "") -> Node:
+async def node_beside(host: PlayedHost, pebble: Pebble, binding: str = "", domain: str | None = None) -> Node:
     """It feeds the host's edge."""
     store, clock = MemoryStore(), SystemClock()
     for number, name in enumerate((SHOP, AppName("other"))):
@@ -166,8 +191,10 @@ async def node_beside(host: PlayedHost, pebble: Pebble, binding: str = "") -> No
         acme_ca_file=pebble.ca_file,
         acme_email="a@example.com",
         acme_binding_file=host.folder / "binding" if binding else None,
+        domain=domain,
+        dns_zone_listen=(f"{HOST}:53",) if domain is not None else (),
     )
-    certificates = Certificates(store, Vault(KEY, clock), clock)
+    certificates = Certificates(store, Vault(KEY, clock), clock, domain)
     (host.folder / CERTIFICATE_KEY).write_bytes(certificates.key)
 
     def tell() -> None:
@@ -258,15 +285,15 @@ async def test_a_refusal_of_pebble_is_kept_in_its_words_and_tried_again(host: Pl
             await eventually(lambda: node.certificates.find(SHOP, NAME))
 
 
-async def issuer_shown_at(port: int) -> str:
+async def issuer_shown_at(port: int, name: str = NAME, wanted: str = NAME) -> str:
     """In the words of the certificate that a client gets. It trusts nobody's roots: Pebble makes new ones each time."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=NAME)
+    _, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=name)
     der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
     certificate = x509.load_der_x509_certificate(der)
-    assert NAME in str(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    assert wanted in str(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     return str(certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
@@ -288,6 +315,33 @@ async def test_only_a_shown_token_is_answered_and_before_any_redirect(host: Play
         await eventually(lambda: not host.edge.certificates.challenge(NAME, "t0ken"))
         assert b"t0ken.thumb" not in await ask(port, get(f"{path}t0ken", host=NAME))
     assert seen, "other tokens are the machine's matter"
+
+
+async def test_pebble_reads_our_zone_for_wildcards(host: PlayedHost, pebble_program: Path) -> None:
+    """That of the platform's own domain, which nobody has to order, and one of a domain that was delegated."""
+    async with app_server(says(OK)) as inside:
+        secure, nodes = free_port(), list[Node]()
+        await host.publish(route(secure, inside, handlers=("tls", "http")))
+
+        def zone() -> KnownZone:
+            return ZoneBook(DOMAIN, (), (HOST,), nodes[0].certificates).known(())
+
+        async with pebble_at(pebble_program, free_port(), secure, zone=zone) as pebble:
+            nodes.append(await node_beside(host, pebble, domain=DOMAIN))
+            node = nodes[0]
+            await node.orders.put(SHOP, "*.example.org")
+            host.tasks.start_soon(node.buyer.serve)
+            await eventually(lambda: host.edge.certificates.find(f"shop.{DOMAIN}"), timeout_s=20)
+            await eventually(lambda: host.edge.certificates.find("www.example.org"), timeout_s=20)
+            assert (await issuer_shown_at(secure, f"shop.{DOMAIN}", f"*.{DOMAIN}")).startswith("Pebble")
+            assert (await issuer_shown_at(secure, "www.example.org", "*.example.org")).startswith("Pebble")
+            for stranger in (f"nobody.{DOMAIN}", f"a.shop.{DOMAIN}"):
+                with pytest.raises((ssl.SSLError, ConnectionError)):
+                    await issuer_shown_at(secure, stranger)
+            with pytest.raises(Unprocessable, match=f"shop.{DOMAIN} and nothing else"):
+                await node.orders.put(SHOP, f"other.{DOMAIN}", node.certificates)
+            with pytest.raises(Unprocessable, match="nothing else"):
+                await node.certificates.put(SHOP, f"*.{DOMAIN}", *issued(f"*.{DOMAIN}"))
 
 
 async def test_an_asker_for_another_name_or_with_more_protocols_is_shown_no_proof(host: PlayedHost) -> None:

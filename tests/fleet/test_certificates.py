@@ -6,6 +6,7 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import Unprocessable
+from hawker.feed import DNS_01, ShownChallenge
 from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.rows import upsert
 from hawker.ids import AppName, NodeId
@@ -112,3 +113,21 @@ async def test_a_certificate_sealed_with_a_key_that_is_not_here_is_left_out_unti
     other.cluster.append(home.cluster[0])
     await other.fleet.read()
     assert other.shown() == [(NAME, "shop")]
+
+
+async def test_a_proof_is_shown_at_every_node_while_an_authority_asks_for_it(desk: Desk) -> None:
+    home, other = await Node(1, desk).app("shop"), Node(2, desk)
+    noted: list[str] = []
+    source = home.fleet.challenges(lambda _, key: noted.append(key))
+    shown = ShownChallenge(hostname=NAME, token="t", answer="a", app=AppName("shop"), kind=DNS_01)
+    home.own.challenge(shown)
+    assert noted == [NAME] == list(source.every())
+    await desk.transact([upsert(row) for row in source.rows(NAME)])
+    await other.fleet.read()
+    await home.fleet.read()
+    assert other.own.shown_challenges == (shown,) == home.own.shown_challenges, "its own once"
+    home.own.unchallenge(shown)
+    assert noted == [NAME, NAME] and list(source.rows(NAME)) == []
+    desk.rows("DELETE FROM challenges")
+    await other.fleet.read()
+    assert not other.own.shown_challenges

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from hawker.config.machine import Service
+from hawker.feed import ShownChallenge
 from hawker.fleet.rows import (
     COLUMNS,
     KEYS,
@@ -17,6 +18,7 @@ from hawker.fleet.rows import (
     app_row,
     capacity_row,
     certificate_row,
+    challenge_row,
     health_rows,
     image_name_row,
     image_row,
@@ -79,6 +81,7 @@ def every_row() -> Iterator[Row]:
     yield from app_ip_rows(NODE, "web", ip_of("v4"))
     yield from app_ip_rows(NODE, "web", ip_of("private_v6", "fdaa:0:1::2"))
     yield certificate_row(NODE, CERTIFICATE, "c2VhbGVk")
+    yield challenge_row(NODE, ShownChallenge(hostname="a.example", token="t", answer="t.k", app=AppName("web")))
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
 
 

@@ -6,9 +6,11 @@ import pytest
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
 from hawker.errors import NotFound, NotServed, Unprocessable
 from hawker.ids import AppName
-from hawker.record.app import CERTIFICATE_ORDERS, CertificateOrder, CertificateRecord
+from hawker.record.app import CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
 from hawker.secret.certificate_orders import TRIES, CertificateBuyer, CertificateOrders, is_due
+from hawker.secret.certificates import PLATFORM
 from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.store.contract import Tx
 from tests.certificates import issued
 
 pytestmark = pytest.mark.anyio
@@ -95,3 +97,25 @@ async def test_apps_take_turns_and_each_has_so_many_tries(worker: SimWorker, ord
     await orders.put(APP, HOST)
     mine = buyer.next()
     assert mine is not None and mine.hostname == HOST
+
+
+async def test_a_certificate_that_ends_soon_is_told_with_what_keeps_it_from_being_renewed(
+    worker: SimWorker, orders: CertificateOrders
+) -> None:
+    certificates, clock = worker.parts.deps.certificates, worker.parts.deps.clock
+    record = await certificates.put(APP, HOST, *issued(HOST))
+    assert list(certificates.ending()) == []
+    order = CertificateOrder(hostname=HOST, app=AppName(APP), created_at=0.0, reason="no such name")
+    ends = msgspec.structs.replace(record, not_after=clock.now() + 13 * DAY)
+    platform = CertificateOrder(hostname="*.example.net", app=PLATFORM, created_at=0.0, reason="refused")
+
+    def apply(tx: Tx) -> None:
+        tx.put(CERTIFICATES, HOST, ends)
+        for each in (order, platform):
+            tx.put(CERTIFICATE_ORDERS, each.hostname, each)
+
+    await worker.store.write(apply)
+    assert list(certificates.ending()) == [
+        (HOST, "13.0 days are left: no such name"),
+        ("*.example.net", "there is none: refused"),
+    ]

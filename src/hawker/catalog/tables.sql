@@ -108,6 +108,17 @@ CREATE TABLE certificates (
     PRIMARY KEY (node, hostname)
 ) WITHOUT ROWID;
 
+-- What a certificate authority asks for, by the node that orders: every edge and name server of the fleet shows it.
+CREATE TABLE challenges (
+    node TEXT NOT NULL,
+    hostname TEXT NOT NULL,
+    kind TEXT NOT NULL,                    -- http-01, tls-alpn-01, dns-01
+    app TEXT NOT NULL DEFAULT '',
+    token TEXT NOT NULL DEFAULT '',
+    answer TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (node, hostname, kind)
+) WITHOUT ROWID;
+
 -- Where a host hears packets of other hosts' machines: what a tunnel of WireGuard needs to know.
 CREATE TABLE mesh_hosts (
     node TEXT NOT NULL,

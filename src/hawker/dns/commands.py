@@ -13,6 +13,7 @@ from hawker.clock import Clock, SystemClock
 from hawker.dns.forward import Forwarder
 from hawker.dns.resolver import NameResolver, Names
 from hawker.dns.server import ResolverSockets
+from hawker.dns.zone import ZoneSockets
 from hawker.errors import CannotStart
 from hawker.names import BOUND, is_kept
 from hawker.place import Place, default_data_dir
@@ -48,6 +49,7 @@ async def _serve(place: Place) -> None:
         tasks.start_soon(_until_told, tasks.cancel_scope)
         sockets = ResolverSockets(resolver, node_id, place.dns, tasks)
         tasks.start_soon(_until_unneeded, tasks.cancel_scope, sockets, place.dns, clock)
+        tasks.start_soon(ZoneSockets(names.zone, clock).serve)
         await sockets.serve()
 
 

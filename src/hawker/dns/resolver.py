@@ -11,7 +11,7 @@ from hawker.dns.answer import Question, answer, failed, read_question, wire_of
 from hawker.dns.forward import Forwarder
 from hawker.dns.view import View, view_of
 from hawker.errors import OverShare
-from hawker.names import FILE, RESOLVER, KnownNames, NamedMachine, read_names
+from hawker.names import FILE, RESOLVER, KnownNames, KnownZone, NamedMachine, read_names
 from hawker.token_bucket import Allowance, TokenBuckets
 
 QUESTIONS = Allowance(1000.0, 2000)
@@ -46,6 +46,11 @@ class Names:
 
     def _shuffle(self, machines: list[NamedMachine]) -> None:
         machines.sort(key=lambda each: self._chance())
+
+    def zone(self) -> KnownZone | None:
+        """The platform's own; none where there is none, or nothing is known."""
+        self._look()
+        return self._known.zone if self._known is not None else None
 
     def upstream(self) -> Sequence[str]:
         """The servers for names of the world."""

@@ -84,9 +84,9 @@ class CertificateBook:
         return found or self._of.get(f"*.{name.partition('.')[2]}")
 
     def app_of(self, name: str) -> AppName | None:
-        """Whose host name it is."""
+        """Whose host name it is; nobody's below the platform's own domain."""
         found = self.find(name)
-        return None if found is None else found.app
+        return found.app or None if found is not None else None
 
     def context(
         self, certificate: SealedCertificate | None, versions: tuple[str, ...], alpn: tuple[str, ...]

@@ -145,6 +145,8 @@ class TlsConnections:
         if target is None:
             raise RefusedTlsError(TlsRefusal.PT05)
         options, certificate = target.port.tls_options, book.find(hello.name)
+        if certificate is not None and not certificate.app and app != hello.name.partition(".")[0]:
+            raise RefusedTlsError(TlsRefusal.PT05)  # the platform's own, and there is no such app here
         if certificate is None and not (options and options.default_self_signed):
             raise RefusedTlsError(TlsRefusal.PT05, f"a client asks for {hello.name or 'no name'}", app)
         alpn = tuple((options and options.alpn) or ((POSTGRES_ALPN,) if target.speaks_postgres else ()))

@@ -181,6 +181,13 @@ DNS_FORWARDS_OF_NETWORK = Share(
     key="private network",
     over="the answer is SERVFAIL; the last quarter is for networks that have less than an equal part",
 )
+ZONE_CONNECTIONS = Share(
+    name="TCP connections to the name server of the platform's domain",
+    total=1024,
+    each=16,
+    key="network of the asker",
+    over="the connection is closed",
+)
 DNS_CONNECTIONS = Share(
     name="TCP connections of machines to their resolver",
     total=4096,
@@ -292,6 +299,7 @@ SHARES = (
     DNS_FORWARDS,
     DNS_FORWARDS_OF_NETWORK,
     DNS_CONNECTIONS,
+    ZONE_CONNECTIONS,
     PORT_CONNECTIONS,
     PORT_CONNECTIONS_OF_CALLER,
     FOLLOWERS,

@@ -9,9 +9,10 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.clock import Clock
 from hawker.errors import Fault, HawkerError
+from hawker.feed import ShownChallenge
 from hawker.fleet.publish import Source
 from hawker.fleet.quotas import CatalogRows
-from hawker.fleet.rows import Row, certificate_row
+from hawker.fleet.rows import Row, certificate_row, challenge_row
 from hawker.ids import AppName, NodeId
 from hawker.log import bind
 from hawker.record.app import CERTIFICATES
@@ -21,6 +22,10 @@ from hawker.vault import Vault
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _KNOWN = "SELECT node, hostname, app, created_at, updated_at FROM certificates WHERE node <> ?"
+_CHALLENGES = (
+    "SELECT hostname, token, answer, app, kind FROM challenges WHERE node <> ? ORDER BY node, hostname LIMIT 1000"
+)
+CHALLENGES = "challenges"
 _SEALED = "SELECT sealed FROM certificates WHERE node = ? AND hostname = ?"
 _log = bind("hawker.certificates")
 
@@ -59,6 +64,27 @@ class FleetCertificates:
             looked_at=True,
         )
 
+    def challenges(self, note: Callable[[str, str], None]) -> Source:
+        """What this node shows to certificate authorities, so that all others do; `note` is told of changes. They are
+        told at once: an authority waits for them."""
+        told: set[str] = set()
+
+        def changed() -> None:
+            there = {each.hostname for each in self._own.challenges}
+            for hostname in told | there:
+                note(CHALLENGES, hostname)
+            told.clear()
+            told.update(there)
+
+        self._own.listen(changed)
+        return Source(
+            name=CHALLENGES,
+            every=lambda: [each.hostname for each in self._own.challenges],
+            rows=lambda hostname: [
+                challenge_row(self._me, each) for each in self._own.challenges if each.hostname == hostname
+            ],
+        )
+
     async def serve(self) -> None:
         """Until cancelled. What cannot be read leaves what was known before."""
         while True:
@@ -70,6 +96,11 @@ class FleetCertificates:
 
     async def read(self) -> None:
         """Fetches what is new. Raises what a query raises."""
+        shown = await self._query(_CHALLENGES, self._me)
+        self._own.tell_far_challenges(
+            ShownChallenge(hostname=hostname, token=token, answer=answer, app=AppName(app), kind=kind)
+            for hostname, token, answer, app, kind in (map(str, row) for row in shown)
+        )
         known: dict[_Place, tuple[Value, FarCertificate]] = {}
         for node, hostname, app, created_at, updated_at in await self._query(_KNOWN, self._me):
             at = (str(node), str(hostname))

@@ -10,6 +10,7 @@ import msgspec
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
+from hawker.feed import ShownChallenge
 from hawker.ids import NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity, Resources
@@ -40,6 +41,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "certificates": ("node", "hostname"),
     "mesh_hosts": ("node",),
     "addresses": ("node", "machine"),
+    "challenges": ("node", "hostname", "kind"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -63,6 +65,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "certificates": ("app", "sealed", "created_at", "updated_at"),
     "mesh_hosts": ("public_key", "endpoint"),
     "addresses": ("app", "network", "generation"),
+    "challenges": ("app", "token", "answer"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -204,6 +207,10 @@ def certificate_row(node: NodeId, record: CertificateRecord, sealed: str) -> Row
     """`sealed` is for the fleet: what the record has only its own node can open."""
     values = (record.app, sealed, record.created_at, record.updated_at)
     return _row("certificates", (node, record.hostname), values)
+
+
+def challenge_row(node: NodeId, shown: ShownChallenge) -> Row:
+    return _row("challenges", (node, shown.hostname, shown.kind), (shown.app, shown.token, shown.answer))
 
 
 def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:

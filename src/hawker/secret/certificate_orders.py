@@ -16,7 +16,7 @@ from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01, ShownChallenge
 from hawker.ids import AppName
 from hawker.log import bind
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
-from hawker.secret.certificates import Certificates, check_room
+from hawker.secret.certificates import PLATFORM, Certificates, check_room
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.token_bucket import Allowance, TokenBuckets
@@ -29,8 +29,9 @@ else:
 
 MAX_ORDERS_OF_APP, MAX_ORDERS = 500, 2000
 _LOOK_EVERY_S = 1.0
-_SPREAD_S = 1.0
-"""So long has the edge to hear of a challenge before the authority is sent to it."""
+SPREAD_S, FLEET_SPREAD_S = 1.0, 4.0
+"""So long have the edge, and the edges and name servers of a fleet, to hear of a challenge before the authority is sent
+to them."""
 _FIRST_TRIES = 2
 _AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
 """After the first failure; twice as long after each further one. Public authorities bear five failed proofs an hour:
@@ -59,18 +60,21 @@ class CertificateOrders:
         order = self._store.get(CERTIFICATE_ORDERS, hostname)
         return order if order is not None and order.app == app else None
 
-    async def put(self, app: str, text: str) -> CertificateOrder:
+    async def put(self, app: str, text: str, certificates: Certificates | None = None) -> CertificateOrder:
         """Durable when it returns; the certificate comes later. Once more, it is tried at once. Raises `NotServed` on a
         node that knows no authority, `Unprocessable` for what cannot be ordered or is another app's."""
         if self._settings.acme_directory is None:
             raise NotServed("this node orders no certificates: it has no acme_directory; import one instead")
         hostname = certificate_chain.hostname_of(text)
-        if hostname.startswith("*") or "." not in hostname:
-            raise Unprocessable(f"hostname: {hostname} cannot be ordered: import a certificate for it")
+        if "." not in hostname or (hostname.startswith("*") and not self._settings.answers_zone):
+            why = "this node answers no zone of its own (dns_zone_listen)" if "." in hostname else "it is no domain's"
+            raise Unprocessable(f"hostname: {hostname} cannot be ordered, {why}: import a certificate for it")
+        if certificates is not None:
+            certificates.check_claim(app, hostname)
         order = CertificateOrder(hostname=hostname, app=AppName(app), created_at=self._clock.now())
 
         def apply(tx: Tx) -> CertificateOrder:
-            if tx.get(APPS, app) is None:
+            if app != PLATFORM and tx.get(APPS, app) is None:
                 raise NotFound("app not found")
             there, certificate = tx.get(CERTIFICATE_ORDERS, hostname), tx.get(CERTIFICATES, hostname)
             if any(each is not None and each.app != app for each in (there, certificate)):
@@ -102,11 +106,14 @@ class CertificateBuyer:
     """Orders what is due, one after the other. Apps take turns, and each has so many tries an hour: an app with
     hundreds of names puts those of another one off by a single try."""
 
-    def __init__(self, store: Store, certificates: Certificates, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, certificates: Certificates, settings: Settings, clock: Clock, spread_s: float = SPREAD_S
+    ) -> None:
         self._store = store
         self._certificates = certificates
         self._settings = settings
         self._clock = clock
+        self._spread_s = spread_s
         self._tries = TokenBuckets(TRIES)
         self._turn: dict[AppName, float] = {}  # when each app had its last
         self._renewal_asked: dict[str, float] = {}
@@ -115,6 +122,10 @@ class CertificateBuyer:
         """Until cancelled. The settings name an authority."""
         directory = self._settings.acme_directory
         assert directory is not None
+        if self._settings.answers_zone:
+            await CertificateOrders(self._store, self._settings, self._clock).put(
+                PLATFORM, f"*.{self._settings.domain}"
+            )
         while True:
             order = self.next()
             if order is None:
@@ -168,7 +179,7 @@ class CertificateBuyer:
     async def _shown(self, shown: ShownChallenge, at_authority: "acme_order.AcmeOrder") -> "acme_order.Issued":
         self._certificates.challenge(shown)
         try:
-            await self._clock.sleep(_SPREAD_S)
+            await self._clock.sleep(self._spread_s)
             return await in_thread(Pool.NAMES, at_authority.finish)
         finally:
             self._certificates.unchallenge(shown)

@@ -4,6 +4,7 @@ A host name is one app's. The key that seals them is made from the node's own an
 that serves strangers is given it, and not the key of all secrets.
 """
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ else:
 MAX_OF_APP = 500
 MAX_OF_NODE = 2000
 """With `certificate_chain.MAX_KEPT_BYTES` each they fit into what the edge is told at once."""
+SOON_S = 14 * 86_400.0
+PLATFORM = AppName("")
+"""Whose the certificate of the platform's own domain is: it is shown for the app that a name's first label is."""
 PURPOSE = "certificates"
 ACCOUNT_PURPOSE = "account at a certificate authority"
 
@@ -43,15 +47,17 @@ class FarCertificate:
 
 
 class Certificates:
-    """`vault` is the node's; what is sealed here is sealed by one made from it."""
+    """`vault` is the node's; what is sealed here is sealed by one made from it. `domain` is the platform's own."""
 
-    def __init__(self, store: Store, vault: Vault, clock: Clock) -> None:
+    def __init__(self, store: Store, vault: Vault, clock: Clock, domain: str | None = None) -> None:
         self._store = store
         self._clock = clock
+        self.domain = domain
         self.key = vault.key_for(PURPOSE)
         self._vault = Vault(self.key, clock)
         self.account_key = vault.key_for(ACCOUNT_PURPOSE)
         self.challenges: list[ShownChallenge] = []
+        self._far_challenges: tuple[ShownChallenge, ...] = ()
         self._listeners: list[Callable[[], None]] = []
         self._far: dict[str, FarCertificate] = {}
 
@@ -94,8 +100,45 @@ class Certificates:
         """By host name."""
         return [record for record in self.all() if record.app == app]
 
+    def ending(self) -> Iterator[tuple[str, str]]:
+        """Host names whose certificate ends in two weeks, or in the last quarter of a shorter life, with what keeps it
+        from being renewed; and the platform's own where none can be had."""
+        now, orders = self._clock.now(), {order.hostname: order for _, order in self._store.scan(CERTIFICATE_ORDERS)}
+        for record in self.all():
+            soon_s = min(SOON_S, (record.not_after - record.updated_at) / 4) if record.ordered else SOON_S
+            if now >= record.not_after - soon_s:
+                order = orders.get(record.hostname)
+                why = f": {order.reason}" if order is not None and order.reason else ""
+                left = (record.not_after - now) / 86_400
+                yield record.hostname, f"{f'{left:.1f} days are left' if left > 0 else 'it has expired'}{why}"
+        for order in orders.values():
+            if order.app == PLATFORM and order.reason and self._store.get(CERTIFICATES, order.hostname) is None:
+                yield order.hostname, f"there is none: {order.reason}"
+
     def get(self, app: str, text: str) -> CertificateRecord:
         return _found(self._store, app, certificate_chain.hostname_of(text))
+
+    @property
+    def shown_challenges(self) -> tuple[ShownChallenge, ...]:
+        """Of this node's orders and of others'."""
+        return (*self.challenges, *self._far_challenges)
+
+    def tell_far_challenges(self, found: Iterable[ShownChallenge]) -> None:
+        """All of other nodes, as they are now."""
+        told = tuple(found)
+        if told != self._far_challenges:
+            self._far_challenges = told
+            self._tell()
+
+    def check_claim(self, app: str, hostname: str) -> None:
+        """Whether the app may have this host name. Raises `Unprocessable` for another app's or the platform's."""
+        claimed = self._far.get(hostname)
+        if claimed is not None and claimed.app != app:
+            raise Unprocessable(f"hostname: {hostname} is another app's")
+        if self.domain is None or app == PLATFORM or not is_below(hostname, self.domain):
+            return
+        if hostname != f"{app}.{self.domain}":
+            raise Unprocessable(f"hostname: below {self.domain} an app has {app}.{self.domain} and nothing else")
 
     def challenge(self, shown: ShownChallenge) -> None:
         """The edge answers it until `unchallenge`."""
@@ -117,9 +160,7 @@ class Certificates:
         there. Raises `Unprocessable`, also when the name is another
         app's, and `NotFound` when there is no such app."""
         hostname, now = certificate_chain.hostname_of(text), self._clock.now()
-        claimed = self._far.get(hostname)
-        if claimed is not None and claimed.app != app:
-            raise Unprocessable(f"hostname: {hostname} is another app's")
+        self.check_claim(app, hostname)
         read = certificate_chain.read_certificate(hostname, fullchain, private_key, now)
         fresh = CertificateRecord(
             hostname=hostname,
@@ -134,7 +175,7 @@ class Certificates:
         )
 
         def apply(tx: Tx) -> CertificateRecord:
-            if tx.get(APPS, app) is None:
+            if app != PLATFORM and tx.get(APPS, app) is None:
                 raise NotFound("app not found")
             order, there = tx.get(CERTIFICATE_ORDERS, hostname), tx.get(CERTIFICATES, hostname)
             if ordered and (order is None or order.app != app):
@@ -183,6 +224,19 @@ class Certificates:
 def open_pair(vault: Vault, hostname: str, sealed: bytes) -> "KeyPair":
     """`vault` has the key of `PURPOSE`. Raises `Fault`."""
     return msgspec.msgpack.decode(vault.open(owner_of(hostname), sealed), type=certificate_chain.KeyPair)
+
+
+def is_below(hostname: str, domain: str) -> bool:
+    """Whether a host name is the domain, or in it."""
+    return hostname == domain or hostname.endswith(f".{domain}")
+
+
+def proof_name(domain: str, app: str, base: str) -> str:
+    """Where our zone says what a certificate authority looks for: for a name below the domain at the name itself, for
+    others where the app's delegation leads to. `base` has no `*`."""
+    if is_below(base, domain):
+        return f"_acme-challenge.{base}"
+    return f"{base}.{hashlib.sha256(app.encode()).hexdigest()[:8]}.acme.{domain}"
 
 
 def owner_of(hostname: str) -> str:

@@ -67,7 +67,7 @@ from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
-from hawker.worker.names import NameBook, ResolverWait
+from hawker.worker.names import NameBook, ResolverWait, ZoneBook
 from hawker.worker.process_guard import ProcessGuard
 from hawker.worker.promised_disk import PromisedDisk
 from hawker.worker.reconcile.host_notices import HostNotices
@@ -147,7 +147,7 @@ async def deps_of(
         clock=clock,
         secrets=secrets,
         secret_keys=SecretKeyStore(store, vault, secrets, clock),
-        certificates=Certificates(store, vault, clock),
+        certificates=Certificates(store, vault, clock, settings.domain),
         logins=RegistryLogins(store, vault, clock),
         fences=Fences(store, NodePacketFilters(node_id) if network is not None else None),
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
@@ -250,7 +250,10 @@ def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
     deps = parts.deps
     if deps.networks is None or not deps.settings.resolver:
         return None
-    book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, deps.settings.nameservers)
+    settings, zone = deps.settings, None
+    if settings.domain is not None and settings.answers_zone:
+        zone = ZoneBook(settings.domain, settings.dns_zone_listen, settings.shared_addresses, deps.certificates)
+    book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, settings.nameservers, zone)
     return HostResolver(book, ProcessGuard(place.root, place.dns, deps.clock, "dns"))
 
 
@@ -325,7 +328,8 @@ def parts_of(
         metrics=metrics,
     )
     networked = deps.networks is not None
-    notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve)
+    ending = deps.certificates.ending
+    notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve, ending=ending)
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
     logs: list[Callable[[], Coroutine[Any, Any, None]]] = [] if deps.logs is None else [deps.logs.serve]
     if deps.logs is not None and settings.log_endpoint is not None:

@@ -167,8 +167,9 @@ async def _joined(
     mesh = _mesh_of(seat, parts, kept, place)
     if mesh is not None:
         parts = replace(parts, notices=partial(_notices, parts, mesh))
+    shown = certificates.challenges(lambda source, key: publisher.note(source, key))  # noqa: PLW0108
     own, every_s = _told_by(parts, api, certificates), None if kept.mirror is None else COMPARE_EVERY_S
-    sources = (*own, *(() if mesh is None else (mesh.source,)), *more)
+    sources = (*own, shown, *(() if mesh is None else (mesh.source,)), *more)
     publisher = Publisher(kept.catalog, clock, parts.node.id, sources, compare_every_s=every_s)
     agent_findings = None if kept.check is None else lambda: _agent_findings(kept, publisher)
     handlers = node_handlers(

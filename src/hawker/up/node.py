@@ -288,7 +288,10 @@ async def _serve(
                 edge.door.listen_addresses(resolver.book.tell_addresses)
             tasks.start_soon(edge.serve)
             if settings.acme_directory is not None:
-                buyer = certificate_orders.CertificateBuyer(deps.store, deps.certificates, settings, deps.clock)
+                spread_s = certificate_orders.SPREAD_S if fleet is None else certificate_orders.FLEET_SPREAD_S
+                buyer = certificate_orders.CertificateBuyer(
+                    deps.store, deps.certificates, settings, deps.clock, spread_s
+                )
                 tasks.start_soon(buyer.serve)
             if resolver is not None:
                 tasks.start_soon(resolver.serve)

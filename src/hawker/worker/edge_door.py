@@ -261,7 +261,7 @@ class EdgeDoor:
             ),
             app_addresses=self._app_addresses,
             gate=self._gate,
-            challenges=tuple(self._certificates.challenges),
+            challenges=self._certificates.shown_challenges,
         )
 
     def _say(self, told: EdgeLogLine) -> None:

@@ -3,19 +3,33 @@ It is a file, so that the resolver goes on while the daemon is away; the records
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
 
 from hawker.clock import Clock
-from hawker.feed import AppAddress
+from hawker.feed import DNS_01, AppAddress
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
-from hawker.names import BOUND, KnownNames, NamedAddress, NamedApp, NamedMachine, group_of, keeping, write_names
+from hawker.names import (
+    BOUND,
+    KnownNames,
+    KnownZone,
+    NamedAddress,
+    NamedApp,
+    NamedMachine,
+    ZoneProof,
+    group_of,
+    keeping,
+    write_names,
+)
 from hawker.record.app import APPS, AppRecord
 from hawker.record.machine import MACHINES, MachineRecord, networks_here
 from hawker.record.node import NodeRecord
+from hawker.secret.certificates import Certificates, proof_name
 from hawker.store.contract import Reader
 from hawker.worker.changes import Changes
 from hawker.worker.process_guard import ProcessGuard
@@ -24,6 +38,32 @@ _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""
 _AGAIN_S, _BOUND_WITHIN_S, _LOOK_S = 1.0, 5.0, 0.005
 _log = bind("hawker.dns")
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneBook:
+    """What of the platform's own domain the resolver answers to the world."""
+
+    domain: str
+    listen: tuple[str, ...]
+    shared: tuple[str, ...]
+    certificates: Certificates
+
+    def known(self, addresses: tuple[NamedAddress, ...]) -> KnownZone:
+        places = tuple(each.rpartition(":")[0].strip("[]") for each in self.listen)
+        servers = tuple(each for each in places if not ip_address(each).is_unspecified) or self.shared
+        shown = (each for each in self.certificates.shown_challenges if each.kind == DNS_01)
+        return KnownZone(
+            domain=self.domain,
+            listen=self.listen,
+            name_servers=servers,
+            shared=self.shared,
+            addresses=addresses,
+            proofs=tuple(
+                ZoneProof(name=proof_name(self.domain, each.app, each.hostname.removeprefix("*.")), text=each.answer)
+                for each in shown
+            ),
+        )
 
 
 class NameBook:
@@ -37,16 +77,21 @@ class NameBook:
         clock: Clock,
         node: NodeRecord,
         upstream: Sequence[str] = (),
+        zone: "ZoneBook | None" = None,
     ) -> None:
         self._folder = folder
         self._store = store
         self._clock = clock
         self._node = node
         self._upstream = tuple(upstream)
+        self._zone = zone
         self._others: tuple[tuple[NamedApp, ...], tuple[NamedMachine, ...]] = ((), ())
         self._addresses: tuple[NamedAddress, ...] = ()
+        self._public: tuple[NamedAddress, ...] = ()
         self._news = anyio.Event()
         changes.listen(self._note)
+        if zone is not None:
+            zone.certificates.listen(self._note_proofs)
 
     def tell_others(self, apps: Sequence[NamedApp], machines: Sequence[NamedMachine]) -> None:
         """What other nodes have, as it is now: all of it."""
@@ -56,16 +101,22 @@ class NameBook:
             self._news.set()
 
     def tell_addresses(self, addresses: Sequence[AppAddress]) -> None:
-        """All addresses of apps; those in private networks have names."""
+        """All addresses of apps; those in private networks have names, others in the platform's zone."""
         self._addresses = tuple(NamedAddress(app=each.app, ip=each.ip) for each in addresses if each.is_private)
+        self._public = tuple(
+            NamedAddress(app=each.app, ip=each.ip) for each in addresses if not each.is_private and not each.shared
+        )
+        self._news.set()
+
+    def _note_proofs(self) -> None:
         self._news.set()
 
     def _note(self, machine_id: MachineId) -> None:
         self._news.set()
 
     async def serve(self, guard: ProcessGuard) -> None:
-        """From the first machine on, until cancelled."""
-        while not (guard.is_there or any(True for _ in self._store.scan(MACHINES))):
+        """From the first machine on, or at once where there is a zone; until cancelled."""
+        while self._zone is None and not (guard.is_there or any(True for _ in self._store.scan(MACHINES))):
             await self._changed()
         guard.prepare()
         with keeping(self._folder):
@@ -108,6 +159,7 @@ class NameBook:
             apps=tuple(dict.fromkeys((*apps, *self._others[0]))),
             machines=(*own, *(each for each in self._others[1] if each.id not in mine)),
             addresses=self._addresses,
+            zone=None if self._zone is None else self._zone.known(self._public),
         )
 
 

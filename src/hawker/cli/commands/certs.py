@@ -151,6 +151,9 @@ def _lines(answer: CertificateDetail) -> Iterator[tuple[str, str]]:
         yield "key", ", ".join(each.type for each in entry.issued)
     wanted = (*answer.dns_requirements.a, *answer.dns_requirements.aaaa)
     yield "point it to", ", ".join(wanted) or "an address of the app's host"
+    delegation = answer.dns_requirements.acme_challenge
+    if delegation.name and answer.hostname.startswith("*"):
+        yield "delegate", f"{delegation.name} CNAME {delegation.target}"
     if answer.dns_records is not None:
         yield "leads to", ", ".join(answer.dns_records.resolved_addresses) or "nowhere"
     if answer.rate_limited_until is not None:

@@ -84,6 +84,9 @@ HELP: dict[str, str] = {
     "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
     "acme_binding_file": "A file with two words, the key id and the HMAC key, where the authority asks for an account"
     " that it gave out (external account binding).",
+    "domain": "The domain of the platform, such as apps.example.com: apps are reached at NAME.DOMAIN.",
+    "dns_zone_listen": "ADDRESS:PORT at which this node answers for the domain, as a name server that its parent zone"
+    " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
     "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
     "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",

@@ -44,7 +44,7 @@ from hawker.deferred import deferred
 from hawker.errors import NotFound
 from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01
 from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
-from hawker.secret.certificates import Certificates
+from hawker.secret.certificates import Certificates, is_below, proof_name
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
@@ -112,7 +112,7 @@ class CertificateHandlers:
 
     async def order(self, call: Call[AppParams, NoQuery, OrderCertificateRequest]) -> CertificateDetail:
         app = self._apps.get(self._store, call.params.app_name)
-        order = await self._orders.put(app.name, call.body.hostname)
+        order = await self._orders.put(app.name, call.body.hostname, self._certificates)
         return self._detail(app, self._kept(app, order.hostname))
 
     async def put(self, call: Call[AppParams, NoQuery, ImportCertificateRequest]) -> CertificateDetail:
@@ -232,12 +232,20 @@ class CertificateHandlers:
             for code, message, remedy, at in errors
         ]
 
+    def _delegation(self, app: AppRecord, hostname: str) -> AcmeChallenge:
+        """The CNAME by which who has a domain lets this app have certificates for it. None is needed below our own."""
+        domain, base = self._settings.domain, hostname.removeprefix("*.")
+        if domain is None or not self._settings.answers_zone or is_below(base, domain):
+            return AcmeChallenge()
+        return AcmeChallenge(name=f"_acme-challenge.{base}", target=proof_name(domain, app.name, base))
+
     def _requirements(self, app: AppRecord, hostname: str) -> DnsRequirements:
         ips = self._ips.list(app.name)
         return DnsRequirements(
             a=tuple(ip.ip for ip in ips if ip.type in (IpType.V4, IpType.SHARED_V4)),
             aaaa=tuple(ip.ip for ip in ips if ip.type == IpType.V6),
-            acme_challenge=AcmeChallenge(),
+            acme_challenge=self._delegation(app, hostname),
+            cname=f"{app.name}.{self._settings.domain}" if self._settings.domain is not None else "",
             ownership=Ownership(
                 name=f"_fly-ownership.{hostname.removeprefix('*.')}",
                 app_value=f"app-{app.id[:10]}",

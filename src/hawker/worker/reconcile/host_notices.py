@@ -12,7 +12,8 @@ NEARLY_FULL = 0.8
 
 class HostNotices:
     """`networked`: machines have networks of their own. `cloud` is that whose instance the host is, or "".
-    `lacks_reserve` says why the store has none on the disk, or ""."""
+    `lacks_reserve` says why the store has none on the disk, or "". `ending` are host names, and what is wrong with the
+    certificate of each."""
 
     def __init__(
         self,
@@ -21,16 +22,19 @@ class HostNotices:
         networked: bool,
         cloud: str,
         lacks_reserve: Callable[[], str] = lambda: "",
+        ending: Callable[[], Iterable[tuple[str, str]]] = tuple,
         connections: Callable[[], TrackedConnections | None] = connection_table,
     ) -> None:
         self._settings = settings
         self._networked = networked
         self._cloud = cloud
         self._lacks_reserve = lacks_reserve
+        self._ending = ending
         self._connections = connections
 
     def __call__(self) -> Iterable[Finding]:
-        return [*self._connection_table(), *self._metadata(), *self._reserve()]
+        certificates = (Finding(Kind.ENDING_CERTIFICATE, name, what) for name, what in self._ending())
+        return [*self._connection_table(), *self._metadata(), *self._reserve(), *certificates]
 
     def _reserve(self) -> Iterator[Finding]:
         if lack := self._lacks_reserve():
