@@ -27,6 +27,8 @@ ROWS = (
     Row("apps create {app} --org personal", "Name has already been taken", 1),
     Row("apps create {app}-other --org personal", "New app created: {app}-other"),
     Row("apps list", "{app}"),
+    Row("machine run {image} -a {app}-other", "successfully launched", finds=r"Machine ID: (?P<first>\w+)"),
+    Row("machine destroy {first} --force -a {app}-other", "has been destroyed"),
     Row(_DEPLOY, "update finished: success"),
     Row("status -a {app}", "{app}"),
     Row("status -a {app} --json", '"Version": 1'),

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -102,13 +103,30 @@ class Client:
         running.wait(WITHIN_S)
 
 
+@contextmanager
+def client_of(folder: Path, *flags: str) -> Iterator[Client]:
+    alone = ("unshare", "--net", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    with running_node(folder / "node", "--shared-ipv4", "127.0.0.1", *flags, before_it=alone) as node:
+        (folder / "at").mkdir()
+        yield Client(node, folder / "at")
+
+
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    alone = ("unshare", "--net", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-    flags = ("--ephemeral", "--volume-encryption", "wished", "--shared-ipv4", "127.0.0.1")
-    with running_node(tmp_path / "node", *flags, before_it=alone) as node:
-        (tmp_path / "at").mkdir()
-        yield Client(node, tmp_path / "at")
+    with client_of(tmp_path, "--ephemeral", "--volume-encryption", "wished") as client:
+        yield client
+
+
+def test_a_certificate_is_ordered_and_its_failure_is_shown(tmp_path: Path) -> None:
+    """Of an authority that is not there: what it takes to get one is judged in tests/edge/test_acme.py."""
+    with client_of(tmp_path, "--ephemeral", "--acme-directory", "https://127.0.0.1:9/dir") as client:
+        client.does(Row("apps create {app} --org personal"))
+        client.does(Row("certs add shop.example.com -a {app}", "shop.example.com"))
+        client.does(Row("certs list -a {app}", "shop.example.com"))
+        client.does(Row("certs show shop.example.com -a {app}", "Not verified"))
+        client.does(Row("certs check shop.example.com -a {app}", "Not verified"))
+        client.does(Row("certs add *.example.com -a {app}", "hostname", 1))
+        client.does(Row("certs remove shop.example.com -a {app} --yes", "deleted from app {app}"))
 
 
 def test_each_command_of_the_table_says_what_it_is_to_say(client: Client) -> None:

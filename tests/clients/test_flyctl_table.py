@@ -2,9 +2,11 @@
 the client."""
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from tests.clients.conftest import node, sleeper
@@ -70,6 +72,13 @@ class Client:
 
     def there(self) -> list[str]:
         return [each["id"] for each in self.wire.ask("GET", self.machines)]
+
+
+def with_token(client: Client, wire: Wire) -> Client:
+    """The same app, asked by who has another token."""
+    other = copy(client)
+    other.wire = wire
+    return other
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +183,8 @@ def test_status_releases_and_config(client: Client) -> None:
     assert "complete" in {each["status"] for each in releases["releasesUnprocessed"]["nodes"]}
     current = client.app("currentReleaseUnprocessed { configDefinition version }")["currentReleaseUnprocessed"]
     assert current["configDefinition"] == DEFINITION
+    ref = client.shown(client.there()[0])["image_ref"]
+    assert (ref["repository"], ref["tag"], ref["digest"][:7]) == ("hawker/hello", "latest", "sha256:")
 
 
 def test_launch_without_a_deploy_makes_an_app_and_asks_what_it_needs_for_its_file(client: Client) -> None:
@@ -181,6 +192,17 @@ def test_launch_without_a_deploy_makes_an_app_and_asks_what_it_needs_for_its_fil
     made = ask(client.wire, query, input={"name": "launched", "organizationId": "personal"})["createApp"]["app"]
     assert made == {"name": "launched", "organization": {"slug": "personal"}}
     assert ask(client.wire, "{ platform { requestRegion regions { code } } }")["platform"]["regions"]
+    wanted = {
+        "compute": {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256},
+        "region": "",
+        "count": 2,
+        "volume_name": "",
+        "volume_size_bytes": 0,
+        "weights": None,
+        "org_slug": "personal",
+    }
+    placed = client.wire.ask("POST", "/v1/platform/placements", wanted)["regions"]
+    assert [(each["region"], each["count"] >= 2) for each in placed] == [("local", True)]
     assert client.wire.ask("GET", "/v1/apps/launched")["name"] == "launched"
     client.wire.ask("DELETE", "/v1/apps/launched", status=202)
 
@@ -263,9 +285,15 @@ def test_addresses_regions_and_tokens(client: Client) -> None:
     wanted = {"name": "t", "organizationId": "personal", "profile": "deploy", "profileParams": params, "expiry": "1h"}
     token = ask(client.wire, query, input=wanted)["createLimitedAccessToken"]["limitedAccessToken"]["tokenHeader"]
     narrowed = Wire(client.wire.host, client.wire.port, token.removeprefix("Bearer "))
-    assert narrowed.ask("GET", client.machines)
     client.wire.ask("POST", "/v1/apps", {"app_name": "other", "org_slug": "personal"}, status=201)
+    its_own = with_token(client, narrowed)
+    release = its_own.release("ROLLING")
+    for machine in its_own.there():
+        its_own.updates(machine, release)
+    its_own.ends(release, "complete")
     assert narrowed.send("GET", "/v1/apps/other/machines").status in (403, 404)
+    order = msgspec.json.encode({"app_name": "other", "image": "hawker/hello", "strategy": "ROLLING"})
+    assert narrowed.send("POST", "/api/v1/releases", order).status in (403, 404)
     client.wire.ask("DELETE", "/v1/apps/other", status=202)
 
 
