@@ -165,7 +165,8 @@ class MachineNode:
 
 def no_peers() -> NotServed:
     """Peers answer at once, because clients wait for them before they go another way."""
-    return NotServed("WireGuard peers are not served by this node yet: use `hawker machine exec`")
+    instead = "`hawker machine exec`, `hawker proxy` or `hawker machine restart`"
+    return NotServed(f"WireGuard peers are not served by this node yet: use {instead}")
 
 
 def _shown(release: Release | None) -> dict[str, Any] | None:
