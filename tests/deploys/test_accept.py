@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
 from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable
 from hawker.errors import Conflict, HawkerError
 from hawker.record.app import RELEASES
@@ -65,6 +68,53 @@ async def test_a_client_that_said_nothing_for_long_is_gone(worker: SimWorker) ->
     )
     await clock.sleep(CLIENT_GONE_S + 1)
     await deploy(worker, WEB)
+
+
+async def left_green(worker: SimWorker, group: str, version: int) -> str:
+    """What a client makes beside a machine of the group, and would have replaced it with."""
+    blue = next(each for each in await machines(worker) if groups([each])[0][0] == group)
+    assert blue.config is not None
+    marks = {"fly_release_version": str(version), "fly_bluegreen_deployment_tag": "1766000000"}
+    config = msgspec.structs.replace(blue.config, metadata={**(blue.config.metadata or {}), **marks})
+    params = AppParams(app_name="stall")
+    return (await worker.api.call(CREATE_MACHINE, params=params, body=CreateMachineRequest(config=config))).id
+
+
+async def test_machines_that_a_client_killed_in_a_bluegreen_deploy_left_do_not_stay_beside_the_rest(
+    worker: SimWorker,
+) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    blue = {each.id for each in await machines(worker)}
+    clock = worker.parts.deps.clock
+    releases = ReleaseTable(worker.store, clock)
+    made = await releases.add("stall", image="a:1", strategy="bluegreen", description="", definition=b"", user="")
+    await releases.move("stall", made.version, "running")
+    green = {await left_green(worker, "web", made.version) for _ in range(2)}
+    await clock.sleep(CLIENT_GONE_S + 1)
+    shown = await deploy(worker, WEB, dry_run=True)
+    gone = {slot.machine_id for slot in shown.slots if slot.kind == "destroy"}
+    web = {each.id for each in await machines(worker) if groups([each])[0][0] == "web"}
+    assert gone == web & blue, "the green ones are more"
+    await deploy(worker, WEB)
+    assert (await ended(worker)).status == "complete"
+    there = await machines(worker)
+    assert {each.id for each in there} == (blue - gone) | green
+    assert {release for _, release, _ in groups(there)} == {str(made.version + 1)}
+
+
+@pytest.mark.parametrize("status", ["complete", "interrupted"])
+async def test_of_two_equal_generations_the_one_that_was_to_be_replaced_stays(worker: SimWorker, status: str) -> None:
+    """And of a release that was brought to its end all machines stay."""
+    await deploy(worker, WEB)
+    await ended(worker)
+    releases = ReleaseTable(worker.store, worker.parts.deps.clock)
+    made = await releases.add("stall", image="a:1", strategy="bluegreen", description="", definition=b"", user="")
+    green = await left_green(worker, "web", made.version)
+    await releases.move("stall", made.version, status)
+    shown = await deploy(worker, WEB, dry_run=True)
+    gone = [slot.machine_id for slot in shown.slots if slot.kind == "destroy"]
+    assert gone == ([] if status == "complete" else [green])
 
 
 async def test_a_deploy_that_supersedes_ends_the_one_under_way_where_it_is(worker: SimWorker) -> None:

@@ -40,7 +40,7 @@ from hawker.deploys.plan import (
     warnings_of,
     waves_of,
 )
-from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version
+from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version, unfinished
 from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
@@ -111,6 +111,7 @@ class Intake:
             ha=body.ha is not False,
             now=self.clock.now(),
             counts=body.counts or {},
+            unfinished=unfinished(self.table.store, app),
         )
         plan = planned(wanted, await _machines(app, caller))
         if body.supersede and not body.dry_run and self.runner.active(deploy_resource(app)) is not None:

@@ -3,7 +3,7 @@ before anything is touched.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -22,6 +22,7 @@ from hawker.record.deploy import DeployLimits, ReleaseCommand, SlotBefore, SlotK
 COMMAND_GROUP = "fly_app_release_command"
 RELEASE = "fly_release_version"
 RELEASE_ID = "fly_release_id"
+_BLUEGREEN = "fly_bluegreen_deployment_tag"
 _OF_CLIENTS = {COMMAND_GROUP, "fly_app_test_machine_command", "fly_app_console"}
 """Groups of machines that a client or a deploy makes for one task."""
 _USUAL_COMMAND_GUEST = Guest(cpu_kind="shared", cpus=2, memory_mb=512)
@@ -34,7 +35,8 @@ MOST_SLOTS = 2000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRelease:
     """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds.
-    `counts`, if there are any, are all that is to change."""
+    `counts`, if there are any, are all that is to change. `unfinished` are versions of bluegreen releases that a client
+    drove by itself and did not bring to their end."""
 
     app: str
     version: int
@@ -44,6 +46,7 @@ class WantedRelease:
     ha: bool
     now: float
     counts: Mapping[str, int] = field(default_factory=dict)
+    unfinished: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,9 @@ def _volume_names(config: MachineConfig) -> list[str | None]:
 
 
 def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
-    slots: list[SlotRecord] = []
+    doubled = _doubled(wanted.unfinished, rows)
+    slots = [_destroyed(wanted, row) for row in rows if row.id in doubled]
+    rows = [row for row in rows if row.id not in doubled]
     for group, count in wanted.counts.items():
         mine = _warm_first([row for row in rows if row.group == group])
         slots += [_another(wanted, group, mine) for _ in range(count - len(mine))]
@@ -165,6 +170,29 @@ def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
             slots += [_updated(wanted, row, config) for row in _warm_first(mine)]
     slots += [_destroyed(wanted, row) for row in rows if row.group not in wanted.configs]
     return slots
+
+
+def _doubled(unfinished: Collection[str], rows: Sequence[_Row]) -> set[str]:
+    """What a client that was killed in a bluegreen deploy of its own left of one generation beside the other. Of each
+    group the larger one stays, else the one that requests reach, else the one that was to be replaced: the deploy
+    brings it to its release."""
+    left: set[str] = set()
+    for group in {row.group for row in rows}:
+        mine = [row for row in rows if row.group == group]
+        green = [row for row in mine if _is_green(unfinished, row)]
+        blue = [row for row in mine if row not in green]
+        if green and blue:
+            left |= {row.id for row in (blue if _precedence(green) > _precedence(blue) else green)}
+    return left
+
+
+def _is_green(unfinished: Collection[str], row: _Row) -> bool:
+    metadata = row.config.metadata or {}
+    return _BLUEGREEN in metadata and metadata.get(RELEASE) in unfinished
+
+
+def _precedence(generation: Sequence[_Row]) -> tuple[int, int]:
+    return len(generation), sum(not row.cordoned for row in generation)
 
 
 def _another(wanted: WantedRelease, group: str, like: Sequence[_Row]) -> SlotRecord:

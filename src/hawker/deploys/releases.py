@@ -104,6 +104,18 @@ def check_free(reader: Reader, app: str, now: float) -> None:
         )
 
 
+def unfinished(reader: Reader, app: str) -> frozenset[str]:
+    """Versions of bluegreen releases that a client drove by itself and did not bring to their end: it may have left
+    machines of two releases, that all serve."""
+    return frozenset(
+        str(record.version)
+        for _, record in reader.scan(RELEASES, f"{app}/")
+        if record.strategy == "bluegreen"
+        and record.status != ReleaseStatus.COMPLETE
+        and reader.get(DEPLOYS, deploy_key(app, record.version)) is None
+    )
+
+
 def _version(record: ReleaseRecord) -> int:
     return record.version
 
