@@ -1,12 +1,17 @@
 """Two hosts that are played: what comes to the edge of one goes into machines of the other, through its gate."""
 
 import asyncio
+import ctypes
 import os
+import socket
+import struct
 
 import msgspec
 import pytest
 
 from hawker.auth.node_certificate import identity_of
+from hawker.clock import SystemClock
+from hawker.edge.hop_door import _Host
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.ids import InstanceId, NodeId
 from hawker.machine import State
@@ -20,6 +25,7 @@ from tests.edge.edge_kit import (
     free_port,
     get,
     publish_far,
+    read_request,
     route,
     says,
     seen_from_afar,
@@ -163,6 +169,56 @@ async def test_a_connection_is_used_again_and_not_when_it_is_gone(
             line.give_up()
         for _ in range(3):
             assert b"200 OK" in await ask(port, get())
+
+
+async def test_a_host_that_is_lost_costs_what_may_be_repeated_a_second_and_a_half(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hawker.edge.hops.GONE_S", 2.2)
+    asked: list[bytes] = []
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await read_request(reader))
+        await reader.read()
+
+    async with app_server(never) as silent, app_server(says(OK)) as inside:
+        port = free_port()
+        lost = route(port, silent, handlers=("http",))
+        await publish_far(host, far, gate, lost)
+        began = asyncio.get_running_loop().time()
+        repeated, once = (asyncio.create_task(ask(port, get(method=method))) for method in ("GET", "POST"))
+        await eventually(lambda: len(asked) == 2)
+        await host.publish(route(port, inside, handlers=("http",)))
+        for line in list(far.edge.hops.table._keys):
+            assert isinstance(line, _Host) and line.line.transport is not None
+            deafen(line.line.transport.get_extra_info("socket"))
+        assert b"200 OK" in await repeated
+        assert asyncio.get_running_loop().time() - began < 1.9
+        assert host.edge.gates.of[lost.id].avoided(asyncio.get_running_loop().time()), "nobody else goes there"
+        answer = await once
+        assert b"502" in answer and b"PU02" in answer and len(asked) == 2
+        assert any("host bbbbbbbb has not been heard for 2." in line.text for line in host.worker.lines)
+        for line in list(far.edge.hops.table._keys):
+            line.give_up()
+
+
+async def test_a_gate_that_is_busy_is_not_lost(host: PlayedHost, far: PlayedHost, gate: GatePlace) -> None:
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await SystemClock().sleep(1.8)  # an app that works, longer than a host may be silent
+        writer.write(OK)
+
+    async with app_server(late) as inside:
+        port = free_port()
+        await publish_far(host, far, gate, *(route(port, inside, handlers=("http",)) for _ in range(2)))
+        assert b"200 OK" in await ask(port, get())
+        assert host.counted("retries") == 0
+
+
+def deafen(connection: socket.socket) -> None:
+    """What comes to it is dropped before TCP sees it, as if its host had no power: one instruction, "keep 0 bytes"."""
+    program = ctypes.create_string_buffer(struct.pack("=HBBI", 0x06, 0, 0, 0))
+    connection.setsockopt(socket.SOL_SOCKET, 26, struct.pack("@HP", 1, ctypes.addressof(program)))  # SO_ATTACH_FILTER
 
 
 async def test_an_answer_that_is_broken_off_is_broken_off_for_the_client(

@@ -97,3 +97,20 @@ def test_a_field_that_is_forged_is_found() -> None:
     ledger = Ledger()
     ledger.forged(ONE, "r1", "fly-client-ip", "forged")
     assert ledger.kinds == [Invariant.UNFORGED]
+
+
+@pytest.mark.parametrize(("elsewhere", "found"), [(False, [Invariant.ANSWERED]), (True, [])])
+def test_a_request_that_waits_for_a_lost_host_is_found_unless_it_went_elsewhere(
+    *, elsewhere: bool, found: list[Invariant]
+) -> None:
+    ledger = Ledger()
+    ledger.send()
+    ledger.requests["r1"].plain = True
+    ledger.reach(ONE)
+    for request in ledger.asked_of([ONE], ledger.requests["r1"].edge):
+        request.expect_end(6.0)
+    if elsewhere:
+        ledger.reach(TWO)
+    ledger.at = 6.1
+    assert [each.invariant for each in ledger.overdue()] == found
+    assert list(ledger.overdue()) == [], "it is told once"

@@ -102,6 +102,7 @@ class HttpExchange:
         self._app: AppName | None = None
         self._held = False  # it waits for a machine
         self._repeated = False
+        self._goes_on: Callable[[], _Leg | None] = lambda: None  # where it goes if the machine is lost
         self._kept: list[bytes] | None = []
         self._kept_bytes = 0
         self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
@@ -153,6 +154,11 @@ class HttpExchange:
 
     def may_read(self, *, reading: bool) -> None:
         self._client.may_read(reading=reading)
+
+    def host_unheard(self) -> None:
+        """What may be done twice is not kept waiting for a host that is probably gone."""
+        if self._machine is not None and self._goes_on() is not None:
+            self._machine.abort()
 
     def client_may_read(self, *, reading: bool) -> None:
         """The client takes more of the answer, or for the moment not."""
@@ -296,6 +302,7 @@ class HttpExchange:
         machine is known to have had goes to another one, if it may be done twice: once."""
         while True:
             joined, leg = await self._reach_or_return(leg)
+            self._goes_on = partial(self._elsewhere, leg, joined)
             try:
                 order = await self._converse(leg, joined)
                 return None if order is None else (order, joined.visit.target, leg)
@@ -352,7 +359,7 @@ class HttpExchange:
 
     async def _reach(self, aim: Aim, began: float) -> Joined[MachineConnection]:
         self._held, self.deadline = True, self._now() + _LEFT_S if self._client.leaving else inf
-        rested = _never if self._repeated else self._services.pool.take
+        rested = (lambda _: None) if self._repeated else self._services.pool.take
         try:
             return await self._services.dialer.reach(aim, began, partial(connection_with, self._now), rested=rested)
         finally:
@@ -489,7 +496,3 @@ def _steering(order: Replay, apart: frozenset[MachineId]) -> Steering:
 
 def _status(status: bytes) -> bytes:
     return b"fly-replay-cache-status: %b\r\n" % status
-
-
-def _never(target: ServiceTarget) -> None:
-    return None

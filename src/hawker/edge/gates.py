@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 from hawker.edge.routes import ServiceTarget
-from hawker.feed import MachineRoute, RouteHealth
+from hawker.feed import GatePlace, MachineRoute, RouteHealth
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 
@@ -189,6 +189,12 @@ class Gates:
         gate = self.of.pop(machine_id, None)
         if gate is not None and gate.route.instance is not None:
             gate.close(gate.route.instance)
+
+    def avoid_host(self, place: GatePlace, until: float) -> None:
+        """It is not heard of."""
+        for gate in self.of.values():
+            if gate.route.gate == place:
+                gate.avoid(until)
 
     def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Those that

@@ -9,11 +9,11 @@ import asyncio
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 
-from hawker.edge.splice import reset, watch_peer
+from hawker.edge.splice import probe_host, reset, unheard_s, watch_peer
 from hawker.ids import AppName, MachineId
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -23,6 +23,8 @@ MAX_WORD_BYTES = 4096
 """Of a question or an answer."""
 _CLOSES_WITHIN_S = 5.0
 _MAX_UNHEARD_BYTES = 4 << 20
+_PROBED_AFTER_S = 5
+"""What has no end of its own, and who let others in, is in less of a hurry to know that a host is gone."""
 _HEAD = struct.Struct(">BI")
 
 
@@ -65,6 +67,13 @@ def word(kind: HopFrame, message: HopQuestion | HopAnswer) -> bytes:
     return frame(kind, data)
 
 
+@runtime_checkable
+class HostWatcher(Protocol):
+    """A protocol that wants to know when the host of its other end is not heard."""
+
+    def host_unheard(self) -> None: ...
+
+
 class HopStream(asyncio.Transport):
     """One conversation: the transport of who speaks with the machine, or for it."""
 
@@ -81,10 +90,19 @@ class HopStream(asyncio.Transport):
     # As a transport.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._line.transport.get_extra_info(name, default) if self._line.transport else default
+        """All but the socket: how it is kept alive is the line's matter, which other conversations have before and
+        after this one."""
+        if name == "socket" or self._line.transport is None:
+            return default
+        return self._line.transport.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+
+    def host_unheard(self) -> None:
+        """The other host says nothing, not even that it hears. Who can go elsewhere may do so."""
+        if not self._closing and isinstance(self._protocol, HostWatcher):
+            self._protocol.host_unheard()
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         protocol: asyncio.BaseProtocol = self._protocol
@@ -203,6 +221,7 @@ class HopLine(asyncio.Protocol):
         self._stream: HopStream | None = None
         self._answered = False  # what follows an answer waits until there is somebody who hears it
         self._reading = False
+        self._why: Exception | None = None  # it was given up
 
     @property
     def is_free(self) -> bool:
@@ -211,6 +230,7 @@ class HopLine(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         watch_peer(transport)
+        probe_host(transport, _PROBED_AFTER_S)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -224,7 +244,7 @@ class HopLine(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
-        lost = error or ConnectionResetError("the other edge closed the connection")
+        lost = self._why or error or ConnectionResetError("the other edge closed the connection")
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.lose(lost)
@@ -265,9 +285,19 @@ class HopLine(asyncio.Protocol):
             self.transport.resume_reading()
             asyncio.get_running_loop().call_soon(self._read)
 
-    def give_up(self) -> None:
+    @property
+    def unheard_s(self) -> float:
+        """How long nothing has come from the other host."""
+        return 0.0 if self.transport is None else unheard_s(self.transport)
+
+    def host_unheard(self) -> None:
+        if self._stream is not None:
+            self._stream.host_unheard()
+
+    def give_up(self, why: Exception | None = None) -> None:
         """Both ends see that something went wrong."""
         if self.transport is not None:
+            self._why = self._why or why
             reset(self.transport)
 
     def _read(self) -> None:

@@ -4,6 +4,9 @@ bytes go both ways as if it had connected to the machine.
 TLS 1.3, with certificates that only nodes of the cluster have. Before the gate's answer says `let_in` not one byte has
 reached the machine, so what is refused may go elsewhere. A gate believes a question only as far as its own worker's
 word goes: the machine must be there, of that app, with that service. Nothing that a client sends is ever read here.
+
+A host that is lost says nothing. Its kernel is asked each second over every connection that waits for it, so that two
+seconds of silence on all of them are the host's and not a program's.
 """
 
 import asyncio
@@ -18,13 +21,14 @@ from hawker.clock import Clock
 from hawker.edge.gates import Gate
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.splice import probe_host
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls, name_of
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-REACH_S, ANSWER_S = 1.0, 2.0
+REACH_S, ANSWER_S = 0.5, 2.0
 """How long the connection may take, and the answer of a gate that holds nobody."""
 _LATE_S = 1.0
 """So much longer than a gate holds is its answer waited for."""
@@ -32,6 +36,10 @@ _FULL_S, _AVOID_S = 0.1, 1.0
 FREE_S = 15.0
 """So long is a connection kept that nobody uses."""
 _FREE_OF_GATE = 64
+LOST_S, GONE_S = 1.3, 4.0
+"""A host that is silent for so long, the probe that followed one second included, is avoided, and what may be repeated
+goes elsewhere; after the longer one, and three probes more, everything that waits for it ends."""
+_PROBED_AFTER_S, _PROBED_LATER_S = 1, 5
 
 
 def identity_in(folder: Path) -> MutualTls:
@@ -48,21 +56,34 @@ def identity_in(folder: Path) -> MutualTls:
     return MutualTls(papers)
 
 
-class _Caller:
-    """A connection to a gate, as who asks has it: one question at a time."""
+class HostUnheardError(OSError):
+    """Another host does not say that it hears. Asking it over another connection is of no use."""
 
-    def __init__(self, context: ssl.SSLContext, place: GatePlace, freed: Callable[["_Caller"], None]) -> None:
+
+class _Caller:
+    """A connection to a gate, as who asks has it: one question at a time. `lasting`: what goes over it now has no end
+    of its own, and little is known by its silence."""
+
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        place: GatePlace,
+        freed: Callable[["_Caller"], None],
+        ended: Callable[["_Caller"], None],
+    ) -> None:
         self._context = context
         self._place = place
+        self._ended = ended
         self.line = HopLine(self._hear, lambda: freed(self), self._lose)
         self._answer: asyncio.Future[HopAnswer] | None = None
         self._question: HopQuestion | None = None
         self._handshake: Handshake | None = None
         self.free_since = 0.0
+        self.lasting = False
 
     async def connect(self) -> None:
         """TLS is not done yet. Raises `OSError`."""
-        make = partial(Handshake, self._context, self.line, name=name_of(self._place.node), made=self._ask)
+        make = partial(Handshake, self._context, self.line, name=name_of(self._place.node), made=self._begin)
         loop, place = asyncio.get_running_loop(), self._place
         _, self._handshake = await asyncio.wait_for(loop.create_connection(make, place.host, place.port), REACH_S)
 
@@ -85,6 +106,24 @@ class _Caller:
         elif self._handshake is not None:
             self._handshake.abort()
 
+    def probe(self, *, lasting: bool) -> None:
+        if self.line.transport is not None:
+            probe_host(self.line.transport, _PROBED_LATER_S if lasting else _PROBED_AFTER_S)
+        self.lasting = lasting
+
+    def host_unheard(self, error: HostUnheardError, *, gone: bool) -> None:
+        """Who still asks has reached no machine, and may go elsewhere."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        elif gone:
+            self.line.give_up(error)
+        else:
+            self.line.host_unheard()
+
+    def _begin(self) -> None:
+        self.probe(lasting=False)
+        self._ask()
+
     def _ask(self) -> None:
         if self._question is not None:
             self.line.say(HopFrame.QUESTION, self._question)
@@ -100,17 +139,21 @@ class _Caller:
             answer.set_exception(ConnectionResetError(f"the gate is not understood: {error}"))
 
     def _lose(self, error: Exception) -> None:
+        self._ended(self)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
 
 class HopDialer:
-    """For one event loop. Connections are used again."""
+    """For one event loop. Connections are used again. `lost` is told of a host that is silent, and until when it is to
+    be avoided."""
 
-    def __init__(self, identity: MutualTls, clock: Clock) -> None:
+    def __init__(self, identity: MutualTls, clock: Clock, lost: Callable[[GatePlace, float], None]) -> None:
         self._identity = identity
+        self._lost = lost
         self._now = clock.monotonic
         self._free: dict[GatePlace, list[_Caller]] = {}
+        self._busy: dict[GatePlace, dict[_Caller, None]] = {}
 
     async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
         """The protocol that `make` makes is at the machine's service then. Raises `ProxyError`; the gate is avoided
@@ -132,29 +175,65 @@ class HopDialer:
             self._keep(place, caller)
             raise _refused(gate, answer, self._now())
         gate.answered(target.number)
+        if lasting:
+            caller.probe(lasting=True)
         return caller.line.open(make())
 
     def sweep(self) -> None:
-        """Close what nobody has used for long."""
+        """To be called ten times a second: look who is lost, and close what nobody has used for long."""
+        for place, callers in list(self._busy.items()):
+            self._listen(place, [each for each in callers if each.line.transport is not None])
         oldest = self._now() - FREE_S
-        for place, callers in list(self._free.items()):
-            kept = [each for each in callers if each.free_since > oldest and each.line.is_free]
-            for caller in callers:
+        for place, rested in list(self._free.items()):
+            kept = [each for each in rested if each.free_since > oldest and each.line.is_free]
+            for caller in rested:
                 if caller not in kept and caller.line.transport is not None:
                     caller.line.transport.close()
             self._free[place] = kept
             if not kept:
                 del self._free[place]
 
+    def _listen(self, place: GatePlace, callers: list[_Caller]) -> None:
+        """One of them that is heard is enough."""
+        waiting = [each for each in callers if not each.lasting]
+        if not waiting or any(each.line.unheard_s < LOST_S for each in waiting):
+            return
+        silent_s = min(each.line.unheard_s for each in waiting)
+        self._lost(place, self._now() + _AVOID_S)
+        for kept in self._free.pop(place, ()):
+            kept.give_up()
+        error = HostUnheardError(f"host {place.node} has not been heard for {silent_s:.1f} s")
+        for caller in callers:
+            caller.host_unheard(error, gone=silent_s >= GONE_S)
+
     async def _ask(self, place: GatePlace, question: HopQuestion) -> tuple[_Caller, HopAnswer]:
         """What a kept connection does not bring over is asked again by a new one. Raises `OSError`."""
         within_s = question.hold_s + _LATE_S if question.hold_s else ANSWER_S
         while (kept := self._take(place)) is not None:
             with suppress(ConnectionError):
-                return kept, await kept.ask(question, within_s)
-        caller = _Caller(self._identity.client(), place, partial(self._keep, place))
-        await caller.connect()
-        return caller, await caller.ask(question, within_s)
+                return kept, await self._watched(place, kept, question, within_s)
+        caller = _Caller(self._identity.client(), place, partial(self._keep, place), partial(self._forget, place))
+        try:
+            await caller.connect()
+        except TimeoutError:  # nobody is at home: other machines of the host need not be tried
+            self._lost(place, self._now() + _AVOID_S)
+            raise
+        return caller, await self._watched(place, caller, question, within_s)
+
+    async def _watched(self, place: GatePlace, caller: _Caller, question: HopQuestion, within_s: float) -> HopAnswer:
+        self._busy.setdefault(place, {})[caller] = None
+        try:
+            return await caller.ask(question, within_s)
+        except BaseException:
+            self._forget(place, caller)
+            raise
+
+    def _forget(self, place: GatePlace, caller: _Caller) -> None:
+        """Nobody waits for it any more."""
+        callers = self._busy.get(place, {})
+        callers.pop(caller, None)
+        if not callers:
+            self._busy.pop(place, None)
 
     def _take(self, place: GatePlace) -> _Caller | None:
         callers = self._free.get(place)
@@ -165,6 +244,9 @@ class HopDialer:
         return None
 
     def _keep(self, place: GatePlace, caller: _Caller) -> None:
+        self._forget(place, caller)
+        if caller.lasting:
+            caller.probe(lasting=False)
         callers = self._free.setdefault(place, [])
         if len(callers) < _FREE_OF_GATE and caller.line.is_free:
             caller.free_since = self._now()

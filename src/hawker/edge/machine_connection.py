@@ -33,9 +33,12 @@ class RequestSource(Protocol):
     def may_read(self, *, reading: bool) -> None:
         """The machine takes more of the request, or for the moment not."""
 
+    def host_unheard(self) -> None:
+        """The machine's host, which is another one, says nothing any more."""
+
 
 class MachineConnection(asyncio.Protocol):
-    """One connection. `answer_head` and `answer_body` are awaited in turn."""
+    """One connection. `answer_head` and `answer_body` are awaited in turn. Keeps `HostWatcher`."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -48,6 +51,7 @@ class MachineConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._error: ProxyError | None = None
         self._ended = False
+        self._how = ""  # it ended, where that is known
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -70,13 +74,18 @@ class MachineConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         self._ended = True
+        self._how = f" ({error})" if error is not None else ""
         if self._body is not None and not self._body.done and not isinstance(self._body, OpenBody):
-            self._fail("the machine closed the connection in the middle of its answer")
+            self._fail(f"the machine closed the connection in the middle of its answer{self._how}")
         elif isinstance(self._body, OpenBody):
             self._body.done = True
             if error is not None:
                 self._fail("the machine broke its answer off")
         self._notify()
+
+    def host_unheard(self) -> None:
+        if self._source is not None:
+            self._source.host_unheard()
 
     def pause_writing(self) -> None:
         if self._source is not None:
@@ -111,7 +120,7 @@ class MachineConnection(asyncio.Protocol):
             if self._error is not None:
                 raise self._error
             if self._ended:
-                raise ProxyError(Code.PU02, known="the machine closed the connection without an answer")
+                raise ProxyError(Code.PU02, known=f"the machine closed the connection without an answer{self._how}")
             if len(self._buffer) > HEAD_BYTES:
                 raise ProxyError(Code.PU02, known="the machine's answer has a head of more than 64 KiB")
             await self._wait()

@@ -46,6 +46,7 @@ from hawker.feed import (
     CloseMachine,
     EdgeLogLine,
     EdgeReport,
+    GatePlace,
     ListenState,
     MachineClosed,
     MachineRoute,
@@ -71,6 +72,7 @@ class EdgeParts:
     visits: type[Visits] = Visits
     http: type[HttpConnections] = HttpConnections
     rests: Callable[[Iterable[Gate], float], Iterator[RestWish]] = may_rest
+    hops: type[HopDialer] = HopDialer
 
 
 class Edge:
@@ -90,7 +92,7 @@ class Edge:
         self._link = parts.link(folder, clock)
         self._visits = parts.visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
         identity = parts.identity(folder)
-        self._hop_dialer = HopDialer(identity, clock)
+        self._hop_dialer = parts.hops(identity, clock, self._host_lost)
         dialer = Dialer(self._visits, clock, self._hop_dialer)
         self._pool = MachinePool(self._now)
         self._kept = Crowd(EDGE_KEPT_BYTES)
@@ -277,6 +279,11 @@ class Edge:
                     tls=target is not None and target.ends_tls,
                     refused=refused,
                 )
+
+    def _host_lost(self, place: GatePlace, until: float) -> None:
+        """Who would have gone there tries others."""
+        self.gates.avoid_host(place, until)
+        self._visits.look_again()
 
     def _challenge(self, door: Door, host: str, token: str) -> str | None:
         """At an address that one app has alone nothing is answered for another's order: so nobody is given a

@@ -24,6 +24,9 @@ UNSENT_MAX = 256 << 10
 """Bytes that may wait for one side before the other side is not read any more."""
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 30), (socket.TCP_KEEPCNT, 4))
+_HOP_PROBES = ((socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 6), (socket.TCP_USER_TIMEOUT, 10_000))
+_TCP_INFO_BYTES = 60
+_HEARD_AT = struct.Struct("=52xII")  # of `tcp_info`: milliseconds since data came, and since anything was acknowledged
 
 
 class Side(asyncio.Protocol):
@@ -115,6 +118,30 @@ def watch_peer(transport: asyncio.BaseTransport) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for option, value in _KEEPALIVE:
                 connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def probe_host(transport: asyncio.BaseTransport, idle_s: int) -> None:
+    """For connections between hosts: after so many seconds of silence the other kernel is asked each second, and after
+    six that it does not answer the connection has ended. What is sent has ten seconds to be acknowledged."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):  # it has ended already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in ((socket.TCP_KEEPIDLE, idle_s), *_HOP_PROBES):
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def unheard_s(transport: asyncio.BaseTransport) -> float:
+    """How long the other host's kernel has sent nothing, be it an acknowledgement: how busy a process is there, or
+    here, says nothing of it."""
+    connection = transport.get_extra_info("socket")
+    if connection is None:  # of a simulated network, which knows
+        return float(transport.get_extra_info("unheard_s", 0.0))
+    try:
+        told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+    except OSError:
+        return 0.0
+    return 0.001 * min(_HEARD_AT.unpack(told)) if len(told) == _TCP_INFO_BYTES else 0.0
 
 
 def reset(transport: asyncio.Transport) -> None:

@@ -2,15 +2,16 @@
 and hear, and by machines what reaches them; it believes nobody in between.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from hawker.ids import AppName, MachineId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.proof.violation import Invariant, Violation
 
 WAKE_S = 60.0
 """So long is a machine looked for, and no longer."""
 _LATE_S = 5.0
+_NOBODY = NodeId("")
 _REPEATED = 2
 """What may be repeated is sent to machines so often at most."""
 
@@ -18,7 +19,8 @@ _REPEATED = 2
 @dataclass(slots=True)
 class SentRequest:
     """`steady`: some machine of the app, on the edge's own host, takes requests from its sending to its answer, and the
-    edge stays. `patience_s` is what else may hold it up: the app's own time, links that are cut."""
+    edge stays. `patience_s` is what else may hold it up: the app's own time, links that are cut. `edge` is who serves
+    it; a `plain` one is answered by the first machine that has it, and until then a `silent` one says nothing."""
 
     id: str
     app: AppName
@@ -30,6 +32,22 @@ class SentRequest:
     status: int | None = None
     over: bool = False
     excused: bool = False  # its edge or its client went away
+    edge: NodeId = _NOBODY
+    plain: bool = False
+    silent: bool = False
+    _due: tuple[float, int] | None = None  # from when on it may not wait for the last of so many machines any more
+
+    def expect_end(self, due: float | None) -> None:
+        """The host of the machine that has it is lost: until then it has ended, or has reached another one."""
+        self._due = None if due is None else (due, len(self.reached))
+
+    @property
+    def waits(self) -> bool:
+        """For a host that is lost."""
+        return self._due is not None and not self.over
+
+    def waits_in_vain(self, now: float) -> bool:
+        return self._due is not None and now > self._due[0] and len(self.reached) == self._due[1]
 
     @property
     def may_be_repeated(self) -> bool:
@@ -81,6 +99,18 @@ class EdgeLedger:
     def in_flight(self, machine: MachineId) -> int:
         return sum(self._in_flight.get(machine, {}).values())
 
+    def asked_of(self, machines: Collection[MachineId], edge: NodeId) -> Iterator[SentRequest]:
+        """The plain ones of this edge that one of these machines has had last."""
+        for request in self.requests.values():
+            waits = not request.over and request.plain and request.edge == edge and request.reached
+            if waits and request.reached[-1] in machines:
+                yield request
+
+    def forgive(self) -> None:
+        """Whoever was lost is there again."""
+        for request in self.requests.values():
+            request.expect_end(None)
+
     def rests(self, machine: MachineId) -> None:
         """Its worker has agreed to a rest."""
         if self.in_flight(machine):
@@ -104,6 +134,9 @@ class EdgeLedger:
 
     def overdue(self) -> Iterator[Violation]:
         for request in self.requests.values():
+            if not request.over and not request.excused and request.waits_in_vain(self._now()):
+                request.expect_end(None)
+                yield Violation(Invariant.ANSWERED, request.id, f"{request.method} waits for a host that is lost")
             late = self._now() - request.sent_at - WAKE_S - request.patience_s - _LATE_S
             if not request.over and not request.excused and late > 0:
                 yield Violation(Invariant.ANSWERED, request.id, f"{request.method} waits {late:.0f} s for too long")

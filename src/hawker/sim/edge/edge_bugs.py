@@ -7,6 +7,7 @@ from hawker.edge.dialing import Joined
 from hawker.edge.exchange import HttpExchange, _Leg
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.head import RequestHead
+from hawker.edge.hops import HopDialer
 from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.process import EdgeParts
@@ -86,6 +87,14 @@ class _LosesPlaces(Visits):
     def end(self, visit: Visit) -> None:
         if visit.target.is_near:
             super().end(visit)
+
+
+class _WaitsForTheLost(HopDialer):
+    """A host that says nothing is waited for."""
+
+    def sweep(self) -> None:
+        self._busy.clear()
+        super().sweep()
 
 
 class _WakesAll(Gates):
@@ -177,6 +186,7 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
         EdgeParts(visits=_LosesPlaces),
         I.LEFT_EMPTY,
     ),
+    _plant("waits-for-the-lost", "a host that is lost is waited for", EdgeParts(hops=_WaitsForTheLost), I.ANSWERED),
     _plant("wakes-all", "a request wakes every machine that sleeps", EdgeParts(gates=_WakesAll), I.WOKEN),
     _plant(
         "least-ignored", "machines that are to run rest, too", EdgeParts(rests=_rests_whom_load_does_not_need), I.RESTED

@@ -119,7 +119,13 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
             amount = chance.one_of((2.0, 20.0, 90.0))
         case _:
             pass
-    operations = [EdgeOperation(0, at, _ACTOR, verb, host, amount, word)]
+    operations = []
+    if verb in (EdgeVerb.POWER, EdgeVerb.CUT):  # who is in there just then
+        other = host if verb is EdgeVerb.CUT else str(int(host) % HOSTS + 1)
+        for method in ("GET", "POST"):
+            operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, other, 6.0, f"steady {method} ok 4000 1"))
+        at += 0.3
+    operations.append(EdgeOperation(0, at, _ACTOR, verb, host, amount, word))
     if verb is EdgeVerb.STOP:  # who comes just then
         app, place = word[:-1], str(MACHINES[word][0])
         for after in (0.01, 0.03, 0.06, 0.1):

@@ -4,7 +4,7 @@ network, the daemons as edges hear them, machines, clients.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import anyio
@@ -21,14 +21,13 @@ from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import CLIENT, EdgeLoop
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 
-QUIET_S = 160.0
-"""After everything is healed: the longest that TCP keeps who waits for nobody, and more than a rest takes."""
-CALM_QUIET_S = 70.0
-"""The same where nobody stopped answering: so long may a request be held."""
+QUIET_S = 70.0
+"""After everything is healed: so long may a request be held, and more than a rest takes."""
 SOUND = EdgeParts()
 _LOOK_S = 0.5
 _LONG_S = 6.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
+_ELSEWHERE_S, _ENDED_S = 1.8, 6.0  # after a host is lost: until what may be repeated is, and all else has ended
 
 
 class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
@@ -42,7 +41,6 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._ledger.may_reach = lambda app, other: app == other or "other" not in (app, other)
         self._late_s = 0.0
         self._blows: list[float] = []  # when something ended machines or links in the middle of what they did
-        self._stalls_s = 0.0  # so long may TCP wait for who does not answer
         self._hindered: list[float] = []  # when something kept machines from being woken, at its beginning and end
         self._asked = 0
         self._hosts: list[PlayedHost] = []
@@ -206,10 +204,14 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
     async def _without_power(self, host: PlayedHost, seconds: float) -> None:
         if not host.powered:
             return
-        self._stall()
+        self._blow()
+        self._lose(host, [each for each in self._hosts if each is not host])
+        for request in self._ledger.requests.values():
+            request.excused = request.excused or (request.edge == host.id and not request.over)
         host.power_off()
         self._tasks.start_soon(self._notice)
         await self._clock.sleep(seconds)
+        self._ledger.forgive()
         self._blow()
         await host.power_on(tuple(PORTS.values()))
         await self._gossip()
@@ -221,9 +223,12 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
     async def _cut(self, one: PlayedHost, other: PlayedHost, seconds: float) -> None:
         if one is other:
             return
-        self._stall()
+        self._blow()
+        self._lose(one, [other])
+        self._lose(other, [one])
         self._loop.wires.cut(one.id, other.id)
         await self._clock.sleep(seconds)
+        self._ledger.forgive()
         self._loop.wires.heal()
         self._blow()
         await self._gossip()
@@ -232,12 +237,25 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._blows.append(self._clock.monotonic())
         self._hinder_from_now()
 
-    def _stall(self) -> None:
-        """From now on nobody answers there, which those who wait for an answer learn late."""
-        self._blow()
-        self._stalls_s = QUIET_S
-        for request in self._ledger.requests.values():
-            request.patience_s += QUIET_S
+    def _lose(self, host: PlayedHost, edges: Iterable[PlayedHost]) -> None:
+        """From now on these edges hear nothing of the host."""
+        quick = []
+        for edge in edges:
+            for request in self._ledger.asked_of(host.machines, edge.id):
+                request.expect_end(self._clock.monotonic() + _ENDED_S)
+                once = len(request.reached) == 1 and request.silent and request.may_be_repeated
+                if once and request.app == "steady" and self._near_and_ready(edge, request.app):
+                    quick.append(request)
+        self._tasks.start_soon(self._expect_elsewhere, quick)
+
+    async def _expect_elsewhere(self, requests: Sequence[SentRequest]) -> None:
+        """Unless something else has kept them from it."""
+        began = self._clock.monotonic()
+        await self._clock.sleep(_ELSEWHERE_S)
+        if sum(at >= began - _LONG_S for at in self._blows) == 1:
+            for request in requests:
+                if request.waits and len(request.reached) == 1:
+                    request.expect_end(self._clock.monotonic())
 
     def _hinder_from_now(self) -> None:
         self._hindered.append(self._clock.monotonic())
@@ -268,7 +286,10 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             app=AppName(app),
             method=method,
             sent_at=began,
-            patience_s=milliseconds / 1000 + self._stalls_s,
+            patience_s=milliseconds / 1000 + _ENDED_S,
+            edge=host.id,
+            plain=word in ("ok", "pieces"),
+            silent=word == "ok",
         )
         self._ledger.sent(request)
         near = self._near_and_ready(host, app)
@@ -286,7 +307,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             status = None
         request.excused = not host.powered or host.begun_at != edge_begun or host.edge is None
         ready = bool(near) and near == self._near_and_ready(host, app) and not self._disturbed(began)
-        plain = request.may_be_repeated and word in ("ok", "pieces")
+        plain = request.may_be_repeated and request.plain
         served = (ready and app == "steady") or (self._wakes(app, began) and client.code != "HQ01")
         self._ledger.answered(request.id, status, served=plain and served)
         self._say(f"{request.id} {method} {app}/{word} by {host.id}: {status}")
@@ -323,7 +344,8 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._late_s = 0.0
         for host in self._hosts:
             host.refuses, host.slow_s = False, 0.0
-        await self._clock.sleep(QUIET_S if self._stalls_s else CALM_QUIET_S)
+        self._ledger.forgive()
+        await self._clock.sleep(QUIET_S)
 
     def _judge(self) -> None:
         if self._found:

@@ -23,7 +23,7 @@ CLIENT = "192.0.2.7"
 HERE: ContextVar[NodeId] = ContextVar("HERE", default=OUTSIDE)
 """The host whose code runs."""
 _NEAR_S, _FAR_S = 0.0002, 0.002
-_AGAIN_S, _GIVEN_UP_S = 0.2, 150.0  # TCP sends again; its keep-alive ends what nobody answers
+_AGAIN_S, _GIVEN_UP_S = 0.2, 11.0  # TCP sends again; its probes end what another host does not answer
 _ORDER_S = 1e-9
 _UNSENT_BYTES = 64 << 10
 _DIALLED = 50_000  # the port of who dials
@@ -43,8 +43,8 @@ class Wires:
         self.addresses: dict[NodeId, str] = {OUTSIDE: CLIENT}
         self._listeners: dict[tuple[str, int], PlayedListener] = {}
         self._clock = LoopClock()
-        self._dark: set[NodeId] = set()
-        self._cuts: set[frozenset[NodeId]] = set()
+        self._dark: dict[NodeId, float] = {}  # since when
+        self._cuts: dict[frozenset[NodeId], float] = {}
         self._open: dict[PlayedTransport, None] = {}
 
     def listen(self, node: NodeId, address: str, port: int, accept: Callable[[], asyncio.BaseProtocol]) -> None:
@@ -59,23 +59,37 @@ class Wires:
         return (address, port) in self._listeners
 
     def cut(self, one: NodeId, other: NodeId) -> None:
-        self._cuts.add(frozenset({one, other}))
+        self._cuts[frozenset({one, other})] = self._clock.monotonic()
+        asyncio.get_running_loop().call_later(_GIVEN_UP_S, self._probe)
 
     def heal(self) -> None:
         self._cuts.clear()
 
     def reach(self, one: NodeId, other: NodeId) -> bool:
-        return not self._dark & {one, other} and frozenset({one, other}) not in self._cuts
+        return one not in self._dark and other not in self._dark and frozenset({one, other}) not in self._cuts
+
+    def unheard_s(self, one: NodeId, other: NodeId) -> float:
+        """How long the one has heard nothing of the other."""
+        began = [self._dark.get(other), self._cuts.get(frozenset({one, other}))]
+        return max((self._clock.monotonic() - at for at in began if at is not None), default=0.0)
+
+    def _probe(self) -> None:
+        """What the kernels of hosts ask each other has not been answered for long."""
+        for transport in list(self._open):
+            there = OUTSIDE if transport.peer is None else transport.peer.node
+            if OUTSIDE not in (transport.node, there) and self.unheard_s(transport.node, there) >= _GIVEN_UP_S:
+                transport.time_out()
 
     def power_off(self, node: NodeId) -> None:
         """All that runs there is gone, and says nothing."""
-        self._dark.add(node)
+        self._dark[node] = self._clock.monotonic()
+        asyncio.get_running_loop().call_later(_GIVEN_UP_S, self._probe)
         for transport in self._of(node):
             transport.vanish()
 
     def power_on(self, node: NodeId) -> None:
         """Who still holds a connection to what ran there before is told that there is none."""
-        self._dark.discard(node)
+        self._dark.pop(node, None)
         for transport in [each for each in self._open if each.peer is not None and each.peer.vanished]:
             if transport.peer is not None and transport.peer.node == node:
                 transport.reset_soon()
@@ -172,6 +186,8 @@ class PlayedTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "sockname":
             return self.own
+        if name == "unheard_s":
+            return 0.0 if self.peer is None else self._wires.unheard_s(self.node, self.peer.node)
         return self.peer.own if name == "peername" and self.peer is not None else default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
@@ -236,6 +252,11 @@ class PlayedTransport(asyncio.Transport):
 
     def reset_soon(self) -> None:
         self._later(self._reset)
+
+    def time_out(self) -> None:
+        if not self._closed:
+            self._arrived.clear()
+            self._end(TimeoutError("the other host does not answer"))
 
     def _reset(self) -> None:
         if not self._closed:
