@@ -44,6 +44,12 @@ def test_an_unreachable_node_has_a_status_of_its_own(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.startswith("error: cannot reach http://127.0.0.1:1")
 
 
+def test_an_address_with_https_of_a_node_without_tls_is_told_so(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    secure = url.replace("http://", "https://")
+    assert main(["--url", secure, "--token", "limited", "apps", "list"]) == ExitStatus.UNAVAILABLE
+    assert f"no TLS with {secure} (wrong version number): " in capsys.readouterr().err
+
+
 def test_a_wrong_token_says_where_the_right_one_is(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--url", url, "--token", "wrong", "apps", "list"]) == ExitStatus.FAILED
     assert "hint: give the node's token" in capsys.readouterr().err

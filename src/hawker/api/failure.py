@@ -114,6 +114,9 @@ def unreachable(url: str, error: BaseException | None = None) -> Unreachable:
     why = getattr(error, "verify_message", "")  # of an `ssl.SSLCertVerificationError`
     if why:
         return Unreachable(f"the certificate of {url} is not taken: {why}")
+    if getattr(error, "library", "") == "SSL":  # of an `ssl.SSLError`
+        why = str(getattr(error, "reason", "")).replace("_", " ").lower()
+        return Unreachable(f"no TLS with {url} ({why}): a node without it is reached by http://")
     return Unreachable(f"cannot reach {url}: is the node running? start one with `hawker up`")
 
 
