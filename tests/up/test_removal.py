@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,18 @@ def begin(node: RunningNode, after_s: float) -> None:
         first.wait(30)
 
 
+@contextmanager
+def held_mounts() -> "Iterator[subprocess.Popen[bytes]]":
+    """A program with a copy of all mounts of now, that sees nothing of what becomes of them."""
+    hold = ["unshare", "--mount", "--propagation=private", "sh", "-c", "echo held; exec sleep 300"]
+    with subprocess.Popen(hold, stdout=subprocess.PIPE) as stranger:
+        try:
+            assert stranger.stdout is not None and stranger.stdout.readline() == b"held\n"
+            yield stranger
+        finally:
+            stranger.kill()
+
+
 async def furnished(node: RunningNode) -> tuple[str, ...]:
     """Two machines, one with a volume, the other suspended where that is served; the marks of the node."""
     async with node.client() as client:
@@ -99,6 +111,14 @@ async def test_a_node_is_removed_with_all_that_it_has(node: RunningNode) -> None
     assert not node.data_dir.exists() and left(marks) == []
     again = remove(node, "--destroy", "--yes")
     assert again.returncode == 2 and "there is no node in" in again.stderr
+
+
+async def test_a_node_is_removed_while_another_program_s_mount_namespace_holds_its_disks(node: RunningNode) -> None:
+    marks = await furnished(node)
+    with held_mounts() as stranger:
+        done = remove(node, "--destroy", "--yes")
+        assert done.returncode == 0, done
+        assert not node.data_dir.exists() and left(marks) == [] and stranger.poll() is None
 
 
 async def test_a_node_without_machines_needs_no_word_about_them(node: RunningNode) -> None:

@@ -22,13 +22,15 @@ from hawker.host.cgroup_freezer import thaw
 from hawker.host.changed_blocks import remove_ring
 from hawker.host.luks import Luks
 from hawker.host.mount import unmount
+from hawker.host.mount_holders import mount_holders
 from hawker.host.network import NodeNetwork
 from hawker.ids import NodeId
 from hawker.image.staging import mark_of
 from hawker.place import Place
 
 STOP_S = 30.0
-_ROUNDS = 120  # a mount namespace of another program may hold a disk for a while
+_ROUNDS = 120
+_ROUNDS_OF_LOOPS = 8  # once nothing but loop devices is left
 _PAUSE_S = 0.25
 _MARK = "removing"
 _EDGE = frozenset({"dns", "edge", "edge-process", "presence"})
@@ -78,6 +80,8 @@ class Removal:
             await in_thread(Pool.HOST, self._begin)
             await self._clear()
             await in_thread(Pool.HOST, self._remove_files)
+            await self._let_go()
+            await in_thread(Pool.HOST, self._forget)
 
     async def stop_daemon(self) -> None:
         """By its service manager, if it has one; else by a signal."""
@@ -102,11 +106,12 @@ class Removal:
         (self._place.root / _MARK).write_text(f"{self.node}\n")
 
     async def _clear(self) -> None:
-        """All but the files, in rounds: what ends lets go of something else."""
+        """All but the files, in rounds: what ends lets go of something else. Loop devices may stay: another program's
+        mount namespace, made while a disk was mounted, holds it until the mount point's directory is removed."""
         network, luks = NodeNetwork(self.node, self._place.networks), Luks()
-        for _ in range(_ROUNDS):
+        for count in range(_ROUNDS):
             left = await in_thread(Pool.HOST, self.left)
-            if not left:
+            if not left or (count >= _ROUNDS_OF_LOOPS and all(trace.kind == "loop" for trace in left)):
                 break
             for kind, act in _ACTS:
                 await in_thread(Pool.HOST, _each, [trace for trace in left if trace.kind == kind], act)
@@ -116,12 +121,26 @@ class Removal:
             if os.geteuid() == 0:
                 await network.remove_node()
             await self._clock.sleep(_PAUSE_S)
-        left = await in_thread(Pool.HOST, self.left)
-        if not left:
-            await in_thread(Pool.HOST, AppArmor(self.node).remove)
+        left = [trace for trace in await in_thread(Pool.HOST, self.left) if trace.kind != "loop"]
         if left:
             what = ", ".join(map(str, left[:5]))
             raise CannotStart(f"{len(left)} things of node {self.node} stay on the host: {what}; repeat the command")
+        await in_thread(Pool.HOST, AppArmor(self.node).remove)
+
+    async def _let_go(self) -> None:
+        """Until no device has one of the files that are gone."""
+        deadline = self._clock.monotonic() + STOP_S
+        while left := await in_thread(Pool.HOST, self.left):
+            await in_thread(Pool.HOST, _each, [trace for trace in left if trace.kind == "loop"], _detach)
+            if self._clock.monotonic() > deadline:
+                devices = [Path(f"/dev/{trace.name.split()[0]}") for trace in left if trace.kind == "loop"]
+                holders = {str(each) for found in mount_holders(devices).values() for each in found}
+                by = f", held by {', '.join(sorted(holders))}" if holders else ""
+                what = ", ".join(map(str, left[:5]))
+                raise CannotStart(
+                    f"{len(left)} things of node {self.node} stay on the host: {what}{by}; repeat the command"
+                )
+            await self._clock.sleep(_PAUSE_S)
 
     def left(self) -> list[Residue]:
         """What there is of this node outside its directory; the daemon's own process was ended before."""
@@ -155,7 +174,7 @@ class Removal:
                 unmount(target)
 
     def _remove_files(self) -> None:
-        """Who the node was stays until all else is gone. The directory itself stays where it is a mount."""
+        """All but who the node was, which stays until all else is gone."""
         root = self._place.root
         for entry in sorted(os.scandir(root), key=lambda each: each.name):
             if entry.name in (_MARK,):
@@ -164,9 +183,12 @@ class Removal:
                 shutil.rmtree(entry.path)
             else:
                 os.unlink(entry.path)
-        os.unlink(root / _MARK)
+
+    def _forget(self) -> None:
+        """The directory itself stays where it is a mount."""
+        os.unlink(self._place.root / _MARK)
         with suppress(OSError):
-            root.rmdir()
+            self._place.root.rmdir()
 
 
 def _each(traces: Iterable[Residue], act: Callable[[Residue], None]) -> None:
