@@ -51,7 +51,7 @@ def typed(words: str, daemon: Daemon) -> "subprocess.CompletedProcess[str]":
 
 def test_readme_session_starts_a_node_first() -> None:
     commands = list(session(PAGE.read_text()))
-    assert commands[0].words == "hawker up &" and len(commands) >= 8
+    assert commands[0].words == "hawker up 2>node.log &" and len(commands) >= 8
 
 
 def test_readme_session_can_be_typed(tmp_path: Path) -> None:

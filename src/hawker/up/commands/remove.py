@@ -52,7 +52,8 @@ def command(ctx: click.Context, drain: bool, destroy: bool, yes: bool, data_dir:
     removal = Removal(place, SystemClock(), note)
     machines = len(list(place.machines.iterdir())) if place.machines.is_dir() else 0
     volumes = len(list(place.volumes.glob("vol_*"))) if place.volumes.is_dir() else 0
-    note(f"node {removal.node} in {place.root}: {machines} machines and {volumes} volumes have files there")
+    found = f"{machines} machine{'s' * (machines != 1)} and {volumes} volume{'s' * (volumes != 1)}"
+    note(f"node {removal.node} in {place.root} has files of {found}")
     if (machines or volumes) and not (drain or destroy):
         raise click.UsageError("say what is to become of its machines and volumes: --drain or --destroy")
     _ask(yes=yes)
