@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from hawker.errors import NotServed
 from hawker.host.mount import detached_mount
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import HELLO, Shop
+from tests.host.strangers import stranger
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
@@ -51,18 +52,6 @@ def begin(node: RunningNode, after_s: float) -> None:
     except subprocess.TimeoutExpired:
         first.kill()
         first.wait(30)
-
-
-@contextmanager
-def held_mounts() -> "Iterator[subprocess.Popen[bytes]]":
-    """A program with a copy of all mounts of now, that sees nothing of what becomes of them."""
-    hold = ["unshare", "--mount", "--propagation=private", "sh", "-c", "echo held; exec sleep 300"]
-    with subprocess.Popen(hold, stdout=subprocess.PIPE) as stranger:
-        try:
-            assert stranger.stdout is not None and stranger.stdout.readline() == b"held\n"
-            yield stranger
-        finally:
-            stranger.kill()
 
 
 async def furnished(node: RunningNode) -> tuple[str, ...]:
@@ -115,10 +104,11 @@ async def test_a_node_is_removed_with_all_that_it_has(node: RunningNode) -> None
 
 async def test_a_node_is_removed_while_another_program_s_mount_namespace_holds_its_disks(node: RunningNode) -> None:
     marks = await furnished(node)
-    with held_mounts() as stranger:
+    with stranger() as pid:
         done = remove(node, "--destroy", "--yes")
         assert done.returncode == 0, done
-        assert not node.data_dir.exists() and left(marks) == [] and stranger.poll() is None
+        assert not node.data_dir.exists() and left(marks) == []
+        os.kill(pid, 0)  # it lives
 
 
 async def test_a_node_without_machines_needs_no_word_about_them(node: RunningNode) -> None:

@@ -14,8 +14,11 @@ from hawker.errors import Unavailable, WrongState
 from hawker.host import ext4
 from hawker.host.block import loops
 from hawker.host.sparse import allocated_bytes
+from hawker.record.volume import GB
 from hawker.volume.host_disks import HostDisks
 from tests.contract.disks import OTHER, VOLUME, disk
+from tests.host.strangers import stranger
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
@@ -48,6 +51,21 @@ async def test_a_file_is_there_after_its_disk_was_given_back_and_grown(disks: Ho
     assert not file.exists()
     await disks.grow(disk(3))
     assert file.parent.is_dir() and (Path(await disks.mount(disk(3))) / "file").read_text() == "kept"
+
+
+async def test_a_volume_that_another_mount_namespace_holds_grows_as_one_in_use(disks: HostDisks) -> None:
+    await disks.make(disk(1))
+    await disks.mount(disk(1))
+    with stranger():
+        await disks.unmount(VOLUME)
+        grown = await disks.grow(disk(2))
+        assert grown is ext4.may_grow_mounted()
+        usage = await disks.usage(disk(2))
+        assert usage is not None and (usage.bytes_total > 1.8 * GB) is grown
+    wait_for(lambda: loops(disks.file(VOLUME).parent) == [])
+    assert await disks.grow(disk(2))
+    usage = await disks.usage(disk(2))
+    assert usage is not None and usage.bytes_total > 1.8 * GB
 
 
 async def test_a_daemon_that_died_while_it_grew_a_volume_leaves_nothing_mounted(disks: HostDisks) -> None:

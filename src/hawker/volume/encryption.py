@@ -79,19 +79,19 @@ class Ciphers:
         yield await self._luks.open(file, name, key)
         await self._luks.close(name)
 
-    async def mount(self, disk: Disk, file: Path, target: Path) -> None:
-        """Open it, and mount what is in it: checked where that is needed, and as large as its file."""
+    async def mount(self, disk: Disk, file: Path, target: Path) -> bool:
+        """Open it, and mount what is in it: checked where that is needed, and as large as its file. Whether it is."""
         device = await self._luks.open(file, self._name(disk.id), self._key(disk))
         await self._fit(disk, file)
         found = await in_thread(Pool.DISKS, read_superblock, device)
         behind = found is not None and found.bytes < _size(device)
         if behind and not ext4.may_grow_mounted():
             await ext4.grow_unmounted(device)
+            behind = False
         elif found is not None and not found.whole:
             await ext4.check_filesystem(device)
         ext4.mount_device(str(device), target, file.name)
-        if behind:
-            await in_thread(Pool.DISKS, ext4.resize_mounted, target, _size(device))
+        return not behind or await in_thread(Pool.DISKS, ext4.resize_mounted, target, _size(device))
 
     async def grow_mounted(self, disk: Disk, file: Path, target: Path) -> bool:
         """Whether the filesystem is as large as its file now."""

@@ -98,10 +98,10 @@ class HostDisks:
             if disk.guest_written:
                 return False
             await self._unmount(disk.id)  # what an earlier daemon left when it died here
-            await self._mount(disk, self._growing(disk.id))  # which grows it
+            grown = await self._mount(disk, self._growing(disk.id))
             inside("grown")
             await self._unmount(disk.id)
-            return True
+            return grown
 
     async def mount(self, disk: Disk) -> str:
         if disk.fstype is not Fstype.EXT4:
@@ -118,9 +118,9 @@ class HostDisks:
         """Where nobody uses it: what is mounted there is never taken for a machine's."""
         return self._directory / volume_id / "growing"
 
-    async def _mount(self, disk: Disk, target: Path) -> None:
+    async def _mount(self, disk: Disk, target: Path) -> bool:
         """Checked where that is needed, and as large as its file, which an extension may have made larger while it was
-        in use."""
+        in use. Whether it is: while another mount namespace holds the filesystem, it is in use, and grows as such."""
         file = self._file_of(disk)
         os.makedirs(target, exist_ok=True)
         if disk.encrypted:
@@ -129,14 +129,14 @@ class HostDisks:
         if ext4.device_of(file) is None:
             if behind and not ext4.may_grow_mounted():
                 await ext4.grow_unmounted(file)
+                behind = False
             elif found is not None and not found.whole:
                 await ext4.check_filesystem(file)
         inside("checked")
         with ext4.locked(file):
             ext4.mount_filesystem(file, target)
         inside("mounted")
-        if behind:
-            await in_thread(Pool.DISKS, ext4.grow_mounted, file, target)
+        return not behind or await in_thread(Pool.DISKS, ext4.grow_mounted, file, target)
 
     async def unmount(self, volume_id: VolumeId, *, unless: Callable[[], bool] | None = None) -> None:
         async with self.holding(volume_id):
