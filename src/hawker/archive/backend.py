@@ -44,6 +44,9 @@ class ArchiveBackend(Protocol):
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
         """Write `target` anew; false when there is no such key. Raises `ArchiveDamaged` for more than `most_bytes`."""
 
+    async def remove(self, key: str) -> None:
+        """What is not there is gone."""
+
 
 def open_backend(
     setting: str, *, endpoint: str | None, region: str | None, environ: Mapping[str, str], base: Path

@@ -49,6 +49,9 @@ class DirectoryBackend:
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
         return await self._in_thread(partial(self._get, key, target, most_bytes))
 
+    async def remove(self, key: str) -> None:
+        await self._in_thread(partial(self._remove, key))
+
     async def _in_thread(self, call: Callable[[], T]) -> T:
         try:
             return await in_thread(Pool.ARCHIVE, call)
@@ -116,6 +119,12 @@ class DirectoryBackend:
                 raise ArchiveDamaged(f"it has {found.st_size} bytes, {most_bytes} at the most")
             _copy(source, copy)
         return True
+
+    def _remove(self, key: str) -> None:
+        path = self._root / key
+        if path.exists():
+            path.unlink(missing_ok=True)
+            _sync_directory(path.parent)
 
 
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -6,7 +6,7 @@ has any, the S3 client asks what the host offers: web identity, container or ins
 
 import configparser
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -141,6 +141,11 @@ class S3Backend:
                 raise ArchiveDamaged(f"it has {answer.meta['size']} bytes, {most_bytes} at the most")
             await _save(answer, target, most_bytes)
             return True
+
+    async def remove(self, key: str) -> None:
+        async with self._talking() as client:
+            with suppress(FileNotFoundError):
+                await obstore.delete_async(client, key)
 
     @asynccontextmanager
     async def _talking(self) -> AsyncIterator[S3Store]:

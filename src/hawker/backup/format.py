@@ -32,6 +32,8 @@ MOST_PACK_BYTES = SEGMENT_BYTES + SEGMENT_CHUNKS * 1024
 MOST_SEGMENT_BYTES = 64 << 10
 MOST_MANIFEST_BYTES = 33 << 20  # the names of all segments of the largest volume, and a little
 MOST_CONFIG_BYTES = 4096
+MOST_MARKS_BYTES = 64 << 20  # some 600,000 objects
+MOST_AT_WORK_BYTES = 4096
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1, "maxmem": 64 << 20}  # RFC 7914; 32 MiB of memory for each guess
 _SALT_BYTES = 16
 _LEVEL = 1
@@ -63,6 +65,20 @@ class BackupSegment(msgspec.Struct, frozen=True, kw_only=True):
     """`segments/NAME`: its chunks in order, None for one that is all zeros. The last segment may have fewer."""
 
     chunks: tuple[StoredChunk | None, ...]
+
+
+class PruneMarks(msgspec.Struct, frozen=True, kw_only=True):
+    """`marks`: the keys of segments and packs that no backup has, and since when that is known, in Unix seconds."""
+
+    since: dict[str, float] = {}
+
+
+class AtWork(msgspec.Struct, frozen=True, kw_only=True):
+    """`running/TOKEN` while a backup is made, and `pruning` while a prune is under way: it counts until then, in Unix
+    seconds, and no longer."""
+
+    token: str
+    until: float
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):

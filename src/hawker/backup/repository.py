@@ -1,13 +1,14 @@
 """A repository of backups in a directory or bucket: its key, and its objects sealed and opened. What they mean is in
 `format`, what becomes of volumes in `transfer`.
 
-Every object is written once and never changed, so several nodes may write at a time, and any call may be repeated.
+Objects of backups are written once and never changed, so several nodes may write at a time, and any call may be
+repeated. Only a prune (`prune`) removes any, and only while nobody writes.
 """
 
 import hashlib
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -19,13 +20,29 @@ from hawker.archive.backend import ArchiveBackend
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused, of_os
 from hawker.archive.pack import owned
 from hawker.backup import format as objects
-from hawker.backup.format import BackupManifest, BackupSegment, RepositoryConfig, RepositoryKeys
+from hawker.backup.format import (
+    AtWork,
+    BackupManifest,
+    BackupSegment,
+    PruneMarks,
+    RepositoryConfig,
+    RepositoryKeys,
+)
 from hawker.clock import Clock
-from hawker.errors import Fault, NotFound
+from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.fair.threads import Pool, in_thread
 
 _CONFIG = "config"
 _BACKUPS = "backups/"
+_STORED = ("segments/", "packs/")
+_RUNNING, _PRUNING, _MARKS = "running/", "pruning", "marks"
+LONGEST_BACKUP_S = 7 * 86_400.0
+LONGEST_PRUNE_S = 3600.0
+CLOCKS_S = 600.0
+"""How far the clocks of two writers may differ."""
+
+_REMOVED_S = 20.0
+MOST_STORED = 4_000_000
 MOST_LISTED = 100_000
 _LEAST_PASSPHRASE = 12
 _MOST_PASSPHRASE = 1024
@@ -112,6 +129,99 @@ class BackupRepository:
         keys, key = await self.keys(make=True), f"{_BACKUPS}{backup}"
         await self._put(key, keys.seal(key, msgspec.msgpack.encode(manifest)))
 
+    async def remove_backup(self, backup: str) -> None:
+        await self._place.remove(f"{_BACKUPS}{backup}")
+
+    # Who is at work. Each says so before it looks whether the other does.
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Callable[[], None]]:
+        """What is here stays meanwhile. What is given raises `Unavailable` once it has taken so long that this may not
+        be so any more. Raises `Unavailable` while the repository is pruned."""
+        token = os.urandom(8).hex()
+        async with self._at_work(f"{_RUNNING}{token}", token, LONGEST_BACKUP_S) as check:
+            prune = await self._read_at_work(_PRUNING)
+            if prune is not None and prune.until + CLOCKS_S > self._clock.now():
+                raise Unavailable(f"the backups in {self.name} are being pruned: this one begins when that has ended")
+            yield check
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[Callable[[], None]]:
+        """Nobody writes meanwhile, and nobody else prunes. What is given raises `Unavailable` once that is not certain
+        any more. Raises `Unavailable` while a backup is under way."""
+        token = os.urandom(8).hex()
+        other = await self._read_at_work(_PRUNING)
+        if other is not None and other.until + CLOCKS_S > self._clock.now():
+            raise Unavailable(f"the backups in {self.name} are being pruned already")
+        async with self._at_work(_PRUNING, token, LONGEST_PRUNE_S) as check:
+            mine = await self._read_at_work(_PRUNING)
+            if mine is None or mine.token != token:
+                raise Unavailable(f"another prune of {self.name} began at the same moment: repeat the command")
+            for key in await self._place.names(_RUNNING, MOST_LISTED):
+                found = await self._read_at_work(key)
+                if found is not None and found.until + CLOCKS_S > self._clock.now():
+                    raise Unavailable(f"a backup to {self.name} is under way: prune when it has ended")
+            yield check
+
+    @asynccontextmanager
+    async def _at_work(self, key: str, token: str, longest_s: float) -> AsyncIterator[Callable[[], None]]:
+        keys, began = await self.keys(make=True), self._clock.monotonic()
+        said = AtWork(token=token, until=self._clock.now() + longest_s)
+        await self._replace(key, keys.seal(key, msgspec.msgpack.encode(said)))
+
+        def check() -> None:
+            if self._clock.monotonic() - began > longest_s - CLOCKS_S:
+                raise Unavailable(f"it takes longer than {longest_s / 3600:g} h: repeat it, it goes on from there")
+
+        try:
+            yield check
+        finally:
+            with anyio.move_on_after(_REMOVED_S, shield=True), suppress(HawkerError):
+                await self._place.remove(key)
+
+    async def _read_at_work(self, key: str) -> AtWork | None:
+        """One that cannot be read counts for nothing: whoever can write to the place can remove it as well."""
+        sealed = await self._get(key, objects.MOST_AT_WORK_BYTES)
+        if sealed is None:
+            return None
+        try:
+            return objects.decoded((await self.keys()).open(key, sealed), AtWork)
+        except ArchiveDamaged:
+            return None
+
+    # What a prune marks and removes.
+
+    async def stored(self) -> list[str]:
+        """The keys of all segments and packs."""
+        return [key for prefix in _STORED for key in await self._place.names(prefix, MOST_STORED)]
+
+    async def remove_stored(self, key: str) -> None:
+        assert key.startswith(_STORED), key
+        await self._place.remove(key)
+
+    async def marks(self) -> PruneMarks:
+        """None where there are none, or none that can be read: then all is marked anew."""
+        sealed = await self._get(_MARKS, objects.MOST_MARKS_BYTES)
+        try:
+            return (
+                PruneMarks()
+                if sealed is None
+                else objects.decoded((await self.keys()).open(_MARKS, sealed), PruneMarks)
+            )
+        except ArchiveDamaged:
+            return PruneMarks()
+
+    async def put_marks(self, marks: PruneMarks) -> None:
+        await self._replace(_MARKS, (await self.keys()).seal(_MARKS, msgspec.msgpack.encode(marks)))
+
+    @staticmethod
+    def segment_key(name: bytes) -> str:
+        return _segment_key(name)
+
+    @staticmethod
+    def pack_key(name: bytes) -> str:
+        return _pack_key(name)
+
     # Segments, and the packs that have their chunks.
 
     async def has_segment(self, name: bytes) -> bool:
@@ -169,6 +279,12 @@ class BackupRepository:
             if not await self._place.get(key, file, most_bytes):
                 return None
             return await in_thread(Pool.ARCHIVE, file.read_bytes)
+
+    async def _replace(self, key: str, data: bytes) -> None:
+        async with self.room() as room:
+            file = room / "object"
+            await in_thread(Pool.ARCHIVE, _write, file, data)
+            await self._place.put(key, file)
 
     async def _put(self, key: str, data: bytes) -> None:
         async with self.room() as room:

@@ -45,7 +45,20 @@ async def save(
     repository: BackupRepository, file: Path, backup: str, about: BackupManifest, parent: BackupManifest | None
 ) -> BackupManifest:
     """Have the backup; `file` must not change meanwhile. `about` is its manifest but for what is measured here,
-    `parent` an earlier backup of the same volume, if there is one. Returns the manifest as it is written."""
+    `parent` an earlier backup of the same volume, if there is one. Returns the manifest as it is written. Raises
+    `Unavailable` while the repository is pruned."""
+    async with repository.writing() as check:
+        return await _save(repository, file, backup, about, parent, check)
+
+
+async def _save(
+    repository: BackupRepository,
+    file: Path,
+    backup: str,
+    about: BackupManifest,
+    parent: BackupManifest | None,
+    check: Callable[[], None],
+) -> BackupManifest:
     keys = await repository.keys(make=True)
     before = [] if parent is None else parent.names()
     names: list[bytes] = []
@@ -67,6 +80,7 @@ async def save(
     made = msgspec.structs.replace(
         about, size_bytes=size, segments=b"".join(names), stored_bytes=min(stored, size), sent_bytes=sent
     )
+    check()
     await repository.put_manifest(backup, made)
     return made
 

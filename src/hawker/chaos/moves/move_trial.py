@@ -21,6 +21,7 @@ from anyio.to_thread import run_sync
 from hawker.api.client import Client
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.cluster import CORDON_NODE, LIST_NODES, NodeParams
+from hawker.api.contract.image import PRUNE_IMAGES, PruneRequest
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, CreateMachineRequest, Machine, MachineParams
 from hawker.api.contract.move import (
     CANCEL_MOVE,
@@ -278,6 +279,8 @@ class MoveTrial:
         dies = destination if blow.place.startswith(_AT_DESTINATION) else source
         if blow.place:
             await self._again(dies, blow.place)
+        if blow.place.startswith("receive.image."):
+            await self._forget_image(destination)
         known = {each.id for each in await self._patiently(self._all_moves)}
         self._writer.forget()
         slow = blow.cut_at is not None or blow.move.cancel_at is not None
@@ -309,6 +312,11 @@ class MoveTrial:
         findings += await self._judged(ended, source, destination, machine)
         end = ended.state if ended is not None else "none"
         return msgspec.structs.replace(row, end=end, recovered_s=recovered_s, away_s=away_s, findings=tuple(findings))
+
+    async def _forget_image(self, stall: LabNode) -> None:
+        """So that it has to fetch it once more."""
+        async with Client(stall.url, Secret(self._fleet.stalls[0].daemon.token)) as client:
+            await client.call(PRUNE_IMAGES, body=PruneRequest())
 
     async def _order(self, wish: MoveRequest, known: set[str], once: bool) -> None:
         """Until it is accepted, or the node that accepts it has died."""

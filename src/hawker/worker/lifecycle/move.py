@@ -110,8 +110,8 @@ async def choose(context: Context[MoveInput]) -> Outcome:
     others = context.deps.others.there
     try:
         return Done(result=candidates(others.nodes(), others.me, move))
-    except NoDestination as error:  # it went away since the move was ordered
-        return Abort(error)
+    except NoDestination as error:  # it went away since the move was ordered, or this daemon has not met it yet
+        return Retry(str(error))
 
 
 def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:
@@ -443,7 +443,7 @@ MOVE = Flow(
     name="move",
     input=MoveInput,
     steps=(
-        Step("choose", choose),
+        Step("choose", choose, backoff=Backoff(attempts=15, first_s=0.2, cap_s=2.0)),
         Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, durable=True),
         Step("warm", warm, undo=undo_warm, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=5), points=("watched",)),
         Step("stop", stop, undo=undo_halt, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=OFTEN,

@@ -88,6 +88,20 @@ def test_backups_are_verified_without_a_node(hawker: Hawker, kept: Kept) -> None
     assert said.status == ExitStatus.FAILED and said.out.startswith(f"{KEPT}  damaged: packs/")
 
 
+def test_backups_beyond_their_retention_are_pruned_without_a_node(hawker: Hawker, kept: Kept) -> None:
+    later = f"{KEPT.rpartition('/')[0]}/20991231T000000Z-ffff"
+    kept.volume.write_bytes(b"other blocks " * 10_000)
+    anyio.run(save, opened(DirectoryBackend(kept.place), kept.place.parent / "way"), kept.volume, later, ABOUT, None)
+    words = ("volumes", "prune", str(kept.place), "--passphrase-file", str(kept.passphrase))
+    assert hawker(*words).out == "0 objects removed, 0 are marked and go in a prune after seven days\n"
+    said = hawker(*words, "--daily", "1", "--weekly", "0")
+    assert said.out.splitlines() == [
+        f"removed backup {KEPT}",
+        "0 objects removed, 2 are marked and go in a prune after seven days",
+    ]
+    assert hawker("volumes", "verify", str(kept.place), *words[-2:]).out == f"{later}  whole\n"
+
+
 def test_a_backup_is_extracted_without_a_node_and_never_half(hawker: Hawker, kept: Kept, tmp_path: Path) -> None:
     arguments = ("volumes", "extract", str(kept.place), KEPT, str(tmp_path / "out"))
     options = ("--passphrase-file", str(kept.passphrase))

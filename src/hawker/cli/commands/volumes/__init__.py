@@ -21,6 +21,7 @@ TABLE = {
     "backups": CommandModule(f"{_IN}.backups", "List an app's backups.", attribute="list_backups"),
     "restore": CommandModule(f"{_IN}.backups", "Create a volume from a backup.", attribute="restore_backup"),
     "verify": CommandModule(f"{_IN}.backups", "Read backups and check every byte.", attribute="verify_backups"),
+    "prune": CommandModule(f"{_IN}.backups", "Remove backups beyond their retention.", attribute="prune_backups"),
     "extract": CommandModule(f"{_IN}.backups", "Write a backup to a file.", attribute="extract_backup"),
     "snapshots": CommandModule(f"{_IN}.snapshots", "List, take and restore snapshots."),
     "snapshot": CommandModule(f"{_IN}.snapshots", "The same as snapshots.", hidden=True),

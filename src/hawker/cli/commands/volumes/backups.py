@@ -27,6 +27,7 @@ from hawker.api.contract.volume import (
 )
 from hawker.archive.backend import open_backend
 from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.prune import DAILY, WEEKLY, PruneReport, prune
 from hawker.backup.repository import BackupRepository, read_passphrase
 from hawker.backup.transfer import restore, verify
 from hawker.cli.commands.volumes.create import created, say
@@ -208,6 +209,32 @@ def verify_backups(
         return ExitStatus.FAILED if any(each.damage for each in found) else ExitStatus.OK
 
     return _reading(where, endpoint, region, passphrase_file, look)
+
+
+@click.command("prune")
+@click.argument("where", metavar="URL")
+@click.option("--daily", type=click.IntRange(0, 3650), default=DAILY, show_default=True,
+              help="Keep the last backup of so many days, of each volume.")  # fmt: skip
+@click.option("--weekly", type=click.IntRange(0, 520), default=WEEKLY, show_default=True,
+              help="Keep the last backup of so many weeks, of each volume.")  # fmt: skip
+@_repository_options
+@output_option
+def prune_backups(
+    where: str, daily: int, weekly: int, passphrase_file: Path, endpoint: str | None, region: str | None, form: Form
+) -> None:
+    """Remove backups at URL (a directory or s3://BUCKET/PREFIX) beyond their retention, and what no backup has. The
+    newest backup of a volume always stays. What no backup has is marked, and removed by a prune seven days later.
+    Needs no node; refused while a backup is under way."""
+
+    async def run(repository: BackupRepository) -> PruneReport:
+        return await prune(repository, SystemClock().now(), daily=daily, weekly=weekly)
+
+    show(_reading(where, endpoint, region, passphrase_file, run), form, _pruned)
+
+
+def _pruned(report: PruneReport) -> str:
+    last = f"{report.objects} objects removed, {report.marked} are marked and go in a prune after seven days"
+    return "\n".join([*(f"removed backup {backup}" for backup in report.backups), last])
 
 
 @click.command("extract")

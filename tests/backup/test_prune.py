@@ -1,0 +1,210 @@
+"""A prune removes what no backup has and nobody may come to have, and nothing else."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.format import CHUNK_BYTES, AtWork, BackupManifest
+from hawker.backup.prune import GRACE_S, prune, retained
+from hawker.backup.repository import BackupRepository
+from hawker.backup.transfer import restore, save, verify
+from hawker.clock import SystemClock
+from hawker.errors import Unavailable
+from tests.backup.conftest import ABOUT, PASSPHRASE, bytes_of, files_below, opened
+
+pytestmark = pytest.mark.anyio
+NOW = 1_800_000_000.0
+
+
+def names(*days: str, volume: str = "vol_a") -> list[str]:
+    return [f"acme/web/{volume}/202611{day}T030000Z-aaaa" for day in days]
+
+
+def test_newest_backup_the_last_of_each_day_and_of_each_week_stay() -> None:
+    twice = [*names("20", "21", "22", "23", "24"), "acme/web/vol_a/20261124T230000Z-bbbb"]
+    assert retained(twice, daily=2, weekly=1) == {*names("23"), twice[-1]}
+    assert retained(twice, daily=1, weekly=2) == {*names("22"), twice[-1]}, "the 22nd is a Sunday"
+    assert retained(names("01", "02"), daily=0, weekly=0) == set(names("02")), "the newest always stays"
+
+
+def test_volume_has_its_own_retention() -> None:
+    both = [*names("20", "21"), *names("01", volume="vol_b")]
+    assert retained(both, daily=1, weekly=0) == {*names("21"), *names("01", volume="vol_b")}
+
+
+def put(volume: Path, content: bytes) -> None:
+    volume.write_bytes(content)
+
+
+def change(volume: Path) -> None:
+    """All that is stored of it is other bytes."""
+    with volume.open("r+b") as file:
+        file.write(os.urandom(9 * CHUNK_BYTES))
+
+
+async def two_backups(repository: BackupRepository, volume: Path) -> bytes:
+    """Of which the second has nothing of the first's segment; what the second holds."""
+    first, second = names("20", "21")
+    before = await save(repository, volume, first, ABOUT, None)
+    change(volume)
+    await save(repository, volume, second, ABOUT, before)
+    return bytes_of(volume)
+
+
+async def test_object_that_no_backup_has_goes_when_its_grace_is_over(
+    repository: BackupRepository, volume: Path, tmp_path: Path
+) -> None:
+    content = await two_backups(repository, volume)
+    stored = len(await repository.stored())
+    first, second = names("20", "21")
+    one = await prune(repository, NOW, daily=1, weekly=0)
+    assert (one.backups, one.objects) == ((first,), 0) and one.marked > 0
+    assert await repository.backups("") == [second] and len(await repository.stored()) == stored
+    early = await prune(repository, NOW + GRACE_S - 1, daily=1, weekly=0)
+    assert (early.objects, early.marked) == (0, one.marked)
+    late = await prune(repository, NOW + GRACE_S, daily=1, weekly=0)
+    assert (late.objects, late.marked) == (one.marked, 0)
+    assert len(await repository.stored()) == stored - one.marked
+    manifest = await repository.manifest(second)
+    await verify(repository, manifest, set())
+    await restore(repository, manifest, tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == content
+
+
+async def test_segment_that_a_later_backup_has_again_stays(
+    local: BackupRepository, volume: Path, tmp_path: Path
+) -> None:
+    old = bytes_of(volume)
+    await two_backups(local, volume)
+    await prune(local, NOW, daily=1, weekly=0)
+    put(volume, old)
+    (third,) = names("22")
+    await save(local, volume, third, ABOUT, None)
+    await prune(local, NOW + GRACE_S, daily=7, weekly=4)
+    await restore(local, await local.manifest(third), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == old
+
+
+async def test_prune_removes_nothing_while_a_backup_is_under_way(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    """It may find a segment that nobody has any more, and count on it."""
+    old = bytes_of(volume)
+    await two_backups(local, volume)
+    await prune(local, NOW, daily=1, weekly=0)
+    other = opened(DirectoryBackend(kept), tmp_path / "other")
+    async with other.writing():
+        with pytest.raises(Unavailable, match="under way"):
+            await prune(local, NOW + GRACE_S, daily=1, weekly=0)
+    async with local.taken():
+        with pytest.raises(Unavailable, match="being pruned"):
+            await save(other, volume, names("23")[0], ABOUT, None)
+        with pytest.raises(Unavailable, match="already"):
+            await prune(other, NOW)
+    put(volume, old)
+    await save(other, volume, names("23")[0], ABOUT, None)
+    await restore(other, await other.manifest(names("23")[0]), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == old
+
+
+async def test_backup_that_does_not_say_so_loses_what_it_counted_on(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    """The planted bug of prunes, and that `verify` finds what comes of it."""
+    old = bytes_of(volume)
+    await two_backups(local, volume)
+    await prune(local, NOW, daily=1, weekly=0)
+    put(volume, old)
+    silent = Silent(DirectoryBackend(kept), tmp_path / "silent", lambda: PASSPHRASE, SystemClock())
+    silent.before_manifest = lambda: prune(local, NOW + GRACE_S, daily=1, weekly=0)
+    made = await save(silent, volume, names("23")[0], ABOUT, None)
+    with pytest.raises(ArchiveDamaged):
+        await verify(local, made, set())
+
+
+class Silent(BackupRepository):
+    """Whoever makes a backup here does not say that it is under way."""
+
+    before_manifest: Callable[[], Awaitable[object]]
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Callable[[], None]]:
+        yield lambda: None
+
+    async def put_manifest(self, backup: str, manifest: BackupManifest) -> None:
+        await self.before_manifest()
+        await super().put_manifest(backup, manifest)
+
+
+async def test_writer_that_died_at_work_holds_the_repository_no_longer_than_it_said(
+    local: BackupRepository, kept: Path, volume: Path
+) -> None:
+    await two_backups(local, volume)
+    running = "running/0123"
+    keys = await local.keys()
+    for until, refused in ((NOW * 2, True), (1.0, False)):
+        said = AtWork(token="t", until=until)
+        (kept / "running").mkdir(exist_ok=True)
+        (kept / running).write_bytes(keys.seal(running, msgspec.msgpack.encode(said)))
+        if refused:
+            with pytest.raises(Unavailable, match="under way"):
+                await prune(local, NOW)
+        else:
+            await prune(local, NOW)
+
+
+async def test_prune_removes_nothing_when_a_backup_that_stays_cannot_be_read(
+    local: BackupRepository, kept: Path, volume: Path
+) -> None:
+    await two_backups(local, volume)
+    before = files_below(kept)
+    file = kept / "backups" / names("21")[0]
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(ArchiveDamaged):
+        await prune(local, NOW, daily=1, weekly=0)
+    assert files_below(kept) == before
+
+
+async def test_prune_that_was_cut_short_is_finished_by_the_next(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    """At each object that it removes."""
+    content = await two_backups(local, volume)
+    await prune(local, NOW, daily=1, weekly=0)
+    (second,) = names("21")
+    for cut in range(2):
+        copy = tmp_path / f"copy-{cut}"
+        shutil.copytree(kept, copy)
+        place = Removing(copy, cut)
+        with pytest.raises(Unavailable):
+            await prune(opened(place, tmp_path / "s"), NOW + GRACE_S, daily=1, weekly=0)
+        place.left = 1000
+        (copy / "pruning").unlink(missing_ok=True)  # as when its time is over
+        again = opened(place, tmp_path / "s")
+        await prune(again, NOW + GRACE_S, daily=1, weekly=0)
+        await restore(again, await again.manifest(second), tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == content
+        assert (await prune(again, NOW + 2 * GRACE_S, daily=1, weekly=0)).objects == 0
+
+
+class Removing(DirectoryBackend):
+    """Removes so many objects, and is gone then."""
+
+    def __init__(self, root: Path, left: int) -> None:
+        super().__init__(root)
+        self.left = left
+
+    async def remove(self, key: str) -> None:
+        if not key.startswith(("segments/", "packs/")):
+            return await super().remove(key)
+        if self.left == 0:
+            raise Unavailable("the place is gone")
+        self.left -= 1
+        return await super().remove(key)
