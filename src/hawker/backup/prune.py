@@ -19,7 +19,7 @@ DAILY, WEEKLY = 7, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PruneReport:
+class BackupPruneReport:
     """`backups` were beyond their retention, `objects` were removed, `marked` will be when the grace is over."""
 
     backups: tuple[str, ...]
@@ -57,7 +57,7 @@ def _week(backup: str) -> str:
 
 async def prune(
     repository: BackupRepository, now: float, *, daily: int = DAILY, weekly: int = WEEKLY, grace_s: float = GRACE_S
-) -> PruneReport:
+) -> BackupPruneReport:
     """`now` is in Unix seconds. Raises `ArchiveDamaged` when a backup that stays cannot be read: then nothing is
     removed, since what it has is not known. Raises `Unavailable` while a backup is under way."""
     async with repository.taken() as check:
@@ -78,7 +78,7 @@ async def prune(
             del since[name]
             removed += 1
         await repository.put_marks(PruneMarks(since=since))
-    return PruneReport(backups=tuple(leaving), objects=removed, marked=len(since))
+    return BackupPruneReport(backups=tuple(leaving), objects=removed, marked=len(since))
 
 
 async def _used(repository: BackupRepository, backups: Sequence[str]) -> set[str]:

@@ -138,7 +138,7 @@ class BackupRepository:
     async def writing(self) -> AsyncIterator[Callable[[], None]]:
         """What is here stays meanwhile. What is given raises `Unavailable` once it has taken so long that this may not
         be so any more. Raises `Unavailable` while the repository is pruned."""
-        token = os.urandom(8).hex()
+        token = self._clock.token_bytes(8).hex()
         async with self._at_work(f"{_RUNNING}{token}", token, LONGEST_BACKUP_S) as check:
             prune = await self._read_at_work(_PRUNING)
             if prune is not None and prune.until + CLOCKS_S > self._clock.now():
@@ -149,7 +149,7 @@ class BackupRepository:
     async def taken(self) -> AsyncIterator[Callable[[], None]]:
         """Nobody writes meanwhile, and nobody else prunes. What is given raises `Unavailable` once that is not certain
         any more. Raises `Unavailable` while a backup is under way."""
-        token = os.urandom(8).hex()
+        token = self._clock.token_bytes(8).hex()
         other = await self._read_at_work(_PRUNING)
         if other is not None and other.until + CLOCKS_S > self._clock.now():
             raise Unavailable(f"the backups in {self.name} are being pruned already")

@@ -27,7 +27,7 @@ from hawker.api.contract.volume import (
 )
 from hawker.archive.backend import open_backend
 from hawker.archive.failure import ArchiveDamaged
-from hawker.backup.prune import DAILY, WEEKLY, PruneReport, prune
+from hawker.backup.prune import DAILY, WEEKLY, BackupPruneReport, prune
 from hawker.backup.repository import BackupRepository, read_passphrase
 from hawker.backup.transfer import restore, verify
 from hawker.cli.commands.volumes.create import created, say
@@ -226,13 +226,13 @@ def prune_backups(
     newest backup of a volume always stays. What no backup has is marked, and removed by a prune seven days later.
     Needs no node; refused while a backup is under way."""
 
-    async def run(repository: BackupRepository) -> PruneReport:
+    async def run(repository: BackupRepository) -> BackupPruneReport:
         return await prune(repository, SystemClock().now(), daily=daily, weekly=weekly)
 
     show(_reading(where, endpoint, region, passphrase_file, run), form, _pruned)
 
 
-def _pruned(report: PruneReport) -> str:
+def _pruned(report: BackupPruneReport) -> str:
     last = f"{report.objects} objects removed, {report.marked} are marked and go in a prune after seven days"
     return "\n".join([*(f"removed backup {backup}" for backup in report.backups), last])
 
