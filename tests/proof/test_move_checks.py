@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hawker.ids import VolumeId
+from hawker.ids import EventId, VolumeId
 from hawker.node import Resources
 from hawker.proof.move_checks import (
     Generations,
@@ -13,9 +13,10 @@ from hawker.proof.move_checks import (
     moves_at_rest,
     not_the_same,
     of_moves,
+    stopped_again,
 )
 from hawker.proof.violation import Invariant
-from hawker.record.machine import MACHINES
+from hawker.record.machine import EVENTS, MACHINES
 from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
@@ -53,6 +54,17 @@ async def test_a_sound_move_breaks_nothing_and_each_breach_is_found() -> None:
         assert Invariant.ONE_OWNER in {each.invariant for each in of_moves(sights)}
         assert Invariant.ONE_OWNER in {each.invariant for each in generations.broken(sights)}
         assert Invariant.MOVE_ENDS in {each.invariant for each in moves_at_rest(sights)}
+
+
+async def test_machine_that_was_stopped_twice_for_a_move_is_found() -> None:
+    async with played_fleet() as fleet:
+        await moved(fleet)
+        store = fleet.hosts[1].world.store
+        assert list(stopped_again(store, fleet._machine)) == []
+        (stop,) = [each for each in store.scan(EVENTS, f"{fleet.machine}/") if each[1].type == "stop"]
+        after = msgspec.structs.replace(stop[1], id=EventId(f"{stop[1].id}0"))
+        await store.write(lambda tx: tx.put(EVENTS, f"{stop[0]}0", after))
+        assert [each.invariant for each in stopped_again(store, fleet._machine)] == [Invariant.OFF_ONCE]
 
 
 async def test_two_writers_and_a_mounted_volume_that_was_closed_are_found() -> None:

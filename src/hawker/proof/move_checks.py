@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import EVENTS, MACHINES, MachineRecord
 from hawker.record.move import (
     AWAITED,
     CLOSED_MOVES,
@@ -165,6 +165,19 @@ def lost_writes(sights: Iterable[NodeSight], acknowledged: Mapping[VolumeId, int
             if has < least:
                 what = f"{least} writes were acknowledged, and at node {sight.node} it has {has}"
                 yield Violation(Invariant.KEPT, volume.id, what)
+
+
+def stopped_again(reader: Reader, machine: MachineId) -> Iterator[Violation]:
+    """Of a machine that nothing but its moves stops: from each order of a move on it was stopped once at the most, also
+    when the move was aborted and the machine started again."""
+    move, stops = "", 0
+    for _, event in reader.scan(EVENTS, f"{machine}/"):
+        if (event.type, event.status) == ("migrate", "preparing"):
+            move, stops = event.id, 0
+        elif move and (event.type, event.status) == ("stop", "stopping"):
+            stops += 1
+            if stops > 1:
+                yield Violation(Invariant.OFF_ONCE, machine, f"was stopped {stops} times for the move of event {move}")
 
 
 def not_the_same(before: MachineRecord, after: MachineRecord) -> Iterator[Violation]:

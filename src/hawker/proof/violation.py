@@ -35,6 +35,7 @@ class Invariant(StrEnum):
     FOUND = "what has moved is found"
     SAME = "what has moved is the same"
     ONE_AWAY = "one machine of an app moves from a node at a time"
+    OFF_ONCE = "a machine is stopped once for a move"
     MOVE_ENDS = "a move ends, and leaves nothing"
     HARD_LIMIT = "a machine never has more in flight than its hard limit"
     UNCUT = "nobody is let into a machine that rests or stops, and a rest cuts nobody"

@@ -120,11 +120,10 @@ async def run_move_trial(
     began = clock.monotonic()
     with TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
         directory = Path(made)
-        (directory / "market.toml").write_text(_MARKET)
         writer = _writer(plan, clock, directory)
-        await run_sync(_image, writer, directory)
-        with _fleet(directory, clock) as fleet:
-            async with _broker(fleet) as broker:
+        await run_sync(write_layout_of, writer, directory)
+        with lab_fleet(directory, clock) as fleet:
+            async with brokered(fleet) as broker:
                 trial = MoveTrial(plan, clock, tell, say, fleet, broker, writer, f"oci:{directory / 'image'}")
                 await trial.run()
     findings = (*trial.findings, *(f"left on the host: {trace}" for trace in fleet.left))
@@ -141,25 +140,29 @@ def _writer(plan: MoveTrialPlan, clock: Clock, directory: Path) -> Writer:
     return LedgerWriter(clock) if plan.workload == "ledger" else DatabaseWriter(clock, directory / "pgbench")
 
 
-def _image(writer: Writer, directory: Path) -> None:
+def write_layout_of(writer: Writer, directory: Path) -> None:
+    """The image that its machine runs from, as `image` in that directory."""
     writer.image(directory / "image.tar")
     with tarfile.open(directory / "image.tar") as archive:
         archive.extractall(directory / "image", filter="data")
 
 
 @contextmanager
-def _fleet(directory: Path, clock: Clock) -> Iterator[LabFleet]:
+def lab_fleet(directory: Path, clock: Clock, *, street: int = _STREET) -> Iterator[LabFleet]:
+    """Three nodes in one region, below that directory; no two labs of one `street` at once."""
+    (directory / "market.toml").write_text(_MARKET)
     for name in ("street", "nodes"):
         (directory / name).mkdir()
     flags = (*_FLAGS, "--market", str(directory / "market.toml"))
-    with NetworkLab(directory / "street", _STREET, 3) as lab:
+    with NetworkLab(directory / "street", street, 3) as lab:
         fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container")
         with fleet:
             yield fleet
 
 
 @asynccontextmanager
-async def _broker(fleet: LabFleet) -> AsyncIterator[Client]:
+async def brokered(fleet: LabFleet) -> AsyncIterator[Client]:
+    """A client of the third node."""
     third = fleet.stalls[2]
     async with Client(third.url, Secret(fleet.stalls[0].daemon.token)) as client:
         yield client

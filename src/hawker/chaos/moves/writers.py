@@ -78,21 +78,20 @@ class Writer(Protocol):
 
 
 class _Paced:
-    """How long a client waited for an answer."""
+    """How long a client waited for an answer: by the wall clock, which pgbench's log has, too."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last = clock.monotonic()
+        self._last = clock.now()
         self.acknowledged = 0
         self.longest_s = 0.0
 
     def forget(self) -> None:
-        self._last, self.longest_s = self._clock.monotonic(), 0.0
+        self._last, self.longest_s = self._clock.now(), 0.0
 
-    def _heard(self, count: int = 1) -> None:
-        now = self._clock.monotonic()
-        self.acknowledged += count
-        self.longest_s, self._last = max(self.longest_s, now - self._last), now
+    def _heard(self, at: float) -> None:
+        self.acknowledged += 1
+        self.longest_s, self._last = max(self.longest_s, at - self._last), max(at, self._last)
 
 
 class LedgerWriter(_Paced):
@@ -133,7 +132,7 @@ class LedgerWriter(_Paced):
                 heard += await stream.receive()
         if heard == text:
             self._answered.append(self._number)
-            self._heard()
+            self._heard(self._clock.now())
 
     async def broken(self, port: int) -> list[str]:
         answered = list(self._answered)
@@ -168,7 +167,8 @@ select bt_index_parent_check(c.oid, true, true) from pg_class c join pg_am a on 
 
 
 class DatabaseWriter(_Paced):
-    """Keeps `Writer`. pgbench's own log says which transactions were acknowledged. `place` is a directory for it."""
+    """Keeps `Writer`. pgbench's own log says which transactions were acknowledged, and when: `moments`, in Unix
+    seconds. `place` is a directory for it, `scale` as pgbench has it."""
 
     remote = 5432
 
@@ -179,6 +179,7 @@ class DatabaseWriter(_Paced):
         self._script = ""
         self._runs = 0
         self._idle = anyio.Lock()
+        self.moments: list[float] = []
 
     def image(self, file: Path) -> None:
         self._script = write_postgres_image(file)
@@ -206,17 +207,11 @@ class DatabaseWriter(_Paced):
                 prefix = self._place / f"run-{self._runs}"
                 log = ("-l", f"--log-prefix={prefix}")
                 await self._ran("pgbench", "-n", "-c", "2", "-T", str(_RUN_S), *log, *_at(port))
-                answered = await run_sync(self._count, prefix)
-                if answered:
-                    self._heard(answered)
+                answered = await run_sync(_moments_in, prefix)
+                self.moments += answered
+                for at in answered:
+                    self._heard(at)
             await self._clock.sleep(_PAUSE_S)
-
-    def _count(self, prefix: Path) -> int:
-        found = 0
-        for file in prefix.parent.glob(f"{prefix.name}.*"):
-            found += file.read_bytes().count(b"\n")
-            file.unlink()
-        return found
 
     async def broken(self, port: int) -> list[str]:
         async with self._idle:
@@ -234,6 +229,19 @@ class DatabaseWriter(_Paced):
         """Ends with its time, whatever it does."""
         bounded = ("timeout", "60", *command)
         return await anyio.run_process(bounded, check=False)
+
+
+def _moments_in(prefix: Path) -> list[float]:
+    """When each transaction of a run was acknowledged, in order; its log is gone then. A line that was cut off counts
+    for nothing."""
+    found = list[float]()
+    for file in prefix.parent.glob(f"{prefix.name}.*"):
+        for line in file.read_text().splitlines(keepends=True):
+            fields = line.split()
+            if line.endswith("\n") and len(fields) >= 6:
+                found.append(int(fields[4]) + int(fields[5]) / 1e6)
+        file.unlink()
+    return sorted(found)
 
 
 def _at(port: int) -> tuple[str, ...]:

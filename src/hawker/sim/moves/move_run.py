@@ -26,6 +26,7 @@ from hawker.proof.move_checks import (
     not_the_same,
     of_moves,
     owned_at,
+    stopped_again,
 )
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
@@ -303,6 +304,8 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         for record in records:
             yield from not_the_same(self._before, record)
             yield from _running(record)
+        for sight in sights:
+            yield from stopped_again(sight.reader, self._machine)
         if not records:
             yield Violation(Invariant.KEPT, self._machine, "is nowhere")
 
