@@ -1,6 +1,6 @@
 """Two real nodes of one cluster, on loopback addresses of their own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,15 @@ from tests.waiting import eventually
 
 
 @contextmanager
-def two_hosts(place: Path, flags: Sequence[Sequence[str]] = ((), ())) -> Iterator[tuple[Host, Host]]:
-    """Both up, each with its own `flags`; what one of them leaves on the host fails the test."""
+def two_hosts(
+    place: Path, flags: Sequence[Sequence[str]] = ((), ()), prepare: Callable[[Host], None] = lambda host: None
+) -> Iterator[tuple[Host, Host]]:
+    """Both up, each with its own `flags`; what one of them leaves on the host fails the test. `prepare` is called with
+    each before it begins."""
     first, second = (_host(place / str(number), number, own) for number, own in enumerate(flags))
     try:
+        for each in (first, second):
+            prepare(each)
         first.node.start("--advertise", first.address, "--peer-port", str(first.port))
         assert second.join(first.node).returncode == 0
         second.node.start()

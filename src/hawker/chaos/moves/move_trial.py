@@ -53,6 +53,7 @@ _FLAGS = ("--cpus", "16", "--memory-mib", "8192")
 _MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
 _FLOWS = ("move.", "deliver.", "receive.")
 _AT_DESTINATION = "receive."
+_NEVER_ACCEPTED = "move.accept.before"
 _SLOW_MIB = 16  # of some 40 that there are
 _ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
 _AFTER = {state: number for number, state in enumerate(MoveState)}
@@ -308,7 +309,7 @@ class MoveTrial:
             await self._clock.sleep(blow.cut_s)
             await run_sync(self._fleet.lab.heal)
         began = self._clock.monotonic()
-        ended = await self._at_rest(known)
+        ended = await self._at_rest(known, begun=blow.place != _NEVER_ACCEPTED)
         recovered_s = self._clock.monotonic() - began
         await self._patiently(partial(self._has_written, self._writer.acknowledged))
         away_s = self._writer.longest_s
@@ -378,12 +379,14 @@ class MoveTrial:
 
     # After it.
 
-    async def _at_rest(self, known: set[str]) -> Move | None:
-        """The move, once it has ended and its machine runs; None when there never was one."""
+    async def _at_rest(self, known: set[str], *, begun: bool = True) -> Move | None:
+        """The move, once it has ended and its machine runs; None when there never was one. A node that is back is asked
+        by the broker a little after it is known to live."""
 
         async def ended() -> bool:
-            here = await self._everybody_is_here()
-            return here and all(each.state in _ENDED for each in await self._all_moves()) and await self._runs()
+            here, moves = await self._everybody_is_here(), await self._all_moves()
+            told = not begun or any(each.id not in known for each in moves)
+            return here and told and all(each.state in _ENDED for each in moves) and await self._runs()
 
         await self._patiently(ended)
         fresh = [each for each in await self._patiently(self._all_moves) if each.id not in known]
