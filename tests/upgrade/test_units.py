@@ -4,11 +4,13 @@ import configparser
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hawker.runtime.syscall_filter import seccomp_profile
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
 from tests.upgrade.builds import ROOT
@@ -21,9 +23,9 @@ PrivateDevices PrivateIPC PrivateMounts PrivateTmp ProcSubset ProtectControlGrou
 ProtectKernelModules ProtectKernelTunables ProtectProc ProtectSystem ReadOnlyPaths ReadWritePaths RootDirectory
 RootImage TemporaryFileSystem DynamicUser StateDirectory LogsDirectory CacheDirectory PrivateNetwork PrivateUsers
 """.split()
-MACHINES_WOULD_INHERIT = """NoNewPrivileges SystemCallFilter SystemCallArchitectures RestrictAddressFamilies
-LockPersonality RestrictNamespaces RestrictRealtime RestrictSUIDSGID MemoryDenyWriteExecute ProtectClock ProtectHostname
-AmbientCapabilities LimitNPROC LimitFSIZE LimitCORE""".split()
+MACHINES_WOULD_INHERIT = """NoNewPrivileges SystemCallArchitectures LockPersonality RestrictNamespaces RestrictSUIDSGID
+MemoryDenyWriteExecute ProtectClock ProtectHostname AmbientCapabilities LimitNPROC LimitFSIZE LimitCORE""".split()
+FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16, "AF_ALG": 38, "AF_VSOCK": 40}
 
 
 def settings(unit: Path, section: str) -> dict[str, str]:
@@ -64,6 +66,31 @@ def test_nothing_in_the_unit_would_take_machines_along_or_change_them() -> None:
     assert set(service).isdisjoint({*MAKES_A_MOUNT_NAMESPACE, *MACHINES_WOULD_INHERIT})
 
 
+def refused_calls() -> list[str]:
+    """Those that the filter of the worker's unit names, with what is in systemd's groups."""
+    names = settings(SERVICE, "Service")["SystemCallFilter"].removeprefix("~").split()
+    told = [
+        subprocess.check_output(["systemd-analyze", "syscall-filter", each], text=True)
+        for each in names
+        if each[0] == "@"
+    ]
+    lines = [line.strip() for text in told for line in text.splitlines()[1:]]
+    return [line for line in lines if line and line[0] not in "#@"] + [each for each in names if each[0] != "@"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+def test_the_units_filter_refuses_nothing_that_a_machine_may_do() -> None:
+    """Machines inherit it: what it refuses, their own filter refuses already."""
+    rules = seccomp_profile()["syscalls"]
+    allowed = {name for rule in rules if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
+    refused = refused_calls()
+    assert {"clock_settime", "kexec_load", "init_module", "swapon", "iopl"} <= set(refused)
+    assert allowed.isdisjoint(refused)
+    sockets = [rule for rule in rules if "socket" in rule["names"] and rule["action"] == "SCMP_ACT_ALLOW"]
+    families = {rule["args"][0]["value"] for rule in sockets}
+    assert families <= {FAMILIES[name] for name in settings(SERVICE, "Service")["RestrictAddressFamilies"].split()}
+
+
 def test_a_node_that_cannot_start_is_not_started_for_ever() -> None:
     unit, service = settings(SERVICE, "Unit"), settings(SERVICE, "Service")
     assert service["RestartPreventExitStatus"] == "2"
@@ -73,19 +100,23 @@ def test_a_node_that_cannot_start_is_not_started_for_ever() -> None:
 
 @pytest.fixture
 def confined(tmp_path: Path) -> Iterator[RunningNode]:
-    """With the capabilities that the unit leaves it."""
+    """With the capabilities and the calls that the unit leaves it."""
     service = settings(SERVICE, "Service")
     dropped = ",".join(
         f"-{name.removeprefix('CAP_').lower()}" for name in service["CapabilityBoundingSet"].lstrip("~").split()
     )
-    with running_node(tmp_path / "node", before_it=["setpriv", "--bounding-set", dropped]) as node:
+    families = ",".join(str(FAMILIES[name]) for name in service["RestrictAddressFamilies"].split())
+    filtered = [sys.executable, str(ROOT / "tests/upgrade/unit_filter.py"), ",".join(refused_calls()), families]
+    with running_node(tmp_path / "node", before_it=["setpriv", "--bounding-set", dropped, *filtered]) as node:
         yield node
 
 
 @pytest.mark.anyio
 @pytest.mark.root
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here")
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("setpriv", "systemd-analyze"))), reason="setpriv or systemd-analyze is missing"
+)
 async def test_a_node_lives_with_the_rights_that_the_unit_leaves_it(confined: RunningNode) -> None:
     async with confined.client() as client:
         shop = await Shop(client, "confined").open()
