@@ -1,7 +1,7 @@
 """What counts as noticed."""
 
 from hawker.chaos.hostile.bystander import Sighting
-from hawker.chaos.hostile.judgement import FLOOR_MS, Alone, during, figures, wrong
+from hawker.chaos.hostile.judgement import FLOOR_MS, Alone, Strays, during, figures, wrong
 
 
 def looks(*seconds: float, kind: str = "get", began: float = 0.0, wrong: str = "") -> list[Sighting]:
@@ -50,3 +50,11 @@ def test_a_failed_sample_teaches_nothing_of_how_long_things_take() -> None:
 def test_an_error_is_told_once_with_how_often() -> None:
     seen = [*looks(1.0, 1.0, wrong="gone"), *looks(1.0), *looks(1.0, kind="page", wrong="gone")]
     assert wrong(seen) == ["get: gone (2 times)", "page: gone"]
+
+
+def test_left_is_what_two_looks_after_each_other_see() -> None:
+    strays = Strays()
+    assert strays.left(frozenset({"files of a", "mount b"})) == {"files of a", "mount b"}
+    assert strays.left(frozenset({"files of c", "mount b"})) == {"mount b"}
+    assert strays.left(frozenset({"files of d"})) == frozenset()
+    assert strays.left(frozenset({"files of d"})) == {"files of d"}

@@ -111,3 +111,16 @@ def wrong(looks: Iterable[Sighting]) -> list[str]:
         if look.wrong:
             counts[f"{look.kind}: {look.wrong}"] += 1
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
+
+
+class Strays:
+    """What is left on the host, told by looks at it. The bystander orders and destroys machines all the while: what of
+    them is seen between an order and its place in the list of machines is in one look alone."""
+
+    def __init__(self) -> None:
+        self._before: frozenset[str] | None = None
+
+    def left(self, look: frozenset[str]) -> frozenset[str]:
+        """What this look and the one before have both seen; after the first one, all of it."""
+        before, self._before = self._before, look
+        return look if before is None else look & before

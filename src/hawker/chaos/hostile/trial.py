@@ -17,7 +17,16 @@ from hawker.chaos.hostile.bystander import Bystander, Sighting
 from hawker.chaos.hostile.edge_scenes import SCENES as EDGE_SCENES
 from hawker.chaos.hostile.fleet_scenes import SCENES as FLEET_SCENES
 from hawker.chaos.hostile.front_scenes import SCENES as FRONT_SCENES
-from hawker.chaos.hostile.judgement import Alone, HostileReport, HostileRow, LatencyFigures, during, figures, wrong
+from hawker.chaos.hostile.judgement import (
+    Alone,
+    HostileReport,
+    HostileRow,
+    LatencyFigures,
+    Strays,
+    during,
+    figures,
+    wrong,
+)
 from hawker.chaos.hostile.lab import LabGround, fleet_ground, node_ground
 from hawker.chaos.hostile.machine_scenes import SCENES as MACHINE_SCENES
 from hawker.chaos.hostile.python_image import REFERENCE, write_python_image
@@ -45,7 +54,7 @@ _ALONE_S = 12.0
 _QUIET_S = 2.0
 _OVERTIME_S = 120.0
 _ANSWERS_WITHIN_S = 60.0
-_AT_REST_WITHIN_S = 60.0
+_AT_REST_WITHIN_S = 30.0
 _LOOK_S = 0.2
 _LOUDER = 10
 _PLAYS = 3
@@ -262,12 +271,14 @@ class HostileTrial:
     async def _at_rest(self) -> list[str]:
         """What the node itself must still do: answer its operator, destroy what the attacker has, find nothing wrong,
         and leave nothing."""
-        deadline = self._clock.monotonic() + _AT_REST_WITHIN_S
-        while (found := await self._wrong_with_the_node()) and self._clock.monotonic() < deadline:
+        deadline, strays = self._clock.monotonic() + _AT_REST_WITHIN_S, Strays()
+        undone, left = await self._undone(), strays.left(await self._on_the_hosts())
+        while (undone or left) and self._clock.monotonic() < deadline:
             await self._clock.sleep(_LOOK_S)
-        return found
+            undone, left = await self._undone(), strays.left(await self._on_the_hosts())
+        return [*undone, *sorted(left)]
 
-    async def _wrong_with_the_node(self) -> list[str]:
+    async def _undone(self) -> list[str]:
         found = list[str]()
         for operator in self._stage.operators:
             reply = await operator.call("GET", "/internal/v1/findings")
@@ -276,11 +287,13 @@ class HostileTrial:
             found += [f"{each['kind']} {each['about']}: {each['detail']}" for each in reply.value["findings"]]
         await self._stage.attacker.clear()
         left = [machine["id"] for machine in await self._stage.attacker.machines()]
+        return [*found, *(f"machine {machine_id} of the attacker was left" for machine_id in left)]
+
+    async def _on_the_hosts(self) -> frozenset[str]:
+        """What of the nodes is there and of no machine that the bystander had just before."""
         theirs = [machine["id"] for machine in await self._stage.bystander.machines()]
-        found += [f"machine {machine_id} of the attacker was left" for machine_id in left]
-        for daemon in self._stage.ground.daemons:
-            found += await run_sync(residue_of, daemon, theirs)
-        return found
+        looks = [await run_sync(residue_of, daemon, theirs) for daemon in self._stage.ground.daemons]
+        return frozenset(stray for look in looks for stray in look)
 
 
 def residue_of(daemon: Daemon, running: Sequence[MachineId]) -> list[str]:
