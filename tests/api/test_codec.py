@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.api.codec import AnswerCodec, BodyCodec, encode_json
+from hawker.api.codec import MAX_VALUES, AnswerCodec, BodyCodec, encode_json
 from hawker.api.contract.machine import LIST_MACHINES, CreateMachineRequest, Machine, StopRequest
 from hawker.api.route import AnyRoute, Page, Socket
 from hawker.api.routes import ROUTES
@@ -119,3 +119,14 @@ def test_any_bytes_are_a_body_or_a_typed_error(data: bytes) -> None:
         CREATE.decode(data)
     except HawkerError as error:
         assert error.status in (400, 422)
+
+
+def test_a_config_of_more_values_than_any_machine_has_is_refused_unread() -> None:
+    words = b",".join([b'"x"'] * (MAX_VALUES + 2))
+    with pytest.raises(Unprocessable, match="more than 20000 values"):
+        CREATE.decode(b'{"config":{"image":"i","init":{"exec":[' + words + b"]}}}")
+
+
+def test_commas_in_texts_are_no_values() -> None:
+    text = encode_json({"k": 'a,b\\",c' * MAX_VALUES})
+    assert CREATE.decode(b'{"config":{"image":"i","metadata":' + text + b"}}").config.image == "i"

@@ -7,7 +7,8 @@ import pytest
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
 from hawker.fair import threads
-from hawker.fair.threads import Pool, PoolProbe, in_thread, on_behalf_of, turns_of, whose
+from hawker.fair.threads import Pool, PoolProbe, in_thread, in_thread_with_rests, on_behalf_of, turns_of, whose
+from hawker.fair.turns import NODE
 
 pytestmark = pytest.mark.anyio
 
@@ -58,3 +59,23 @@ async def test_probe_names_the_pool_whose_threads_do_not_come_back(monkeypatch: 
             await probe.check()
     await clock.sleep(2)
     await probe.check()
+
+
+async def test_an_owner_rests_after_work_that_keeps_the_interpreter_and_others_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "RESTS", 1e9)
+    monkeypatch.setattr(threads, "LONGEST_REST_S", 0.5)
+    ended: list[str] = []
+
+    async def work(owner: str) -> None:
+        with on_behalf_of(owner):
+            await in_thread_with_rests(Pool.BODIES, sum, range(1000))
+        ended.append(owner)
+
+    await work("loud")
+    began = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        for owner in ("loud", "quiet", "calm", NODE, NODE):
+            tasks.start_soon(work, owner)
+    assert ended[-1] == "loud" and anyio.current_time() >= began + 0.4

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import anyio
 import anyio.to_thread
@@ -156,3 +157,28 @@ async def test_a_newcomer_takes_the_place_of_a_connection_that_rests(port: int, 
         for each in held:
             each.close()
     await eventually(lambda: len(table) == 0)
+
+
+async def test_what_comes_of_a_body_after_the_answer_is_read_slowly(port: int) -> None:
+    """Else who is refused by the head alone, as by a rate limit, has as much read as the network carries."""
+    body, most = 64 << 20, 32 << 20
+
+    def pour() -> tuple[bytes, int]:
+        sent = 0
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
+            connection.sendall(HEAD + b"content-length: %d\r\n\r\n" % body)
+            heard = connection.recv(65536)
+            connection.settimeout(SOON_S)
+            with suppress(TimeoutError):
+                while sent < body:
+                    sent += connection.send(b"x" * 65536)
+        return heard, sent
+
+    heard, sent = await anyio.to_thread.run_sync(pour)
+    assert heard.startswith(ANSWER) and sent < most
+
+
+async def test_what_follows_such_a_body_is_answered(port: int) -> None:
+    first = HEAD + b"content-length: 40000\r\n\r\n"
+    heard = await anyio.to_thread.run_sync(talk, port, first, b"x" * 40_000 + HEAD + b"connection: close\r\n\r\n")
+    assert heard.count(ANSWER) == 2

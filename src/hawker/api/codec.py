@@ -6,6 +6,7 @@ path of the field.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from itertools import islice
 from types import NoneType
 from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 
@@ -25,6 +26,10 @@ Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CURSOR_HEADER = "fly-next-cursor"
 
+MAX_VALUES = 20_000
+"""Values of a body whose unknown fields are refused: each is looked at, and what has more is no config of a machine."""
+
+_TEXT_OR_COMMA = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
 _JSON = msgspec.json.Encoder()
 _AT = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 
@@ -57,11 +62,21 @@ class BodyCodec(Generic[B]):
         return _read(self._decoder, data)
 
     def _strictly(self, data: bytes) -> B:
+        if _has_too_many(data):
+            raise Unprocessable(f"the body has more than {MAX_VALUES} values")
         body = self._tolerantly(data or b"{}")
         unknown = _surplus(_read(_ANYTHING, data or b"{}"), msgspec.to_builtins(body), "")
         if unknown is not None:
             raise Unprocessable(f"{unknown} is not a known field")
         return body
+
+
+def _has_too_many(data: bytes) -> bool:
+    """Told by the commas outside of texts, up to the one that is too many."""
+    if data.count(b",") < MAX_VALUES:
+        return False
+    commas = (found for found in _TEXT_OR_COMMA.finditer(data) if found.end() - found.start() == 1)
+    return next(islice(commas, MAX_VALUES - 1, None), None) is not None
 
 
 def _read(decoder: msgspec.json.Decoder[B], data: bytes) -> B:

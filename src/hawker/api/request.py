@@ -18,7 +18,7 @@ from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route, is_list
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
 from hawker.fair.connections import key_of
-from hawker.fair.threads import Pool, in_thread
+from hawker.fair.threads import Pool, in_thread_with_rests
 from hawker.fair.turns import Turns
 from hawker.http.message import CERTIFIED
 
@@ -105,7 +105,7 @@ class CallReader(Generic[P, Q, B]):
         data = await self._body_of(request) if self._takes_body else b""
         if len(data) <= LARGE_BODY:
             return self.with_data(request, grant, data)
-        return await in_thread(Pool.BODIES, self.with_data, request, grant, data)  # it may take half a second
+        return await in_thread_with_rests(Pool.BODIES, self.with_data, request, grant, data)
 
     async def _body_of(self, request: Incoming) -> bytes:
         """A large one in its turn: what an address sends, or only announces, is held here until it is whole."""

@@ -77,6 +77,39 @@ async def in_thread(pool: Pool, call: Callable[[Unpack[A]], T], *args: *A) -> T:
         return await anyio.to_thread.run_sync(call, *args)
 
 
+RESTS, LONGEST_REST_S = 3.0, 2.0
+_RESTING = 1000  # owners; what is above is looked through for those whose rest is over
+_rests: RunVar[dict[str, float]] = RunVar("hawker rests")
+
+
+async def in_thread_with_rests(pool: Pool, call: Callable[[Unpack[A]], T], *args: *A) -> T:
+    """As `in_thread`, for work that keeps the interpreter to itself: before its next one an owner rests `RESTS` times
+    as long as the last one took, `LONGEST_REST_S` seconds at most, so that it has a fourth of the processor. The node
+    does not rest."""
+    owner, now = whose(), anyio.current_time
+    async with slot(pool):
+        await anyio.sleep_until(_rest_of(owner))
+        began = now()
+        try:
+            return await anyio.to_thread.run_sync(call, *args)
+        finally:
+            if owner != NODE:
+                _note_rest(owner, now() + min(RESTS * (now() - began), LONGEST_REST_S), now())
+
+
+def _rest_of(owner: str) -> float:
+    """Until when; a time that is over for one who does not rest."""
+    return _rests.get({}).get(owner, 0.0)
+
+
+def _note_rest(owner: str, until: float, now: float) -> None:
+    rests = _rests.get({})
+    if len(rests) >= _RESTING:
+        rests = {each: over for each, over in rests.items() if over > now}
+    rests[owner] = until
+    _rests.set(rests)
+
+
 @asynccontextmanager
 async def slot(pool: Pool) -> AsyncIterator[None]:
     """A thread of the pool is ours to use."""

@@ -24,6 +24,7 @@ HEAD_S = 15.0
 HEAD_BYTES = 64 * 1024
 PIPELINED = 16
 UNTAKEN_S = 60.0  # that a client may leave an answer lying
+UNREAD_PER_S = 256 * 1024  # bytes of a body that nobody reads, because its request is answered
 _PIECE = 16 * 1024
 _ENDS = b"content-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
 _CROWDED = "too many connections: close some, or try again in a moment"
@@ -37,6 +38,8 @@ class IncomingConnection(HttpToolsProtocol):
     table: ClassVar[ConnectionTable | None] = None
     _overdue: TimerHandle | None = None
     _untaken: TimerHandle | None = None
+    _slowed: TimerHandle | None = None
+    _in_body = False
     _told_bytes = 0
     _in_head = True
     _refused = False
@@ -64,6 +67,18 @@ class IncomingConnection(HttpToolsProtocol):
             super().data_received(piece)
             if self._in_head and self._told_bytes > HEAD_BYTES:
                 self._refuse(431, f"the head of a request has at most {HEAD_BYTES} bytes")
+        if self._in_body and self.cycle.response_complete and not self.transport.is_closing():
+            self._slow_down(len(data))
+
+    def _slow_down(self, count: int) -> None:
+        """A body that is refused by its head alone would cost as much as one that is taken, and no rate counts it."""
+        self.flow.pause_reading()
+        self._slowed = self.loop.call_later(count / UNREAD_PER_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._slowed = None
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -83,13 +98,17 @@ class IncomingConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
-        self._in_head = False
+        self._in_head, self._in_body = False, True
         if self.table is not None:
             self.table.work(self)
         if len(self.pipeline) >= PIPELINED:
             self.transport.abort()
             return
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -120,6 +139,8 @@ class IncomingConnection(HttpToolsProtocol):
         """It has no place any more, and waits for nothing."""
         self._stop_waiting()
         self._taken()
+        if self._slowed is not None:
+            self._slowed.cancel()
         if self.table is not None:
             self.table.release(self)
 
