@@ -1,5 +1,7 @@
 """Requests come in by turns of the event loop, one of each address."""
 
+from functools import partial
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
@@ -76,3 +78,19 @@ async def test_many_of_an_address_may_come_in_at_once() -> None:
             await entrance.come_in("a")
         scope.shield = True
     assert not scope.cancelled_caught
+
+
+async def test_a_turn_that_is_asked_for_comes_in_its_turn_and_never_when_it_is_cancelled() -> None:
+    entrance, came = RoundRobin(), list[str]()
+
+    def note(what: str, turn: object) -> None:
+        came.append(what)
+
+    for number in range(5):
+        entrance.next_turn("many").add_done_callback(partial(note, f"many {number}"))
+    gone = entrance.next_turn("one")
+    entrance.next_turn("one").add_done_callback(partial(note, "one"))
+    gone.cancel()
+    while len(came) < 6:
+        await checkpoint()
+    assert came[:2] == ["many 0", "one"] and came[-1] == "many 4" and not entrance.waiting

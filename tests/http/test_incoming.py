@@ -11,7 +11,7 @@ import uvicorn
 
 from hawker.fair.connections import ConnectionTable
 from hawker.fair.turns import Share
-from hawker.http.incoming import HEAD_BYTES, HEAD_S, PIPELINED, IncomingConnection, conversation, incoming
+from hawker.http.incoming import HEAD_BYTES, HEAD_S, PIPELINED, IncomingConnection, conversations, incoming
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def port(request: pytest.FixtureRequest, table: ConnectionTable) -> AsyncI
     config = uvicorn.Config(
         hello,
         http=incoming(table, head_s),
-        ws=conversation,  # type: ignore[arg-type]  # it is only called
+        ws=conversations(),  # type: ignore[arg-type]  # it is only called
         lifespan="off",
         log_config=None,
         timeout_keep_alive=60,

@@ -18,7 +18,7 @@ from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.table import CONNECTIONS
-from hawker.http.incoming import conversation, incoming
+from hawker.http.incoming import conversations, incoming
 
 if TYPE_CHECKING:
     from hawker.http import mutual_tls
@@ -132,7 +132,7 @@ def _config(server: Server, tls: "MutualTls | None") -> uvicorn.Config:
     return uvicorn.Config(
         server,
         http=http if tls is None else mutual_tls.secured(http, tls, table),  # type: ignore[arg-type]  # it is only called
-        ws=conversation,  # type: ignore[arg-type]  # it is only called
+        ws=conversations(),  # type: ignore[arg-type]  # it is only called
         proxy_headers=False,
         lifespan="off",
         log_config=None,

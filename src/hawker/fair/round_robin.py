@@ -15,6 +15,7 @@ class RoundRobin:
         self._at_once = at_once
         self._came: dict[str, int] = {}  # in this turn
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._scheduled = False
 
     async def come_in(self, key: str) -> None:
         """Returns when it is the turn of the oldest request of this key, which is this one."""
@@ -22,6 +23,13 @@ class RoundRobin:
             await self._wait(key)
             return
         self._count(key)
+
+    def next_turn(self, key: str) -> asyncio.Future[None]:
+        """Done in one of the next turns, when it is the oldest one of this key. Cancel it to be passed over."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append(turn)
+        self._schedule()
+        return turn
 
     @property
     def waiting(self) -> int:
@@ -33,12 +41,17 @@ class RoundRobin:
         await turn  # one whose task is cancelled is passed over
 
     def _count(self, key: str) -> None:
-        if not self._came:
-            asyncio.get_running_loop().call_soon(self._turn)
+        self._schedule()
         self._came[key] = self._came.get(key, 0) + 1
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
         """Let the next ones of each key in."""
+        self._scheduled = False
         self._came.clear()
         for key, queue in list(self._waiting.items()):
             self._let_in(key, queue)

@@ -6,12 +6,14 @@ uvicorn bounds none of these. Bodies are bounded by whoever reads them.
 
 import asyncio
 from asyncio import TimerHandle
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hawker.deferred import deferred
 from hawker.fair.connections import ConnectionTable
+from hawker.fair.round_robin import RoundRobin
 from hawker.http.message import CERTIFIED
 from hawker.ids import NODE_DOMAIN
 
@@ -178,6 +180,14 @@ def incoming(table: ConnectionTable | None, head_s: float = HEAD_S) -> type[Inco
     return type("IncomingConnection", (IncomingConnection,), {"table": table, "head_s": head_s})
 
 
-def conversation(**options: Any) -> asyncio.Protocol:
-    """What a connection becomes that asks for a WebSocket. Until one does, nothing of WebSockets is imported."""
-    return upgraded.UpgradedConnection(**options)
+def conversations() -> Callable[..., asyncio.Protocol]:
+    """What connections of one listener become that ask for a WebSocket. Until one does, nothing of WebSockets is
+    imported."""
+    turns = RoundRobin()
+
+    def conversation(**options: Any) -> asyncio.Protocol:
+        upgraded_one = upgraded.UpgradedConnection(**options)
+        upgraded_one.turns = turns
+        return upgraded_one
+
+    return conversation

@@ -29,13 +29,13 @@ async def slow_heads(stage: Stage) -> Findings:
 
 async def slow_bodies(stage: Stage) -> Findings:
     """Requests to the attacker's port whose bodies come a byte at a time, as many as one address gets."""
-    async with _published(stage, _PORT):
+    async with published(stage, _PORT):
         return await _held(stage, _PORT, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", 600)
 
 
 async def untaken_answers(stage: Stage) -> Findings:
     """Answers without an end that nobody takes: the attacker has both the machine that gives them and the clients."""
-    async with _published(stage, _PORT, "without_end"):
+    async with published(stage, _PORT, "without_end"):
         return await _held(stage, _PORT, _HEAD + b"\r\n", 600, drip=b"")
 
 
@@ -48,8 +48,8 @@ async def connection_flood(stage: Stage) -> Findings:
             with suppress(OSError), stage.connect(1.0, _PORT) as connection:
                 connection.sendall(b"GET")
 
-    async with _published(stage, _PORT):
-        return await _measured(stage, partial(_several, flood))
+    async with published(stage, _PORT):
+        return await measured(stage, partial(_several, flood))
 
 
 async def request_flood(stage: Stage) -> Findings:
@@ -59,8 +59,8 @@ async def request_flood(stage: Stage) -> Findings:
     async def ask(number: int) -> None:
         await stage.attacker.call("GET", "/", url=url)
 
-    async with _published(stage, _PORT):
-        return await _measured(stage, partial(storm, stage, 256, ask))
+    async with published(stage, _PORT):
+        return await measured(stage, partial(storm, stage, 256, ask))
 
 
 async def malformed_requests(stage: Stage) -> Findings:
@@ -101,8 +101,8 @@ async def handshakes(stage: Stage) -> Findings:
             with suppress(OSError), stage.connect(1.0, _TLS_PORT) as connection:
                 context.wrap_socket(connection, server_hostname="x.example.com").close()
 
-    async with _published(stage, _TLS_PORT, handlers=("tls", "http")):
-        return await _measured(stage, partial(_several, shake))
+    async with published(stage, _TLS_PORT, handlers=("tls", "http")):
+        return await measured(stage, partial(_several, shake))
 
 
 async def held_requests(stage: Stage) -> Findings:
@@ -120,14 +120,14 @@ async def held_requests(stage: Stage) -> Findings:
     await _served(stage, _ASLEEP_PORT)
 
     def wait(number: int) -> None:
-        _hold(stage, _ASLEEP_PORT + number, _HEAD + b"\r\n", 50, b"")
+        hold(stage, _ASLEEP_PORT + number, _HEAD + b"\r\n", 50, b"")
 
     async def all_of_them() -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(_ASLEEP_PORTS):
                 tasks.start_soon(run_sync, wait, number)
 
-    return await _measured(stage, all_of_them)
+    return await measured(stage, all_of_them)
 
 
 def _service(port: int, handlers: tuple[str, ...], **more: object) -> dict[str, object]:
@@ -138,14 +138,14 @@ def _service(port: int, handlers: tuple[str, ...], **more: object) -> dict[str, 
 
 
 @asynccontextmanager
-async def _published(
+async def published(
     stage: Stage, port: int, payload: str = "serve", handlers: tuple[str, ...] = ("http",)
-) -> AsyncIterator[None]:
-    """A machine of the attacker's at this port of the host."""
+) -> AsyncIterator[str]:
+    """The id of a machine of the attacker's at this port of the host."""
     config = {"services": [_service(port, handlers)], "metadata": {"hawker_publish": "*"}}
-    async with stage.attacker.machine(payload, **config):
+    async with stage.attacker.machine(payload, **config) as machine_id:
         await _served(stage, port)
-        yield
+        yield machine_id
 
 
 async def _served(stage: Stage, port: int) -> None:
@@ -168,10 +168,10 @@ async def _several(work: Callable[[], None]) -> None:
 
 
 async def _held(stage: Stage, port: int, begin: bytes, count: int, *, drip: bytes = b"x") -> Findings:
-    return await _measured(stage, partial(run_sync, _hold, stage, port, begin, count, drip))
+    return await measured(stage, partial(run_sync, hold, stage, port, begin, count, drip))
 
 
-def _hold(stage: Stage, port: int, begin: bytes, count: int, drip: bytes) -> None:
+def hold(stage: Stage, port: int, begin: bytes, count: int, drip: bytes) -> None:
     """Open `count` connections, send `begin` on each, then `drip` now and then on all."""
     deadline = stage.clock.monotonic() + stage.seconds
     with ExitStack() as open_ones:
@@ -191,7 +191,8 @@ def _hold(stage: Stage, port: int, begin: bytes, count: int, drip: bytes) -> Non
             Event().wait(0.5)
 
 
-async def _measured(stage: Stage, attack: Callable[[], Awaitable[object]]) -> Findings:
+async def measured(stage: Stage, attack: Callable[[], Awaitable[object]]) -> Findings:
+    """How the edge's memory took it."""
     grown = await stage.growth_mib(attack, stage.edge_pid)
     return [f"the edge grew by {grown:.0f} MiB"] if grown > _MEMORY_MOST_MIB else []
 

@@ -3,8 +3,10 @@
 The standard library only, since the image has nothing else.
 """
 
+import base64
 import ctypes
 import errno
+import hashlib
 import http.server
 import json
 import os
@@ -14,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from urllib.parse import unquote
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _METADATA = (
@@ -410,6 +413,57 @@ def without_end(seconds: float) -> dict[str, object]:
     listener = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
     while True:
         threading.Thread(target=pour, args=(listener.accept()[0],), daemon=True).start()
+
+
+_KEY = "sec-websocket-key:"
+
+
+def pouring_websocket(seconds: float) -> dict[str, object]:
+    """Agree to be a WebSocket on port 8080, whoever asks; pour messages, and read none."""
+
+    def pour(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            head = connection.recv(65536).decode("latin-1")
+            key = next((line[18:].strip() for line in head.splitlines() if line.lower().startswith(_KEY)), "")
+            digest = hashlib.sha1((key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
+            agreed = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            agreed += f"Sec-WebSocket-Accept: {base64.b64encode(digest).decode()}\r\n\r\n"
+            connection.sendall(agreed.encode())
+            while True:
+                connection.sendall(b"\x82\x7e\x40\x00" + b"x" * 16_384)
+
+    listener = socket.create_server(("::", 8080), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    while True:
+        threading.Thread(target=pour, args=(listener.accept()[0],), daemon=True).start()
+
+
+def replaying(seconds: float) -> dict[str, object]:
+    """Have every request replayed to where its query says, which begins with { as JSON; without one, answer."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            order = unquote(self.path.partition("?")[2])
+            as_json = order.startswith("{")
+            body = order.encode() if as_json else b""
+            self.send_response(200)
+            if as_json:
+                self.send_header("Content-Type", "application/vnd.fly.replay+json")
+            elif order:
+                self.send_header("fly-replay", order)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer
+    server.address_family = socket.AF_INET6
+    server(("::", 8080), Answer).serve_forever()
+    return {}
 
 
 def forged_metrics(seconds: float) -> dict[str, object]:

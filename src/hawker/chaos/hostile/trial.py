@@ -34,6 +34,7 @@ from hawker.chaos.hostile.stage import Ground, LoopbackTrap, Scene, Stage
 from hawker.chaos.hostile.stranger_scenes import SCENES as STRANGER_SCENES
 from hawker.chaos.hostile.tenant_scenes import SCENES as TENANT_SCENES
 from hawker.chaos.hostile.tenants import Attacker, Tenant, token_for, told
+from hawker.chaos.hostile.upgrade_scenes import SCENES as UPGRADE_SCENES
 from hawker.chaos.residue import RecordedClaims, host, unclaimed
 from hawker.clock import Clock
 from hawker.errors import CannotStart, HawkerError
@@ -42,6 +43,7 @@ from hawker.ids import MachineId, NodeId
 SCENES: tuple[Scene, ...] = (
     *STRANGER_SCENES,
     *EDGE_SCENES,
+    *UPGRADE_SCENES,
     *TENANT_SCENES,
     *FRONT_SCENES,
     *MACHINE_SCENES,
