@@ -18,6 +18,7 @@ from hawker.chaos.hostile.bystander import EDGE_PORT
 from hawker.chaos.hostile.edge_scenes import hold, measured, published
 from hawker.chaos.hostile.stage import Findings, From, Scene, Stage
 from hawker.chaos.hostile.tenant_scenes import storm
+from hawker.chaos.hostile.tenants import Reply
 
 _PORT, _TLS_PORT = 8091, 8444
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -138,20 +139,17 @@ def _is_upgraded(stage: Stage) -> bool:
 
 async def replays_in_circles(stage: Stage) -> Findings:
     """Requests with large bodies that the attacker's machine has replayed to itself, by its app and by its own id."""
-    refused = 0
 
-    async def ask(number: int) -> None:
-        nonlocal refused
-        order = quote("app={app}" if number % 2 else f"instance={machine_id}", safe="{}")
-        reply = await stage.attacker.call("POST", f"/?{order}", "x" * 900_000, url=url)
-        refused += reply.status >= 500
+    async def ask(number: int) -> Reply:
+        order = "app={app}" if number % 2 else f"instance={machine_id}"
+        path = f"/?{quote(order, safe='{}')}"
+        return await stage.attacker.call("POST", path, "x" * 900_000, url=f"http://{stage.ground.itself}:{_PORT}")
 
-    url = f"http://{stage.ground.itself}:{_PORT}"
     async with published(stage, _PORT, "replaying") as machine_id:
-        found = await measured(stage, partial(storm, stage, 96, ask))
-    if not refused:
-        raise RuntimeError("no request went in circles")
-    return found
+        replies = [await ask(0), await ask(1)]
+        if not all("replayed too often" in reply.text for reply in replies):
+            raise RuntimeError(f"no request goes in circles: {[reply.problem for reply in replies]}")
+        return await measured(stage, partial(storm, stage, 96, ask))
 
 
 async def replays_into_another_app(stage: Stage) -> Findings:
