@@ -10,8 +10,9 @@ import pytest
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from hawker.fair.pieces import LARGE_PIECE
 from hawker.http.incoming import conversations, incoming
-from hawker.http.upgraded import LARGE_PIECE, UpgradedConnection
+from hawker.http.upgraded import UpgradedConnection
 
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"

@@ -21,6 +21,7 @@ from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
 from hawker.edge.writing import Origin, OwnAnswer, refusal
+from hawker.fair.pieces import Pieces
 from hawker.ids import AppName, new_ulid
 
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
@@ -252,6 +253,7 @@ class Http2Connection(asyncio.Protocol):
         self._call_soon: Callable[..., object] = asyncio.get_running_loop().call_soon
         self._transport: asyncio.Transport | None = None
         self._session = Http2Session(self, self._now)
+        self._pieces: Pieces | None = None
         self._streams: dict[int, _Stream] = {}
         self._stopping: set[int] = set()  # answered before the request was whole
         self._origin: Origin | None = None
@@ -285,17 +287,26 @@ class Http2Connection(asyncio.Protocol):
             region=self._services.region(),
         )
         self._lines = self._origin.lines
+        self._pieces = Pieces(self._transport, self._services.entrance, address, self._understand)
         self._flush_soon()
 
     def data_received(self, data: bytes) -> None:
-        self._why = self._session.feed(data) or self._why
+        if self._pieces is not None:
+            self._pieces.take(data)
+
+    def _understand(self, piece: bytes) -> int:
+        before = self._session.frames
+        self._why = self._session.feed(piece) or self._why
         self._flush_soon()
+        return self._session.frames - before
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        if self._pieces is not None:
+            self._pieces.drop()
         self._services.table.release(self)
         self._live.discard(self)
         for stream in list(self._streams.values()):

@@ -148,6 +148,7 @@ class Http2Session:
         self._continuations = self._empty = 0
         self._failed = ""
         self.settled = False  # the peer has begun, as HTTP/2 begins
+        self.frames = 0  # that have begun to come
         self._place = _ffi.new("uint8_t **")
         session, option = _ffi.new("nghttp2_session **"), _ffi.new("nghttp2_option **")
         self._lib.nghttp2_option_new(option)
@@ -256,6 +257,7 @@ class Http2Session:
 
     def begin_frame(self, kind: int, flags: int, length: int) -> int:
         """Floods are counted by the frame, whatever becomes of it."""
+        self.frames += 1
         if kind == _CONTINUATION:
             self._continuations += 1
             return self._calm("CONTINUATION frames without an end") if self._continuations > MAX_CONTINUATIONS else 0
