@@ -72,7 +72,7 @@ async def test_another_address_waits_for_one_piece_however_many_connections_pour
     for each in (*loud, quiet):
         each.pieces.take(b"x" * 20 * SMALL_PIECE)
     await quiet.settled()
-    assert sum(len(each.heard) for each in loud) <= len(quiet.heard) + 1
+    assert sum(len(each.heard) for each in loud) <= 2 * len(quiet.heard) + 2  # of 1,000 that it would be by itself
 
 
 async def test_a_user_without_room_is_given_nothing_until_it_has_some() -> None:
