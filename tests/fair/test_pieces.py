@@ -86,7 +86,7 @@ async def test_a_user_without_room_is_given_nothing_until_it_has_some() -> None:
     assert len((await reader.settled()).heard) == 3
 
 
-async def test_what_is_dropped_is_not_understood() -> None:
+async def test_pieces_that_are_dropped_are_not_understood() -> None:
     reader = Reader(RoundRobin())
     reader.pieces.take(b"x")
     reader.pieces.drop()

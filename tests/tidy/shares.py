@@ -9,6 +9,7 @@ from tests.tidy.tree import File, Finding, Tree
 _THREAD = "no pool says whose work it is: `fair.threads.in_thread`"
 _LIMIT = "has no key: `fair.turns.Turns`, with a line in `fair.table`"
 _QUEUE = "has no key: whose queue it is, and what bounds it, is a line in exceptions.py"
+_LISTENER = "takes connections of anybody: a line in exceptions.py says whose places they are"
 _SESSION = "is shared by all who use it: `fair.sessions` says how it is bounded"
 
 UNKEYED: Mapping[str, str] = {
@@ -25,6 +26,19 @@ UNKEYED: Mapping[str, str] = {
     "asyncio.Queue": _QUEUE,
     "queue.Queue": _QUEUE,
     "queue.SimpleQueue": _QUEUE,
+    "asyncio.LifoQueue": _QUEUE,
+    "asyncio.PriorityQueue": _QUEUE,
+    "queue.LifoQueue": _QUEUE,
+    "queue.PriorityQueue": _QUEUE,
+    "multiprocessing.Queue": _QUEUE,
+    "collections.deque": _QUEUE,
+    "concurrent.futures.ProcessPoolExecutor": _THREAD,
+    "multiprocessing.Pool": _THREAD,
+    "threading.BoundedSemaphore": _LIMIT,
+    "hawker.token_bucket.TokenBucket": "has no key: `TokenBuckets`",
+    "hawker.fair.turns.Share": "is a line in `fair.table`",
+    "asyncio.start_server": _LISTENER,
+    "asyncio.start_unix_server": _LISTENER,
     "aiohttp.ClientSession": _SESSION,
     "aiohttp.TCPConnector": _SESSION,
 }
@@ -43,6 +57,13 @@ def unkeyed_shares(tree: Tree) -> Iterator[Finding]:
                 yield Finding("unkeyed_shares", file.path, line, name, f"{name} {UNKEYED[name]}")
 
 
+_OF_LOOPS = {"run_in_executor": "asyncio.to_thread", "create_server": "asyncio.start_server"}
+
+
+def _has_length(call: ast.Call) -> bool:
+    return len(call.args) > 1 or any(keyword.arg == "maxlen" for keyword in call.keywords)
+
+
 def _made(file: File) -> Iterator[tuple[str, int]]:
     """What is called, and what is passed on to be called; not what only an annotation names."""
     names = origins(file)
@@ -51,7 +72,7 @@ def _made(file: File) -> Iterator[tuple[str, int]]:
             for each in (node.func, *node.args, *(keyword.value for keyword in node.keywords)):
                 bare = each.value if isinstance(each, ast.Subscript) else each
                 name = dotted(bare, names)
-                if name:
+                if name and not (name == "collections.deque" and _has_length(node)):
                     yield name, node.lineno
-            if isinstance(node.func, ast.Attribute) and node.func.attr == "run_in_executor":
-                yield "asyncio.to_thread", node.lineno
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _OF_LOOPS:
+                yield _OF_LOOPS[node.func.attr], node.lineno

@@ -21,6 +21,11 @@ def subjects(text: str, path: str = "src/hawker/worker/health.py") -> list[str]:
         ("import anyio\na, b = anyio.create_memory_object_stream[int](4)", "anyio.create_memory_object_stream"),
         ("from queue import SimpleQueue\nwaiting: SimpleQueue[int] = SimpleQueue()", "queue.SimpleQueue"),
         ("import aiohttp\nhttp = aiohttp.ClientSession()", "aiohttp.ClientSession"),
+        ("from collections import deque\nwaiting: deque[int] = deque()", "collections.deque"),
+        ("from hawker.token_bucket import TokenBucket\nbucket = TokenBucket(rate)", "hawker.token_bucket.TokenBucket"),
+        ("from hawker.fair.turns import Share, Turns\nt = Turns(Share(name='x'))", "hawker.fair.turns.Share"),
+        ("async def f(loop):\n    await loop.create_server(make, sock=listener)", "asyncio.start_server"),
+        ("from queue import PriorityQueue\nwaiting = PriorityQueue()", "queue.PriorityQueue"),
         (
             "import aiohttp\nasync def f(x):\n    await x.add(aiohttp.ClientSession())",
             "aiohttp.ClientSession",
@@ -37,10 +42,18 @@ def test_an_unkeyed_share_is_found_under_any_name(text: str, name: str) -> None:
         "import aiohttp\ndef f(http: aiohttp.ClientSession) -> None: ...",
         "from hawker.fair.threads import Pool, in_thread\nasync def f():\n    await in_thread(Pool.HOST, g)",
         "def f(limiter):\n    limiter.Semaphore(4)",
+        "from collections import deque\nlast = deque(maxlen=8)",
+        "from hawker.fair.turns import Turns\nfrom hawker.fair.table import CHECKS\nt = Turns(CHECKS)",
+        "from hawker.token_bucket import TokenBuckets\nb = TokenBuckets(rate)",
     ],
 )
 def test_a_pool_only_named_or_with_a_key_is_not_found(text: str) -> None:
     assert subjects(text) == []
+
+
+@pytest.mark.parametrize("room", ["edge", "dns", "host/mesh", "deploys", "logs", "flyfront", "netpolicy", "a_new_one"])
+def test_a_pool_is_found_in_every_room(room: str) -> None:
+    assert subjects("import anyio\nlimiter = anyio.CapacityLimiter(40)", f"src/hawker/{room}/x.py")
 
 
 def test_the_room_of_shares_and_what_is_no_daemon_may_make_them() -> None:

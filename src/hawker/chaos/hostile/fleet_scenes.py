@@ -8,11 +8,13 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
+from ipaddress import IPv6Address
 from threading import Event
 
 import anyio
 from anyio.to_thread import run_sync
 
+from hawker.api.contract.move import DROP_INCOMING, MOVE_PEER_ROUTES
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
 from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_key import peer_token
@@ -24,7 +26,7 @@ from hawker.http.message import OriginTls
 from hawker.http.mutual_tls import MutualTls, name_of
 from hawker.up.node_files import ClusterFile
 
-GOSSIP_PORT, PEER_PORT = PORT + 1, PORT + 2
+GOSSIP_PORT, PEER_PORT, MESH_PORT = PORT + 1, PORT + 2, PORT + 3
 _DOWN_WITHIN_S = 60.0
 _PACKET_BYTES = 1400
 _CONNECTIONS = 400
@@ -311,6 +313,74 @@ async def _taken_over(stage: Stage, spare: str) -> list[str]:
     return [f"the spare of another tenant is {machine.value['state']}"] if started else []
 
 
+async def moves_nobody_ordered(stage: Stage) -> Findings:
+    """Moves that a taken node offers and delivers to the first one, and what it asks of the bystander's volume in moves
+    that nobody ordered: pieces, blocks, digests."""
+    url, token, tls = _peer_url(stage), _node_token(stage), _as_a_node(stage)
+    app = {"id": "app_x", "number": 1, "name": stage.bystander.app, "org": stage.bystander.app, "network": "default",
+           "network_id": 1, "created_at": 0.0}  # fmt: skip
+    ids, routes = (stage.bystander.volume, stage.bystander.keeper, "0" * 26), MOVE_PEER_ROUTES
+    found = list[str]()
+
+    async def ask(number: int) -> None:
+        route, move_id = routes[number % len(routes)], ids[number // len(routes) % len(ids)]
+        body = {"source": stage.ground.daemons[-1].node_id, "generation": 1 << 40, "app": app, "unit": _noise(stage),
+                "spans": [[0, 4096]]}  # fmt: skip
+        path = route.path.replace("{move_id}", move_id) + "?generation=1099511627776"
+        sent = body if route.method == "POST" else None
+        reply = await stage.attacker.call(route.method, path, sent, url=url, token=token, tls=tls)
+        if (reply.ok and route is not DROP_INCOMING) or reply.status == 500:
+            found.append(f"{route.method} {path}: {reply.status} {reply.text[:80]}")
+
+    for number in range(len(routes) * len(ids)):
+        await ask(number)
+    await storm(stage, 24, ask)
+    listed = await stage.operator.call("GET", "/hawker/v1/moves")
+    found += [f"a move is kept: {each['id']}" for each in (listed.value["moves"] if listed.ok else ())]
+    return found[:5]
+
+
+async def foreign_networks(stage: Stage) -> Findings:
+    """The number of the bystander's private network, claimed for another organization by a taken node, beside numbers
+    without end that nobody has."""
+    url, token, tls = _peer_url(stage), _node_token(stage), _as_a_node(stage)
+    number = IPv6Address(stage.bystander.addresses[stage.bystander.web]).packed[2:6].hex()
+    taken = list[str]()
+
+    async def ask(turn: int) -> None:
+        own = turn % 4 == 0
+        path = f"/internal/v1/networks/{number if own else stage.clock.token_bytes(4).hex()}"
+        body = {"org": stage.attacker.app, "network": "default"}
+        reply = await stage.attacker.call("POST", path, body, url=url, token=token, tls=tls)
+        if own and reply.ok and reply.value["org"] == stage.attacker.app:
+            taken.append(reply.text[:80])
+
+    for _ in range(2):
+        await ask(0)
+    await storm(stage, 12, ask)
+    return [f"the bystander's network is another's: {taken[0]}"] if taken else []
+
+
+async def noise_in_the_mesh(stage: Stage) -> Findings:
+    """Packets at the port of the tunnels between hosts: beginnings of handshakes, answers, cookies, data, and noise."""
+
+    def flood() -> None:
+        deadline = stage.clock.monotonic() + stage.seconds
+        sizes = {1: 148, 2: 92, 3: 64, 4: 1400}
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.bind((stage.ground.attackers, 0))
+            while stage.clock.monotonic() < deadline:
+                noise = stage.clock.token_bytes(_PACKET_BYTES)
+                for kind, size in sizes.items():
+                    with suppress(OSError):
+                        packet = kind.to_bytes(4, "little") + noise[: size - 4]
+                        sender.sendto(packet, (stage.ground.itself, MESH_PORT))
+
+    grown = await stage.growth_mib(partial(_several, flood, 2))
+    found = [f"the daemon grew by {grown:.0f} MiB"] if grown > 64 else []
+    return found + await _believed_down(stage)
+
+
 def _scene(name: str, by: From, shared: str, attack: Attack, held_by: str) -> Scene:
     return Scene(name, by, shared, attack, held_by, ground=Ground.FLEET)
 
@@ -333,5 +403,16 @@ SCENES = (
     _scene("nodes' ports held open", From.STRANGER, "connections", silent_peers, "places and deadlines of connections"),
     _scene("rows without pause", From.TENANT, "the catalog", row_flood, "rate limits, a row for each machine"),
     _scene("a node that hangs", From.PEER, "the market", node_that_hangs, "deadlines, the failure detector"),
+    _scene(
+        "moves that nobody ordered", From.PEER, "volumes", moves_nobody_ordered, "the owner's durable record of a move"
+    ),
+    _scene(
+        "another's network",
+        From.PEER,
+        "private networks",
+        foreign_networks,
+        "a number is for who asked first, for good",
+    ),
+    _scene("noise in the mesh", From.STRANGER, "tunnels", noise_in_the_mesh, "WireGuard between hosts"),
     _scene("a foreign spare, a lost node", From.TENANT, "failover", spare_for_a_lost_node, "the app is compared"),
 )
