@@ -234,6 +234,9 @@ EXCEPTIONS: tuple[Allowed, ...] = (
         "at most `MAX_WAITING` calls of services with a token of the catalog, then 503",
     ),
     Allowed(
+        "unkeyed_shares", "src/hawker/dns/zone.py", "asyncio.start_server", "places of `ZONE_CONNECTIONS`, by network"
+    ),
+    Allowed(
         "unkeyed_shares",
         "src/hawker/dns/server.py",
         "asyncio.start_server",
