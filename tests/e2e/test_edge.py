@@ -1,14 +1,17 @@
 """Published ports on a real node: reached at once, served on while the daemon, the edge process and the warden die;
 machines that sleep when nobody asks, and are woken by who does."""
 
+import http.client
 import json
 import os
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -46,7 +49,7 @@ def warden_of(node: RunningNode) -> int:
 
 def edge_process_of(node: RunningNode) -> int:
     warden = warden_of(node)
-    return int(Path(f"/proc/{warden}/task/{warden}/children").read_text().split()[0])
+    return int((Path(f"/proc/{warden}/task/{warden}/children").read_text().split() or ["0"])[0])
 
 
 def gone(pid: int) -> bool:
@@ -79,6 +82,41 @@ def test_a_published_port_answers_at_once_and_outlives_daemon_warden_and_edge_pr
     os.kill(warden, signal.SIGKILL)
     wait_for(lambda: gone(warden) and warden_of(node) != warden)
     wait_for(lambda: answers(port))
+
+
+def test_an_edge_that_is_renewed_loses_no_request(node: RunningNode, hawker: CommandLine) -> None:
+    port = free_port()
+    hawker.say("machine", "run", "-p", f"{port}:8080/http", HELLO)
+    wait_for(lambda: answers(port))
+    warden, before, over = warden_of(node), edge_process_of(node), Event()
+    with ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(asks_on, port, over) for _ in range(4)]
+        try:
+            os.kill(warden, signal.SIGHUP)
+            wait_for(lambda: edge_process_of(node) != before and answers(port))
+            second = edge_process_of(node)
+            (node.place.edge / "version").write_text("0.0.1")
+            node.stop()
+            node.start()
+            wait_for(lambda: edge_process_of(node) != second and answers(port))
+        finally:
+            over.set()
+        served = [each.result() for each in clients]
+    assert min(served) > 10 and warden_of(node) == warden, "and the warden is the same process"
+    assert (node.place.edge / "version").read_text() != "0.0.1"
+
+
+def asks_on(port: int, over: Event) -> int:
+    """How many times it was answered, over connections that are used again until the edge says that they end."""
+    connection, count = http.client.HTTPConnection("127.0.0.1", port, timeout=30), 0
+    while not over.is_set():
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == 200, (count, body)
+        count += 1
+    connection.close()
+    return count
 
 
 def test_a_machine_sleeps_when_nobody_asks_and_is_woken_by_who_does(

@@ -2,13 +2,27 @@
 
 import asyncio
 
+import anyio
 import msgspec
+import pytest
 
 from hawker.edge.process import is_own
-from hawker.feed import AskReport, CloseMachine, EdgeReport, MachineClosed, MachineRoute
+from hawker.feed import AskReport, CloseMachine, EdgeReport, GatePlace, MachineClosed, MachineRoute
 from hawker.ids import InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, read_request, route, says
+from tests.edge.edge_kit import (
+    HOST,
+    OK,
+    PlayedHost,
+    app_server,
+    ask,
+    free_port,
+    get,
+    publish_far,
+    read_request,
+    route,
+    says,
+)
 from tests.waiting import eventually
 
 
@@ -90,4 +104,53 @@ async def test_a_stop_does_not_wait_for_a_connection_that_has_no_end(host: Playe
         assert await reader.readexactly(2) == b"in"
         host.worker.say(CloseMachine(call=9, id=machine.id, instance=machine.instance or InstanceId(""), wait_s=3600))
         await eventually(lambda: MachineClosed(call=9, left=1) in host.worker.heard)
+        writer.close()
+
+
+async def test_a_process_that_is_drained_answers_what_is_under_way_and_takes_nothing_new(host: PlayedHost) -> None:
+    go = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await go.wait()
+        writer.write(OK)
+
+    async with app_server(serve) as inside:
+        port = free_port()
+        machine = route(port, inside, handlers=("http",))
+        await host.publish(machine)
+        reader, writer = await asyncio.open_connection(HOST, port)
+        idle, _ = await asyncio.open_connection(HOST, port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: shop.localhost\r\n\r\n")
+        await eventually(lambda: host.edge.gates.of[machine.id].total == 1)
+        drained = asyncio.create_task(host.edge.drain(30.0))
+        assert await idle.read() == b"", "nobody asked there"
+        _, asks = await asyncio.open_connection(HOST, port)
+        asks.write(get())
+        assert not drained.done()
+        go.set()
+        answer = await reader.read()
+        assert b"200 OK" in answer and b"connection: close" in answer
+        await drained
+        assert host.counted("connects") == 2, "the third waits in the backlog, for the next process"
+        for each in (writer, asks):
+            each.close()
+
+
+async def test_a_connection_without_an_end_holds_up_no_process_that_is_drained(
+    host: PlayedHost, far: PlayedHost, gate: GatePlace
+) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"in")
+        await reader.read()
+
+    async with app_server(hold) as inside:
+        port = free_port()
+        await publish_far(host, far, gate, route(port, inside))
+        reader, writer = await asyncio.open_connection(HOST, port)
+        assert await reader.readexactly(2) == b"in"
+        with anyio.fail_after(5):
+            await far.edge.drain(30.0)
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
         writer.close()

@@ -73,6 +73,24 @@ def test_a_client_that_waits_while_an_edge_process_ends_is_served_by_the_next_on
     assert not thread.is_alive()
 
 
+def test_a_warden_that_begins_anew_hands_its_sockets_on_and_lets_its_edge_process_end(tmp_path: Path) -> None:
+    port, ended = free_port(), tmp_path / "ended"
+    program = f"import signal, pathlib\nsignal.signal(signal.SIGHUP, lambda *_: (pathlib.Path({str(ended)!r}).touch(), "
+    program += "sys.exit(0)))\n"
+    waking, wakes = socket.socketpair()
+    argv = (sys.executable, "-c", "import sys\n" + program + PROGRAM, f"{tmp_path}/lives", str(port))
+    warden = Warden(argv, lambda wait_s: False)
+    thread = Thread(target=warden.run, args=(waking,))
+    thread.start()
+    wait_for(lambda: answers(port, b"word"))
+    wakes.send(bytes([signal.SIGHUP]))
+    thread.join(30)
+    assert warden.renewing and ended.exists()
+    with socket.create_connection((HOST, port), timeout=10), warden.bound[HOST, port] as kept:
+        kept.settimeout(10)
+        kept.accept()[0].close()
+
+
 def answers(port: int, word: bytes) -> bool:
     try:
         with socket.create_connection((HOST, port), timeout=10) as connection:

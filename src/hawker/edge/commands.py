@@ -8,39 +8,74 @@ import socket
 from pathlib import Path
 
 import click
+import msgspec
 
 from hawker import log
-from hawker.edge.warden import Warden
+from hawker.edge.warden import Sockets, Warden
 from hawker.errors import CannotStart
 from hawker.host.spawn import own_program
 from hawker.place import Place, default_data_dir
+from hawker.version import VERSION
 
 _HELP = """Serve the ports that machines publish, for the node of a data directory. `hawker up` starts this when a
-machine needs it, and it goes on without the node's daemon; SIGTERM ends it.
+machine needs it, and it goes on without the node's daemon; SIGTERM ends it. After SIGHUP it begins anew with the same
+ports, as the version that is installed now: requests under way have 5 s, and who comes meanwhile waits.
 """
 _log = log.bind("hawker.edge")
 
 
-def _run(data_dir: Path | None, log_level: str) -> int:
+class TakenOver(msgspec.Struct, frozen=True, kw_only=True):
+    """What a warden that begins anew has from itself: descriptors of its lock and its listening sockets."""
+
+    lock: int
+    doors: tuple[tuple[str, int, int], ...]
+
+
+def _run(data_dir: Path | None, log_level: str, taken: str) -> int:
     log.configure(log_level)
     folder = Place((data_dir or default_data_dir()).resolve()).edge
     if not folder.is_dir():
         raise CannotStart(f"{folder} is not there: `hawker up` makes it, and starts the edge when a machine needs it")
-    return _guard(folder, data_dir or default_data_dir(), log_level)
+    before = msgspec.json.decode(taken, type=TakenOver) if taken else None
+    lock = _locked(folder) if before is None else before.lock
+    if lock is None:
+        _log.info("another edge is there", extra={"folder": str(folder)})
+        return 0
+    doors = before.doors if before is not None else ()
+    sockets = Sockets({(address, port): socket.socket(fileno=fd) for address, port, fd in doors})
+    (folder / "version").write_text(VERSION)
+    return _guard(sockets, lock, ("--data-dir", str(data_dir or default_data_dir()), "--log-level", log_level))
 
 
-def _guard(folder: Path, data_dir: Path, log_level: str) -> int:
+def _locked(folder: Path) -> int | None:
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _log.info("another edge is there", extra={"folder": str(folder)})
-        return 0
+        return None
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _guard(sockets: Sockets, lock: int, options: tuple[str, ...]) -> int:
     waking = _woken_by_signals()
-    argv = (*own_program(), "edge-process", "--data-dir", str(data_dir), "--log-level", log_level)
-    return Warden(argv, lambda wait_s: bool(select.select([waking], [], [], wait_s)[0])).run(waking)
+    argv = (*own_program(), "edge-process", *options)
+    warden = Warden(argv, lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]), sockets)
+    status = warden.run(waking)
+    if warden.renewing:
+        _begin_anew(warden, lock, options)
+    return status
+
+
+def _begin_anew(warden: Warden, lock: int, options: tuple[str, ...]) -> None:
+    """The same process, as the program that is installed now."""
+    doors = tuple((address, port, each.fileno()) for (address, port), each in warden.bound.items())
+    for fd in (lock, *(fd for _, _, fd in doors)):
+        os.set_inheritable(fd, True)
+    taken = msgspec.json.encode(TakenOver(lock=lock, doors=doors)).decode()
+    program = own_program()
+    os.execv(program[0], (*program, "edge", *options, "--taken-over", taken))
 
 
 def _woken_by_signals() -> socket.socket:
@@ -48,7 +83,7 @@ def _woken_by_signals() -> socket.socket:
     waking, wakes = socket.socketpair()
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.detach(), warn_on_full_buffer=False)
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, lambda number, frame: None)
     return waking
 
@@ -60,5 +95,6 @@ command = click.Command(
     params=[
         click.Option(["--data-dir"], type=click.Path(path_type=Path), help="The node's data directory."),
         click.Option(["--log-level"], default="info", help="debug, info, warning or error."),
+        click.Option(["--taken-over", "taken"], default="", hidden=True),
     ],
 )

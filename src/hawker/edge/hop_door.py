@@ -10,7 +10,7 @@ import anyio
 from hawker.clock import Clock
 from hawker.edge.dialing import Dialer
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
-from hawker.edge.refusal import ProxyError
+from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.splice import Side, address_of
 from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visits
 from hawker.fair.connections import ConnectionTable, key_of
@@ -134,6 +134,8 @@ class HopDoor:
         self._newcomers = TokenBuckets(NEWCOMERS)
         self._place: GatePlace | None = None
         self._moved = asyncio.Event()
+        self._closed = False
+        self._busy: set[_Host] = set()
 
     def move(self, place: GatePlace | None) -> None:
         """Where to answer from now on."""
@@ -146,7 +148,7 @@ class HopDoor:
         while True:
             self._moved.clear()
             place = self._place
-            if place is None:
+            if place is None or self._closed:
                 await self._moved.wait()
                 continue
             try:
@@ -162,6 +164,15 @@ class HopDoor:
             finally:
                 server.close()
 
+    def close(self) -> None:
+        """The process goes: nobody new is let in, who is in there may stay."""
+        self._closed = True
+        self._moved.set()
+
+    def end(self) -> None:
+        for host in list(self._busy):
+            host.give_up()
+
     def may_begin(self, address: str) -> bool:
         """Strangers have so many handshakes begun, and no more of this process's time. Edges keep their connections."""
         if self._newcomers.take(key_of(address).encode(), self._clock.monotonic()):
@@ -171,6 +182,7 @@ class HopDoor:
 
     def begin(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
         self.table.work(host)
+        self._busy.add(host)
         self._spawn(self._carry, host, question, scope)
 
     def accept(self) -> asyncio.Protocol:
@@ -184,6 +196,8 @@ class HopDoor:
     async def _carry(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
         with scope:
             try:
+                if self._closed:
+                    raise ProxyError(Code.PR01, known="the edge of the machine's host is being replaced")
                 await self._let_in(host, question)
             except ProxyError as error:
                 self._counters.add(f"hops_refused_{error.code.name}")
@@ -191,6 +205,8 @@ class HopDoor:
             except Exception:
                 host.give_up()
                 raise
+            finally:
+                self._busy.discard(host)
 
     async def _let_in(self, host: _Host, question: HopQuestion) -> None:
         """Counted in the machine until both ends are done. Raises `ProxyError`."""

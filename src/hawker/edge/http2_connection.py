@@ -260,6 +260,7 @@ class Http2Connection(asyncio.Protocol):
         self._lines = b""
         self._flushing = self._blocked = False
         self._why = ""
+        self._last = False  # the process goes
         self.deadline = self._now() + BEGIN_S
 
     # As a protocol.
@@ -334,6 +335,19 @@ class Http2Connection(asyncio.Protocol):
             self._session.shut()
             self._why = "nobody asks for anything"
             self._flush_soon()
+
+    @property
+    def lasts(self) -> bool:
+        return False
+
+    def drain(self, *, at_once: bool) -> None:
+        """The process goes. A client is told so (GOAWAY), and what it has asked for is answered."""
+        if not self._last:
+            self._last = True
+            self._session.shut()
+            self._flush_soon()
+        if at_once:
+            self.deadline = 0.0
 
     # What the client sends.
 

@@ -58,6 +58,7 @@ class HttpConnection(asyncio.Protocol):
         self._out: list[bytes] = []  # goes out in one piece, when nothing more is said at once
         self._chunks = False  # the answer under way goes on in chunks
         self._keep = False  # another request may follow
+        self._last = False  # none may, since the process goes
         self._handed_over = False
         self._overdue: ProxyError | None = None
         self.deadline = inf
@@ -122,6 +123,18 @@ class HttpConnection(asyncio.Protocol):
             self.deadline, self._overdue = inf, ProxyError(Code.HB04)
             self._scope.cancel()
 
+    @property
+    def lasts(self) -> bool:
+        """It is HTTP no more, and has no end that can be waited for."""
+        return self._handed_over
+
+    def drain(self, *, at_once: bool) -> None:
+        """The process goes. The next answer is the last one; who asks for nothing is closed, `at_once` or a little
+        later, so that who asks just now is answered."""
+        self._last = True
+        if at_once and self._exchange is None and not self._buffer and self._scope is not None:
+            self._scope.cancel()
+
     # As the client of an exchange.
 
     @property
@@ -158,7 +171,8 @@ class HttpConnection(asyncio.Protocol):
         assert head is not None, "it has asked"
         unknown = not answer.bodiless and answer.length is None
         self._chunks = unknown and head.minor == 1
-        self._keep = head.keep_alive and self._body.done and not self._ended and (self._chunks or not unknown)
+        may_follow = head.keep_alive and not self._ended and not self._last
+        self._keep = may_follow and self._body.done and (self._chunks or not unknown)
         end = b""
         if self._chunks or (answer.chunked and head.minor == 1):
             end = b"transfer-encoding: chunked\r\n"
@@ -406,6 +420,12 @@ class HttpConnections:
         if http2:
             return Http2Connection(self._services, door, self._live, tls=tls)
         return self.connection(self._services, door, self._live, tls=tls)
+
+    def drain(self, *, at_once: bool) -> int:
+        """To be called again and again: how many are left that have an end."""
+        for connection in list(self._live):
+            connection.drain(at_once=at_once)
+        return sum(not connection.lasts for connection in self._live)
 
     def check_time(self) -> None:
         """To be called a few times a second."""

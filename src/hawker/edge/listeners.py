@@ -36,11 +36,18 @@ class Listeners:
         self._servers: dict[Door, asyncio.Server] = {}
         self.refused: dict[Door, str] = {}
         self._told: frozenset[Door] = frozenset()
+        self._closed = False
 
     @property
     def states(self) -> dict[Door, str]:
         """Why nothing listens there; empty where something does."""
         return {**dict.fromkeys(self._servers, ""), **self.refused}
+
+    def close(self) -> None:
+        """Nobody is accepted any more: who comes now waits for the next process."""
+        self._closed = True
+        for server in self._servers.values():
+            server.close()
 
     def ask(self) -> None:
         """Tell the warden what is wanted, if that is new."""
@@ -81,7 +88,7 @@ class Listeners:
             _log.warning("cannot listen", extra={"address": door.address, "port": door.port, "reason": refused})
             return
         self.refused.pop(door, None)
-        if door in self._servers or door not in self._told:
+        if self._closed or door in self._servers or door not in self._told:
             listeners[0].close()
             return
         loop = asyncio.get_running_loop()

@@ -60,6 +60,9 @@ _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
 _log = log.bind("hawker.edge")
 _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
+DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
+"""So long may requests that are under way hold up the end of the process; who comes meanwhile waits for the next."""
+_IDLE_S, _LAST_BYTES_S, _DRAIN_EVERY_S = 0.3, 0.05, 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +126,12 @@ class Edge:
                 region=lambda: self._region,
             )
         )
+        self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = TlsConnections(
             TlsServices(
                 routes=self._routes,
                 book=self.certificates,
-                table=ConnectionTable(EDGE_HANDSHAKES, scarce, is_own),
+                table=self._shaking,
                 spared=is_own,
                 clock=clock,
                 counters=self.counters,
@@ -157,6 +161,22 @@ class Edge:
         self._tasks.start_soon(self.hops.serve)
         self.watch()
         await self._listeners.take()
+
+    async def drain(self, within_s: float) -> None:
+        """Let nobody in any more, and return when everything that has an end has ended, or after so long."""
+        began = self._now()
+        self._listeners.close()
+        self.hops.close()
+        with anyio.move_on_after(within_s):
+            while self._under_way(at_once=self._now() >= began + _IDLE_S):
+                await self._clock.sleep(_DRAIN_EVERY_S)
+        await self._clock.sleep(_LAST_BYTES_S)
+        self.hops.end()
+
+    def _under_way(self, *, at_once: bool) -> int:
+        """How much there is to wait for; connections that rest are closed `at_once`, or asked to leave."""
+        inside = sum(gate.total - gate.lasting for gate in self.gates.of.values())
+        return self._http.drain(at_once=at_once) + inside + self.held + len(self._shaking)
 
     def watch(self) -> None:
         """Begin what is done now and then, whoever connects."""
@@ -335,14 +355,16 @@ def is_own(address: str) -> bool:
 
 async def _live(folder: Path, channel: socket.socket, clock: Clock) -> None:
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_until_told, tasks.cancel_scope)
-        await Edge(folder, channel, clock, tasks).serve()
+        edge = Edge(folder, channel, clock, tasks)
+        tasks.start_soon(_until_told, edge, tasks.cancel_scope)
+        await edge.serve()
         tasks.cancel_scope.cancel()
 
 
-async def _until_told(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
+async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(*DRAIN_S) as signals:
+        async for told in signals:
+            await edge.drain(DRAIN_S[told])
             scope.cancel()
             return
 

@@ -1,6 +1,7 @@
 """The parent of a host's edge: binds addresses, starts the edge process, starts it again when it ends or stands still.
 
-It never accepts a connection and parses nothing that a client sent, so it has no reason to die; what waits in the
+After SIGHUP the program begins anew, with its sockets, and so does the edge process: this is how a new version is taken
+up. It never accepts a connection and parses nothing that a client sent, so it has no reason to die; what waits in the
 backlog of its sockets while an edge process is replaced is served by the next one. It holds the lock of the edge, so
 there is one; it outlives the daemon, as pilots do. The edge process ends with it: a machine has one gate.
 """
@@ -12,7 +13,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
 from functools import partial
@@ -30,7 +31,8 @@ _DATAGRAM = 1 << 20
 _TICK_MS = 1000
 _STARTS_WITHIN = 30  # ticks, until the first word of an edge process
 _AT_ONCE, _FIRST_WAIT_S, _LONGEST_WAIT_S = 3, 0.25, 10.0
-_LAST_WORDS_S = 3.0
+_LAST_WORDS_S = {signal.SIGTERM: 3.0, signal.SIGHUP: 7.0}
+"""More than the edge process takes for those who are in there."""
 _PR_SET_PDEATHSIG = 1
 _log = log.bind("hawker.warden")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -51,11 +53,11 @@ class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sockets:
-    """The sockets that listen, by address and port; they outlive edge processes. `bind` is for tests."""
+    """The sockets that listen, by address and port; they outlive edge processes. `taken` are those of the warden before
+    this one."""
 
-    def __init__(self, bind: "Callable[[str, int], socket.socket] | None" = None) -> None:
-        self._bind = bind or listen_at
-        self.bound: dict[tuple[str, int], socket.socket] = {}
+    def __init__(self, taken: "Mapping[tuple[str, int], socket.socket] | None" = None) -> None:
+        self.bound = dict(taken or {})
         self.refused: dict[tuple[str, int], str] = {}
 
     def want(self, doors: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -67,7 +69,7 @@ class Sockets:
         new = sorted(wanted - self.bound.keys())
         for door in new:
             try:
-                self.bound[door] = self._bind(*door)
+                self.bound[door] = listen_at(*door)
             except OSError as error:
                 self.refused[door] = _why(error)
         return [door for door in new if door in self.bound or before.get(door) != self.refused[door]]
@@ -101,9 +103,15 @@ class Warden:
         self._pause = pause
         self._sockets = sockets or Sockets()
         self._stopped = False
+        self.renewing = False
+
+    @property
+    def bound(self) -> Mapping[tuple[str, int], socket.socket]:
+        return self._sockets.bound
 
     def run(self, waking: socket.socket) -> int:
-        """Until a signal comes; `waking` becomes readable then."""
+        """Until a signal comes, whose number `waking` brings then. After SIGHUP it is `renewing`: whoever takes the
+        sockets goes on, and the edge process has ended in peace."""
         short_lives = 0
         while not self._stopped:
             beats = self._one_life(waking)
@@ -126,7 +134,7 @@ class Warden:
             try:
                 return self._watch(child, ours, waking)
             finally:
-                _end(child)
+                _end(child, signal.SIGHUP if self.renewing else signal.SIGTERM)
 
     def _watch(self, child: "subprocess.Popen[bytes]", channel: socket.socket, waking: socket.socket) -> int:
         poll, seconds, missed = select.poll(), 0, 0
@@ -137,6 +145,7 @@ class Warden:
             ready = [number for number, _ in poll.poll(_TICK_MS)]
             if waking.fileno() in ready:
                 self._stopped = True
+                self.renewing = set(waking.recv(64)) == {signal.SIGHUP}
                 return seconds
             if channel.fileno() not in ready:
                 missed += 1
@@ -182,10 +191,10 @@ def _in_child(warden: int) -> None:
         os._exit(1)
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
-    child.terminate()
+def _end(child: "subprocess.Popen[bytes]", how: signal.Signals) -> None:
+    child.send_signal(how)
     try:
-        child.wait(_LAST_WORDS_S)
+        child.wait(_LAST_WORDS_S[how])
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()

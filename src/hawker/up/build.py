@@ -278,7 +278,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         deps.clock,
         host,
     )
-    return HostEdge(door, ProcessGuard(place.root, place.edge, deps.clock, "edge"), deps.networks, deps.clock)
+    return HostEdge(door, ProcessGuard(place.root, place.edge, deps.clock, "edge", VERSION), deps.networks, deps.clock)
 
 
 def traces_of(

@@ -21,9 +21,11 @@ _log = bind("hawker.beside")
 
 
 class ProcessGuard:
-    """`folder` is the program's, in the data directory; `program` is the command of `hawker` that it runs."""
+    """`folder` is the program's, in the data directory; `program` is the command of `hawker` that it runs. A program
+    that writes its version there begins anew after SIGHUP: one of another version than `version` is told to."""
 
-    def __init__(self, data_dir: Path, folder: Path, clock: Clock, program: str) -> None:
+    def __init__(self, data_dir: Path, folder: Path, clock: Clock, program: str, version: str = "") -> None:
+        self._version = version
         self._program = program
         self._data_dir = data_dir
         self._folder = folder
@@ -41,6 +43,7 @@ class ProcessGuard:
     async def serve(self) -> None:
         """Keep one alive, until cancelled, when it lives on; or until it is ended."""
         pause_s = 0.0
+        self._renew()
         while not self._ending:
             began = self._clock.monotonic()
             await self._one_life()
@@ -71,6 +74,19 @@ class ProcessGuard:
                     await anyio.wait_readable(handle)
         finally:
             os.close(handle)
+
+    def _renew(self) -> None:
+        with suppress(OSError):
+            written = (self._folder / "version").read_text()
+            holder = self._holder()
+            if self._version and holder is not None and written != self._version:
+                _log.info("a process beside the daemon is renewed", extra={"program": self._program, "was": written})
+                handle = os.pidfd_open(holder)
+                try:
+                    if self._holder() == holder:
+                        signal.pidfd_send_signal(handle, signal.SIGHUP)
+                finally:
+                    os.close(handle)
 
     async def _one_life(self) -> None:
         holder = self._holder()
