@@ -33,6 +33,8 @@ NODE_IDENTITY = "node.pem"
 """In the edge's folder, readable by the node's user only: what it speaks TLS with to edges of other hosts."""
 HOP_OFFSET = 10
 """The edge of a node answers those of others at the port of its gossip and so many more."""
+RESPONSE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds of the times that answers take, in seconds; a last part is for all that take longer."""
 MAX_FRAME_BYTES = 64 << 20
 _LENGTH = struct.Struct(">I")
 
@@ -164,9 +166,10 @@ class EdgeAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
 
 
 class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
-    """To be answered by a `EdgeReport`."""
+    """To be answered by a `EdgeReport`; with the figures of `apps` if they are asked for."""
 
     call: int
+    apps: bool = False
 
 
 class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
@@ -215,6 +218,17 @@ class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
+class AppFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """What clients of an app got since the edge began: answers by status, how many took how long (by `RESPONSE_S`), all
+    seconds together, and raw connections."""
+
+    app: AppName
+    statuses: dict[str, int] = {}
+    buckets: tuple[int, ...] = ()
+    seconds: float = 0.0
+    connects: int = 0
+
+
 class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     """How the edge is now. `counters` since it began; `held` wait for a machine; `in_flight`
     by machine, without those that have none."""
@@ -224,6 +238,7 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     counters: dict[str, int] = {}
     held: int = 0
     in_flight: dict[str, int] = {}
+    apps: tuple[AppFigure, ...] = ()
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 from hawker.api.codec import answer_type
 from hawker.api.contract.body import Problem
 from hawker.api.contract.market import QUOTE
-from hawker.api.contract.node import MACHINE_METRICS, METRICS
+from hawker.api.contract.node import EDGE_METRICS, MACHINE_METRICS, METRICS
 from hawker.api.route import AnyRoute, Rate, Socket, Stream, Tag, declared_errors, writes
 from hawker.api.routes import ROUTES
 from hawker.errors import BadRequest, TooLarge, Unauthorized, Unprocessable
@@ -34,7 +34,9 @@ def test_only_these_need_no_token() -> None:
 def test_a_row_is_complete(route: AnyRoute) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", route.name)
     ours = route.path.startswith(("/v1/", "/hawker/v1/", "/internal/v1/")) and not route.path.endswith("/")
-    assert ours or route in (METRICS, MACHINE_METRICS), "only what scrapers look for has a path of its own"
+    assert ours or route in (METRICS, MACHINE_METRICS, EDGE_METRICS), (
+        "only what scrapers look for has a path of its own"
+    )
     assert route.summary and not route.summary.endswith(".")
     assert isinstance(route.tag, Tag) and route.timeout_s > 0
 

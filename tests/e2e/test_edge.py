@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -104,6 +105,10 @@ def test_an_edge_that_is_renewed_loses_no_request(node: RunningNode, hawker: Com
         served = [each.result() for each in clients]
     assert min(served) > 10 and warden_of(node) == warden, "and the warden is the same process"
     assert (node.place.edge / "version").read_text() != "0.0.1"
+    asked = Request(f"{node.url}/metrics/edge", headers={"Authorization": f"Bearer {node.token}"})
+    with urlopen(asked, timeout=30) as answer:
+        page = answer.read().decode()
+    assert 'fly_edge_http_responses_count{app="default",status="200"}' in page
 
 
 def asks_on(port: int, over: Event) -> int:

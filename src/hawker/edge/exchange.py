@@ -195,6 +195,7 @@ class HttpExchange:
 
     def _say(self, answer: OwnAnswer) -> None:
         self._client.say(answer)
+        self._services.figures.answered(self._app, answer.status, self._now() - self._began)
         self.answered = True
 
     async def _serve(self) -> None:
@@ -391,6 +392,7 @@ class HttpExchange:
         self.answered = True
         self._client.answer(shown, fields)
         self._services.counters.add(f"answers_{answer.status // 100}xx")
+        self._services.figures.answered(self._app, answer.status, self._now() - self._began)
         trailers = await machine.answer_body(answer, self._pass)
         if self._packer is not None:
             self._client.write(self._packer.end())

@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from hawker import log
 from hawker.clock import Clock, SystemClock
+from hawker.edge.app_figures import AppFigures
 from hawker.edge.certificates import CertificateBook
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
@@ -89,6 +90,7 @@ class Edge:
         self._tasks = tasks
         self._rests = parts.rests
         self.counters = Counters({})
+        self._figures = AppFigures()
         self._said: dict[tuple[AppName, str], int] = {}
         self._routes = Routes()
         self.gates = parts.gates(clock.random)
@@ -105,7 +107,7 @@ class Edge:
         hops = ConnectionTable(EDGE_HOPS, scarce)
         self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
         self._raw = RawConnections(
-            self._routes, self._visits, dialer, self.spawn, clock, self.counters, table, self.say
+            self._routes, self._visits, dialer, self.spawn, clock, self.counters, self._figures, table, self.say
         )
         self._http = parts.http(
             HttpServices(
@@ -119,6 +121,7 @@ class Edge:
                 entrance=RoundRobin(),
                 clock=clock,
                 counters=self.counters,
+                figures=self._figures,
                 spawn=self.spawn,
                 say=self.say,
                 claimer=self.certificates.app_of,
@@ -127,21 +130,24 @@ class Edge:
             )
         )
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
-        self.handshakes = TlsConnections(
+        self.handshakes = self._with_tls()
+        self._region = "local"
+        self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, clock)
+
+    def _with_tls(self) -> TlsConnections:
+        return TlsConnections(
             TlsServices(
                 routes=self._routes,
                 book=self.certificates,
                 table=self._shaking,
                 spared=is_own,
-                clock=clock,
+                clock=self._clock,
                 counters=self.counters,
                 say=self.say,
                 region=lambda: self._region,
                 accept=self._accept_in_tls,
             )
         )
-        self._region = "local"
-        self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, clock)
 
     @property
     def held(self) -> int:
@@ -278,6 +284,7 @@ class Edge:
                 counters=dict(self.counters.values),
                 held=self.held,
                 in_flight=flying,
+                apps=self._figures.report() if message.apps else (),
             )
         )
 

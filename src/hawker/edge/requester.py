@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.clock import Clock
+from hawker.edge.app_figures import AppFigures
 from hawker.edge.body import Trailer
 from hawker.edge.dialing import Dialer
 from hawker.edge.head import Field, ResponseHead
@@ -39,6 +40,7 @@ class HttpServices:
     entrance: RoundRobin
     clock: Clock
     counters: Counters
+    figures: AppFigures
     spawn: Spawn
     say: Callable[[EdgeLogLine], None]
     claimer: Callable[[str], AppName | None]

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import cast
 
 from hawker.clock import Clock
+from hawker.edge.app_figures import AppFigures
 from hawker.edge.dialing import Dialer, Joined
 from hawker.edge.refusal import ProxyError
 from hawker.edge.routes import Door, Routes
@@ -179,6 +180,7 @@ class RawConnections:
         spawn: Spawn,
         clock: Clock,
         counters: Counters,
+        figures: AppFigures,
         table: ConnectionTable,
         say: Callable[[EdgeLogLine], None],
     ) -> None:
@@ -190,6 +192,7 @@ class RawConnections:
         self._spawn = spawn
         self._clock = clock
         self._counters = counters
+        self._figures = figures
 
     def accept(self, door: Door, app: AppName | None = None) -> asyncio.Protocol:
         """For the app that TLS has named; without one, for the first there."""
@@ -220,6 +223,7 @@ class RawConnections:
         if app is None:
             client.give_up()
             return
+        self._figures.connected(app)
         over = asyncio.Event()
         try:
             joined = await self._dialer.reach(Aim(door, app), began, lambda _: Side(over.set), lasting=True)

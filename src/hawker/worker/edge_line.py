@@ -51,9 +51,9 @@ class EdgeLine:
         asked = partial(CloseMachine, id=machine_id, instance=instance, wait_s=wait_s)
         await self._call(lambda call: asked(call=call), wait_s + 1)
 
-    async def report(self) -> EdgeReport:
-        """Raises `Unavailable` when there is no edge."""
-        found = await self._call(lambda call: AskReport(call=call), _REPORT_WITHIN_S)
+    async def report(self, *, apps: bool = False) -> EdgeReport:
+        """With the figures of `apps`, if they are wanted. Raises `Unavailable` when there is no edge."""
+        found = await self._call(lambda call: AskReport(call=call, apps=apps), _REPORT_WITHIN_S)
         if not isinstance(found, EdgeReport):
             raise Unavailable("the edge of this host is not there: it begins with the first machine that needs it")
         return found

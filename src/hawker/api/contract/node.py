@@ -144,6 +144,18 @@ MACHINE_METRICS = Unary(
     media="text/plain; version=0.0.4; charset=utf-8",
 )
 
+EDGE_METRICS = Unary(
+    name="edge_metrics",
+    method="GET",
+    path="/metrics/edge",
+    params=NoParams,
+    response=str,
+    tag=Tag.NODE,
+    summary="Metrics of what clients get from the edge of the node, for Prometheus, with a label of the app",
+    action=Action.METRICS,
+    media="text/plain; version=0.0.4; charset=utf-8",
+)
+
 LIST_REGIONS = Unary(
     name="list_regions",
     method="GET",
@@ -160,6 +172,7 @@ NODE_ROUTES = (
     NODE_INFO,
     METRICS,
     MACHINE_METRICS,
+    EDGE_METRICS,
     LIST_REGIONS,
 )
 
