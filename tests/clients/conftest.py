@@ -14,8 +14,9 @@ from tests.e2e.shop import HELLO
 IS_ROOT = os.geteuid() == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    """One for all clients: each has apps of its own."""
     with running_node(tmp_path_factory.mktemp("node"), "--ephemeral") as node:
         yield node
 

@@ -9,7 +9,6 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from tests.clients.conftest import node, sleeper
 from tests.clients.flyctl_app import LAUNCHED_BY_FLYCTL
 from tests.clients.flyctl_table import ROWS
 from tests.clients.wire import Wire, wire_to
@@ -17,7 +16,6 @@ from tests.e2e.running_node import RunningNode
 from tests.flyfront.asked import ask, errors_of
 from tests.waiting import wait_for
 
-__all__ = ["node", "sleeper"]
 NAME = "table"
 APP = "query ($name: String!) { app(name: $name) { "
 DEFINITION = {"app": NAME, "primary_region": "local"}

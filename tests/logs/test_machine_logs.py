@@ -143,6 +143,19 @@ async def test_a_reader_waits_for_the_next_line_of_a_machine_at_rest(desk: Desk)
         await until(logs, "one", "two")
 
 
+async def test_a_reader_of_a_machine_that_rests_for_a_while_hears_of_its_next_line_at_once(desk: Desk) -> None:
+    """Looks that find nothing come between."""
+    desk.ring.write("one\n")
+    async with desk.daemon() as logs:
+        await until(logs, "one")
+        after, looks = (await logs.tail(APP, 1)).position, desk.ring.reads + 3
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(logs.wait, APP, after, 60.0)
+                await eventually(lambda: desk.ring.reads >= looks, 5)
+                desk.ring.write("two\n")
+
+
 async def test_the_end_of_a_machine_is_told_after_all_that_it_wrote(desk: Desk) -> None:
     async with desk.daemon() as logs:
         desk.ring.write(*(f"{number}\n" for number in range(350)), "rest")

@@ -264,8 +264,8 @@ class MachineLogs:
                 return 0
             size = await in_thread(Pool.LOGS, self._taken, log, looks, words)
             watched.failing = False
-            grown, watched.grown = watched.grown, anyio.Event()
             if size:
+                grown, watched.grown = watched.grown, anyio.Event()
                 grown.set()
         return size
 
