@@ -1,5 +1,5 @@
 """Logs of an app whose machines write fast, with one follower: what is lost, how late a line comes, what the daemon
-takes of memory and of a processor.
+takes of memory and of a processor. With less than a line a second: how soon a follower hears of one after a rest.
 
     python bench/logs.py [machines] [lines a second of each] [seconds]
 """
@@ -16,10 +16,10 @@ from bench_node import APP, BenchNode, bench_node
 
 _WRITER = """
 import sys, time
-rate, seconds = {rate}, {seconds}
+rate, lines = {rate}, {lines}
 begin, written = time.monotonic(), 0
-while written < rate * seconds:
-    due = min(rate * seconds, int((time.monotonic() - begin) * rate))
+while written < lines:
+    due = min(lines, int((time.monotonic() - begin) * rate))
     sys.stdout.write("".join(f"{{number}} a line of a usual length, as a web server writes for one request\\n"
                              for number in range(written, due)))
     sys.stdout.flush()
@@ -41,7 +41,7 @@ class Follower:
         self.late_ms: list[float] = []
 
     def page(self) -> None:
-        query = f"?wait_s=1&after={quote(self._place)}" if self._place else "?wait_s=1"
+        query = f"?wait_s=10&after={quote(self._place)}" if self._place else "?wait_s=1"
         page = self._node.call("GET", f"/hawker/v1/apps/{APP}/logs/page{query}")
         now = time.time()
         self._place = str(page["next"])
@@ -73,10 +73,11 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def main(machines: int, rate: int, seconds: int) -> bool:
+def main(machines: int, rate: float, seconds: int) -> bool:
     """Whether nothing was lost and nothing came twice."""
-    argv = [sys.executable, "-c", _WRITER.format(rate=rate, seconds=seconds)]
-    wanted, memory = machines * rate * seconds, list[float]()
+    each = int(rate * seconds)
+    argv = [sys.executable, "-c", _WRITER.format(rate=rate, lines=each)]
+    wanted, memory = machines * each, list[float]()
     with bench_node("--driver", "process", "--memory-mib", "65536", "--shared-cpu-ratio", "64") as node:
         for _ in range(machines):
             node.create(config={"image": "hawker/hello", "init": {"exec": argv}})
@@ -98,5 +99,5 @@ def main(machines: int, rate: int, seconds: int) -> bool:
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    sys.exit(0 if main(*(given + [20, 1000, 60][len(given) :])) else 1)
+    machines, rate, seconds = (sys.argv[1:] + ["20", "1000", "60"][len(sys.argv) - 1 :])[:3]
+    sys.exit(0 if main(int(machines), float(rate), int(seconds)) else 1)
