@@ -43,10 +43,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
 @dataclass(frozen=True, slots=True)
 class Done:
     """The step succeeded. `result` (msgspec-encodable) is recorded, for later steps and for whoever waits for the run;
-    `commit` writes to the store in the same transaction, so both are there or neither."""
+    `commit` writes to the store in the same transaction, so both are there or neither.
+
+    `late`: the record is written with the next one of the run, or a moment later, and the next step begins before that.
+    After a crash in between the run goes back to this step. Only for a step that may be repeated after the next ones
+    have done something, and whose undo, or the undo of an earlier step, also takes back what those did. No effect with
+    a `commit`, for a durable step, and for a flow's last one."""
 
     result: Any = None
     commit: Commit | None = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

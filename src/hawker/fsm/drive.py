@@ -50,6 +50,9 @@ class Recorder:
     async def attempt(self, run: Run, found: Verdict, started_at: float, durable: bool) -> tuple[Run, StepRecord]:
         """The run after an attempt, and the attempt's line of history. Durable as well: what did not succeed, since
         once an undo has begun, the step must not get another chance; and a hand-off, since it accepts a run."""
+        if found.late and not durable and found.event is not None and self._ledger.may_be_late(run):
+            record = self._line(run, found, started_at)
+            return self._ledger.step_late(run, found.event, record), record
         durable = durable or found.outcome in (StepStatus.RETRY, StepStatus.FAILED, StepStatus.HANDED_OFF)
         durability = Durability.DURABLE if durable else Durability.ORDERED
         try:
@@ -157,7 +160,7 @@ class Drive(Generic[D]):
         while self._run.state not in ENDED:
             if self._poked:
                 self._poked = False
-                self._run = journal.find(self._engine.store, self._run.id) or self._run
+                self._run = self._engine.ledger.find(self._engine.store, self._run.id) or self._run
             else:
                 await self._advance()
         error = None if self._run.fault is None else self._run.fault.text

@@ -5,9 +5,11 @@ transaction that ends a run also begins the next in line. What has begun or ende
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+import anyio
 import msgspec
 from msgspec.structs import replace
 
@@ -30,7 +32,7 @@ from hawker.fsm.transition import (
     transition,
 )
 from hawker.ids import RunId
-from hawker.store.contract import Tx
+from hawker.store.contract import Reader, Tx
 
 R = TypeVar("R")
 
@@ -41,6 +43,15 @@ class CommitFailed(Exception):
 
 class EndFailed(Exception):
     """A flow's `on_end` raised; the cause is what it raised. The transaction is rolled back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateStep:
+    """A step that has succeeded and is not recorded yet; `number` is its record's place in the run's history."""
+
+    number: int
+    event: Event
+    record: StepRecord
 
 
 class Ledger:
@@ -68,6 +79,9 @@ class Ledger:
         self._on_ended = on_ended
         self._observer = observer
         self._last = last  # only ever touched inside transactions, so by one thread at a time
+        self._late: dict[RunId, tuple[LateStep, ...]] = {}  # changed in the loop's thread only
+        self.late = anyio.Event()
+        """Set once there are records to write late."""
 
     def accept(
         self,
@@ -97,9 +111,10 @@ class Ledger:
 
     def adopt(self, tx: Tx, parent_id: RunId, slot: str, flow: str, resource: Resource, input: msgspec.Struct) -> RunId:
         """Accept a child, or find the one that the parent already has in `slot`: one call of one attempt."""
-        parent = self._known(tx, parent_id)
+        stored, parent = self._caught_up(tx, parent_id)
         if parent.state in ENDED:
             raise WrongState(f"run {parent_id} has ended")
+        self._save(tx, stored, parent)
         known = parent.children.get(slot)
         if known is not None and journal.find(tx, known) is not None:
             return known
@@ -111,18 +126,79 @@ class Ledger:
     def step(self, tx: Tx, run_id: RunId, event: Event, record: StepRecord, commit: Commit | None) -> Run:
         """One attempt's record, what the step commits, and what follows from it, together. Nothing of it for a run that
         was cancelled, and so ended, while its step came to its end."""
-        run = self._known(tx, run_id)
+        stored, run = self._caught_up(tx, run_id)
         if run.state in ENDED:
             return run
         journal.record(tx, run, record)
         if commit is not None:
             _guarded(partial(commit, tx))
         tx.on_commit(partial(self._observer.attempted, run, record))
-        return self._save(tx, run, replace(self._after(run, event), records=run.records + 1, vain_resumes=0))
+        return self._save(tx, stored, self._stepped(run, event))
+
+    def may_be_late(self, run: Run) -> bool:
+        """Whether another step follows. Never for a run that another daemon died at: what it records says that it gets
+        on, and each daemon in a row may die a step later."""
+        flow = self._flows.get(run.flow)
+        return run.resumes == 0 and flow is not None and flow.following(run.step) is not None
+
+    def step_late(self, run: Run, event: Event, record: StepRecord) -> Run:
+        """The run after a step that succeeded and will be recorded with the next change of the run, or by
+        `record_late`. In the loop's thread, outside of any transaction."""
+        self._late[run.id] = (*self._late.get(run.id, ()), LateStep(run.records, event, record))
+        self.late.set()
+        return self._stepped(run, event)
+
+    def record_late(self, tx: Tx) -> None:
+        """Write what is not recorded yet, of all runs."""
+        for run_id in tuple(self._late):
+            if tx.get(journal.OPEN, run_id) is not None:
+                stored, run = self._caught_up(tx, run_id)
+                self._save(tx, stored, run)
+
+    def find(self, reader: Reader, run_id: RunId) -> Run | None:
+        """The run with its steps that are not recorded yet. In the loop's thread; those that it can no longer come to,
+        because it was stopped before they had ended, are forgotten."""
+        run = journal.find(reader, run_id)
+        if run is None:
+            return None
+        late_steps = self._late_steps(run)
+        for late in late_steps:
+            run = self._stepped(run, late.event)
+        if not late_steps:
+            self._late.pop(run_id, None)
+        return run
+
+    def _caught_up(self, tx: Tx, run_id: RunId) -> tuple[Run, Run]:
+        """The run as it is stored, and after its late steps, whose records are written; the caller saves the run."""
+        stored = run = self._known(tx, run_id)
+        for late in self._late_steps(stored):
+            journal.record(tx, run, late.record)
+            tx.on_commit(partial(self._observer.attempted, run, late.record))
+            run = self._stepped(run, late.event)
+        if run is not stored:
+            tx.on_commit(partial(self._forget_late, run_id, run.records))
+        return stored, run
+
+    def _late_steps(self, stored: Run) -> tuple[LateStep, ...]:
+        if stored.state is not State.RUNNING:
+            return ()
+        return tuple(late for late in self._late.get(stored.id, ()) if late.number >= stored.records)
+
+    def _stepped(self, run: Run, event: Event) -> Run:
+        return replace(self._after(run, event), records=run.records + 1, vain_resumes=0)
+
+    def _forget_late(self, run_id: RunId, before: int) -> None:
+        left = tuple(late for late in self._late.get(run_id, ()) if late.number >= before)
+        if left:
+            self._late[run_id] = left
+        else:
+            self._late.pop(run_id, None)
+        if not self._late:
+            self.late = anyio.Event()
 
     def hand_off(self, tx: Tx, run_id: RunId, hand_off: HandOff, record: StepRecord) -> Run:
         """End the run as done and begin its successor in the same place of the line."""
-        run = self._known(tx, run_id)
+        stored, run = self._caught_up(tx, run_id)
         if run.state in ENDED:
             return run
         journal.record(tx, run, record)
@@ -138,7 +214,7 @@ class Ledger:
             tx.on_commit(partial(self._observer.accepted, heir))
             tx.on_commit(partial(self._on_begun, heir))
             after = self._after(run, HandedOff(heir.id))
-        return self._save(tx, run, replace(after, records=run.records + 1))
+        return self._save(tx, stored, replace(after, records=run.records + 1))
 
     def due(self, tx: Tx, run_id: RunId) -> Run:
         """A delayed run joins its resource's line."""
@@ -153,10 +229,10 @@ class Ledger:
 
     def post(self, tx: Tx, run_id: RunId, event: Event) -> Run:
         """An event from outside the run's own steps. An ended run stays as it is."""
-        run = journal.find(tx, run_id)
-        if run is None:
+        if journal.find(tx, run_id) is None:
             raise NotFound(f"there is no run {run_id}")
-        after = self._save(tx, run, self._after(run, event)) if run.state not in ENDED else run
+        stored, run = self._caught_up(tx, run_id)
+        after = self._save(tx, stored, self._after(run, event)) if run.state not in ENDED else run
         if after is not run and after.state not in ENDED:
             tx.on_commit(partial(self._on_begun, after))
         return after
@@ -189,7 +265,9 @@ class Ledger:
         return runs
 
     def leave(self, tx: Tx) -> None:
-        """This daemon ends because it was told to: that it took a run up is not held against the run."""
+        """This daemon ends because it was told to: that it took a run up is not held against the run, and no step of it
+        is repeated."""
+        self.record_late(tx)
         for run in journal.open_runs(tx):
             if run.vain_resumes > 0:
                 journal.save(tx, replace(run, vain_resumes=run.vain_resumes - 1))

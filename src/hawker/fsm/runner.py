@@ -32,6 +32,7 @@ D = TypeVar("D")
 KEEP_RUNS = 50  # per resource, the newest; older ended ones are dropped with their history
 PRUNE_BATCH = 200
 MOST_QUEUED = 100_000  # runs of one key: each was accepted before
+_LATE_S = 0.1  # a late record waits no longer than this
 
 
 class _Waiter:
@@ -105,7 +106,7 @@ class Runner(Generic[D]):
                     self._observer.resumed(run)
                     self._begin(run)
                 task_status.started()
-                await anyio.sleep_forever()
+                await self._record_late()
             finally:
                 self._group = None
                 self._drives.clear()
@@ -120,6 +121,17 @@ class Runner(Generic[D]):
                 tries += 1
                 self._log.error("runs cannot be resumed yet", extra={"reason": str(error)})
             await self._clock.sleep(STORE_BACKOFF.wait_s(tries, self._clock.random()))
+
+    async def _record_late(self) -> None:
+        """Write what steps left to be recorded, where no other record of their runs takes it along: a run that is shown
+        is at the step at which it is."""
+        while True:
+            await self._ledger.late.wait()
+            await self._clock.sleep(_LATE_S)
+            try:
+                await self._store.write(self._ledger.record_late, Durability.ORDERED)
+            except Unavailable as error:
+                self._log.error("steps cannot be recorded yet", extra={"reason": str(error)})
 
     async def leave(self) -> None:
         """To be called before `serve` is cancelled on purpose: a run that daemon after daemon ends at is stuck at last,

@@ -330,13 +330,14 @@ class Verdict:
     result: bytes | None = None
     commit: Commit | None = None
     hand_off: HandOff | None = None
+    late: bool = False
 
 
 def of_outcome(outcome: Outcome, jitter: float) -> Verdict:
     match outcome:
-        case Done(result, commit):
+        case Done(result, commit, late):
             data = _encode(result)
-            return Verdict(StepStatus.DONE, Finished(data), result=data, commit=commit)
+            return Verdict(StepStatus.DONE, Finished(data), result=data, commit=commit, late=late and commit is None)
         case Retry(reason, after_s):
             fault = fault_of(reason)
             return Verdict(StepStatus.RETRY, Tried(fault, jitter, after_s), fault)

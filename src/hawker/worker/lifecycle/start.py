@@ -91,7 +91,8 @@ async def rootfs(context: Context[Launch]) -> Outcome:
     if not context.input.launch:
         await deps.rootfs.unmount(record.id, kept=kept_layer(record))
         return Done()
-    return Done(result=await _mount_rootfs(deps.rootfs, context, await _with_own_ids(context, record)))
+    mounted = await _mount_rootfs(deps.rootfs, context, await _with_own_ids(context, record))
+    return Done(result=mounted, late=volume_id_of(record.config) is None)
 
 
 async def _with_own_ids(context: Context[Launch], record: MachineRecord) -> MachineRecord:
@@ -157,7 +158,7 @@ async def network(context: Context[Launch]) -> Outcome:
         return Done()
     netns = await deps.networks.ensure(record.id, record.network)
     await deps.fences.renew_for(record.app)
-    return Done(result=netns)
+    return Done(result=netns, late=True)
 
 
 async def launch(context: Context[Launch]) -> Outcome:

@@ -19,10 +19,11 @@ _LOOK_EVERY_S = 0.2
 
 
 async def mount_volume(context: StepContext[FlowDeps, msgspec.Struct], record: MachineRecord) -> Outcome:
-    """Mount it; the path is the step's result. One that is still being made is waited for."""
+    """Mount it; the path is the step's result. One that is still being made is waited for. Without one, nothing that a
+    later step does stands in the way of coming here again."""
     deps, volume_id = context.deps, volume_id_of(record.config)
     if volume_id is None:
-        return Done()
+        return Done(late=True)
     assert deps.disks is not None, "a mount is refused where there are no volumes"
     while (volume := attached_to(deps.store, volume_id, record.id)) is not None and volume.state in IN_MAKING:
         await context.clock.sleep(_LOOK_EVERY_S)
