@@ -96,7 +96,7 @@ async def test_layers_are_made_ahead_of_time_and_none_is_given_twice(tmp_path: P
         for number in (0, 1):  # missed: two are to be ready from now on
             await disks.mount_fresh(tmp_path / f"disk{number}", layers[number], 32)
         with anyio.fail_after(30):
-            while len(loops(tmp_path / "templates")) < 2:
+            while disks.ready < 2:
                 await clock.sleep(0.01)
         assert [each.target for each in mounts(tmp_path)] == layers[:2]
         for number in (2, 3):
@@ -106,7 +106,8 @@ async def test_layers_are_made_ahead_of_time_and_none_is_given_twice(tmp_path: P
     assert sorted(each.target for each in mounts(tmp_path)) == layers and len(set(sources)) == 4
     assert {file.name for _, file in loops(tmp_path)} == {f"disk{number}" for number in range(4)}
     (layers[3] / "file").write_text("of this machine")
-    assert [list(layer.iterdir()) for layer in layers[:3]] == [[layer / "lost+found"] for layer in layers[:3]]
+    found = [sorted(path.name for path in layer.rglob("*")) for layer in layers[:3]]
+    assert found == [["lost+found"], ["lost+found"], ["lost+found", "upper", "work"]]
     disks.clear()
     for number, layer in enumerate(layers):
         discard_layer(tmp_path / f"disk{number}", layer, tmp_path / "target", tmp_path / "trash")

@@ -140,9 +140,9 @@ def fresh_overlay(lower: Path, layer: Path, target: Path, trash: Path, *, first_
     """Mount `lower` at `target` under an empty writable layer kept in the directory `layer`. An old layer is moved to
     `trash`, which must be on the same filesystem and is emptied by `empty_trash`. `first_id`: see `kept_overlay`."""
     discard_overlay(layer, target, trash)
-    upper, work = layer / "upper", layer / "work"
-    for directory in (upper, work):
-        directory.mkdir(parents=True)
+    upper = layer / "upper"
+    for directory in (upper, layer / "work"):
+        directory.mkdir(parents=True, exist_ok=True)  # a layer that was made ahead of time has them
     root = lower.stat()
     os.chmod(upper, root.st_mode & 0o7777)
     os.chown(upper, root.st_uid, root.st_gid)
@@ -226,12 +226,11 @@ def _move_away(path: Path, trash: Path) -> None:
     what is removed may be what fills the disk."""
     try:
         trash.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(dir=trash))
-        os.rename(path, place / "file" if path.is_file() else place)
+        os.rename(path, trash / f"{path.lstat().st_ino}")  # which nothing else has for as long as it is there
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        path.unlink() if path.is_file() else remove_tree(path)
+        _remove(path)
 
 
 async def empty_trash(trash: Path) -> None:
@@ -244,9 +243,17 @@ def _empty(trash: Path) -> None:
     with _EMPTYING:
         with suppress(FileNotFoundError):
             for name in os.listdir(trash):
-                remove_tree(trash / name)
+                _remove(trash / name)
         with suppress(OSError):
             trash.rmdir()
+
+
+def _remove(path: Path) -> None:
+    """A file, or a directory with all that is in it."""
+    try:
+        remove_tree(path)
+    except NotADirectoryError:
+        path.unlink()
 
 
 def bind(source: Path | str, target: Path, *, read_only: bool = False) -> None:

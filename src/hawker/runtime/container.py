@@ -89,7 +89,7 @@ def container_driver(
         launcher=launcher,
         apparmor=AppArmor(node_id),
     )
-    return PilotDriver(technology, machines, clock)
+    return PilotDriver(technology, machines, clock, trash=machines.parent / "trash")
 
 
 class ContainerTechnology:
@@ -189,9 +189,10 @@ class ContainerTechnology:
 
     async def clear(self, machine_id: MachineId, run: RunDir) -> None:
         """Also where its groups were lost: the node's own, above them, goes with the last machine."""
-        known = self._boxes.plan(run.path).exists() or self._crun.knows(machine_id)
-        if known or self._cgroups.knows(machine_id):
+        plan = self._boxes.plan(run.path)
+        if plan.exists() or self._crun.knows(machine_id) or self._cgroups.knows(machine_id):
             await in_thread(Pool.HOST, self._crun.forget, machine_id)
+            plan.unlink(missing_ok=True)  # the next call finds nothing to do
 
     async def suspend(self, run: RunDir) -> None:
         if self.features.suspend is None:

@@ -51,16 +51,25 @@ _LAST_WORDS_S = 20.0  # for a guest to end whose pilot says that it does, or say
 
 
 class PilotDriver:
-    """Keeps `Driver` and `HostView` for one technology. A machine's files are in `machines`/<machine id>/run."""
+    """Keeps `Driver` and `HostView` for one technology. A machine's files are in `machines`/<machine id>/run. `trash`
+    is where they go when nobody needs them any more, on the same file system, for somebody else to remove; without one
+    they are removed at once."""
 
     def __init__(
-        self, technology: Technology, machines: Path, clock: Clock, *, stop_grace_s: float = STOP_GRACE_S
+        self,
+        technology: Technology,
+        machines: Path,
+        clock: Clock,
+        *,
+        stop_grace_s: float = STOP_GRACE_S,
+        trash: Path | None = None,
     ) -> None:
         self.name: str = technology.name
         self.features: Features = technology.features
         self._technology = technology
         self._clock = clock
         self._stop_grace_s = stop_grace_s
+        self._trash = trash
         self._files = MachineFiles(machines)
         self._link = PilotLink(technology, self._files, clock)
         self._journal = ExitJournal(technology, clock)
@@ -77,10 +86,10 @@ class PilotDriver:
 
     async def _prepare(self, spec: InstanceSpec) -> None:
         run = self._files.run(spec.machine_id)
-        self._refuse_unserved(spec)
         before = run.spec()
         if before is not None and before.instance_id == spec.instance_id:
             return
+        self._refuse_unserved(spec)
         if before is not None and run.lives():
             raise WrongState(f"machine {spec.machine_id} still has a running instance, {before.instance_id}")
         await self._give_back(spec.machine_id, orphans=not run.journal.exists())
@@ -363,7 +372,7 @@ class PilotDriver:
             await self._inventory.end_orphans(machine_id)
         await self._technology.clear(machine_id, run)
         inside("cleared")
-        run.remove()
+        run.remove(self._trash)
         with suppress(OSError):
             run.path.parent.rmdir()  # others keep files there too; the last one takes the directory away
 

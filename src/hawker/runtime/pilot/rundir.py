@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from hawker.errors import NotFound, WrongState
+from hawker.host.mount import discard
 from hawker.host.rmtree import remove_tree
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit
@@ -124,8 +125,12 @@ class RunDir:
     def write_pid(self, pid: int) -> None:
         _write(self._pid, pid)
 
-    def remove(self) -> None:
-        remove_tree(self.path)
+    def remove(self, trash: Path | None = None) -> None:
+        """To `trash`, on the same file system, which its owner empties; without one all of it is removed now."""
+        if trash is None:
+            remove_tree(self.path)
+        else:
+            discard(self.path, trash)
 
 
 @dataclass(frozen=True, slots=True)
