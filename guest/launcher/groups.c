@@ -21,16 +21,20 @@ int groups_of_child(void) {
     return born_in;
 }
 
-/* A new group of version 1 has no cpus and no memory nodes, and nobody can join it then. */
-static void inherit(int parent, int group, const char *name) {
+/* A new group of version 1 has no cpus and no memory nodes, and nobody can join it then. Whether the tree has them at
+ * all: in the others a look at one file is enough. */
+static int inherit(int parent, int group, const char *name) {
     char value[VALUE_BYTES];
-    int from = openat(parent, name, O_RDONLY | O_CLOEXEC), to = openat(group, name, O_RDWR | O_CLOEXEC);
-    ssize_t length = from < 0 || to < 0 ? 0 : read(from, value, sizeof value);
+    int from = openat(parent, name, O_RDONLY | O_CLOEXEC);
+    if (from < 0) return 0;
+    int to = openat(group, name, O_RDWR | O_CLOEXEC);
+    ssize_t length = to < 0 ? 0 : read(from, value, sizeof value);
     char had;
     if (length > 1 && read(to, &had, 1) <= 1 && had == '\n' && pwrite(to, value, (size_t)length, 0) < 0)
         fail("write", name);
-    if (from >= 0) close(from);
+    close(from);
     if (to >= 0) close(to);
+    return 1;
 }
 
 static int open_directory(const char *path) {
@@ -44,10 +48,7 @@ static int make_one(const char *path) {
     parent[slash - path] = 0;
     if (mkdir(path, 0755) < 0 && errno != EEXIST) return -1;
     int above = open_directory(parent), group = open_directory(path);
-    if (above >= 0 && group >= 0) {
-        inherit(above, group, "cpuset.cpus");
-        inherit(above, group, "cpuset.mems");
-    }
+    if (above >= 0 && group >= 0 && inherit(above, group, "cpuset.cpus")) inherit(above, group, "cpuset.mems");
     if (above >= 0) close(above);
     return group;
 }

@@ -223,13 +223,19 @@ static int open_to_hide(const char *path) {
     return found;
 }
 
+/* All that are hidden share one, in which nothing can be made. */
+static int empty_directory(void) {
+    static int first = -1;
+    if (first >= 0) return tree_copy(first, "", 0, "an empty directory");
+    return first = filesystem_make("tmpfs", "tmpfs", "size=0k", 0);
+}
+
 static void mask(const char *path) {
     struct stat about;
     int target = open_to_hide(path);
     if (target < 0) return;
     if (fstat(target, &about) < 0) fail("hide", path);
-    int tree = S_ISDIR(about.st_mode) ? filesystem_make("tmpfs", "tmpfs", "size=0k", 0)
-                                      : tree_copy(AT_FDCWD, "/dev/null", 0, "/dev/null");
+    int tree = S_ISDIR(about.st_mode) ? empty_directory() : tree_copy(AT_FDCWD, "/dev/null", 0, "/dev/null");
     if (tree < 0) fail("hide", path);
     show(tree, target, SET_READ_ONLY, BIND_FLAGS, path);
 }

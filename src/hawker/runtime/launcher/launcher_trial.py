@@ -122,9 +122,11 @@ class LauncherTrial:
         return directory
 
     async def _observe(self, machine_id: MachineId, pid: int) -> Observation:
-        """crun returns a moment before its last process becomes the machine's program."""
+        """crun returns a moment before its last process becomes the machine's program, which the kernel shows under its
+        new name a moment before it shows its environment."""
+        process = Path(f"/proc/{pid}")
         with anyio.fail_after(_EXECUTED_S):
-            while not os.readlink(f"/proc/{pid}/exe").endswith("/bin/hello"):
+            while not (os.readlink(process / "exe").endswith("/bin/hello") and (process / "environ").read_bytes()):
                 await self.clock.sleep(_LOOK_AGAIN_S)
         found = observe(pid, self.cgroups.hierarchies, self.cgroups.path_of(machine_id))
         scratch, group = str(self._scratch / machine_id), self.cgroups.path_of(machine_id)
