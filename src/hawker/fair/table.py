@@ -110,6 +110,13 @@ BUILDS = Share(
     key="organization",
     over="the build waits for its turn",
 )
+BUILDS_WHILE_IT_COMES = Share(
+    name="images that are unpacked while they come",
+    total=2,
+    each=1,
+    key="organization",
+    over="the image is unpacked after its download",
+)
 
 HANDOVERS = Share(
     name="pieces of images for other nodes",
@@ -289,6 +296,7 @@ SHARES = (
     pulls(USUAL_PULLS),
     DOWNLOADS,
     BUILDS,
+    BUILDS_WHILE_IT_COMES,
     HANDOVERS,
     VOLUME_HANDOVERS,
     UPLOADS,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hawker.failpoint import inside
 from hawker.ids import Digest
+from hawker.image.arriving_blob import ArrivingBlob
 from hawker.image.config import Layer
 from hawker.image.digest import digest_of, hex_of
 from hawker.image.failure import BadImage
@@ -88,9 +89,10 @@ class BlobStore:
 class PartialBlob:
     """A blob on its way in: the bytes so far and their hash. It can be left and taken up again."""
 
-    def __init__(self, store: BlobStore, blob: Layer, reader: str) -> None:
+    def __init__(self, store: BlobStore, blob: Layer, reader: str, arriving: ArrivingBlob | None = None) -> None:
         self._store = store
         self._blob = blob
+        self._arriving = arriving or ArrivingBlob(blob.size)
         self._path = store.partial(blob.digest, reader)
         self._fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.size = 0
@@ -103,8 +105,11 @@ class PartialBlob:
             self.size += len(data)
         if self.size > self._blob.size:
             self.restart()
+        self._arriving.grew(self._path, self.size)
 
     def restart(self) -> None:
+        if self.size:
+            self._arriving.lose()
         os.ftruncate(self._fd, 0)
         os.lseek(self._fd, 0, os.SEEK_SET)
         self.size = 0
@@ -121,6 +126,7 @@ class PartialBlob:
             inside("written")
         self._hash.update(data)
         self.size += len(data)
+        self._arriving.grew(self._path, self.size)
 
     @property
     def is_whole(self) -> bool:
@@ -133,8 +139,10 @@ class PartialBlob:
             self.discard()
             raise BadImage(f"layer {self._blob.digest} does not match its digest: what came has {found}")
         self._store.adopt(self._blob.digest, self._path)
+        self._arriving.whole(self._store.path(self._blob.digest))
 
     def discard(self) -> None:
+        self._arriving.lose()
         remove_file(self._path)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hawker.ids import Digest
 from hawker.image.blobs import remove_file
 from hawker.image.block import host_choice
-from hawker.image.build import build_block
+from hawker.image.build import Turn, at_once, build_block
 from hawker.image.digest import hex_of
 from hawker.image.limits import BlockChoice, ImageLimits
 from hawker.image.progress import Report, silent
@@ -42,9 +42,12 @@ class Blocks:
         found = next((kind for kind in _TYPES if os.access(f"{whole}.{kind}", os.F_OK)), None)
         return None if found is None else Path(f"{whole}.{found}")
 
-    async def make(self, digest: Digest, layers: Sequence[LayerBlob], report: Report = silent) -> Path:
+    async def make(
+        self, digest: Digest, layers: Sequence[LayerBlob], report: Report = silent, turn: Turn = at_once
+    ) -> Path:
+        """Raises what `build_block` raises."""
         target = self._folder / f"{hex_of(digest)}.{self._choice.value}"
-        await build_block(layers, target, self._choice, self._staging, self._limits, report)
+        await build_block(layers, target, self._choice, self._staging, self._limits, report, turn)
         return target
 
     def all(self) -> list[tuple[Digest, Path]]:

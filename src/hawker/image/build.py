@@ -1,10 +1,11 @@
 """From verified layers to the block image: stage the tree, make the file, put it in its place durably."""
 
 import os
-from collections.abc import Awaitable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio.from_thread
 
@@ -35,6 +36,15 @@ class Staged:
     newest_s: int
 
 
+Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[bool]]
+"""Waits until what was unpacked may become a block image, and says whether anybody needs that still."""
+
+
+@asynccontextmanager
+async def at_once() -> AsyncIterator[bool]:
+    yield True
+
+
 async def build_block(
     layers: Sequence[LayerBlob],
     target: Path,
@@ -42,12 +52,14 @@ async def build_block(
     staging: Staging,
     limits: ImageLimits,
     report: Report = silent,
+    turn: Turn = at_once,
 ) -> None:
-    """Make `target`, and report how far it is. Raises `BadLayer`, `NoRoom`, `Unavailable`; nothing is left behind
+    """Make `target`, and report how far it is: unpack the layers, and then, in `turn`, make the file, unless that says
+    that nobody needs it any more. Raises `BadLayer`, `NoRoom`, `Unavailable`, `BlobLost`; nothing is left behind
     then."""
     for place in staging.places(limits.max_image_bytes):
         try:
-            return await _build_at(place, layers, target, kind, limits, report)
+            return await _build_at(place, layers, target, kind, limits, report, turn)
         except (PoolFull, NoXattrs) as error:
             reason = error
     if isinstance(reason, PoolFull):
@@ -62,28 +74,37 @@ async def _build_at(
     kind: BlockChoice,
     limits: ImageLimits,
     report: Report,
+    turn: Turn,
 ) -> None:
-    fresh = target.with_name(f"{target.name}.tmp")
     async with area(place.directory, place.prefix) as directory:
         staged = await in_thread(Pool.IMAGES, _stage, layers, directory, place.budget, limits, report)
         inside("staged")
-        with disk_room("making the block image"):
-            try:
-                making = make_block(
-                    kind,
-                    directory / "root",
-                    fresh,
-                    newest_s=staged.newest_s,
-                    content_bytes=staged.content_bytes,
-                    files=staged.files,
-                    packs=packs(layers, staged.content_bytes),
-                )
-                await _watched(fresh, PullSteps(report, PullStage.BUILDING, staged.content_bytes), making)
-                inside("made")
-                await in_thread(Pool.IMAGES, _keep, fresh, target)
-                inside("placed")
-            finally:
-                remove_file(fresh)
+        async with turn() as wanted:
+            if wanted:
+                await _make(staged, layers, directory, target, kind, report)
+
+
+async def _make(
+    staged: Staged, layers: Sequence[LayerBlob], directory: Path, target: Path, kind: BlockChoice, report: Report
+) -> None:
+    fresh = target.with_name(f"{target.name}.tmp")
+    with disk_room("making the block image"):
+        try:
+            making = make_block(
+                kind,
+                directory / "root",
+                fresh,
+                newest_s=staged.newest_s,
+                content_bytes=staged.content_bytes,
+                files=staged.files,
+                packs=packs(layers, staged.content_bytes),
+            )
+            await _watched(fresh, PullSteps(report, PullStage.BUILDING, staged.content_bytes), making)
+            inside("made")
+            await in_thread(Pool.IMAGES, _keep, fresh, target)
+            inside("placed")
+        finally:
+            remove_file(fresh)
 
 
 def packs(layers: Sequence[LayerBlob], content_bytes: int) -> bool:
@@ -92,7 +113,7 @@ def packs(layers: Sequence[LayerBlob], content_bytes: int) -> bool:
     several times as long as writing the files. Of layers that nobody packed, nobody knows."""
     if any(layer.compression is Compression.NONE for layer in layers):
         return True
-    return sum(layer.path.stat().st_size for layer in layers) < content_bytes * _WORTH
+    return sum(layer.packed_bytes for layer in layers) < content_bytes * _WORTH
 
 
 async def _watched(file: Path, steps: PullSteps, making: Awaitable[None]) -> None:
@@ -130,8 +151,9 @@ def _stage(layers: Sequence[LayerBlob], directory: Path, budget: int, limits: Im
     """In a thread. Gives up soon after the waiting task is cancelled."""
     check = anyio.from_thread.check_cancelled
     pool = directory / "pool"
-    packed = sum(layer.path.stat().st_size for layer in layers)
+    packed = sum(layer.packed_bytes for layer in layers)
     steps = PullSteps(lambda progress: anyio.from_thread.run_sync(report, progress), PullStage.UNPACKING, packed)
+    steps.at(0)
     try:
         pool.mkdir(mode=0o700)
         tree = Unpacker(pool, budget, limits, check, steps.at).unpack(layers)

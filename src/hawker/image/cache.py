@@ -26,6 +26,7 @@ from hawker.image.bundle import archive_name, receive
 from hawker.image.config import Image, Layer
 from hawker.image.contents import ImageContents, Pins
 from hawker.image.download import Arrivals, ImageFetcher
+from hawker.image.early_build import EarlyBuilds
 from hawker.image.failure import BadImage, disk_room
 from hawker.image.image_index import ImageIndex, ImageName, ImageNames
 from hawker.image.limits import ImageSettings
@@ -75,6 +76,7 @@ class ImageCache:
         self._building: KeyedLocks[Digest] = KeyedLocks()
         self._builds = Turns(BUILDS)
         self._contents = ImageContents(self._blobs, settings.limits)
+        self._early = EarlyBuilds(self._contents, self._blocks, self._building, self._builds, settings.early_bytes)
         self._naming = ImageNames(self._index)
         self._pins = Pins()
         self._reach = PullReach(settings.insecure_hosts, settings.private_hosts)
@@ -302,7 +304,8 @@ class ImageCache:
         with self.pin(resolved.digest, *manifest.blobs):
             await self._fetcher.fetch(source, [manifest.config], to, silent)
             self._contents.check_config(manifest, self._platform)
-            await self._fetcher.fetch(source, manifest.layers, to, report)
+            async with self._early.during(resolved.digest, manifest, report) as arriving:
+                await self._fetcher.fetch(source, manifest.layers, to, report, arriving)
 
     async def _ensure_manifest(self, source: ImageSource, digest: Digest, to: Arrivals) -> None:
         """It was kept when the reference was resolved, which may be long ago."""
@@ -322,7 +325,6 @@ class ImageCache:
         async with self._building.hold(resolved.digest):
             image = self._complete(resolved.digest)
             if image is None:
-                (progress or silent)(PullProgress(PullStage.UNPACKING, total_bytes=resolved.size_bytes))
                 async with self._builds.hold(whose() or _BUILDER):
                     image = await self._build(resolved, progress or silent, org, credentials)
                 inside("shelved")
@@ -374,8 +376,7 @@ class ImageCache:
             await receive(stream, file, self._settings.limits.max_import_bytes)
             async with self._sources.archive(file, "the archive", None) as found:
                 wanted = archive_name(name, found.name) or DigestReference(found.source.root)
-                at = self._clock.now()
-                resolved = await self._resolve_from(found.source, wanted, reader, imported=True, at=at)
+                resolved = await self._resolve_from(found.source, wanted, reader, imported=True, at=self._clock.now())
                 with self.pin(resolved.digest):
                     await self._fetch_from(found.source, resolved, self._arrivals(reader, Login(None, reader)), silent)
                     return await self.build(resolved)
@@ -388,8 +389,7 @@ class ImageCache:
         self, reference: str, to: str | None, credentials: Credentials | None = None, progress: Report | None = None
     ) -> Image:
         """Send an image of this node to a registry. Raises `NotFound`, `BadImage`, `Unavailable`."""
-        image = self.find(reference)
-        if image is None:
+        if (image := self.find(reference)) is None:
             raise NotFound(f"image {reference} is not on this node: see `hawker images list`")
         target = parse(to or reference)
         if not isinstance(target, RegistryReference) or target.digest or not target.tag:

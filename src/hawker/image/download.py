@@ -4,8 +4,9 @@ Hashing and disk work are in threads, in batches.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import anyio
 
@@ -15,6 +16,7 @@ from hawker.fair.table import DOWNLOADS
 from hawker.fair.threads import Pool, in_thread, whose
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
+from hawker.image.arriving_blob import ArrivingBlob
 from hawker.image.blobs import BlobStore, PartialBlob
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, disk_room, no_room
@@ -42,24 +44,35 @@ class Arrivals:
         return self.store.has(digest) and self.readers.may_read(self.org, (digest,))
 
 
-async def download(source: ImageSource, blob: Layer, to: Arrivals, clock: Clock, report: Report) -> None:
+async def download(
+    source: ImageSource,
+    blob: Layer,
+    to: Arrivals,
+    clock: Clock,
+    report: Report,
+    arriving: ArrivingBlob | None = None,
+) -> None:
     """No effect when the blob is there for its organization. Raises `BadImage` when the content is wrong, `NoRoom` when
     the disk is full, `Unavailable` when the source cannot be had. Only in the last case is a partial file kept; the
-    next call resumes."""
+    next call resumes. `arriving` hears how far it is."""
+    arriving = arriving or ArrivingBlob(blob.size)
     if await in_thread(Pool.IMAGES, to.has, blob.digest):
+        arriving.whole(to.store.path(blob.digest))
         report(PullProgress(PullStage.DOWNLOADING, blob.digest, blob.size, blob.size))
         return
     doing = f"failed to download {blob.digest}"
-    resumed = await persist(clock, doing, lambda: _attempt(source, blob, to, report, fresh=False))
+    resumed = await persist(clock, doing, lambda: _attempt(source, blob, to, report, arriving, fresh=False))
     if not resumed:
-        await persist(clock, doing, lambda: _attempt(source, blob, to, report, fresh=True))
+        await persist(clock, doing, lambda: _attempt(source, blob, to, report, arriving, fresh=True))
     await to.readers.add(to.reader, blob.digest)
 
 
-async def _attempt(source: ImageSource, blob: Layer, to: Arrivals, report: Report, *, fresh: bool) -> bool:
+async def _attempt(
+    source: ImageSource, blob: Layer, to: Arrivals, report: Report, arriving: ArrivingBlob, *, fresh: bool
+) -> bool:
     """One request. False: an earlier try's bytes were wrong, so begin again."""
     with disk_room(f"downloading {blob.digest}"):
-        partial = await in_thread(Pool.IMAGES, PartialBlob, to.store, blob, to.reader)
+        partial = await in_thread(Pool.IMAGES, PartialBlob, to.store, blob, to.reader, arriving)
         try:
             await in_thread(Pool.IMAGES, partial.restart if fresh else partial.recall)
             return await _complete(source, blob, partial, report)
@@ -125,15 +138,23 @@ class ImageFetcher:
         self._clock = clock
         self._slots = Turns(replace(DOWNLOADS, each=parallel))
 
-    async def fetch(self, source: ImageSource, wanted: Sequence[Layer], to: Arrivals, report: Report) -> None:
-        """Raises the first error; the other downloads are given up then, and resumed by the next call."""
+    async def fetch(
+        self,
+        source: ImageSource,
+        wanted: Sequence[Layer],
+        to: Arrivals,
+        report: Report,
+        arriving: Mapping[Digest, ArrivingBlob] = MappingProxyType({}),
+    ) -> None:
+        """Raises the first error; the other downloads are given up then, and resumed by the next call. `arriving` are
+        those that somebody reads while they come."""
         await in_thread(Pool.IMAGES, _check_room, wanted, to)
         failures: list[HawkerError | OSError] = []
         async with anyio.create_task_group() as group:
 
             async def one(blob: Layer) -> None:
                 try:
-                    await self._one(source, blob, to, report)
+                    await self._one(source, blob, to, report, arriving.get(blob.digest))
                 except (HawkerError, OSError) as error:
                     failures.append(error)
                     group.cancel_scope.cancel()
@@ -143,9 +164,11 @@ class ImageFetcher:
         if failures:
             raise failures[0]
 
-    async def _one(self, source: ImageSource, blob: Layer, to: Arrivals, report: Report) -> None:
+    async def _one(
+        self, source: ImageSource, blob: Layer, to: Arrivals, report: Report, arriving: ArrivingBlob | None
+    ) -> None:
         async with self.locks.hold(blob.digest), self._slots.hold(whose() or _NODE):
-            await download(source, blob, to, self._clock, report)
+            await download(source, blob, to, self._clock, report, arriving)
 
 
 def _check_room(wanted: Sequence[Layer], to: Arrivals) -> None:

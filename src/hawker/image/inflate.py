@@ -12,6 +12,7 @@ import zstandard
 from isal import igzip_threaded
 from isal.igzip_lib import IsalError
 
+from hawker.image.arriving_blob import ArrivingBlob
 from hawker.image.limits import ImageLimits
 from hawker.image.local import open_regular
 from hawker.image.manifest import Compression
@@ -65,15 +66,19 @@ class _Braked(io.RawIOBase):
 
 @contextmanager
 def inflated(
-    blob: Path, compression: Compression, brake: Brake, moved: Callable[[int], None] = lambda at: None
+    blob: Path | ArrivingBlob, compression: Compression, brake: Brake, moved: Callable[[int], None] = lambda at: None
 ) -> Iterator[BinaryIO]:
     """The unpacked bytes; `moved` is called with how many packed ones were read. Raises `InflateError`, also for damage
-    found while the caller reads."""
+    found while the caller reads, and `BlobLost` for a blob that arrives no more."""
     try:
-        with os.fdopen(open_regular(blob), "rb") as packed, closing(_opened(packed, compression)) as source:
+        with _packed(blob) as packed, closing(_opened(packed, compression)) as source:
             yield io.BufferedReader(_Braked(source, brake, packed, moved), _BUFFER)
     except (EOFError, IsalError, gzip.BadGzipFile, zstandard.ZstdError) as error:  # type: ignore[misc]
         raise InflateError(f"is not intact {compression.value}: {error}") from error
+
+
+def _packed(blob: Path | ArrivingBlob) -> BinaryIO:
+    return cast(BinaryIO, blob.open()) if isinstance(blob, ArrivingBlob) else os.fdopen(open_regular(blob), "rb")
 
 
 def _opened(packed: BinaryIO, compression: Compression) -> BinaryIO:

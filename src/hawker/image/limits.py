@@ -42,7 +42,8 @@ class ImageSettings:
     """`allow_local` admits images from files of this host. `insecure_hosts` are registries spoken to without TLS,
     beside loopback; these and `private_hosts` may be at inside addresses. `auth_file` is in the format of Docker's
     config.json; None: no credentials but those of a pull. `parallel_downloads`, 1 or more, is for all images together.
-    A partial download is dropped when it was not touched for `partial_age_s` seconds."""
+    A partial download is dropped when it was not touched for `partial_age_s` seconds. An image of which
+    `early_bytes` or more are missing is unpacked while it comes."""
 
     allow_local: bool = False
     insecure_hosts: frozenset[str] = frozenset()
@@ -51,4 +52,5 @@ class ImageSettings:
     parallel_downloads: int = 4
     block: BlockChoice = BlockChoice.AUTO
     partial_age_s: float = 86_400.0
+    early_bytes: int = 8 * MIB
     limits: ImageLimits = field(default_factory=ImageLimits)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.ids import Digest
+from hawker.image.arriving_blob import ArrivingBlob
 from hawker.image.failure import BadLayer
 from hawker.image.inflate import Brake, InflateError, inflated
 from hawker.image.limits import ImageLimits
@@ -32,11 +33,16 @@ class PoolFull(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LayerBlob:
-    """A layer that is on disk, verified."""
+    """A layer that is on disk, verified, or one that is on its way there."""
 
     digest: Digest
     path: Path
     compression: Compression
+    arriving: ArrivingBlob | None = None
+
+    @property
+    def packed_bytes(self) -> int:
+        return self.path.stat().st_size if self.arriving is None else self.arriving.size
 
 
 class Unpacker:
@@ -69,12 +75,13 @@ class Unpacker:
 
     def _unpack_layer(self, number: int, layer: LayerBlob) -> None:
         most = self._limits.max_layer_bytes + self._limits.max_files * _HEADERS
-        packed, before = layer.path.stat().st_size, self._packed_before
+        packed, before = layer.packed_bytes, self._packed_before
         self._packed_before += packed
         brake = Brake(packed, most, self._limits, self._check)
         name = b""
         try:
-            with inflated(layer.path, layer.compression, brake, lambda at: self._moved(before + at)) as stream:
+            source = layer.arriving or layer.path
+            with inflated(source, layer.compression, brake, lambda at: self._moved(before + at)) as stream:
                 archive = TarReader(stream, self._limits.max_path)
                 for entry in archive:
                     name = entry.name
