@@ -45,6 +45,23 @@ class NamedApp(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     network_id: int
 
 
+class NamedPeer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A computer that is in a private network over WireGuard. `here`: through this node."""
+
+    name: str
+    ip: str
+    here: bool = False
+
+    @property
+    def network_id(self) -> int:
+        return network_of_address(self.ip)
+
+    @property
+    def listed(self) -> bool:
+        """flyctl's own are not."""
+        return not self.name.startswith("interactive-")
+
+
 class NamedAddress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An address of an app, at which an edge answers."""
 
@@ -81,6 +98,7 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     machines: tuple[NamedMachine, ...] = ()
     addresses: tuple[NamedAddress, ...] = ()
     zone: KnownZone | None = None
+    peers: tuple[NamedPeer, ...] = ()
 
 
 def is_private_address(ip: str) -> bool:

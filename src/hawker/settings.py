@@ -95,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     mesh: Literal["auto", "kernel", "wireguard-go", "boringtun", "off"] = "auto"
     mesh_mtu: int = 1420
     mesh_port: int | None = None
+    wireguard_listen: str | None = None
 
     # what clients reach: published ports
     edge_addresses: tuple[str, ...] = ()
@@ -157,6 +158,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_egress(self.egress_allow)
         _check_edge(self.edge_addresses)
         _check_zone(self)
+        _check_gateway(self.wireguard_listen)
         if self.backup_url is not None and self.backup_passphrase_file is None:
             raise ValueError("backup_url needs backup_passphrase_file: backups are sealed under a passphrase")
 
@@ -347,6 +349,7 @@ def _check_directory(url: str | None) -> None:
         raise ValueError(f"acme_directory {url!r} is no https:// URL")
 
 
+_PLACE = re.compile(r"[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
 _DOMAIN = re.compile(r"(?=.{3,190}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -363,6 +366,12 @@ def _check_zone(settings: Settings) -> None:
             raise ValueError(f"dns_zone_listen {place!r} is not ADDRESS:PORT")
     if settings.dns_zone_listen and settings.domain is None:
         raise ValueError("dns_zone_listen needs domain: the zone that is answered there")
+
+
+def _check_gateway(place: str | None) -> None:
+    host, _, port = (place or "gateway.example.com:51820").rpartition(":")
+    if not host or not _PLACE.fullmatch(host) or not (port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError(f"wireguard_listen {place!r} is not HOST:PORT, where peers reach this node")
 
 
 def _check_edge(texts: tuple[str, ...]) -> None:

@@ -168,7 +168,8 @@ def test_only_these_calls_ask_the_grant_themselves() -> None:
     others = {"create_app", "machine_history", "current_tokens", "revoke_token", "list_placements", "place"}
     logins = {"list_registry_logins", "put_registry_login", "delete_registry_login", "find_snapshot"}
     moves = {"list_moves", "get_move", "cancel_move"}
-    assert own == lists | others | logins | moves
+    peers = {"list_wireguard_peers", "put_wireguard_peer", "delete_wireguard_peer"}
+    assert own == lists | others | logins | moves | peers
 
 
 def test_a_call_that_runs_a_program_or_makes_a_token_needs_control() -> None:

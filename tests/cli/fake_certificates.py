@@ -1,4 +1,4 @@
-"""The part of the fake node that answers about certificates of apps, and where requests go."""
+"""The part of the fake node that answers about certificates of apps, where requests go, and people's computers."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,9 +17,26 @@ from hawker.api.contract.certificate import (
     ValidationError,
 )
 from hawker.api.contract.published_port import RouteExplanation
+from hawker.api.contract.wireguard_peer import WireguardPeer, WireguardPeerList
 from hawker.api.route import Call
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def peer(name: str, org: str, public_key: str) -> WireguardPeer:
+    return WireguardPeer(
+        name=name,
+        org=org,
+        network="default",
+        peerip="fdaa:0:7::2:2",
+        dns="fdaa:0:7::3",
+        endpoint="gate.example.com:51820",
+        pubkey="gateway",
+        allowed_ips="fdaa:0:7::/48",
+        peer_pubkey=public_key,
+        node="00000001",
+        created_at=AT,
+    )
 
 
 def detail(hostname: str, records: DnsRecords | None = None) -> CertificateDetail:
@@ -49,6 +66,15 @@ def detail(hostname: str, records: DnsRecords | None = None) -> CertificateDetai
 
 
 class FakeCertificates:
+    async def _list_wireguard_peers(self, call: Call[Any, Any, Any]) -> WireguardPeerList:
+        return WireguardPeerList(peers=(peer("laptop", call.params.org_slug, "k"),))
+
+    async def _put_wireguard_peer(self, call: Call[Any, Any, Any]) -> WireguardPeer:
+        return peer(call.params.peer, call.params.org_slug, call.body.pubkey)
+
+    async def _delete_wireguard_peer(self, call: Call[Any, Any, Any]) -> None:
+        """It is gone."""
+
     async def _list_certificates(self, call: Call[Any, Any, Any]) -> CertificateList:
         one = CertificateSummary(
             hostname="*.example.com",

@@ -27,6 +27,7 @@ from hawker.fleet.rows import (
     mesh_row,
     node_row,
     own_rows,
+    peer_row,
     quota_row,
     removal,
     revoked_row,
@@ -40,7 +41,7 @@ from hawker.fleet.rows import (
 from hawker.gpu import parse_gpus
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity, Resources
-from hawker.record.app import AppRecord, CertificateRecord, IpRecord
+from hawker.record.app import AppRecord, CertificateRecord, IpRecord, PeerRecord
 from hawker.record.machine import CheckResult
 from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord, QuotaRule
@@ -81,10 +82,14 @@ def every_row() -> Iterator[Row]:
     yield from app_ip_rows(NODE, "web", ip_of("v4"))
     yield from app_ip_rows(NODE, "web", ip_of("private_v6", "fdaa:0:1::2"))
     yield certificate_row(NODE, CERTIFICATE, "c2VhbGVk")
+    yield peer_row(NODE, PEER)
     yield challenge_row(NODE, ShownChallenge(hostname="a.example", token="t", answer="t.k", app=AppName("web")))
     yield revoked_row(NODE, "t1", at=3.0, by="root", note="lost")
 
 
+PEER = PeerRecord(
+    org="o", name="laptop", network="n", network_id=7, public_key="k", id=MachineId("00000000000001"), created_at=1.0
+)
 CERTIFICATE = CertificateRecord(
     hostname="a.example",
     app=AppName("web"),

@@ -162,6 +162,10 @@ async def where(handlers: Handlers, route: AnyRoute, api: Any) -> tuple[str, Nod
 NAMED = {"app_name": APP, "machine_id": "0" * 14, "volume_id": "vol_0000000000000000"}
 
 
+BRINGING = ("update_machine", "move_volume", "put_wireguard_peer")
+"""These bring an app, or a network's number, there first."""
+
+
 async def test_every_call_that_is_passed_goes_to_the_node_that_its_path_names(town: Town) -> None:
     first, second, far = town.hosts
     await Broker(town, town.hosts[second]).api.app()
@@ -180,7 +184,7 @@ async def test_every_call_that_is_passed_goes_to_the_node_that_its_path_names(to
     client._handlers = handlers
     expected = {"owner": far, "home": second, "beside": first}
     for route in ROUTES:
-        if way(route) in expected and route.name not in ("update_machine", "move_volume"):  # these bring an app first
+        if way(route) in expected and route.name not in BRINGING:
             asked = await where(handlers, route, client)
             assert asked == (route.name, expected[way(route)]), route.name
 

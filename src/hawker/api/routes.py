@@ -47,6 +47,7 @@ from hawker.api.contract.secret import SECRET_ROUTES
 from hawker.api.contract.secret_key import SECRET_KEY_ROUTES
 from hawker.api.contract.token import CREATE_DEPLOY_TOKEN, TOKEN_ROUTES
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, VOLUME_ROUTES
+from hawker.api.contract.wireguard_peer import WIREGUARD_ROUTES
 from hawker.api.route import AnyRoute
 
 ROUTES: tuple[AnyRoute, ...] = (
@@ -82,6 +83,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *RUN_ROUTES,
     *IMAGE_ROUTES,
     *REGISTRY_ROUTES,
+    *WIREGUARD_ROUTES,
     *DOCTOR_ROUTES,
     *CATALOG_ROUTES,
 )

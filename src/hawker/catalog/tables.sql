@@ -119,6 +119,16 @@ CREATE TABLE challenges (
     PRIMARY KEY (node, hostname, kind)
 ) WITHOUT ROWID;
 
+-- People's computers in private networks, by the node through which they come in. To the mesh they are machines there.
+CREATE TABLE peers (
+    node TEXT NOT NULL,
+    org TEXT NOT NULL,
+    name TEXT NOT NULL,
+    network INTEGER NOT NULL DEFAULT 0,    -- its 32 bits
+    id TEXT NOT NULL DEFAULT '',           -- makes its address, with the network
+    PRIMARY KEY (node, org, name)
+) WITHOUT ROWID;
+
 -- Where a host hears packets of other hosts' machines: what a tunnel of WireGuard needs to know.
 CREATE TABLE mesh_hosts (
     node TEXT NOT NULL,

@@ -65,6 +65,7 @@ TABLE = {
     "secrets": CommandModule(f"{_IN}.secrets", "Set, list and remove an app's secrets."),
     "secret": CommandModule(f"{_IN}.secrets", "The same as secrets.", hidden=True),
     "ips": CommandModule(f"{_IN}.ips", "List, allocate and release an app's addresses."),
+    "wireguard": CommandModule(f"{_IN}.wireguard", "Let your own computer into a private network."),
     "route": CommandModule(f"{_IN}.route", "Say where a request for an app would go, and why."),
     "certs": CommandModule(f"{_IN}.certs", "Import and check certificates of host names."),
     "policies": CommandModule(f"{_IN}.policies", "List, set and remove an app's network policies."),

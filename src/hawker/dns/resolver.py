@@ -52,6 +52,11 @@ class Names:
         self._look()
         return self._known.zone if self._known is not None else None
 
+    def entered(self) -> frozenset[int]:
+        """The networks that people's computers are in through this node."""
+        self._look()
+        return frozenset(each.network_id for each in (self._known.peers if self._known else ()) if each.here)
+
     def upstream(self) -> Sequence[str]:
         """The servers for names of the world."""
         self._look()
@@ -99,6 +104,10 @@ class NameResolver:
         self._clock = clock
         self._questions = TokenBuckets(QUESTIONS)
         self._said: dict[tuple[int, bytes], tuple[float, bytes]] = {}
+
+    def entered(self) -> frozenset[int]:
+        """The networks that people's computers are in through this node."""
+        return self._names.entered()
 
     def admits(self, source: str) -> bool:
         """Whether this machine may ask once more now."""

@@ -19,7 +19,7 @@ from hawker.dns.resolver import NameResolver, machine_of
 from hawker.errors import OverShare
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
-from hawker.host.address import bridge_prefix, network_of
+from hawker.host.address import bridge_prefix, network_of, network_resolver, peers_name
 from hawker.ids import NodeId
 from hawker.log import bind
 from hawker.names import BOUND, RESOLVER
@@ -115,11 +115,12 @@ class ResolverSockets:
         self._tasks = tasks
         self._connections = Turns(DNS_CONNECTIONS)
         self._open: dict[tuple[str, int], NetworkSockets] = {}
+        self._peers = peers_name(node_id)
 
     @property
     def needed(self) -> bool:
         """Whether a private network of the node is on the host."""
-        return bool(self._bridges())
+        return bool(self._bridges() or self._entrances())
 
     async def serve(self) -> None:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
@@ -135,14 +136,16 @@ class ResolverSockets:
 
     async def _follow(self) -> None:
         """A bridge that was removed and made again is another one, by its index."""
-        there = self._bridges()
+        there = self._bridges() | self._entrances()
         before = set(self._open)
         for gone in before - there:
             self._open.pop(gone).close()
         for name, index in sorted(there - before):
-            sockets = NetworkSockets(self._resolver, network_of(name), self._tasks, self._connections)
+            network_id = network_of(name) if name != self._peers else index
+            sockets = NetworkSockets(self._resolver, network_id, self._tasks, self._connections)
+            address = RESOLVER if name != self._peers else network_resolver(network_id)
             try:
-                await sockets.open(partial(_listening_at, name))
+                await sockets.open(partial(_listening_at, name, str(address)))
             except OSError as error:  # its address is not there yet, or it is gone already: the next news says
                 _log.debug("a network is not served yet", extra={"bridge": name, "reason": error.strerror})
             else:
@@ -150,23 +153,31 @@ class ResolverSockets:
         if set(self._open) != before:
             self._say()
 
+    def _entrances(self) -> set[tuple[str, int]]:
+        """The device of WireGuard peers, once for each network that has some, with its number."""
+        try:
+            socket.if_nametoindex(self._peers)
+        except OSError:
+            return set()
+        return {(self._peers, network_id) for network_id in self._resolver.entered()}
+
     def _bridges(self) -> set[tuple[str, int]]:
         """Of this process's network namespace, which the `/sys` that it sees need not be of."""
         return {(name, index) for index, name in socket.if_nameindex() if name.startswith(self._prefix)}
 
     def _say(self) -> None:
         draft = self._folder / f"{BOUND}.new"
-        draft.write_text("".join(f"{name}\n" for name, _ in sorted(self._open)))
+        draft.write_text("".join(f"{name}\n" for name in sorted({name for name, _ in self._open})))
         draft.rename(self._folder / BOUND)
 
 
-def _listening_at(bridge: str, kind: int) -> socket.socket:
+def _listening_at(device: str, address: str, kind: int) -> socket.socket:
     made = socket.socket(socket.AF_INET6, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge.encode())
-        made.bind((str(RESOLVER), _PORT))
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+        made.bind((address, _PORT))
         if kind == socket.SOCK_STREAM:
             made.listen(128)
     except OSError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 
 from hawker.ids import NodeId
-from hawker.names import KnownNames, NamedMachine, is_private_address, network_of_address
+from hawker.names import KnownNames, NamedMachine, NamedPeer, is_private_address, network_of_address
 
 MOST_ADDRESSES = 500
 _TOP = re.compile(r"top([1-9]\d{0,2})")
@@ -34,6 +34,7 @@ class View:
     apps: dict[str, list[NamedMachine]] = field(default_factory=dict)
     addresses: dict[str, list[IPv6Address]] = field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = field(default_factory=dict)
+    peers: dict[str, NamedPeer] = field(default_factory=dict)
     shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
 
     def find(self, labels: Sequence[str]) -> Leads | None:
@@ -47,7 +48,11 @@ class View:
                 return Leads(texts=_text(";".join(map(_instance, self._listed(everything=False)))))
             case ["all", "_instances"]:
                 return Leads(texts=_text(";".join(map(_instance, self._listed(everything=True)))))
-            case ["_peer"] | ["_api"]:
+            case ["_peer"]:
+                return Leads(texts=_text(",".join(sorted(each.name for each in self.peers.values() if each.listed))))
+            case [name, "_peer"] if name in self.peers:
+                return Leads(addresses=(IPv6Address(self.peers[name].ip),))
+            case ["_api"]:
                 return Leads()
             case [*below, app] if app in self.apps:
                 return self._of_app(tuple(below), self.apps[app])
@@ -123,6 +128,9 @@ def view_of(names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMac
         if machine.network_id == network_id:
             view.apps.setdefault(machine.app, []).append(machine)
             view.by_address[IPv6Address(machine.ip)] = machine
+    for peer in names.peers:
+        if peer.network_id == network_id:
+            view.peers.setdefault(peer.name, peer)
     for address in names.addresses:
         if is_private_address(address.ip) and network_of_address(address.ip) == network_id:
             view.addresses.setdefault(address.app, []).append(IPv6Address(address.ip))

@@ -8,7 +8,7 @@ and no process for this.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
+from ipaddress import IPv6Network, ip_address
 from typing import Protocol
 
 import anyio
@@ -22,7 +22,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.fleet.failover_view import CatalogQueries
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import mesh_row
-from hawker.host.address import machine_prefix
+from hawker.host.address import machine_prefix, peer_prefix
 from hawker.host.mesh.device import TunnelDevice
 from hawker.host.mesh.wireguard import MeshPeer, difference, is_key
 from hawker.ids import MachineId, NodeId
@@ -35,6 +35,9 @@ _HOSTS = "SELECT node, public_key, endpoint FROM mesh_hosts ORDER BY node"
 _ADDRESSES = (
     "SELECT node, machine, network FROM addresses WHERE network IN (SELECT value FROM json_each(?)) "
     "ORDER BY machine, generation DESC, node LIMIT ?"
+)
+_PEERS = (
+    "SELECT node, id, network FROM peers WHERE network IN (SELECT value FROM json_each(?)) ORDER BY id, node LIMIT ?"
 )
 _HEX_DIGITS = frozenset("0123456789abcdef")
 _log = bind("hawker.mesh")
@@ -55,11 +58,17 @@ class MeshHost:
 
 @dataclass(frozen=True, slots=True)
 class MachineAddress:
-    """A machine of a private network, and the node that it is on."""
+    """A machine of a private network, and the node that it is on; or a computer that is in it by way of that node."""
 
     node: NodeId
     machine: MachineId
     network_id: int
+    is_peer: bool = False
+
+    @property
+    def prefix(self) -> IPv6Network:
+        of = peer_prefix if self.is_peer else machine_prefix
+        return of(self.network_id, self.machine)
 
 
 def plan_mesh(me: MeshHost, hosts: Iterable[MeshHost], addresses: Iterable[MachineAddress]) -> Mapping[str, MeshPeer]:
@@ -72,12 +81,12 @@ def plan_mesh(me: MeshHost, hosts: Iterable[MeshHost], addresses: Iterable[Machi
             ways[host.node] = host
             keys.add(host.key)
     allowed: dict[NodeId, set[str]] = {}
-    seen: set[tuple[int, MachineId]] = set()
+    seen: set[IPv6Network] = set()
     for each in addresses:
-        if (each.network_id, each.machine) not in seen:
-            seen.add((each.network_id, each.machine))
+        if each.prefix not in seen:
+            seen.add(each.prefix)
             if each.node in ways:
-                allowed.setdefault(each.node, set()).add(str(machine_prefix(each.network_id, each.machine)))
+                allowed.setdefault(each.node, set()).add(str(each.prefix))
     return {ways[node].key: MeshPeer(ways[node].endpoint, frozenset(found)) for node, found in allowed.items()}
 
 
@@ -160,8 +169,11 @@ class FleetMesh:
     async def _plan(self, networks: Collection[int]) -> Mapping[str, MeshPeer]:
         hosts = [host for row in await self._rows(_HOSTS) if (host := _host(row)) is not None]
         listed = msgspec.json.encode(sorted(networks)).decode()
-        rows = await self._rows(_ADDRESSES, listed, MAX_ADDRESSES)
-        return plan_mesh(self._me, hosts, (address for row in rows if (address := _address(row)) is not None))
+        machines = await self._rows(_ADDRESSES, listed, MAX_ADDRESSES)
+        found = [address for row in machines if (address := _address(row)) is not None]
+        peers = await self._rows(_PEERS, listed, MAX_ADDRESSES)
+        found += [replace(address, is_peer=True) for row in peers if (address := _address(row)) is not None]
+        return plan_mesh(self._me, hosts, found)
 
     async def _tell(self, wanted: Mapping[str, MeshPeer]) -> None:
         mesh = await self._device.there()

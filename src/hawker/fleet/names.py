@@ -25,10 +25,11 @@ from hawker.catalog.contract import Statement
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fleet.failover_view import CatalogQueries
+from hawker.host.address import peer_ip
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import State
-from hawker.names import NamedApp, NamedMachine, group_of
+from hawker.names import NamedApp, NamedMachine, NamedPeer, group_of
 
 _EVERY_S, _QUERY_S = 1.0, 5.0
 _APPS = (
@@ -39,6 +40,9 @@ _MACHINES = (
     "SELECT machines.node, id, app, private_ip, state, metadata, nodes.region, machines.name FROM machines "
     "JOIN nodes ON nodes.node = machines.node "
     "WHERE machines.node <> ? AND app IN (SELECT value FROM json_each(?)) ORDER BY id, generation DESC"
+)
+_PEERS = (
+    "SELECT name, id, network FROM peers WHERE node <> ? AND network IN (SELECT value FROM json_each(?)) LIMIT 10000"
 )
 _REGIONS = (
     "SELECT DISTINCT nodes.region FROM addresses JOIN nodes ON nodes.node = addresses.node "
@@ -130,7 +134,7 @@ class FarNames:
 
 class FleetNames:
     """`networks` are those with machines here; `lives` says whether a node is believed to; `far` are machines of other
-    regions; `tell` takes all that is known, whenever it is read."""
+    regions; `tell` takes all that is known, whenever it is read, and `tell_peers` people's computers."""
 
     def __init__(
         self,
@@ -141,7 +145,10 @@ class FleetNames:
         tell: Callable[[Sequence[NamedApp], Sequence[NamedMachine]], None],
         clock: Clock,
         far: Callable[[], Sequence[NamedMachine]] = tuple,
+        tell_peers: Callable[[Sequence[NamedPeer]], None] = lambda _: None,
     ) -> None:
+        self._me = me
+        self._tell_peers = tell_peers
         self._reading = _Reading(catalog, lives, me)
         self._networks = networks
         self._tell = tell
@@ -164,6 +171,8 @@ class FleetNames:
             return
         apps, near = await self._reading.of(networks)
         there = {each.id for each in near}
+        peers = await self._reading.rows(_PEERS, self._me, _json(sorted(networks)))
+        self._tell_peers([peer for row in peers if (peer := _peer(row)) is not None])
         self._tell(apps, (*near, *(each for each in self._far() if each.id not in there)))
 
 
@@ -192,6 +201,15 @@ def _far(told: PrivateName, region: str) -> NamedMachine | None:
     """None for what no node of ours tells."""
     state, metadata = State.STARTED if told.started else "", _json(told.metadata)
     return _machine((told.node, told.id, told.app, told.ip, state, metadata, region, told.name))
+
+
+def _peer(row: tuple[Value, ...]) -> NamedPeer | None:
+    """None for a row that no node of ours writes."""
+    name, peer_id, network = row
+    try:
+        return NamedPeer(name=str(name), ip=str(peer_ip(int(network or 0), MachineId(str(peer_id)))))
+    except (ValueError, AssertionError, IndexError):
+        return None
 
 
 def _app(row: tuple[Value, ...]) -> NamedApp:

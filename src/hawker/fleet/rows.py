@@ -14,7 +14,7 @@ from hawker.feed import ShownChallenge
 from hawker.ids import NodeId
 from hawker.machine import GONE
 from hawker.node import Capacity, Resources
-from hawker.record.app import AppRecord, CertificateRecord, IpRecord
+from hawker.record.app import AppRecord, CertificateRecord, IpRecord, PeerRecord
 from hawker.record.machine import CheckResult, MachineRecord, counted
 from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord
@@ -42,6 +42,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "mesh_hosts": ("node",),
     "addresses": ("node", "machine"),
     "challenges": ("node", "hostname", "kind"),
+    "peers": ("node", "org", "name"),
 }
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("region", "api", "version", "drivers", "labels", "cordoned", "draining", "started_at"),
@@ -66,6 +67,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "mesh_hosts": ("public_key", "endpoint"),
     "addresses": ("app", "network", "generation"),
     "challenges": ("app", "token", "answer"),
+    "peers": ("network", "id"),
 }  # fmt: skip
 """What this version of Hawker publishes; others' columns keep their defaults."""
 
@@ -211,6 +213,10 @@ def certificate_row(node: NodeId, record: CertificateRecord, sealed: str) -> Row
 
 def challenge_row(node: NodeId, shown: ShownChallenge) -> Row:
     return _row("challenges", (node, shown.hostname, shown.kind), (shown.app, shown.token, shown.answer))
+
+
+def peer_row(node: NodeId, record: PeerRecord) -> Row:
+    return _row("peers", (node, record.org, record.name), (record.network_id, record.id))
 
 
 def takeover_row(node: NodeId, record: TakeoverRecord) -> Row:

@@ -19,13 +19,14 @@ from hawker.fleet.rows import (
     image_row,
     machine_row,
     node_row,
+    peer_row,
     service_rows,
     takeover_row,
     volume_row,
 )
 from hawker.ids import MachineId, NodeId
 from hawker.node import Capacity
-from hawker.record.app import APPS, IPS
+from hawker.record.app import APPS, IPS, WIREGUARD_PEERS
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, taken
 from hawker.record.node import NODE, TAKEOVERS, USED, used
 from hawker.record.volume import VOLUMES
@@ -56,6 +57,7 @@ def worker_sources(published: PublishedState, said: NodeFacts) -> tuple[Source, 
         Source(name=NODE.name, every=partial(keys, NODE), rows=rows.node),
         Source(name=APPS.name, every=partial(keys, APPS), rows=rows.app),
         Source(name=IPS.name, every=partial(keys, IPS), rows=rows.app_ip),
+        Source(name=WIREGUARD_PEERS.name, every=partial(keys, WIREGUARD_PEERS), rows=rows.peer),
         Source(name=MACHINES.name, every=partial(keys, MACHINES), rows=rows.machine),
         Source(name=TAKEOVERS.name, every=partial(keys, TAKEOVERS), rows=rows.takeover),
         Source(name=VOLUMES.name, every=partial(keys, VOLUMES), rows=rows.volume),
@@ -98,6 +100,10 @@ class _Rows:
     def app_ip(self, key: str) -> Iterable[Row]:
         record = self._store.get(IPS, key)
         return () if record is None else app_ip_rows(self._node, key.partition("/")[0], record)
+
+    def peer(self, key: str) -> Iterable[Row]:
+        record = self._store.get(WIREGUARD_PEERS, key)
+        return () if record is None else (peer_row(self._node, record),)
 
     def machine(self, key: str) -> Iterable[Row]:
         record = self._store.get(MACHINES, key)

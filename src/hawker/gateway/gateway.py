@@ -36,10 +36,12 @@ from hawker.api.contract.run import (
 )
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.contract.volume import MOVE_VOLUME
+from hawker.api.contract.wireguard_peer import WIREGUARD_ROUTES, WireguardPeerParams
 from hawker.api.directory import AppIndex, AppNodes, Directory, Peers
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, B, Call, NoParams, NoQuery, Q, Unary
 from hawker.api.routes import ROUTES
+from hawker.app import network_name
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
@@ -262,12 +264,13 @@ class Gateway:
         self._to_own = Forwarding(self._owners, own, beside.node, self._home_election)
         self._app_sync = AppSync(self._owners, self._fan_out)
         names = NameQuorum(directory, self._fan_out)
+        self._networks = NetworkClaims(directory, directory, self._fan_out)
         self._apps = FleetApps(
             self._forwarding,
             self._fan_out,
             directory,
             names,
-            NetworkClaims(directory, directory, self._fan_out),
+            self._networks,
             self._app_sync,
             beside.node,
             lambda: new_ulid(clock),
@@ -376,6 +379,18 @@ class Gateway:
             return self._bring_target
         if route in REGISTRY_ROUTES:
             return _may_act_for_org
+        if route in WIREGUARD_ROUTES:
+            return self._may_enter
+        return None
+
+    async def _may_enter(self, call: AnyCall, node: NodeId) -> None:
+        """A new peer's network has its number first, as a new app's."""
+        org = call.params.org_slug
+        if not isinstance(call.params, WireguardPeerParams):
+            return call.grant.check(Attempt(Action.READ, org=org))
+        call.grant.check(Attempt(Action.CONTROL, org=org))
+        if call.body is not None:
+            await self._networks.settle(org, network_name(call.body.network), node, call.caller)
         return None
 
     async def _carry(self, call: AnyCall, node: NodeId) -> None:

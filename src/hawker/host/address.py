@@ -17,6 +17,8 @@ PRIVATE = IPv6Network("fdaa::/16")
 
 _PRIVATE = int(PRIVATE.network_address)
 _HOST_PART = 2
+_PEER_PART = 2 << 16
+_RESOLVER_PART = 3
 _GATEWAY_PART = 1
 
 
@@ -37,6 +39,21 @@ def machine_prefix(network_id: int, machine_id: MachineId) -> IPv6Network:
     return IPv6Network((private_ip(network_id, machine_id), 112), strict=False)
 
 
+def peer_ip(network_id: int, peer_id: MachineId) -> IPv6Address:
+    """Of a computer that comes in over WireGuard: as a machine's, but that bits 16 to 23 are 2."""
+    return network_prefix(network_id)[int(peer_id, 16) << 24 | _PEER_PART | _HOST_PART]
+
+
+def peer_prefix(network_id: int, peer_id: MachineId) -> IPv6Network:
+    """The /112 that leads to it."""
+    return IPv6Network((peer_ip(network_id, peer_id), 112), strict=False)
+
+
+def network_resolver(network_id: int) -> IPv6Address:
+    """Where those ask for names who come in over WireGuard: what they may send to is in their network."""
+    return network_prefix(network_id)[_RESOLVER_PART]
+
+
 def gateway(network_id: int) -> IPv6Address:
     """The host's own address in the network."""
     return network_prefix(network_id)[_GATEWAY_PART]
@@ -50,6 +67,11 @@ def interface_prefix(node_id: NodeId) -> str:
 def mesh_name(node_id: NodeId) -> str:
     """The node's end of the tunnels to other hosts."""
     return f"{interface_prefix(node_id)}m"
+
+
+def peers_name(node_id: NodeId) -> str:
+    """The node's end of people's tunnels."""
+    return f"{interface_prefix(node_id)}p"
 
 
 def bridge_prefix(node_id: NodeId) -> str:

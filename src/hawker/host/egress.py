@@ -21,7 +21,7 @@ from ipaddress import (
 )
 from typing import TypeAlias
 
-from hawker.host.address import bridge_prefix, mesh_name
+from hawker.host.address import bridge_prefix, mesh_name, peers_name
 from hawker.host.nftables import table_name
 from hawker.host.uplink import connected_networks
 from hawker.ids import NodeId
@@ -142,7 +142,7 @@ table inet {table} {{
   set resolvers6 {{ type ipv6_addr; {resolvers6} }}
   chain forward {{
     type filter hook forward priority filter - 5; policy accept;
-    iifname "{bridges}*" oifname != "{bridges}*" oifname != "{mesh}" goto outwards
+    iifname "{bridges}*" oifname != "{bridges}*" oifname != "{mesh}" oifname != "{peers}" goto outwards
   }}
   chain outwards {{
     ct direction reply accept
@@ -175,6 +175,7 @@ def egress_rules(node_id: NodeId, plan: EgressPlan) -> str:
         mark=egress_mark(plan),
         bridges=bridge_prefix(node_id),
         mesh=mesh_name(node_id),
+        peers=peers_name(node_id),
         withheld4=_elements(each for each in plan.withheld if each.version == 4),
         withheld6=_elements(each for each in plan.withheld if each.version == 6),
         resolvers4=_elements(each for each in plan.resolvers if each.version == 4),

@@ -74,6 +74,7 @@ class NodeNetwork:
         self._mark: str | None = None  # of what this process put in force last
         self._removed = False
         self._served: Mapping[int, frozenset[IPv6Address]] = {}
+        self._with_peers: frozenset[int] = frozenset()
 
     def path_of(self, machine_id: MachineId) -> Path:
         return self._directory / machine_id
@@ -118,6 +119,10 @@ class NodeNetwork:
         """These are the host's own in each network, for as long as its bridge is there; no others that were. Raises
         `OSError`."""
         await self._run(partial(self._serve_at, addresses))
+
+    async def admit_peers(self, networks: frozenset[int]) -> None:
+        """People's computers are let into these networks, each into its own, and into no others. Raises `OSError`."""
+        await self._run(partial(self._admit_peers, networks))
 
     async def dropped(self) -> Mapping[str, int]:
         """Packets of machines that were dropped, by reason."""
@@ -237,6 +242,13 @@ class NodeNetwork:
                     requests += [links.add_address(index, IPv6Interface(each)) for each in wanted]
                     if requests:
                         routes.apply(requests)
+
+    def _admit_peers(self, networks: frozenset[int]) -> None:
+        before, self._with_peers = self._with_peers, networks
+        with host_sockets() as host:
+            nftables.forget_peers(host.rules, self.node_id, before - networks)
+            if networks:
+                host.rules.apply(nftables.admit_peers(self.node_id, sorted(networks)))
 
     def _reconnect(self, plan: NetworkPlan, pid: int) -> None:
         path = self.path_of(plan.machine_id)

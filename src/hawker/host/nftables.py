@@ -1,22 +1,19 @@
-"""The packet rules of one node: a table whose rules never change and two sets that say which networks exist.
+"""The packet rules of one node: a table whose rules never change and sets that say which networks exist.
 
-A machine reaches its own network, here and through the mesh, the world outside (masqueraded) and, of the host itself,
-only ICMP, the resolver, and the edge at its network's addresses of apps (bits 16 to 23 are 1). Both ends of what passes
-the mesh are in the bridge's network; what is for private addresses goes nowhere else and comes from nowhere else.
-Nothing new reaches a machine but from its own network and from the host. `install` runs `nft` once at boot; joining
-and leaving are netlink messages to the set. Keyed by node id, so several nodes on one host do not meet.
-
-What a machine may take of what the host has once for all is bounded by its link address, over both families: entries
-in the table of connections, new ones in a second, packets in a second.
+A machine reaches its own network, the world (masqueraded) and, of the host, ICMP, the resolver, and the edge at an
+app's address (bits 16 to 23 are 1). Both ends of what passes the mesh, or the device of WireGuard peers, are in one
+network; what is for private addresses goes nowhere else. Nothing new reaches a machine but from its network and its
+host. What it may take of what the host has once for all is bounded by its link address. `install` runs `nft` once at
+boot, joining and leaving are netlink messages. Keyed by node id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import anyio
 
 from hawker.errors import CannotStart
-from hawker.host.address import bridge_prefix, mesh_name, network_of, network_prefix
+from hawker.host.address import bridge_prefix, mesh_name, network_of, network_prefix, peers_name
 from hawker.host.anti_spoofing import frame_rules
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.nft_messages import INET, Element, add_elements, delete_element
@@ -24,7 +21,7 @@ from hawker.ids import NodeId
 from hawker.names import RESOLVER
 
 _IFNAMSIZ = 16
-_NETWORKS, _OF_NETWORK = "networks", "of_network"
+_NETWORKS, _OF_NETWORK, _PEER_NETWORKS = "networks", "of_network", "peer_networks"
 _PREFIX_BYTES = 6
 _BURST_S = 10
 _MACHINES = 65535  # in a set; frames of others than machines never come here
@@ -59,6 +56,7 @@ table inet {table} {{
     type ifname . ifname
   }}
   set of_network {{ typeof @nh,64,48 . meta iifname; }}
+  set peer_networks {{ typeof @nh,64,48 . @nh,192,48; }}
   set flows {{ type ether_addr; flags dynamic; size {machines}; }}
   set dials {{ type ether_addr; flags dynamic,timeout; size {machines}; timeout 1m; }}
   set packets {{ type ether_addr; flags dynamic,timeout; size {machines}; timeout 1m; }}
@@ -89,6 +87,7 @@ table inet {table} {{
     type filter hook input priority filter; policy accept;
     iifname "{bridges}*" jump to_host
     iifname "{mesh}" drop
+    iifname "{peers}" goto peer_to_host
     iifname != "lo" iifname != "hw*" ip6 daddr fdaa::/16 drop
   }}
   chain to_host {{
@@ -98,13 +97,30 @@ table inet {table} {{
     meta nfproto ipv6 @nh,192,48 . iifname @of_network ip6 daddr & ::ff:0 == ::1:0 meta l4proto tcp accept
     drop
   }}
+  chain peer_to_host {{
+    ct state established,related accept
+    meta nfproto ipv6 @nh,64,48 . @nh,192,48 @peer_networks jump in_network
+    drop
+  }}
+  chain in_network {{
+    meta l4proto ipv6-icmp accept
+    ip6 daddr & ::ffff:ffff:ffff:ffff:ffff == ::3 meta l4proto {{ tcp, udp }} th dport 53 accept
+    ip6 daddr & ::ff:0 == ::1:0 meta l4proto tcp accept
+  }}
   chain forward {{
     type filter hook forward priority filter; policy accept;
     iifname . oifname @networks accept
+    iifname "{peers}" goto with_peer
+    oifname "{peers}" goto with_peer
     iifname "{mesh}" goto from_mesh
     oifname "{mesh}" goto to_mesh
     iifname "{bridges}*" ip6 daddr fdaa::/16 drop
     oifname "{bridges}*" jump to_machine
+  }}
+  chain with_peer {{
+    tcp flags syn / syn,rst tcp option maxseg size set rt mtu
+    meta nfproto ipv6 @nh,64,48 . @nh,192,48 @peer_networks accept
+    drop
   }}
   chain from_mesh {{
     meta nfproto ipv6 @nh,64,48 . oifname @of_network @nh,192,48 . oifname @of_network accept
@@ -122,7 +138,7 @@ table inet {table} {{
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    iifname "{bridges}*" oifname != "{bridges}*" oifname != "{mesh}" masquerade
+    iifname "{bridges}*" oifname != "{bridges}*" oifname != "{mesh}" oifname != "{peers}" masquerade
   }}
   chain output {{
     type filter hook output priority filter; policy accept;
@@ -144,6 +160,7 @@ def ruleset(node_id: NodeId, limits: LinkLimits | None = None) -> str:
         table=table,
         bridges=bridge_prefix(node_id),
         mesh=mesh_name(node_id),
+        peers=peers_name(node_id),
         machines=_MACHINES,
         resolver=RESOLVER,
         **_limited(limits),
@@ -200,6 +217,23 @@ async def refusal_of(rules: str) -> str:
 def admit_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
     """Let the machines behind `bridge` talk to each other, and to those of their network behind the mesh."""
     return add_elements([_pair(node_id, bridge), _prefix(node_id, bridge)])
+
+
+def admit_peers(node_id: NodeId, networks: Iterable[int]) -> Sequence[NetlinkRequest]:
+    """Let people's computers into these networks, each into its own."""
+    return add_elements([_peer_network(node_id, each) for each in networks])
+
+
+def forget_peers(rules: NetlinkSocket, node_id: NodeId, networks: Iterable[int]) -> None:
+    """They are let into these no more."""
+    for each in networks:
+        rules.apply(delete_element(_peer_network(node_id, each)))
+
+
+def _peer_network(node_id: NodeId, network_id: int) -> Element:
+    """The key is the 48 bits of the network twice: a packet's source and where it goes."""
+    prefix = network_prefix(network_id).network_address.packed[:_PREFIX_BYTES]
+    return Element(INET, table_name(node_id), _PEER_NETWORKS, (prefix + bytes(-len(prefix) % 4)) * 2)
 
 
 def forget_network(rules: NetlinkSocket, node_id: NodeId, bridge: str) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from hawker.ids import AppName, NodeId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.policy import Direction, Transport
 from hawker.store.contract import Bucket, Reader
 
@@ -76,6 +76,22 @@ class NetworkNumber(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NETWORK_IDS = Bucket("network_ids", NetworkNumber)  # organization/network, of those that this node has made apps in
+
+
+class PeerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's own computer that is let into a private network through this node. `id`, as long as a machine's, makes
+    its address; `public_key` is its own of WireGuard, base64. `created_at` is Unix seconds."""
+
+    org: str
+    name: str
+    network: str
+    network_id: int
+    public_key: str
+    id: MachineId
+    created_at: float
+
+
+WIREGUARD_PEERS = Bucket("wireguard_peers", PeerRecord)  # organization/name
 
 
 class IpRecord(msgspec.Struct, frozen=True, kw_only=True):

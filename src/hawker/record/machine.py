@@ -19,6 +19,7 @@ from hawker.ids import AppName, EventId, InstanceId, MachineId, OrderId, Version
 from hawker.image.resolve import Resolved
 from hawker.machine import State
 from hawker.node import Resources
+from hawker.record.app import WIREGUARD_PEERS
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Bucket, Reader
 
@@ -231,8 +232,9 @@ def kept_for(record: MachineRecord, config: MachineConfig) -> tuple[Gpu, ...]:
 
 
 def networks_here(reader: Reader) -> frozenset[int]:
-    """The private networks that have machines on this node."""
-    return frozenset(record.network.network_id for _, record in reader.scan(MACHINES))
+    """The private networks that have machines on this node, or people's computers that come in through it."""
+    peers = (record.network_id for _, record in reader.scan(WIREGUARD_PEERS))
+    return frozenset((*(record.network.network_id for _, record in reader.scan(MACHINES)), *peers))
 
 
 def counted(gpus: Iterable[Gpu]) -> dict[str, int]:

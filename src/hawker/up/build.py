@@ -78,9 +78,15 @@ from hawker.worker.telemetry import Telemetry, Traces
 
 if TYPE_CHECKING:
     from hawker.backup import repository as backups
+    from hawker.host.mesh import device, peer_gateway, wireguard
     from hawker.logs import shipping
     from hawker.volume import host_backups
+    from hawker.worker import wireguard_peers
 else:
+    device = deferred("hawker.host.mesh.device")
+    peer_gateway = deferred("hawker.host.mesh.peer_gateway")
+    wireguard = deferred("hawker.host.mesh.wireguard")
+    wireguard_peers = deferred("hawker.worker.wireguard_peers")
     backups = deferred("hawker.backup.repository")
     host_backups = deferred("hawker.volume.host_backups")
     shipping = deferred("hawker.logs.shipping")
@@ -337,5 +343,23 @@ def parts_of(
         ship = shipping.Shipping(settings.log_endpoint, sent, deps.logs, node, deps.store, deps.clock, http)
         logs.append(ship.serve)
     clocked = (partial(serve, deps.clock) for serve in (disk.serve, *rootfs))
-    duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (*clocked, *logs)
-    return replace(parts, drivers=drivers, notices=notices, duties=duties)
+    entrance, facts_of = _entrance(deps)
+    duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (*clocked, *logs, *entrance)
+    return replace(parts, drivers=drivers, notices=notices, duties=duties, gateway=facts_of)
+
+
+def _entrance(
+    deps: FlowDeps,
+) -> "tuple[list[Callable[[], Coroutine[Any, Any, None]]], Callable[[], wireguard_peers.GatewayFacts] | None]":
+    """Where people's computers enter private networks: none without the setting, and where machines have none."""
+    settings, networks = deps.settings, deps.networks
+    if settings.wireguard_listen is None or not isinstance(networks, HostNetworks):
+        return [], None
+    place = Place(settings.data_dir)
+    place.mesh.mkdir(mode=0o700, exist_ok=True)
+    key, port = wireguard.own_key(place.mesh / "peers"), int(settings.wireguard_listen.rpartition(":")[2])
+    choice = tuple(device.MeshKind) if settings.mesh in ("auto", "off") else (device.MeshKind(settings.mesh),)
+    log = place.mesh / "peers.log"
+    gateway = peer_gateway.PeerGateway(networks.host, key, port, settings.mesh_mtu, log, choice)
+    facts = wireguard_peers.GatewayFacts(settings.wireguard_listen, key.public)
+    return [wireguard_peers.PeerKeeper(deps.store, gateway, deps.clock).serve], lambda: facts

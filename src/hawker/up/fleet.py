@@ -296,7 +296,7 @@ def names_of(fleet: InFleet, book: NameBook) -> FleetNames:
         return member is not None and _lives(fleet, member)
 
     node, catalog, clock, far = fleet.parts.node, fleet.kept.catalog, fleet.parts.deps.clock, fleet.far_names
-    return FleetNames(node.id, catalog, book.networks, lives, book.tell_others, clock, far.known)
+    return FleetNames(node.id, catalog, book.networks, lives, book.tell_others, clock, far.known, book.tell_peers)
 
 
 def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:

@@ -42,6 +42,7 @@ from hawker.worker.restored import InstanceAdoption
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.usage import UsageMeter
+from hawker.worker.wireguard_peers import GatewayFacts
 
 Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 """The addresses that a host's name leads to; none when it leads nowhere."""
@@ -55,8 +56,8 @@ async def no_drivers() -> tuple[DriverVerdict, ...]:
 @dataclass(frozen=True, slots=True)
 class AssembledWorker:
     """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
-    found of each, looked at when asked; `notices` is what the host shows an operator when asked; `duties` serve
-    for as long as the node does."""
+    found of each, looked at when asked; `gateway` is where people's computers enter private
+    networks; `notices` is what the host shows an operator when asked; `duties` serve for as long as the node does."""
 
     node: NodeRecord
     deps: FlowDeps
@@ -82,6 +83,7 @@ class AssembledWorker:
     meter: UsageMeter
     started_at: float
     drivers: DriverVerdicts = no_drivers
+    gateway: Callable[[], GatewayFacts] | None = None
     notices: Callable[[], Iterable[Finding]] = tuple
     duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 

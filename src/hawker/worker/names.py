@@ -11,6 +11,7 @@ import anyio
 
 from hawker.clock import Clock
 from hawker.feed import DNS_01, AppAddress
+from hawker.host.address import peer_ip
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
@@ -21,12 +22,13 @@ from hawker.names import (
     NamedAddress,
     NamedApp,
     NamedMachine,
+    NamedPeer,
     ZoneProof,
     group_of,
     keeping,
     write_names,
 )
-from hawker.record.app import APPS, AppRecord
+from hawker.record.app import APPS, WIREGUARD_PEERS, AppRecord, PeerRecord
 from hawker.record.machine import MACHINES, MachineRecord, networks_here
 from hawker.record.node import NodeRecord
 from hawker.secret.certificates import Certificates, proof_name
@@ -36,7 +38,7 @@ from hawker.worker.process_guard import ProcessGuard
 
 _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""
-_AGAIN_S, _BOUND_WITHIN_S, _LOOK_S = 1.0, 5.0, 0.005
+_AGAIN_S, _BOUND_WITHIN_S, _LOOK_S, _PEERS_EVERY_S = 1.0, 5.0, 0.005, 0.5
 _log = bind("hawker.dns")
 
 
@@ -88,6 +90,7 @@ class NameBook:
         self._others: tuple[tuple[NamedApp, ...], tuple[NamedMachine, ...]] = ((), ())
         self._addresses: tuple[NamedAddress, ...] = ()
         self._public: tuple[NamedAddress, ...] = ()
+        self._far_peers: tuple[NamedPeer, ...] = ()
         self._news = anyio.Event()
         changes.listen(self._note)
         if zone is not None:
@@ -98,6 +101,12 @@ class NameBook:
         others = (tuple(apps), tuple(machines))
         if others != self._others:
             self._others = others
+            self._news.set()
+
+    def tell_peers(self, peers: Sequence[NamedPeer]) -> None:
+        """Of other nodes, as they are now: all of them."""
+        if tuple(peers) != self._far_peers:
+            self._far_peers = tuple(peers)
             self._news.set()
 
     def tell_addresses(self, addresses: Sequence[AppAddress]) -> None:
@@ -115,14 +124,26 @@ class NameBook:
         self._news.set()
 
     async def serve(self, guard: ProcessGuard) -> None:
-        """From the first machine on, or at once where there is a zone; until cancelled."""
-        while self._zone is None and not (guard.is_there or any(True for _ in self._store.scan(MACHINES))):
-            await self._changed()
-        guard.prepare()
-        with keeping(self._folder):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep)
-                tasks.start_soon(guard.serve)
+        """From the first machine or peer on, or at once where there is a zone; until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_peers)
+            while self._zone is None and not (guard.is_there or networks_here(self._store)):
+                await self._changed()
+            guard.prepare()
+            with keeping(self._folder):
+                async with anyio.create_task_group() as kept:
+                    kept.start_soon(self._keep)
+                    kept.start_soon(guard.serve)
+
+    async def _watch_peers(self) -> None:
+        """Nobody tells of those."""
+        seen: list[PeerRecord] = []
+        while True:
+            there = [record for _, record in self._store.scan(WIREGUARD_PEERS)]
+            if there != seen:
+                seen = there
+                self._news.set()
+            await self._clock.sleep(_PEERS_EVERY_S)
 
     async def _keep(self) -> None:
         while True:
@@ -147,6 +168,10 @@ class NameBook:
     def known(self) -> KnownNames:
         """Own records go before what the fleet says of this node's machines."""
         records = [record for _, record in self._store.scan(MACHINES) if record.state not in GONE]
+        peers = [
+            NamedPeer(name=each.name, ip=str(peer_ip(each.network_id, each.id)), here=True)
+            for _, each in self._store.scan(WIREGUARD_PEERS)
+        ]
         own = [
             named_machine(record, self._node.id) for record in records if record.network.private_ip.startswith("fdaa:")
         ]
@@ -160,6 +185,7 @@ class NameBook:
             machines=(*own, *(each for each in self._others[1] if each.id not in mine)),
             addresses=self._addresses,
             zone=None if self._zone is None else self._zone.known(self._public),
+            peers=(*peers, *self._far_peers),
         )
 
 

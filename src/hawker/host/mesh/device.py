@@ -33,7 +33,7 @@ from hawker.host.mesh.wireguard import (
     uapi_identity,
     wg_peers,
 )
-from hawker.host.netlink import NetlinkSocket
+from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.ids import NodeId
 
 _SOCKETS = Path("/var/run/wireguard")
@@ -283,7 +283,12 @@ class HostMesh:
             raise OSError(errno.ENODEV, "its device went away")
         with NetlinkSocket() as routes:
             routes.apply([links.set_mtu(index, self._mtu)])
-            routes.apply([links.add_route(IPv6Interface(PRIVATE.with_prefixlen), index)])
+            if ways := self._ways(index):
+                routes.apply(ways)
+
+    def _ways(self, index: int) -> list[NetlinkRequest]:
+        """What is routed to the device."""
+        return [links.add_route(IPv6Interface(PRIVATE.with_prefixlen), index)]
 
 
 def _program_of(choice: Sequence[MeshKind]) -> MeshKind | None:

@@ -84,6 +84,8 @@ HELP: dict[str, str] = {
     "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
     "acme_binding_file": "A file with two words, the key id and the HMAC key, where the authority asks for an account"
     " that it gave out (external account binding).",
+    "wireguard_listen": "HOST:PORT at which people's own computers enter private networks over WireGuard: where they"
+    " reach this node. It listens at that UDP port. Default: none enter.",
     "domain": "The domain of the platform, such as apps.example.com: apps are reached at NAME.DOMAIN.",
     "dns_zone_listen": "ADDRESS:PORT at which this node answers for the domain, as a name server that its parent zone"
     " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",

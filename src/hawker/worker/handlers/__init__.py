@@ -36,8 +36,10 @@ from hawker.worker.handlers.secret_keys import SecretKeyHandlers
 from hawker.worker.handlers.secrets import SecretHandlers
 from hawker.worker.handlers.target import MachineFinder
 from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
+from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
 from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
+from hawker.worker.wireguard_peers import PeerTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     ).bind(handlers)
     registries = deps.settings.listed_registries
     images = ImageHandlers(deps.store, deps.images, deps.rootfs, deps.logins, registries)
+    handlers.add(WireguardHandlers(worker.node.id, PeerTable(deps.store, deps.clock, worker.gateway)))
     handlers.add(RunHandlers(runner), images, RegistryHandlers(worker.node.id, deps.logins, deps.images))
     reconciler = reconciler_of(worker)
     doctor = DoctorHandlers(

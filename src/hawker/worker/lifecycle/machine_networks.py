@@ -25,6 +25,11 @@ class HostNetworks:
         self._resolver = resolver
         self._ways: Callable[[int], Awaitable[None]] | None = None
 
+    @property
+    def host(self) -> NodeNetwork:
+        """What of it is the kernel's."""
+        return self._host
+
     def meet(self, ways: Callable[[int], Awaitable[None]]) -> None:
         """`ways` waits until the way to machines of a network on other hosts is known."""
         self._ways = ways

@@ -1,0 +1,89 @@
+"""The device at which people's own computers enter private networks: one of WireGuard beside that of the mesh. A peer
+sends from its own address alone, which the device sees to, and into its own network, which the packet rules see to.
+Root only.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from ipaddress import IPv6Interface, IPv6Network
+from pathlib import Path
+
+from hawker.errors import Fault
+from hawker.fair.threads import Pool, in_thread
+from hawker.host import links
+from hawker.host.address import network_resolver, peer_prefix, peers_name
+from hawker.host.mesh.device import HostMesh, MeshKind, TunnelDevice
+from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference
+from hawker.host.netlink import NetlinkRequest, NetlinkSocket
+from hawker.host.network import NodeNetwork
+from hawker.ids import MachineId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerPlace:
+    """A peer's public key, and where it is in which network."""
+
+    public_key: str
+    network_id: int
+    id: MachineId
+
+    @property
+    def prefix(self) -> IPv6Network:
+        return peer_prefix(self.network_id, self.id)
+
+
+class PeerGateway(HostMesh):
+    """`network` has the packet rules."""
+
+    def __init__(
+        self, network: NodeNetwork, key: MeshKey, port: int, mtu: int, log: Path, choice: tuple[MeshKind, ...]
+    ) -> None:
+        super().__init__(network.node_id, key, port, mtu, log, choice)
+        self.name = peers_name(network.node_id)
+        self._network = network
+        self._routed: frozenset[IPv6Network] = frozenset()
+        self._answers: frozenset[IPv6Interface] = frozenset()
+
+    async def tell(self, places: Collection[PeerPlace]) -> None:
+        """These are let in, and nobody else. Without any nothing is made. Raises `Fault`, `OSError`."""
+        if not places and not self.is_there:
+            return
+        device = await self.there()
+        await self._network.admit_peers(frozenset(place.network_id for place in places))
+        await in_thread(Pool.HOST, self._lead, frozenset(places))
+        await in_thread(Pool.HOST, _let_in, device, places)
+
+    def _another(self) -> str:
+        """Each node of a host may have its own."""
+        return ""
+
+    def _ways(self, index: int) -> list[NetlinkRequest]:
+        """Only to peers: the rest is the mesh's."""
+        return []
+
+    def _lead(self, places: frozenset[PeerPlace]) -> None:
+        """What is for a peer goes to the device, and its network's resolver has an address on it."""
+        routed = frozenset(place.prefix for place in places)
+        answers = frozenset(IPv6Interface(network_resolver(place.network_id)) for place in places)
+        index = links.index_of(self.name)
+        if index is None:
+            raise Fault("the device of WireGuard peers went away")
+        requests = [links.delete_route(IPv6Interface(each.with_prefixlen), index) for each in self._routed - routed]
+        requests += [links.delete_address(index, each) for each in self._answers - answers]
+        requests += [links.add_address(index, each) for each in answers]
+        requests += [links.add_route(IPv6Interface(each.with_prefixlen), index) for each in routed]
+        with NetlinkSocket() as routes:
+            routes.apply(requests)
+        self._routed, self._answers = routed, answers
+
+
+def _let_in(device: TunnelDevice, places: Collection[PeerPlace]) -> None:
+    """Where a peer is heard from is the device's to know."""
+    wanted = {place.public_key: MeshPeer(allowed=frozenset({str(place.prefix)})) for place in places}
+    try:
+        found = device.read().peers
+    except ValueError as error:
+        raise Fault(f"the device of WireGuard peers says what is no answer: {error}") from error
+    change = difference({key: replace(peer, endpoint="") for key, peer in found.items()}, wanted)
+    if not change.is_none:
+        device.change(change, wanted)

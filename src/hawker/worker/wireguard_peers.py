@@ -1,0 +1,157 @@
+"""WireGuard peers of people at this node: who they are, in the store, and the device that lets them in. A peer is in
+one private network and has one address there; to the rest of the fleet it is a machine of that network on this host.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from hawker.app import network_name
+from hawker.clock import Clock
+from hawker.errors import HawkerError, NotFound, NotServed, Unprocessable
+from hawker.host.mesh.peer_gateway import PeerPlace
+from hawker.host.mesh.wireguard import is_key
+from hawker.ids import MachineId
+from hawker.log import bind
+from hawker.netpolicy.private_networks import number_of
+from hawker.record.app import WIREGUARD_PEERS, PeerRecord
+from hawker.store.contract import Store, Tx
+
+MAX_PEERS, MAX_PEERS_OF_ORG = 2000, 200
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_EVERY_S, _COMPARE_EVERY_S = 0.5, 60.0
+_ID_DIGITS = 14
+_log = bind("hawker.wireguard")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFacts:
+    """What a peer has to know of this node's end."""
+
+    endpoint: str
+    public_key: str
+
+
+class PeerTable:
+    """Those of the store. `facts` are none where this node is no gateway;"""
+
+    def __init__(self, store: Store, clock: Clock, facts: Callable[[], GatewayFacts] | None) -> None:
+        self._store = store
+        self._clock = clock
+        self._facts = facts
+
+    @property
+    def gateway(self) -> GatewayFacts:
+        """Raises `NotServed`."""
+        if self._facts is None:
+            raise NotServed("this node lets no WireGuard peers in: ask one that has a wireguard_listen")
+        return self._facts()
+
+    def list(self, org: str) -> list[PeerRecord]:
+        """By name. Raises `NotServed`."""
+        _ = self.gateway
+        return [record for _, record in self._store.scan(WIREGUARD_PEERS) if record.org == org]
+
+    async def put(self, org: str, name: str, network: str | None, public_key: str) -> PeerRecord:
+        """Durable when it returns. A name that is there gets the new key and keeps its address; in another network it
+        is another peer. Raises `NotServed`, `Unprocessable`, `Unavailable`."""
+        _ = self.gateway
+        wanted = network_name(network)
+        if not _NAME.fullmatch(name):
+            raise Unprocessable(f"peer: {name!r:.80} is no name: use up to 63 lower-case letters, digits and dashes")
+        if not is_key(public_key):
+            raise Unprocessable("pubkey: is no public key of WireGuard: 32 bytes in base64, as `wg pubkey` prints them")
+
+        def apply(tx: Tx) -> PeerRecord:
+            there = tx.get(WIREGUARD_PEERS, _key(org, name))
+            if there is None:
+                _check_room(tx, org)
+            if any(
+                each.public_key == public_key and (each.org, each.name) != (org, name)
+                for _, each in tx.scan(WIREGUARD_PEERS)
+            ):
+                raise Unprocessable("pubkey: another peer has this key: make a new pair for each")
+            number = number_of(tx, org, wanted)
+            record = PeerRecord(
+                org=org,
+                name=name,
+                network=wanted,
+                network_id=number,
+                public_key=public_key,
+                id=_id_of(org, name),
+                created_at=there.created_at if there is not None else self._clock.now(),
+            )
+            tx.put(WIREGUARD_PEERS, _key(org, name), record)
+            return record
+
+        return await self._store.write(apply)
+
+    async def delete(self, org: str, name: str) -> None:
+        """Raises `NotFound`, `NotServed`."""
+        _ = self.gateway
+
+        def apply(tx: Tx) -> None:
+            if tx.get(WIREGUARD_PEERS, _key(org, name)) is None:
+                raise NotFound(f"peer {name} not found")
+            tx.delete(WIREGUARD_PEERS, _key(org, name))
+
+        await self._store.write(apply)
+
+
+class Entrance(Protocol):
+    """The device of peers."""
+
+    async def tell(self, places: Collection[PeerPlace]) -> None:
+        """Raises `Fault` where there is none, and `OSError` when it does not answer."""
+
+
+class PeerKeeper:
+    """Has the device let in who is in the store: at once when that changes, and compared once a minute."""
+
+    def __init__(self, store: Store, entrance: Entrance, clock: Clock) -> None:
+        self._store = store
+        self._entrance = entrance
+        self._clock = clock
+        self.lack = ""
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        told: frozenset[PeerPlace] | None = None
+        compare_at = self._clock.monotonic()
+        while True:
+            wanted = frozenset(
+                PeerPlace(record.public_key, record.network_id, record.id)
+                for _, record in self._store.scan(WIREGUARD_PEERS)
+            )
+            if wanted != told or self._clock.monotonic() >= compare_at:
+                try:
+                    await self._entrance.tell(wanted)
+                except (HawkerError, OSError) as error:
+                    self._say(str(error))
+                    told = None
+                else:
+                    self._say("")
+                    told, compare_at = wanted, self._clock.monotonic() + _COMPARE_EVERY_S
+            await self._clock.sleep(_EVERY_S)
+
+    def _say(self, lack: str) -> None:
+        if lack and lack != self.lack:
+            _log.warning("WireGuard peers are not let in", extra={"reason": lack})
+        self.lack = lack
+
+
+def _check_room(tx: Tx, org: str) -> None:
+    records = [record for _, record in tx.scan(WIREGUARD_PEERS)]
+    if len(records) >= MAX_PEERS or sum(record.org == org for record in records) >= MAX_PEERS_OF_ORG:
+        raise Unprocessable(f"an organization has at most {MAX_PEERS_OF_ORG} peers, and a node {MAX_PEERS}")
+
+
+def _key(org: str, name: str) -> str:
+    return f"{org}/{name}"
+
+
+def _id_of(org: str, name: str) -> MachineId:
+    """As long as a machine's: it makes the peer's address."""
+    return MachineId(hashlib.sha256(f"wireguard peer {org}/{name}".encode()).hexdigest()[:_ID_DIGITS])
