@@ -42,5 +42,5 @@ def test_a_file_that_is_there_is_kept_and_json_needs_one(node: FakeNode, hawker:
 def test_peers_are_listed_and_removed(node: FakeNode, hawker: Hawker) -> None:
     heading, row = hawker("wireguard", "list", "acme").out.splitlines()
     assert heading.split() == ["NAME", "NETWORK", "ADDRESS", "CREATED"] and row.startswith("laptop")
-    assert hawker("wireguard", "remove", "acme", "laptop").status == ExitStatus.DONE
+    assert hawker("wireguard", "remove", "acme", "laptop").status == ExitStatus.OK
     assert node.call("delete_wireguard_peer").params.peer == "laptop"
