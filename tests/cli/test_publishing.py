@@ -10,7 +10,7 @@ from hawker.cli.exits import Failure
 from hawker.cli.publishing import addresses, published, published_now, unserved, where
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig, Service
-from hawker.config.machine import Port, TlsOptions
+from hawker.config.machine import Port, Static, TlsOptions
 from hawker.errors import Unavailable
 from hawker.feed import PUBLISH
 
@@ -87,3 +87,9 @@ def test_a_field_kept_and_not_served_is_said() -> None:
     offered = TlsOptions(alpn=("h2", "spdy/3"))
     secure = Port(port=443, handlers=("tls", "http"), tls_options=offered)
     assert "only h2 and http/1.1" in said(Service(internal_port=80, ports=(secure,)))[0]
+    named = Service(internal_port=80, ports=(Port(port=80),), force_instance_key="k")
+    assert "force_instance_key" in said(named)[0]
+    assert list(unserved(MachineConfig(statics=(Static(guest_path="/s", url_prefix="/"),)))) == [
+        "statics are kept and not served"
+    ], "also without services"
+    assert "disable_machine_autostart" in next(iter(unserved(MachineConfig(disable_machine_autostart=True))))

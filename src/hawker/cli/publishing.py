@@ -51,17 +51,21 @@ async def published_now(
 
 
 def unserved(config: MachineConfig) -> Iterator[str]:
-    """What a config says of services and no edge acts on yet: it is kept, and without effect. A sentence each."""
+    """What a config says and nobody acts on: it is kept, and without effect. A sentence each."""
+    if config.statics:
+        yield "statics are kept and not served"
     if not config.services:
+        if config.disable_machine_autostart is not None:
+            yield "disable_machine_autostart is kept and without effect: the machine has no services"
         return
     if not (config.metadata or {}).get(PUBLISH):
         yield (
             "its services are reached from outside only if its app has an address (hawker ips allocate),"
             " or if it is published: -p, or metadata hawker_publish=*"
         )
-    if config.statics:
-        yield "statics are kept and not served"
     for service in config.services:
+        if service.force_instance_key or service.force_instance_description:
+            yield f"force_instance_key is kept and not acted on: port {service.internal_port}"
         if service.protocol == "udp":
             yield f"services of protocol udp are kept and not served: port {service.internal_port}"
         for port in service.ports or ():

@@ -26,8 +26,6 @@ from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
 from hawker.host.uplink import addresses_of, nameservers, own_address
-from hawker.host.vfio import PciDevices
-from hawker.host.vmm_user import user_of
 from hawker.ids import NodeId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
@@ -78,6 +76,7 @@ from hawker.worker.telemetry import Telemetry, Traces
 
 if TYPE_CHECKING:
     from hawker.backup import repository as backups
+    from hawker.host import vfio, vmm_user
     from hawker.host.mesh import device, peer_gateway, wireguard
     from hawker.logs import shipping
     from hawker.volume import host_backups
@@ -90,6 +89,8 @@ else:
     backups = deferred("hawker.backup.repository")
     host_backups = deferred("hawker.volume.host_backups")
     shipping = deferred("hawker.logs.shipping")
+    vfio = deferred("hawker.host.vfio")
+    vmm_user = deferred("hawker.host.vmm_user")
 
 _LAST_SPANS_S = 1.0
 
@@ -162,7 +163,9 @@ async def deps_of(
         moved_files=None if file_of is None else HostMovedFiles(node_id, place.volumes, file_of),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
-        gpus=PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None,
+        gpus=vfio.PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)])
+        if settings.gpu_devices
+        else None,
         archive=archive,
         logs=logs,
         files=AppFiles(place.files, store, clock, lambda: disk_of(place.root).free_bytes - floor_bytes),
@@ -172,7 +175,7 @@ async def deps_of(
 def _network(settings: Settings, place: Place, node_id: NodeId, driver: NodeDriver) -> NodeNetwork | None:
     if not driver.features.network:
         return None
-    kind = TappedLink(user_of) if driver.features.disks else WiredLink(settings.mesh_mtu)
+    kind = TappedLink(vmm_user.user_of) if driver.features.disks else WiredLink(settings.mesh_mtu)
     limits = LinkLimits(
         connections=settings.machine_connections,
         connections_per_s=settings.machine_connections_per_s,
@@ -226,6 +229,10 @@ def _backups(
     passphrase = partial(backups.read_passphrase, settings.backup_passphrase_file)
     repository = backups.BackupRepository(to, place.backup, passphrase, clock)
     return host_backups.HostBackups(repository, place.snapshots, file_of, keys)
+
+
+def _gpus(settings: Settings) -> "vfio.PciDevices | None":
+    return vfio.PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)]) if settings.gpu_devices else None
 
 
 def _networks(

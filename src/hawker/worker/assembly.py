@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyio.abc import TaskGroup
 
@@ -42,7 +42,9 @@ from hawker.worker.restored import InstanceAdoption
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import Supervisor
 from hawker.worker.usage import UsageMeter
-from hawker.worker.wireguard_peers import GatewayFacts
+
+if TYPE_CHECKING:
+    from hawker.worker.wireguard_peers import GatewayFacts
 
 Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 """The addresses that a host's name leads to; none when it leads nowhere."""
@@ -83,7 +85,7 @@ class AssembledWorker:
     meter: UsageMeter
     started_at: float
     drivers: DriverVerdicts = no_drivers
-    gateway: Callable[[], GatewayFacts] | None = None
+    gateway: "Callable[[], GatewayFacts] | None" = None
     notices: Callable[[], Iterable[Finding]] = tuple
     duties: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
 

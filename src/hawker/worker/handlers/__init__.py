@@ -39,7 +39,6 @@ from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, Vol
 from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
 from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
-from hawker.worker.wireguard_peers import PeerTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +157,7 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     ).bind(handlers)
     registries = deps.settings.listed_registries
     images = ImageHandlers(deps.store, deps.images, deps.rootfs, deps.logins, registries)
-    handlers.add(WireguardHandlers(worker.node.id, PeerTable(deps.store, deps.clock, worker.gateway)))
+    handlers.add(WireguardHandlers(worker.node.id, deps.store, deps.clock, worker.gateway))
     handlers.add(RunHandlers(runner), images, RegistryHandlers(worker.node.id, deps.logins, deps.images))
     reconciler = reconciler_of(worker)
     doctor = DoctorHandlers(

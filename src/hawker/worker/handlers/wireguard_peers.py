@@ -1,5 +1,9 @@
 """Answers about WireGuard peers of organizations, at a node that is a gateway."""
 
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
 from hawker.api.contract.wireguard_peer import (
@@ -13,17 +17,33 @@ from hawker.api.contract.wireguard_peer import (
 )
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoQuery
+from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.host.address import network_prefix, network_resolver, peer_ip
 from hawker.ids import NodeId
 from hawker.permission import Action, Attempt
 from hawker.record.app import PeerRecord
-from hawker.worker.wireguard_peers import PeerTable
+from hawker.store.contract import Store
+
+if TYPE_CHECKING:
+    from hawker.worker import wireguard_peers
+    from hawker.worker.wireguard_peers import GatewayFacts, PeerTable
+else:
+    wireguard_peers = deferred("hawker.worker.wireguard_peers")
 
 
 class WireguardHandlers:
-    def __init__(self, node: NodeId, peers: PeerTable) -> None:
+    """`gateway` is none where no peers are let in."""
+
+    def __init__(self, node: NodeId, store: Store, clock: Clock, gateway: "Callable[[], GatewayFacts] | None") -> None:
         self._node = node
-        self._peers = peers
+        self._store = store
+        self._clock = clock
+        self._gateway = gateway
+
+    @cached_property
+    def _peers(self) -> "PeerTable":
+        return wireguard_peers.PeerTable(self._store, self._clock, self._gateway)
 
     @answers(LIST_PEERS)
     async def list_(self, call: Call[OrgParams, NoQuery, None]) -> WireguardPeerList:
