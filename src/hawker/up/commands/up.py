@@ -76,6 +76,8 @@ HELP: dict[str, str] = {
     " them that works here; off: nobody.",
     "mesh_mtu": "How many bytes a packet between machines of two hosts has at most, from 1280; the same on all hosts.",
     "mesh_port": "The UDP port at which other hosts' packets arrive; default the port of gossip plus 2.",
+    "wireguard_listen": "HOST:PORT at which people's own computers enter private networks over WireGuard: where they"
+    " reach this node. It listens at that UDP port. Default: none enter.",
     "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
     " node alone, none in a fleet; the word none: nowhere.",
     "acme_directory": "The URL of the directory of a certificate authority (ACME) that certificates are ordered at; its"
@@ -84,8 +86,6 @@ HELP: dict[str, str] = {
     "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
     "acme_binding_file": "A file with two words, the key id and the HMAC key, where the authority asks for an account"
     " that it gave out (external account binding).",
-    "wireguard_listen": "HOST:PORT at which people's own computers enter private networks over WireGuard: where they"
-    " reach this node. It listens at that UDP port. Default: none enter.",
     "domain": "The domain of the platform, such as apps.example.com: apps are reached at NAME.DOMAIN.",
     "dns_zone_listen": "ADDRESS:PORT at which this node answers for the domain, as a name server that its parent zone"
     " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",
