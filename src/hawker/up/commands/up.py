@@ -124,6 +124,7 @@ HELP: dict[str, str] = {
 
 SINGULAR = {
     "edge_addresses": "edge-address",
+    "dns_zone_listen": "dns-zone-listen",
     "egress_allow": "egress-allow",
     "insecure_registries": "insecure-registry",
     "gpu_devices": "gpu-device",
