@@ -78,8 +78,24 @@ async def test_regions_go_one_wave_after_the_other_and_the_first_is_watched_befo
         await fleet.eventually(watched)
         first = [slot.region or "" for slot in (await fleet.shown(0)).slots if slot.state == "done"]
         waiting = {slot.region for slot in (await fleet.shown(0)).slots if slot.state == "waiting"}
-        assert first == ["ams"] and waiting == {"mad", "lhr"}
+        assert first == ["ams", "ams"] and waiting == {"mad", "lhr"}
         assert (await fleet.ended(0)).status == "complete"
+        assert await fleet.settled() == []
+
+
+async def test_a_way_back_takes_no_more_machines_of_a_region_than_the_way_forward() -> None:
+    """Four machines in two regions have changed: two may be away at once, and one of each region."""
+    async with played_deploys() as fleet:
+        pace = {"smoke": "1s", "smoke_rest": "1s", "bake": "300s", "waves": [["ams"], ["lhr"]]}
+        await fleet.deploy(hawker={"deploy": pace})
+
+        async def done() -> int:
+            return sum(slot.state == "done" for slot in (await fleet.shown(0)).slots)
+
+        while await done() < 4:
+            await fleet.passes(1.0)
+        await fleet.abort()
+        assert (await fleet.ended(0)).status == "rolled_back"
         assert await fleet.settled() == []
 
 
@@ -97,4 +113,4 @@ async def test_a_machine_that_had_proven_itself_and_falls_takes_the_deploy_back(
             host.world.prober.answers[8080] = ProbeResult(False, "it is gone")
         found = await fleet.ended(0)
         assert found.status == "rolled_back" and "is critical again" in found.error
-        assert fleet.releases() == [""] * 6
+        assert fleet.releases() == [""] * 8

@@ -334,11 +334,15 @@ class Coordinator:
         await self.table.store.write(
             lambda tx: self.table.change(tx, self.app, self.version, term=number, coordinator=me)
         )
-        await term.keep()
+        await self.write_back(term)
         if not self._record.kept:
             await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, kept=True))
         await term.announce()
         return term
+
+    async def write_back(self, term: HeldTerm) -> None:
+        """What a majority has said, and this node goes by from now on, is at a majority in its own term."""
+        await term.keep()
 
     async def keep_now(self) -> None:
         """What is written down here is at a majority, under this node's last term. Raises `Unavailable`."""

@@ -28,6 +28,7 @@ else:
     moves = deferred("hawker.deploys.moves")
     releases = deferred("hawker.deploys.releases")
 
+_FORWARD, _BACK = "deploy", "deploy_back"
 _LONG_S = 30 * 86_400.0
 """A deploy may be paused for weeks; each wait inside it has a limit of its own."""
 _AGAIN = Backoff(attempts=1000, first_s=0.5, cap_s=30.0)
@@ -75,177 +76,195 @@ class _Stopped(Exception):
     """A person wants the deploy to end."""
 
 
-async def release_command(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """Runs once for each deploy, whatever is killed meanwhile."""
-    return await _guarded(context, command.run_release_command)
+class DeploySteps:
+    """The steps of both flows. `moves` and `coordinators` make what they work with."""
 
+    def __init__(
+        self,
+        moves: "Callable[[], type[moves.Moves]]" = lambda: moves.Moves,
+        coordinators: "Callable[[], type[coordinator.Coordinator]]" = lambda: coordinator.Coordinator,
+    ) -> None:
+        self._moves_type = moves
+        self._coordinator_type = coordinators
 
-async def canary(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """One machine of each group, which proves itself outside of routing and goes again."""
+    async def release_command(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """Runs once for each deploy, whatever is killed meanwhile."""
+        return await self._guarded(context, command.run_release_command)
 
-    async def do(deploy: "moves.Moves") -> None:
-        made = deploy.slots(SlotKind.CANARY)
-        if made:
-            await deploy.say("the canary proves itself")
-            await deploy.forward(made)
-            for slot in deploy.slots(SlotKind.CANARY):
-                if slot.machine:
-                    await deploy.destroy(msgspec.structs.replace(slot, state=SlotState.PROVING))
+    async def canary(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """One machine of each group, which proves itself outside of routing and goes again."""
 
-    return await _guarded(context, do)
+        async def do(deploy: "moves.Moves") -> None:
+            made = deploy.slots(SlotKind.CANARY)
+            if made:
+                await deploy.say("the canary proves itself")
+                await deploy.forward(made)
+                for slot in deploy.slots(SlotKind.CANARY):
+                    if slot.machine:
+                        await deploy.destroy(msgspec.structs.replace(slot, state=SlotState.PROVING))
 
+        return await self._guarded(context, do)
 
-async def move(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """Every machine that stays is of the release, or every green one is there."""
+    async def move(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """Every machine that stays is of the release, or every green one is there."""
 
-    return await _guarded(context, lambda deploy: deploy.by_waves(gated=deploy.record.strategy != "immediate"))
+        return await self._guarded(context, lambda deploy: deploy.by_waves(gated=deploy.record.strategy != "immediate"))
 
+    async def switch(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """Bluegreen: all green machines are in routing, then no blue one is."""
 
-async def switch(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """Bluegreen: all green machines are in routing, then no blue one is."""
+        async def do(deploy: "moves.Moves") -> None:
+            green = [slot for slot in deploy.slots(SlotKind.CREATE) if slot.cordoned]
+            if not green:
+                return
+            await deploy.say("the new machines come into routing")
+            await deploy.route(green, into=True)
+            context.reach("switched")
+            await context.clock.sleep(_HEARD_S)
+            await deploy.say("the old machines leave routing")
+            await deploy.route(deploy.slots(SlotKind.DESTROY), into=False)
+            await context.clock.sleep(_HEARD_S)
 
-    async def do(deploy: "moves.Moves") -> None:
-        green = [slot for slot in deploy.slots(SlotKind.CREATE) if slot.cordoned]
-        if not green:
-            return
-        await deploy.say("the new machines come into routing")
-        await deploy.route(green, into=True)
-        context.reach("switched")
-        await context.clock.sleep(_HEARD_S)
-        await deploy.say("the old machines leave routing")
-        await deploy.route(deploy.slots(SlotKind.DESTROY), into=False)
-        await context.clock.sleep(_HEARD_S)
+        return await self._guarded(context, do)
 
-    return await _guarded(context, do)
+    async def tidy(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """What is of no group any more goes, and blue machines. Nothing goes back from here, so what a person asked for
+        until now comes first."""
+        return await self._led(context, partial(self._tidy, context))
 
+    async def _tidy(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
+        deploy = self._moves(context, term)
+        while (asked := await context.deps.store.write(partial(self._last_stage, context))) is DeployWish.PAUSE:
+            await context.clock.sleep(moves.LOOK_S)
+        if asked is not DeployWish.NOTHING:
+            return await self._turned(context, term, "a person ended it", back=asked is DeployWish.ABORT)
+        await term.keep()
+        for slot in deploy.slots(SlotKind.DESTROY):
+            try:
+                await deploy.destroy(slot)
+            except moves.SlotFailed as failed:
+                await deploy.note(slot, state=SlotState.LEFT, text=failed.text)
+        return Done()
 
-async def tidy(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """What is of no group any more goes, and blue machines. Nothing goes back from here, so what a person asked for
-    until now comes first."""
-    return await _led(context, partial(_tidy, context))
+    def _last_stage(self, context: StepContext[DeployDeps, DeployInput], tx: Tx) -> DeployWish:
+        """What a person asks for; else the last stage is begun."""
+        given, table = context.input, table_of(context.deps)
+        record = table.find(tx, given.app, given.version)
+        if record.stage == LAST_STAGE:
+            return DeployWish.NOTHING
+        if record.asked is DeployWish.NOTHING:
+            table.change(tx, given.app, given.version, stage=LAST_STAGE)
+        return record.asked
 
+    async def settle(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """The release counts."""
+        return await self._led(context, partial(self._settled, context, releases.ReleaseStatus.COMPLETE, ""))
 
-async def _tidy(context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
-    deploy = _moves(context, term)
-    while (asked := await context.deps.store.write(partial(_last_stage, context))) is DeployWish.PAUSE:
-        await context.clock.sleep(moves.LOOK_S)
-    if asked is not DeployWish.NOTHING:
-        return await _turned(context, term, "a person ended it", back=asked is DeployWish.ABORT)
-    await term.keep()
-    for slot in deploy.slots(SlotKind.DESTROY):
+    async def _settled(
+        self, context: StepContext[DeployDeps, DeployInput], status: str, error: str, term: "coordinator.Term"
+    ) -> Outcome:
+        await context.deps.store.write(lambda tx: _end(tx, context.deps, context.input, status, error))
+        await term.keep()
+        return Done()
+
+    async def take_back(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """Every machine is what it was before the deploy, or it is written down that it could not be."""
+        return await self._led(context, partial(self._take_back, context), back=True)
+
+    async def _take_back(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
+        deploy = self._moves(context, term)
+        await deploy.say("changes are taken back")
+        blue = [slot for slot in deploy.slots(SlotKind.DESTROY) if not slot.cordoned]
+        if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
+            try:
+                await deploy.route(blue, into=True)
+            except moves.SlotFailed as failed:
+                await deploy.note(failed.slot, text=failed.text)
+        await deploy.back(deploy.slots(SlotKind.UPDATE, SlotKind.CREATE, SlotKind.CANARY))
+        return Done()
+
+    async def settle_back(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
+        """The release is taken back; it failed where something could not be."""
+        return await self._led(context, partial(self._settled_back, context), back=True)
+
+    async def _settled_back(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
+        given, table = context.input, table_of(context.deps)
+        slots = table.slots(table.store, given.app, given.version)
+        left = [slot for slot in slots if slot.state is SlotState.LEFT]
+        status = releases.ReleaseStatus.FAILED if left else releases.ReleaseStatus.ROLLED_BACK
+        why = context.input.why
+        if left:
+            why += f"; not taken back: {', '.join(slot.machine or str(slot.number) for slot in left)}"
+        return await self._settled(context, status, why, term)
+
+    def _moves(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> "moves.Moves":
+        """Raises `Unavailable` while the node does not answer yet."""
+        deps, given = context.deps, context.input
+        table, caller = table_of(deps), deps.fleet.caller
+        return self._moves_type()(given.app, given.version, table, caller, context.clock, context.reach, term)
+
+    async def _led(
+        self,
+        context: StepContext[DeployDeps, DeployInput],
+        do: "Callable[[coordinator.Term], Awaitable[Outcome]]",
+        *,
+        back: bool = False,
+    ) -> Outcome:
+        """`do`, a step of the way `back` or forward, while this node coordinates the deploy; nothing where it ended
+        elsewhere."""
+        deps, given = context.deps, context.input
+        table = table_of(deps)
+        here = self._coordinator_type()(given.app, given.version, table, lambda: deps.others.there, context.clock)
+
+        async def unless_behind(term: "coordinator.Term") -> Outcome:
+            """Another coordinator may have turned back, or have been less far than this run is."""
+            turned = releases.found(deps.store, given.app, given.version).status == releases.ReleaseStatus.ROLLING_BACK
+            if turned and not back:
+                return await self._turned(
+                    context, term, table.find(deps.store, given.app, given.version).error, back=True
+                )
+            flow, first = (_BACK, self.take_back) if back else (_FORWARD, self.release_command)
+            if term.inherited and context.finished(first.__name__):
+                return HandOff(flow, given)
+            return await do(term)
+
+        found = await here.lead(unless_behind)
+        return Done() if found is None else found
+
+    async def _guarded(self, context: StepContext[DeployDeps, DeployInput], do: "command.Work") -> Outcome:
+        return await self._led(context, partial(self._until_stopped, context, do))
+
+    async def _until_stopped(
+        self, context: StepContext[DeployDeps, DeployInput], do: "command.Work", term: "coordinator.Term"
+    ) -> Outcome:
+        """`do` until it is done, a slot fails, or a person wants it stopped."""
+        deploy = self._moves(context, term)
         try:
-            await deploy.destroy(slot)
+            await _unless_stopped(deploy, do)
         except moves.SlotFailed as failed:
-            await deploy.note(slot, state=SlotState.LEFT, text=failed.text)
-    return Done()
+            why = f"{failed.slot.machine or failed.slot.group}: {failed.text}"
+            if failed.slot.number >= 0:
+                await deploy.note(failed.slot, state=SlotState.FAILED, text=failed.text)
+            return await self._turned(context, term, why, back=deploy.record.limits.rollback)
+        except _Stopped:
+            return await self._turned(context, term, "a person ended it", back=deploy.record.asked is DeployWish.ABORT)
+        return Done()
 
+    async def _turned(
+        self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term", why: str, *, back: bool
+    ) -> HandOff | Abort:
+        """Back, or an end where it is."""
+        given, deps = context.input, context.deps
+        if not back:
+            await deps.store.write(lambda tx: _stay(tx, deps, given, why))
+            await term.keep()
+            return Abort(why)
 
-def _last_stage(context: StepContext[DeployDeps, DeployInput], tx: Tx) -> DeployWish:
-    """What a person asks for; else the last stage is begun."""
-    given, table = context.input, table_of(context.deps)
-    record = table.find(tx, given.app, given.version)
-    if record.stage == LAST_STAGE:
-        return DeployWish.NOTHING
-    if record.asked is DeployWish.NOTHING:
-        table.change(tx, given.app, given.version, stage=LAST_STAGE)
-    return record.asked
+        def commit(tx: Tx) -> None:
+            releases.moved(tx, given.app, given.version, releases.ReleaseStatus.ROLLING_BACK, deps.clock.now())
+            table_of(deps).change(tx, given.app, given.version, asked=DeployWish.NOTHING, error=why[:2000])
 
-
-async def settle(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """The release counts."""
-    return await _led(context, partial(_settled, context, releases.ReleaseStatus.COMPLETE, ""))
-
-
-async def _settled(
-    context: StepContext[DeployDeps, DeployInput], status: str, error: str, term: "coordinator.Term"
-) -> Outcome:
-    await context.deps.store.write(lambda tx: _end(tx, context.deps, context.input, status, error))
-    await term.keep()
-    return Done()
-
-
-async def take_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """Every machine is what it was before the deploy, or it is written down that it could not be."""
-    return await _led(context, partial(_take_back, context), back=True)
-
-
-async def _take_back(context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
-    deploy = _moves(context, term)
-    await deploy.say("changes are taken back")
-    blue = [slot for slot in deploy.slots(SlotKind.DESTROY) if not slot.cordoned]
-    if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
-        try:
-            await deploy.route(blue, into=True)
-        except moves.SlotFailed as failed:
-            await deploy.note(failed.slot, text=failed.text)
-    await deploy.back(deploy.slots(SlotKind.UPDATE, SlotKind.CREATE, SlotKind.CANARY))
-    return Done()
-
-
-async def settle_back(context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-    """The release is taken back; it failed where something could not be."""
-    given, table = context.input, table_of(context.deps)
-    slots = table.slots(table.store, given.app, given.version)
-    left = [slot for slot in slots if slot.state is SlotState.LEFT]
-    status = releases.ReleaseStatus.FAILED if left else releases.ReleaseStatus.ROLLED_BACK
-    why = context.input.why
-    if left:
-        why += f"; not taken back: {', '.join(slot.machine or str(slot.number) for slot in left)}"
-    return await _led(context, partial(_settled, context, status, why), back=True)
-
-
-def _moves(context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> "moves.Moves":
-    """Raises `Unavailable` while the node does not answer yet."""
-    deps, given = context.deps, context.input
-    table, caller = table_of(deps), deps.fleet.caller
-    return moves.Moves(given.app, given.version, table, caller, context.clock, context.reach, term)
-
-
-async def _led(
-    context: StepContext[DeployDeps, DeployInput],
-    do: "Callable[[coordinator.Term], Awaitable[Outcome]]",
-    *,
-    back: bool = False,
-) -> Outcome:
-    """`do`, a step of the way `back` or forward, while this node coordinates the deploy; nothing where it ended
-    elsewhere."""
-    deps, given = context.deps, context.input
-    table = table_of(deps)
-    here = coordinator.Coordinator(given.app, given.version, table, lambda: deps.others.there, context.clock)
-
-    async def unless_behind(term: "coordinator.Term") -> Outcome:
-        """Another coordinator may have turned back, or have been less far than this run is."""
-        turned = releases.found(deps.store, given.app, given.version).status == releases.ReleaseStatus.ROLLING_BACK
-        if turned and not back:
-            return await _turned(context, term, table.find(deps.store, given.app, given.version).error, back=True)
-        flow = DEPLOY_BACK if back else DEPLOY
-        if term.inherited and context.finished(flow.steps[0].name):
-            return HandOff(flow.name, given)
-        return await do(term)
-
-    found = await here.lead(unless_behind)
-    return Done() if found is None else found
-
-
-async def _guarded(context: StepContext[DeployDeps, DeployInput], do: "command.Work") -> Outcome:
-    return await _led(context, partial(_until_stopped, context, do))
-
-
-async def _until_stopped(
-    context: StepContext[DeployDeps, DeployInput], do: "command.Work", term: "coordinator.Term"
-) -> Outcome:
-    """`do` until it is done, a slot fails, or a person wants it stopped."""
-    deploy = _moves(context, term)
-    try:
-        await _unless_stopped(deploy, do)
-    except moves.SlotFailed as failed:
-        why = f"{failed.slot.machine or failed.slot.group}: {failed.text}"
-        if failed.slot.number >= 0:
-            await deploy.note(failed.slot, state=SlotState.FAILED, text=failed.text)
-        return await _turned(context, term, why, back=deploy.record.limits.rollback)
-    except _Stopped:
-        return await _turned(context, term, "a person ended it", back=deploy.record.asked is DeployWish.ABORT)
-    return Done()
+        return HandOff(_BACK, DeployInput(app=given.app, version=given.version, why=why), commit=commit)
 
 
 async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
@@ -269,23 +288,6 @@ async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
         tasks.start_soon(work)
     if failures:
         raise failures[0]
-
-
-async def _turned(
-    context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term", why: str, *, back: bool
-) -> HandOff | Abort:
-    """Back, or an end where it is."""
-    given, deps = context.input, context.deps
-    if not back:
-        await deps.store.write(lambda tx: _stay(tx, deps, given, why))
-        await term.keep()
-        return Abort(why)
-
-    def commit(tx: Tx) -> None:
-        releases.moved(tx, given.app, given.version, releases.ReleaseStatus.ROLLING_BACK, deps.clock.now())
-        table_of(deps).change(tx, given.app, given.version, asked=DeployWish.NOTHING, error=why[:2000])
-
-    return HandOff(DEPLOY_BACK.name, DeployInput(app=given.app, version=given.version, why=why), commit=commit)
 
 
 def _end(tx: Tx, deps: DeployDeps, given: DeployInput, status: str, error: str) -> None:
@@ -317,28 +319,32 @@ def _stay(tx: Tx, deps: DeployDeps, given: DeployInput, why: str) -> None:
 
 _POINTS = ("begun", "changed")
 
-DEPLOY = Flow(
-    name="deploy",
-    input=DeployInput,
-    steps=(
-        Step("release_command", release_command, timeout_s=_LONG_S, backoff=_AGAIN, points=("ordered",)),
-        Step("canary", canary, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
-        Step("move", move, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
-        Step("switch", switch, timeout_s=_LONG_S, backoff=_AGAIN, points=("switched",)),
-        Step("tidy", tidy, timeout_s=_LONG_S, backoff=_AGAIN),
-        Step("settle", settle, durable=True),
-    ),
-    on_end=fail,
-)
 
-DEPLOY_BACK = Flow(
-    name="deploy_back",
-    input=DeployInput,
-    steps=(
-        Step("take_back", take_back, timeout_s=_LONG_S, backoff=_AGAIN, points=("returning", "returned")),
-        Step("settle_back", settle_back, durable=True),
-    ),
-    on_end=fail,
-)
+def deploy_flows(steps: DeploySteps) -> tuple[Flow[DeployInput], Flow[DeployInput]]:
+    """Forward, and back."""
+    forward = Flow(
+        name=_FORWARD,
+        input=DeployInput,
+        steps=(
+            Step("release_command", steps.release_command, timeout_s=_LONG_S, backoff=_AGAIN, points=("ordered",)),
+            Step("canary", steps.canary, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
+            Step("move", steps.move, timeout_s=_LONG_S, backoff=_AGAIN, points=_POINTS),
+            Step("switch", steps.switch, timeout_s=_LONG_S, backoff=_AGAIN, points=("switched",)),
+            Step("tidy", steps.tidy, timeout_s=_LONG_S, backoff=_AGAIN),
+            Step("settle", steps.settle, durable=True),
+        ),
+        on_end=fail,
+    )
+    back = Flow(
+        name=_BACK,
+        input=DeployInput,
+        steps=(
+            Step("take_back", steps.take_back, timeout_s=_LONG_S, backoff=_AGAIN, points=("returning", "returned")),
+            Step("settle_back", steps.settle_back, durable=True),
+        ),
+        on_end=fail,
+    )
+    return forward, back
 
-DEPLOY_FLOWS: tuple[Flow[DeployInput], ...] = (DEPLOY, DEPLOY_BACK)
+
+DEPLOY_FLOWS = DEPLOY, DEPLOY_BACK = deploy_flows(DeploySteps())

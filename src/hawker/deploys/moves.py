@@ -100,7 +100,7 @@ class Moves:
             lambda tx: self.table.change_slot(tx, self.app, self.version, slot.number, **fields)
         )
 
-    async def _begun(self, slot: SlotRecord, state: SlotState, text: str = "") -> SlotRecord:
+    async def begun(self, slot: SlotRecord, state: SlotState, text: str = "") -> SlotRecord:
         """Before anything is done to its machine: whoever coordinates the deploy next knows of it."""
         await self.term.check()
         slot = await self.note(slot, state=state, text=text)
@@ -209,18 +209,35 @@ class Moves:
             await self.go(first, limits.smoke_s, gated=gated)
             left.remove(first)
 
-        of_region = Counter(slot.region for slot in warm)
+        async def one(slot: SlotRecord) -> None:
+            await self.go(slot, limits.smoke_rest_s, gated=gated)
+
+        await self._by_regions(one, left, at_once, Counter(slot.region for slot in warm if gated))
+
+    async def _by_regions(
+        self,
+        do: Callable[[SlotRecord], Awaitable[None]],
+        slots: Sequence[SlotRecord],
+        at_once: int,
+        warm: Counter[str | None],
+    ) -> None:
+        """So many at a time, and of what is updated in a region no more than its own share. `warm` are the machines of
+        the group that run, by region."""
         away = Counter[str | None]()
 
         async def one(slot: SlotRecord) -> None:
-            most = budget(limits.max_unavailable, of_region[slot.region])
-            while gated and away[slot.region] >= most:
+            shared = slot.kind is SlotKind.UPDATE and warm[slot.region] > 0
+            while shared and away[slot.region] >= self.most_of_region(warm, slot.region):
                 await self.clock.sleep(LOOK_S)
-            away[slot.region] += 1
-            await self.go(slot, limits.smoke_rest_s, gated=gated)
-            away[slot.region] -= 1
+            away[slot.region] += shared
+            await do(slot)
+            away[slot.region] -= shared
 
-        await _side_by_side(one, left, at_once)
+        await _side_by_side(one, slots, at_once)
+
+    def most_of_region(self, warm: Counter[str | None], region: str | None) -> int:
+        """Machines of a group that may be away at once in a region. `warm` are its machines that run, by region."""
+        return budget(self.record.limits.max_unavailable, warm[region])
 
     async def go(self, slot: SlotRecord, smoke_s: float, *, gated: bool) -> None:
         """Change the slot's machine and wait until it has proven itself. Raises `SlotFailed`."""
@@ -242,7 +259,7 @@ class Moves:
     async def _changed(self, slot: SlotRecord) -> SlotRecord:
         if slot.state is SlotState.PROVING:
             return slot
-        slot = await self._begun(slot, SlotState.CHANGING)
+        slot = await self.begun(slot, SlotState.CHANGING)
         self.reach("begun")
         if slot.kind is SlotKind.UPDATE:
             version = await self.again(slot, lambda: self._update(slot))
@@ -342,7 +359,7 @@ class Moves:
         """Raises `SlotFailed`."""
         if slot.state is SlotState.DONE or not slot.machine:
             return
-        await self._begun(slot, SlotState.CHANGING)
+        await self.begun(slot, SlotState.CHANGING)
         try:
             await self.again(replace(slot, kind=SlotKind.UPDATE), lambda: self.delete(slot))
         except SlotSkipped as skipped:
@@ -376,13 +393,15 @@ class Moves:
         async def of_group(group: str) -> None:
             mine = [slot for slot in touched if slot.group == group][::-1]
             mine.sort(key=lambda slot: slot.state is SlotState.DONE)
-            await _side_by_side(self._return, mine, budget(self.record.limits.max_unavailable, len(mine)))
+            at_once = budget(self.record.limits.max_unavailable, len(mine))
+            warm = Counter(slot.region for slot in slots if slot.group == group and slot.launch and slot.before)
+            await self._by_regions(self._return, mine, at_once, warm)
 
         await _side_by_side(of_group, dict.fromkeys(slot.group for slot in touched), GROUPS_AT_ONCE)
 
     async def _return(self, slot: SlotRecord) -> None:
         why = slot.text if slot.state is SlotState.FAILED else ""
-        slot = await self._begun(slot, SlotState.RETURNING, slot.text)
+        slot = await self.begun(slot, SlotState.RETURNING, slot.text)
         self.reach("returning")
         try:
             if slot.kind is SlotKind.UPDATE:

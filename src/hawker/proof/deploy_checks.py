@@ -127,13 +127,14 @@ def _slots(reader: Reader) -> defaultdict[str, list[SlotRecord]]:
 
 @dataclass(frozen=True, slots=True)
 class DeploySight:
-    """What an observer sees of an app at all nodes at one moment. `running` are machines that run; `steady` are nodes
-    that have been up for a while."""
+    """What an observer sees of an app at all nodes at one moment. `running` are machines that run, `serving` those of
+    them that are in routing and whose program answers its checks; `steady` are nodes that have been up for a while."""
 
     app: str
     readers: Mapping[NodeId, Reader]
     running: frozenset[MachineId]
     steady: frozenset[NodeId] = frozenset()
+    serving: frozenset[MachineId] = frozenset()
 
     def machine(self, name: str) -> MachineRecord | None:
         return next((each for each in self.machines() if each.id == name), None)
@@ -150,21 +151,84 @@ class DeploySight:
                     yield node, reader, key, deploy
 
 
-def more_away(sight: DeploySight, share: float) -> Iterator[Violation]:
-    """More machines of a group are away at once than a rolling deploy may take away. Those of nodes that are not steady
-    are counted out, and so are those that it has not touched."""
-    known = max(sight.newest(), key=lambda each: (each[2], each[3].term, each[3].serial), default=None)
-    if known is None or known[3].strategy not in ("rolling", "canary"):
-        return
-    _, reader, key, _ = known
-    found = [slot for slot in _slots_of(reader, key) if slot.kind is SlotKind.UPDATE and slot.launch]
-    there = {each.id for node in sight.steady for _, each in sight.readers[node].scan(MACHINES)} - sight.running
-    for group in {slot.group for slot in found}:
-        mine = [slot for slot in found if slot.group == group]
-        away = [slot.machine for slot in mine if slot.state is not SlotState.WAITING and slot.machine in there]
-        if len(away) > budget(share, len(mine)):
-            what = f"{len(away)} of {len(mine)} machines of group {group} are away: {', '.join(away)}"
-            yield Violation(Invariant.BUDGET, key, what)
+class Serving:
+    """What was seen so far of the machines of deploys: those that served when one began are to go on serving."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._served: dict[str, frozenset[str]] = {}
+
+    def look(self, sight: DeploySight) -> Iterator[Violation]:
+        known = max(sight.newest(), key=lambda each: (each[2], each[3].term, each[3].serial), default=None)
+        if known is None:
+            return
+        _, reader, key, deploy = known
+        slots = _slots_of(reader, key)
+        if key not in self._served:
+            self._served[key] = frozenset(
+                slot.machine
+                for slot in slots
+                if slot.before is not None
+                and slot.before.started
+                and not slot.cordoned
+                and (slot.machine in sight.serving or slot.state is not SlotState.WAITING)
+            )
+        if deploy.strategy in ("rolling", "canary"):
+            yield from self._more_away(sight, key, slots)
+        elif deploy.strategy == "bluegreen":
+            yield from self._fewer_serve(sight, key, slots)
+
+    def _more_away(self, sight: DeploySight, key: str, slots: list[SlotRecord]) -> Iterator[Violation]:
+        """More machines of a group, or of its part in a region, are away at once than a rolling deploy may take away,
+        or all of them. Those of nodes that are not steady are counted out, and so are those that it has not touched,
+        and those that have proven themselves and do not pass their checks any more."""
+        steady = {each.id for node in sight.steady for _, each in sight.readers[node].scan(MACHINES)}
+        groups: defaultdict[tuple[str, str], list[SlotRecord]] = defaultdict(list)
+        for slot in slots:
+            if slot.kind is SlotKind.UPDATE and slot.launch:
+                groups[slot.group, ""].append(slot)
+                groups[slot.group, slot.region or ""].append(slot)
+        for (group, region), mine in groups.items():
+            touched = [slot for slot in mine if slot.machine in steady and slot.machine in self._served[key]]
+            away = [slot.machine for slot in touched if _is_away(slot, sight)]
+            where = f"{group} in {region}" if region else group
+            if len(away) > budget(self._share, len(mine)):
+                what = f"{len(away)} of {len(mine)} machines of group {where} are away: {', '.join(away)}"
+                yield Violation(Invariant.BUDGET, key, what)
+            if not region and len(touched) == len(mine) > 1 and len(away) == len(mine):
+                yield Violation(Invariant.BUDGET, key, f"no machine of group {group} serves")
+
+    def _fewer_serve(self, sight: DeploySight, key: str, slots: list[SlotRecord]) -> Iterator[Violation]:
+        """As many machines of a group serve as did when it began, of one release or the other. What is at nodes that
+        are not steady counts as if it served."""
+        at = {each.id: node for node, reader in sight.readers.items() for _, each in reader.scan(MACHINES)}
+        for group in {slot.group for slot in slots}:
+            mine = [slot for slot in slots if slot.group == group and slot.machine]
+            served = [slot for slot in mine if slot.kind is SlotKind.DESTROY and slot.machine in self._served[key]]
+            serve = [slot.machine for slot in mine if slot.machine in sight.serving]
+            left = [slot.machine for slot in mine if slot.machine not in serve]
+            unknown = [each for each in left if at.get(MachineId(each)) not in sight.steady]
+            if len(serve) + len(unknown) < len(served):
+                what = f"{len(serve)} machines of group {group} serve, and {len(served)} did when it began"
+                yield Violation(Invariant.BUDGET, key, what)
+
+
+def _is_away(slot: SlotRecord, sight: DeploySight) -> bool:
+    if slot.state in (SlotState.CHANGING, SlotState.PROVING, SlotState.RETURNING):
+        return slot.machine not in sight.serving
+    return slot.state is not SlotState.WAITING and slot.machine not in sight.running
+
+
+def proven(sight: DeploySight, hopeless: Callable[[int, str | None], bool]) -> Iterator[Violation]:
+    """No machine is done of a release that never passes there: `hopeless` is asked for a version and a region."""
+    for reader in sight.readers.values():
+        for key, deploy in reader.scan(DEPLOYS, f"{sight.app}/", limit=1, reverse=True):
+            if deploy.strategy == "immediate":
+                continue
+            for slot in _slots_of(reader, key):
+                makes = slot.launch and slot.kind in (*_MAKES, SlotKind.CANARY)
+                if makes and slot.state is SlotState.DONE and hopeless(deploy.version, slot.region):
+                    yield Violation(Invariant.GATED, key, f"slot {slot.number} is done, and never passed its gates")
 
 
 class Coordinators:

@@ -27,6 +27,7 @@ class Invariant(StrEnum):
     ONE_SLOT = "a deploy changes a machine in one slot"
     BUDGET = "a deploy takes no more machines away at once than it may"
     ONE_COORDINATOR = "a deploy has one coordinator at a time"
+    KEPT_BEFORE = "a majority knows of a change before it is made"
     GATED = "a release that does not pass its gates is not complete"
     DEPLOY_ENDS = "a deploy ends"
     DEPLOYED = "a deploy ends with each machine at its release, or as it was"

@@ -1,4 +1,4 @@
-"""Four played hosts over which an app's six machines are, for tests that deploy themselves."""
+"""Four played hosts over which an app's eight machines are, for tests that deploy themselves."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,12 +7,21 @@ from typing import Any
 import anyio
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.deploy import CREATE_DEPLOY, GET_DEPLOY, CreateDeployRequest, DeployInfo, DeployParams
+from hawker.api.contract.deploy import (
+    ABORT_DEPLOY,
+    CREATE_DEPLOY,
+    GET_DEPLOY,
+    AbortDeployRequest,
+    CreateDeployRequest,
+    DeployInfo,
+    DeployParams,
+)
 from hawker.errors import HawkerError
 from hawker.record.app import APPS
 from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOYS, DeployRecord, RegisterRecord, deploy_key
 from hawker.sim.deploys.deploy_host import SOUND, DeployHost, DeployKit
-from hawker.sim.deploys.deploy_run import DeployRunPlan, DeploySimulation
+from hawker.sim.deploys.deploy_plan import DeployRunPlan
+from hawker.sim.deploys.deploy_run import DeploySimulation
 from hawker.sim.fleet.network import NetworkCut
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP
@@ -35,6 +44,10 @@ class PlayedDeploys(DeploySimulation):
     async def deploy(self, at: int = 0, **definition: Any) -> DeployInfo:
         body = CreateDeployRequest(definition={"hawker": FAST, **definition}, image="hawker/hello")
         return await self.hosts[at].broker.call(CREATE_DEPLOY, params=AppParams(app_name=APP), body=body)
+
+    async def abort(self, version: int = 1) -> None:
+        params = DeployParams(app_name=APP, version=str(version))
+        await self.hosts[0].broker.call(ABORT_DEPLOY, params=params, body=AbortDeployRequest())
 
     async def shown(self, at: int, version: int = 1) -> DeployInfo:
         params = DeployParams(app_name=APP, version=str(version))

@@ -43,5 +43,5 @@ async def test_the_catalog_says_where_an_app_and_its_machines_are() -> None:
         directory = DeployDirectory(fleet.home.fleet, fleet.hosts[1].id)
         assert directory.home_of_app(AppName(APP)) == fleet.home.id
         rows = [row for host in fleet.hosts for row in directory.machines_at(host.id, AppName(APP), "", 100)]
-        assert len(rows) == 6 and directory.owner_of_machine(rows[0].id) is not None
+        assert len(rows) == 8 and directory.owner_of_machine(rows[0].id) is not None
         assert directory.owner_of_machine("nobody") is None and directory.owner_of_volume("nobody") is None

@@ -6,7 +6,8 @@ import click
 
 from hawker.sim.deploys.deploy_bugs import PLANTS
 from hawker.sim.deploys.deploy_host import SOUND, DeployKit
-from hawker.sim.deploys.deploy_run import DeployOutcome, DeployRunPlan, draw, play, shrink
+from hawker.sim.deploys.deploy_plan import DeployOutcome, DeployRunPlan, draw
+from hawker.sim.deploys.deploy_run import play, shrink
 from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 
 

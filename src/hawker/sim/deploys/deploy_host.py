@@ -3,15 +3,24 @@ coordinators of deploys, over a store in memory and a played host. What a node p
 one lives each finds out by itself, some seconds late.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from anyio.abc import TaskGroup
 
 from hawker.api.caller import Caller
+from hawker.api.contract.deploy import ANNOUNCE_TERM
+from hawker.api.contract.machine import CREATE_MACHINE
 from hawker.api.directory import KnownApp, KnownMachine, KnownVolume, Node
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
+from hawker.api.route import Call
 from hawker.auth.revocations import Revocations
 from hawker.auth.tokens import Tokens
+from hawker.deploys.term_fence import GUARDED
+from hawker.fsm.contract import Flow, Step
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
 from hawker.gateway.revocations import FleetRevocations
@@ -55,12 +64,27 @@ class DeployKit:
 SOUND = DeployKit()
 
 
+@dataclass(slots=True)
+class DeployWatches:
+    """Who looks on: at each place of a deploy's flow that a host passes, at each change that one sends to a machine or
+    term that it announces, and at each change that a node makes. The last is told when it comes, and says who is to
+    hear that it is done."""
+
+    passes: Callable[[NodeId, str], None] = lambda node, place: None
+    sends: Callable[[NodeId, Any, dict[str, Any]], None] = lambda node, route, options: None
+    comes: Callable[[NodeId, Any, Call[Any, Any, Any]], Callable[[], None]] = lambda node, route, call: lambda: None
+
+
 @dataclass(frozen=True, slots=True)
 class DeployFleet(MoveFleet):
-    """`heard` is when a node last heard of another, in virtual seconds."""
+    """`heard` is when a node last heard of another, in virtual seconds; `doubted` until when the others take one for
+    down, whatever they hear."""
 
     parts: DeployKit = SOUND
     heard: dict[tuple[NodeId, NodeId], float] = field(default_factory=dict)
+    doubted: dict[NodeId, float] = field(default_factory=dict)
+    hosts: "dict[NodeId, DeployHost]" = field(default_factory=dict)  # type: ignore[assignment]  # all of this kind
+    watches: DeployWatches = field(default_factory=DeployWatches)
 
     def gossip(self) -> None:
         """Every node that is up hears of those that it can reach both ways."""
@@ -73,6 +97,8 @@ class DeployFleet(MoveFleet):
 
     def lives(self, viewer: NodeId, node: NodeId) -> bool:
         now = self.call_network.clock.monotonic()
+        if viewer != node and now < self.doubted.get(node, 0.0):
+            return False
         return viewer == node or now - self.heard.get((viewer, node), -DOWN_S) < DOWN_S
 
 
@@ -87,8 +113,19 @@ class DeployHost(MoveHost):
     broker: InProcessCaller
 
     def __init__(self, fleet: DeployFleet, number: int, seed: int) -> None:
-        super().__init__(fleet, number, seed, REGIONS[number - 1])
+        kit = replace(fleet.kit, flows=lambda: [_watched(flow, self._passes) for flow in fleet.kit.flows()])
+        super().__init__(fleet, number, seed, REGIONS[number - 1], kit)
         self.fleet = fleet
+
+    def _passes(self, place: str) -> None:
+        self.fleet.watches.passes(self.id, place)
+
+    async def begin(self, tasks: TaskGroup) -> None:
+        """A new life has not heard of anybody yet."""
+        if self.worker is None:
+            for pair in [pair for pair in self.fleet.heard if pair[0] == self.id]:
+                del self.fleet.heard[pair]
+        await super().begin(tasks)
 
     def meet(self, worker: SimWorker) -> Handlers:
         deps, clock, kit = worker.parts.deps, self.world.clock, self.fleet.parts
@@ -96,6 +133,8 @@ class DeployHost(MoveHost):
         deps.others.meet(nodes)
         handlers = node_handlers(worker.parts, bundler=nodes.bundler)
         kit.answers(handlers, worker)
+        for route in GUARDED:
+            handlers.wrap(route, partial(self._answers, route))
         directory = DeployDirectory(self.fleet, self.id)
         peers = BesidePeers(self.id, handlers, clock, SimPeers(self.fleet.call_network, self.id))
         revoked = FleetRevocations(dict, Revocations(deps.store, clock))
@@ -106,9 +145,62 @@ class DeployHost(MoveHost):
         beside = Beside(node=self.id, handlers=handlers)
         answers = Gateway(directory, peers, beside, clock, market=market, tokens=about_tokens).handlers()
         self.broker = InProcessCaller(answers, clock, "ann")
-        deps.fleet.meet(kit.moves(InProcessCaller(answers, clock, "deploy")))
+        seen: Any = _SeenCaller(InProcessCaller(answers, clock, "deploy"), self)
+        deps.fleet.meet(kit.moves(seen))
         worker.tasks.start_soon(deploy_watch_of(worker.parts).serve)
         return handlers
+
+    async def _answers(self, route: Any, call: Call[Any, Any, Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:
+        if call.deploy_term is None:
+            return await answer(call)
+        done = self.fleet.watches.comes(self.id, route, call)
+        answered = await answer(call)
+        done()
+        return answered
+
+
+class _SeenCaller:
+    """What a host's deploys call machines' nodes and voters by, in one life."""
+
+    def __init__(self, inner: Caller, host: "DeployHost") -> None:
+        self._inner, self._host = inner, host
+
+    async def call(self, route: Any, **options: Any) -> Any:
+        if route in (CREATE_MACHINE, ANNOUNCE_TERM) or options.get("deploy_term") is not None:
+            self._host.fleet.watches.sends(self._host.id, route, options)
+        return await self._inner.call(route, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _watched(flow: Flow[Any], passes: Callable[[str], None]) -> Flow[Any]:
+    """The flow, of which each edge of a step and each point inside one is told."""
+
+    def step(row: Step) -> Step:
+        name = f"{flow.name}.{row.name}"
+
+        async def do(context: Any) -> Any:
+            passes(f"{name} before")
+            found = await row.do(_WatchedContext(context, lambda point: passes(f"{name} {point}")))
+            passes(f"{name} after")
+            return found
+
+        return replace(row, do=do)
+
+    return replace(flow, steps=tuple(map(step, flow.steps))) if flow.name.startswith("deploy") else flow
+
+
+class _WatchedContext:
+    def __init__(self, context: Any, passes: Callable[[str], None]) -> None:
+        self._context, self._passes = context, passes
+
+    def reach(self, point: str) -> None:
+        self._context.reach(point)
+        self._passes(point)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
 
 
 class DeployNodes(SimOtherNodes):
@@ -117,7 +209,8 @@ class DeployNodes(SimOtherNodes):
         self.fleet = fleet
 
     def caller(self, node: NodeId) -> Caller:
-        return self.fleet.parts.votes(super().caller(node))
+        seen: Any = _SeenCaller(super().caller(node), self.fleet.hosts[self.me])
+        return self.fleet.parts.votes(seen)
 
     def nodes(self) -> Sequence[Node]:
         return DeployDirectory(self.fleet, self.me).nodes()

@@ -1,11 +1,10 @@
-"""One run of deploys: a plan drawn from a seed, played to its end in virtual time, and what was found in it. Releases
-that are good, crash, or never pass their checks are deployed over four hosts in three regions, and taken back, while
-daemons and hosts die, links are cut, and calls are lost or late.
+"""One run of deploys, played to its end in virtual time, and what was found in it. Releases that are good, crash, or
+never pass their checks are deployed over four hosts in three regions, and taken back, while daemons and hosts die,
+links are cut, and calls are lost or late.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from anyio.abc import TaskGroup
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
+    ANNOUNCE_TERM,
     CREATE_DEPLOY,
     PAUSE_DEPLOY,
     RESUME_DEPLOY,
@@ -21,26 +21,39 @@ from hawker.api.contract.deploy import (
     CreateDeployRequest,
     DeployParams,
 )
-from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
+from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
+from hawker.api.contract.machine import CREATE_MACHINE, DELETE_MACHINE, UPDATE_MACHINE, CreateMachineRequest
+from hawker.api.route import Call
+from hawker.deploys.coordinator import opened_state
+from hawker.deploys.plan import is_of
 from hawker.errors import HawkerError
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.fsm.run import State as RunState
 from hawker.ids import NodeId
-from hawker.proof.deploy_checks import Coordinators, DeploySight, as_before, deploys_over, more_away
+from hawker.machine import State
+from hawker.proof.deploy_checks import Coordinators, DeploySight, Serving, as_before, deploys_over, proven
+from hawker.proof.deploy_ledger import DeployLedger, KeptDeploy, SentChange, surely_kept
 from hawker.proof.violation import Invariant, Violation
-from hawker.record.app import RELEASES
-from hawker.record.deploy import DEPLOYS, deploy_resource
-from hawker.sim.deploys.deploy_host import REGIONS, SOUND, DeployFleet, DeployHost, DeployKit
+from hawker.record.app import APPS, RELEASES
+from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOYS, DeployRecord, deploy_key, deploy_resource
+from hawker.record.machine import MACHINES, MachineRecord
+from hawker.sim.deploys.deploy_host import REGIONS, SOUND, DeployFleet, DeployHost, DeployKit, DeployNodes
+from hawker.sim.deploys.deploy_plan import (
+    EVERY_HOST,
+    HOSTS,
+    Blow,
+    DeployOperation,
+    DeployOutcome,
+    DeployRunPlan,
+    DeployVerb,
+)
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import eventually
-from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
-from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
-from hawker.sim.node.sim_worker import APP, config_of
+from hawker.sim.harness.seeded_run import SeededGame, SeededRun
+from hawker.sim.node.sim_worker import APP, config_of, params
 from hawker.worker.health import ProbeResult
 
-HOSTS = len(REGIONS)
-MACHINES_AT_FIRST = 6
-RUN_S = 200.0
+MACHINES_AT_FIRST = 8
 _LOOK_S = 0.2
 _GOSSIP_S = 0.5
 _REST_S = 4000.0
@@ -49,119 +62,22 @@ _STEADY_S = 60.0
 _SHARE = 0.33
 _LATE_S = 60.0
 _OPERATE_S = 15.0
-_ACTOR = "world"
-_UNREADY, _UNREADY_FAR = 9090, 9091
+_BEGINS_S = 1.5
+"""What a machine's program takes until it serves."""
+_UNREADY, _UNREADY_FAR, _OWN_PORT = 9090, 9091, 20_000
 _WAIT = "60s"
+_SPREAD = ("mad", "mad", "mad", "mad", "ams", "ams", "lhr", "lhr")
+"""Regions of the machines at first."""
 
 
-class DeployVerb(StrEnum):
-    DEPLOY = "deploy"
-    ABORT = "abort"
-    KEEP = "keep"
-    PAUSE = "pause"
-    KILL = "kill"
-    POWER = "power"
-    BOOT = "boot"
-    CUT = "cut"
-    HEAL = "heal"
-    LATE = "late"
-    LOSE = "lose"
-    AMBUSH = "ambush"
+@dataclass(slots=True)
+class _Ambush:
+    """`left` times somebody passes before who comes by is struck; of calls, those of `host`."""
 
-
-_WEIGHTS = {
-    DeployVerb.DEPLOY: 14.0,
-    DeployVerb.ABORT: 2.0,
-    DeployVerb.KEEP: 0.5,
-    DeployVerb.PAUSE: 1.0,
-    DeployVerb.KILL: 4.0,
-    DeployVerb.POWER: 1.5,
-    DeployVerb.CUT: 3.0,
-    DeployVerb.LATE: 4.0,
-    DeployVerb.LOSE: 1.5,
-    DeployVerb.AMBUSH: 6.0,
-}
-_LATE = (
-    "update_machine",
-    "update_machine",
-    "update_machine",
-    "delete_machine",
-    "write_deploy_register",
-    "accept_order",
-)
-_AMBUSHED = (
-    "update_machine",
-    "write_deploy_register",
-    "grant_deploy_term",
-    "announce_deploy_term",
-    "accept_order",
-    "delete_machine",
-)
-_KINDS = ("good", "good", "command", "crash", "crash", "unready", "unready_far")
-_GATED = ("rolling", "rolling", "canary", "bluegreen")
-_STRATEGIES = ("rolling", "rolling", "rolling", "canary", "bluegreen", "immediate")
-
-
-@dataclass(frozen=True, slots=True)
-class DeployOperation(RunOperation[DeployVerb]):
-    """`label` is a host's number, `word` what else the verb takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeployRunPlan(RunPlan[DeployOperation]):
-    """Four hosts, and an app with six machines of one group."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployOutcome(RunOutcome[DeployRunPlan]):
-    """Deploys that were `complete`, `back` as it was before, and ended otherwise; how many were `taken` over by
-    another node, and `kills` of daemons."""
-
-    complete: int
-    back: int
-    otherwise: int
-    taken: int
-    kills: int
-
-
-def draw(seed: int) -> DeployRunPlan:
-    """What happens, and when: blows come in the seconds around a deploy."""
-    return DeployRunPlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, _drawn_at))
-
-
-def _drawn_at(chance: Chance, verb: DeployVerb, at: float) -> tuple[list[DeployOperation], float]:
-    host = str(chance.between(1, HOSTS) if chance.happens(0.6) else 1)
-    word, amount = "", 0.0
-    match verb:
-        case DeployVerb.DEPLOY:
-            kind = chance.one_of(_KINDS)
-            word = f"{kind} {chance.one_of(_STRATEGIES if kind == 'good' else _GATED)}"
-        case DeployVerb.LATE:
-            word = chance.one_of(_LATE)
-        case DeployVerb.CUT:
-            word, amount = str(chance.between(1, HOSTS)), float(chance.between(1, 90))
-        case DeployVerb.AMBUSH:
-            word, amount = chance.one_of(_AMBUSHED), float(chance.between(1, 90))
-        case DeployVerb.PAUSE:
-            amount = float(chance.between(1, 60))
-        case DeployVerb.KILL | DeployVerb.POWER | DeployVerb.LOSE:
-            word, amount = chance.one_of(("0", "0.5", "1")), float(chance.between(1, 90))
-        case _:
-            pass
-    operations = [DeployOperation(0, at, _ACTOR, verb, host, amount, word)]
-    if verb in (DeployVerb.KILL, DeployVerb.POWER, DeployVerb.AMBUSH):
-        operations.append(DeployOperation(0, at + amount, _ACTOR, DeployVerb.BOOT, host))
-    if verb is DeployVerb.LATE:
-        for late, next_verb, next_host, next_word in (
-            (0.1, DeployVerb.DEPLOY, "1", "good rolling"),
-            (chance.one_of((0.5, 2.0, 25.0)), DeployVerb.ABORT, "2", ""),
-            (chance.one_of((0.6, 4.0, 8.0)), DeployVerb.KILL, "1", "1"),
-            (chance.one_of((2.0, 40.0)), DeployVerb.BOOT, "1", ""),
-        ):
-            operations.append(DeployOperation(0, at + late, _ACTOR, next_verb, next_host, 0.0, next_word))
-    if verb in (DeployVerb.CUT, DeployVerb.LOSE):
-        operations.append(DeployOperation(0, at + amount, _ACTOR, DeployVerb.HEAL, host))
-    return operations, at + chance.one_of((0.2, 1.0, 3.0, 8.0, 20.0, 40.0))
+    host: NodeId
+    place: str
+    left: int
+    blow: Blow
 
 
 class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
@@ -178,7 +94,15 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         self._fleet.call_network.hears = self._hear
         self._fleet.call_network.late_s = _LATE_S
         self._coordinators = Coordinators()
-        self._ambushes: list[tuple[NodeId, str]] = []
+        self._serving = Serving(_SHARE)
+        self._ledger = DeployLedger(self._note, self._kept, APP)
+        watches = self._fleet.watches
+        watches.passes, watches.sends, watches.comes = self._pass, self._sent, self._comes
+        self._ambushes: list[_Ambush] = []
+        self._fallen: set[int] = set()
+        self._newest = 0
+        self._up_since: dict[str, float] = {}
+        self._watching = False
         self._accepted: dict[int, str] = {}
         self._aborted: set[int] = set()
         self._calls = 0
@@ -213,14 +137,14 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         """Machines of the app's one group, over all hosts; its home is the first."""
         broker, here = self._home.broker, AppParams(app_name=APP)
         await broker.call(CREATE_APP, body=CreateAppRequest(name=APP))
-        for number in range(MACHINES_AT_FIRST):
+        for region in _SPREAD:
             config = config_of(
                 metadata={**PLATFORM, GROUP: "app"},
                 restart={"policy": "always"},
                 env={"OF": "before"},
                 guest={"cpu_kind": "shared", "cpus": 1, "memory_mb": 256},
             )
-            body = CreateMachineRequest(config=config, region=REGIONS[number % HOSTS])
+            body = CreateMachineRequest(config=config, region=region)
             await broker.call(CREATE_MACHINE, params=here, body=body)
         await self._clock.sleep(5.0)
 
@@ -237,7 +161,9 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
                 if host.worker is None:
                     self._unsteady[host.id] = now
             sight = self._sight()
-            self._note(more_away(sight, _SHARE))
+            self._note(self._serving.look(sight))
+            self._note(proven(sight, self._is_hopeless))
+            self._watching = True
             self._note(self._coordinators.look(sight))
             self._note(as_before(sight, self._home.id))
 
@@ -253,6 +179,7 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
                         await host.worker.parts.runner.retry(run.run_id)
 
     def _sight(self) -> DeploySight:
+        now = self._clock.monotonic()
         return DeploySight(
             app=APP,
             readers={host.id: host.world.store for host in self._hosts.values()},
@@ -260,43 +187,170 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
             steady=frozenset(
                 host.id
                 for host in self._hosts.values()
-                if host.worker is not None and self._clock.monotonic() - self._unsteady[host.id] > _STEADY_S
+                if host.worker is not None and now - self._unsteady[host.id] > _STEADY_S
             ),
+            serving=frozenset(each.id for host in self._hosts.values() for each in self._serving_at(host)),
         )
+
+    def _serving_at(self, host: DeployHost) -> Iterator[MachineRecord]:
+        """Machines in routing whose program has begun and answers, but for what befell it later."""
+        running, now = host.world.host.running(), self._clock.monotonic()
+        for _, machine in host.world.store.scan(MACHINES):
+            if machine.state is State.STARTED and machine.id in running and not machine.cordoned and machine.running:
+                since = self._up_since.setdefault(machine.running.instance_id, now if self._watching else 0.0)
+                ports = [check.port for check in (machine.config.checks or {}).values()]
+                answers = [host.world.prober.answers.get(port or 0) for port in ports if port not in self._fallen]
+                if now - since >= _BEGINS_S and all(answer is None or answer.passing for answer in answers):
+                    yield machine
+
+    def _is_hopeless(self, version: int, region: str | None) -> bool:
+        kind = self._accepted.get(version, "good").split()[0]
+        return kind in ("crash", "unready") or (kind in ("unready_far", "late_far") and region != REGIONS[0])
+
+    # What coordinators and nodes do.
+
+    def _sent(self, node: NodeId, route: Any, options: dict[str, Any]) -> None:
+        host, machine, slot = self._hosts[node], "", None
+        if route is CREATE_MACHINE:
+            _, version, number, _ = options["idempotency_key"].split("-", 3)
+            slot = int(number) if number.isdecimal() else None
+        elif route is ANNOUNCE_TERM:
+            version = options["params"].version
+        else:
+            version, machine = options["deploy_term"].partition("/")[0], options["params"].machine_id
+        record = host.world.store.get(DEPLOYS, deploy_key(APP, int(version)))
+        if record is None or not record.is_replicated or host.worker is None:
+            return
+        told = options.get("deploy_term")
+        term = record.term if told is None else int(told.partition("/")[2])
+        begins = route in (CREATE_MACHINE, UPDATE_MACHINE, DELETE_MACHINE)
+        self._ledger.sent(
+            SentChange(
+                node=node,
+                route=route.name,
+                version=int(version),
+                term=term,
+                slot=slot,
+                machine=machine,
+                begins=begins,
+            )
+        )
+
+    def _comes(self, node: NodeId, route: Any, call: Call[Any, Any, Any]) -> Callable[[], None]:
+        version, _, number = (call.deploy_term or "").partition("/")
+        before = self._ledger.begins(node)
+
+        def done() -> None:
+            self._ledger.did(node, route.name, (int(version), int(number)), before)
+            if route is UPDATE_MACHINE and is_of(call.body.config, int(version)):
+                self._ledger.changed(int(version), call.params.machine_id)
+
+        return done
+
+    def _kept(self, version: int) -> KeptDeploy | None:
+        """What a majority of voters has of a deploy, whether they are up or not."""
+        app = self._home.world.store.get(APPS, APP)
+        assert app is not None
+        key = deploy_key(app.id, version)
+        found = [register for host in self._hosts.values() if (register := host.world.store.get(DEPLOY_REGISTERS, key))]
+        kept = surely_kept(found, 3)
+        up = next((host.worker for host in self._hosts.values() if host.worker is not None), None)
+        if kept is None or up is None:
+            return None
+        return KeptDeploy(kept.term, opened_state(kept.state, DeployNodes(self._fleet, up)).slots)
+
+    # What befalls them.
 
     async def _do(self, operation: DeployOperation) -> None:
         self._say(f"{operation.verb} {operation.label} {operation.word}".rstrip())
-        host = self._hosts[NodeId(f"{int(operation.label):08x}")]
-        network, word = self._fleet.call_network, operation.word
+        hosts = [self._hosts[each] for each in self._hosts if operation.label in (EVERY_HOST, str(int(each)))]
+        host, network, word = hosts[0], self._fleet.call_network, operation.word
         match operation.verb:
             case DeployVerb.DEPLOY | DeployVerb.ABORT | DeployVerb.KEEP | DeployVerb.PAUSE:
                 self._tasks.start_soon(self._ask, operation, host)
             case DeployVerb.KILL | DeployVerb.POWER:
                 await host.kill(kept=float(word), power=operation.verb is DeployVerb.POWER)
             case DeployVerb.BOOT:
-                await host.begin(self._tasks)
+                for each in hosts:
+                    await each.begin(self._tasks)
             case DeployVerb.CUT:
-                other = frozenset(
-                    {NodeId(f"{int(word):08x}")} if operation.amount > 30 else set(self._hosts) - {host.id}
-                )
-                network.cuts.append(NetworkCut(frozenset({host.id}), other - {host.id}, both=operation.amount > 15))
+                other = {NodeId(f"{int(word):08x}")} if operation.amount > 30 else set(self._hosts)
+                self._cut(host.id, frozenset(other), both=operation.amount > 15)
             case DeployVerb.LATE:
                 network.late.append(word)
             case DeployVerb.LOSE:
                 network.lost = network.mute = 0.1
             case DeployVerb.AMBUSH:
-                self._ambushes.append((host.id, word))
+                place, count, blow = word.split("|")
+                self._ambushes.append(_Ambush(host.id, place, int(count), Blow(blow)))
+            case DeployVerb.FALL:
+                self._fall()
+            case DeployVerb.LEASE:
+                self._tasks.start_soon(self._lease, host, int(operation.amount))
+            case DeployVerb.DOUBT:
+                self._fleet.doubted[host.id] = self._clock.monotonic() + operation.amount
             case DeployVerb.HEAL:
                 self._heal()
 
     def _hear(self, passing: PassingCall) -> None:
-        """A host that is waylaid loses its daemon at the next call of that name that it makes or answers, and all that
-        it had not synced."""
-        for host_id, route in list(self._ambushes):
-            if route == passing.route and host_id in (passing.sender, passing.receiver):
-                self._ambushes.remove((host_id, route))
-                self._say(f"ambush of {host_id} {'before' if passing.before else 'after'} {route}")
-                self._fleet.hosts[host_id].fall(kept=0.0)
+        """A host that is waylaid is struck at a call of that name that it makes or answers."""
+        for ambush in list(self._ambushes):
+            if ambush.place == passing.route and ambush.host in (passing.sender, passing.receiver):
+                falls = ambush.blow in (Blow.KILL, Blow.POWER)
+                self._come_by(ambush, ambush.host if falls else passing.sender or ambush.host)
+
+    def _pass(self, node: NodeId, place: str) -> None:
+        """Whoever passes a place where somebody waits is struck."""
+        for ambush in list(self._ambushes):
+            if ambush.place == place and self._hosts[node].worker is not None:
+                self._come_by(ambush, node)
+
+    def _come_by(self, ambush: "_Ambush", node: NodeId) -> None:
+        ambush.left -= 1
+        if ambush.left > 0:
+            return
+        self._ambushes.remove(ambush)
+        self._say(f"{ambush.blow} of {node} at {ambush.place}")
+        host, other = self._hosts[node], self._hosts[max(set(self._hosts) - {node})]
+        match ambush.blow:
+            case Blow.KILL | Blow.POWER:
+                host.fall(kept=0.0, power=ambush.blow is Blow.POWER)
+            case Blow.PART:
+                self._cut(node, frozenset(self._hosts), both=True)
+            case Blow.DEPOSE:
+                self._tasks.start_soon(self._depose, node)
+            case Blow.TURN | Blow.HOLD:
+                verb = DeployVerb.ABORT if ambush.blow is Blow.TURN else DeployVerb.PAUSE
+                self._tasks.start_soon(self._ask, DeployOperation(0, 0.0, "world", verb, amount=20.0), other)
+            case Blow.FAIL:
+                self._fall()
+
+    async def _depose(self, node: NodeId) -> None:
+        """The other voters do not hear of it any more, and have forgotten what only a daemon remembers."""
+        found = self._hosts[node].world.store.scan(DEPLOYS, f"{APP}/", limit=1, reverse=True)
+        voters = {voter for _, record in found for voter in record.voters} - {node}
+        self._cut(node, frozenset(voters), both=True)
+        for voter in sorted(voters):
+            await self._hosts[voter].kill(kept=1.0)
+            await self._hosts[voter].begin(self._tasks)
+
+    def _cut(self, node: NodeId, others: frozenset[NodeId], *, both: bool) -> None:
+        self._fleet.call_network.cuts.append(NetworkCut(frozenset({node}), others - {node}, both=both))
+
+    def _fall(self) -> None:
+        """The release that came last does not pass its checks from now on."""
+        port = _OWN_PORT + self._newest
+        self._fallen.add(port)
+        for host in self._hosts.values():
+            host.world.prober.answers[port] = ProbeResult(False, "it has fallen ill")
+
+    async def _lease(self, host: DeployHost, ttl_s: int) -> None:
+        body = LeaseRequest(ttl=ttl_s, description="a client")
+        for _, machine in list(host.world.store.scan(MACHINES)):
+            try:
+                await self._home.broker.call(CREATE_LEASE, params=params(machine.id), body=body)
+            except HawkerError as error:
+                self._say(f"lease: {error}")
 
     def _heal(self) -> None:
         self._fleet.call_network.cuts.clear()
@@ -311,11 +365,13 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
             match verb:
                 case DeployVerb.DEPLOY:
                     here = AppParams(app_name=APP)
+                    self._newest = operation.number
                     made = await broker.call(CREATE_DEPLOY, params=here, body=_order(operation))
                     self._accepted[made.version] = operation.word
                 case DeployVerb.PAUSE:
+                    newest = max((deploy.version for deploy in self._deploys()), default=0)
+                    self._tasks.start_soon(self._resume, operation.amount, newest)
                     made = await broker.call(PAUSE_DEPLOY, params=latest)
-                    self._tasks.start_soon(self._resume, operation.amount, host, made.version)
                 case _:
                     keep = AbortDeployRequest(keep=verb is DeployVerb.KEEP)
                     made = await broker.call(ABORT_DEPLOY, params=latest, body=keep)
@@ -325,26 +381,31 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         except HawkerError as error:
             self._say(f"{verb}: {error}")
 
-    async def _resume(self, after_s: float, host: DeployHost, version: int) -> None:
-        """Until it is done, since nobody else would."""
+    async def _resume(self, after_s: float, version: int) -> None:
+        """Until it is done, since nobody else would; a pause whose answer was lost may have been heard."""
         await self._clock.sleep(after_s)
         params = DeployParams(app_name=APP, version=str(version))
         while any(record.ended_at is None for record in self._records(version)):
-            if host.worker is not None and any(record.asked == "pause" for record in self._records(version)):
+            up = next((host for host in self._hosts.values() if host.worker is not None), None)
+            if up is not None and any(record.asked == "pause" for record in self._records(version)):
                 try:
-                    await host.broker.call(RESUME_DEPLOY, params=params)
+                    await up.broker.call(RESUME_DEPLOY, params=params)
                 except HawkerError as error:
                     self._say(f"resume: {error}")
             await self._clock.sleep(5.0)
 
-    def _records(self, version: int) -> "list[Any]":
-        key = f"{APP}/{version:010d}"
-        return [found for host in self._hosts.values() if (found := host.world.store.get(DEPLOYS, key)) is not None]
+    def _records(self, version: int) -> list[DeployRecord]:
+        """One deploy, as each host knows it."""
+        return [deploy for deploy in self._deploys() if deploy.version == version]
+
+    def _deploys(self) -> list[DeployRecord]:
+        return [deploy for host in self._hosts.values() for _, deploy in host.world.store.scan(DEPLOYS)]
 
     async def _rest(self) -> None:
         """All is healed and up, and everything has come to its end."""
         self._heal()
         self._ambushes.clear()
+        self._fleet.doubted.clear()
         self._fleet.call_network.late.clear()
         await self._clock.sleep(_ASKED_S)
         for host in self._hosts.values():
@@ -397,8 +458,10 @@ def _order(operation: DeployOperation) -> CreateDeployRequest:
 
 def _definition(kind: str, number: int) -> dict[str, Any]:
     """What a fly.toml of that kind says."""
-    port = {"unready": _UNREADY, "unready_far": _UNREADY_FAR}.get(kind, 8080)
-    check = {"type": "tcp", "port": port, "interval": "2s", "timeout": "1s", "grace_period": "1s"}
+    ports = {"unready": _UNREADY, "unready_far": _UNREADY_FAR, "late_far": _UNREADY_FAR}
+    grace = "8s" if kind == "late_far" or (kind == "unready" and number % 2) else "1s"
+    check: dict[str, Any] = {"type": "tcp", "interval": "2s", "timeout": "1s", "grace_period": grace}
+    check["port"] = ports.get(kind, _OWN_PORT + number)
     found: dict[str, Any] = {
         "env": {"OF": str(number)},
         "checks": {"up": check},

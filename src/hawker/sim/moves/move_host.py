@@ -102,12 +102,20 @@ class MoveHost:
 
     world_type: type[MoveWorld] = MoveWorld
 
-    def __init__(self, fleet: MoveFleet, number: int, seed: int, region: str = REGION) -> None:
+    def __init__(
+        self, fleet: MoveFleet, number: int, seed: int, region: str = REGION, kit: WorkerKit | None = None
+    ) -> None:
         self.id = NodeId(f"{number:08x}")
         self._fleet = fleet
         record = NodeRecord(id=self.id, region=region, created_at=0.0)
         self.world = self.world_type(
-            MemoryStore(), Path("node"), seed=seed, room=ROOM, kit=fleet.kit, node=record, nameservers=("fdaa::3",)
+            MemoryStore(),
+            Path("node"),
+            seed=seed,
+            room=ROOM,
+            kit=kit or fleet.kit,
+            node=record,
+            nameservers=("fdaa::3",),
         )
         self.world.registry = FakeRegistry()
         self.world.disks.encrypts = True
