@@ -1,19 +1,29 @@
 """Who drives a deploy, over four played hosts: it outlives the host that does, and nothing is done twice."""
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
+    GRANT_TERM,
     PAUSE_DEPLOY,
+    READ_REGISTER,
     RESUME_DEPLOY,
+    WRITE_REGISTER,
     AbortDeployRequest,
     DeployParams,
 )
 from hawker.api.directory import Node
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call
 from hawker.deploys.coordinator import chosen_voters
+from hawker.errors import NotFound
 from hawker.ids import NodeId
 from hawker.record.deploy import SlotState
-from hawker.sim.node.sim_worker import APP
+from hawker.sim.deploys.deploy_host import DeployKit
+from hawker.sim.node.sim_worker import APP, SimWorker
 from tests.sim.deploys.fleets import BAD, played_deploys
 from tests.worker.hourglass import in_virtual_time
 
@@ -159,6 +169,35 @@ class _Nodes:
 
     def nodes(self) -> list[Node]:
         return self._nodes
+
+
+def _older(*numbers: int) -> DeployKit:
+    """Nodes of these numbers have no path of deploys' registers yet."""
+
+    def answers(handlers: Handlers, worker: SimWorker) -> None:
+        async def refuse(call: Call[Any, Any, Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:
+            raise NotFound("there is no such path in this API, see /docs")
+
+        if worker.parts.node.id in {f"{number:08x}" for number in numbers}:
+            for route in (READ_REGISTER, GRANT_TERM, WRITE_REGISTER):
+                handlers.wrap(route, refuse)
+
+    return DeployKit(answers=answers)
+
+
+async def test_a_node_of_an_older_version_is_no_voter() -> None:
+    async with played_deploys(_older(3)) as fleet:
+        begun = await fleet.deploy()
+        assert begun.warnings == () and fleet.hosts[2] not in fleet.voters() and len(fleet.voters()) == 3
+        assert (await fleet.ended(1)).status == "complete"
+
+
+async def test_a_home_among_older_nodes_keeps_its_deploy_alone_and_says_so() -> None:
+    async with played_deploys(_older(2, 3, 4)) as fleet:
+        begun = await fleet.deploy()
+        assert len(begun.warnings) == 1 and "00000003, 00000004 are of a version" in begun.warnings[0]
+        assert fleet.voters() == []
+        assert (await fleet.ended(0)).status == "complete"
 
 
 def test_voters_are_of_other_regions_where_there_are_any() -> None:

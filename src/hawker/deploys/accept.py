@@ -26,7 +26,7 @@ from hawker.api.grant import Grant
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
-from hawker.deploys.coordinator import CoordinatingNodes, chosen_voters, size_of
+from hawker.deploys.coordinator import CoordinatingNodes, capable_voters, size_of
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
 from hawker.deploys.plan import (
@@ -124,7 +124,7 @@ class Intake:
         accepted = self._accepted(wanted, plan, command, asked, definition, label, grant.name)
         made = replace(accepted, warnings=(*warnings_of(config), *_away(plan)))
         if not body.dry_run:
-            made = self._with_voters(app, made)
+            made = await self._with_voters(app, made)
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
             await self._kept(app, made.deploy)
         return made
@@ -140,16 +140,22 @@ class Intake:
                 check_free(self.table.store, app, self.clock.now())
             await self.clock.sleep(_ENDS_LOOK_S)
 
-    def _with_voters(self, app: str, made: Accepted) -> Accepted:
+    async def _with_voters(self, app: str, made: Accepted) -> Accepted:
         """Who else keeps the deploy, if anybody can."""
+        record = self.table.store.get(APPS, app)
         try:
             nodes = self.nodes()
         except Unavailable:
             return made
-        record = self.table.store.get(APPS, app)
-        voters = chosen_voters(record.id, made.release.version, nodes) if record is not None else ()
+        if record is None:
+            return made
+        voters, old = await capable_voters(record.id, made.release.version, nodes)
+        alone = "while its home is away, this deploy stands still"
+        if old and not voters:
+            said = f"the nodes {', '.join(old)} are of a version that keeps no deploys of others: {alone}"
+            return replace(made, warnings=(*made.warnings, said))
         if voters and size_of(made.deploy, made.plan.slots, made.release) > MOST_STATE_BYTES // 2:
-            said = "the plan is too large for other nodes to keep: while its home is away, this deploy stands still"
+            said = f"the plan is too large for other nodes to keep: {alone}"
             return replace(made, warnings=(*made.warnings, said))
         return replace(made, deploy=msgspec.structs.replace(made.deploy, voters=voters))
 

@@ -5,7 +5,7 @@ node follows what is written there, and takes over when its coordinator is down 
 The coordinator's own records count the rest: `(term, serial)` orders them and what the voters have.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -400,15 +400,43 @@ async def _while_held(term: HeldTerm, do: Callable[[Term], Awaitable[T]]) -> lis
 # Which nodes keep a deploy, and what.
 
 
-def chosen_voters(app_id: str, version: int, nodes: CoordinatingNodes) -> tuple[NodeId, ...]:
+async def capable_voters(
+    app_id: str, version: int, nodes: CoordinatingNodes
+) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+    """The voters of a new deploy, and nodes that would have been some and are of a version that keeps no deploys."""
+    params, old = RegisterParams(app_id=app_id, version=str(version)), set[NodeId]()
+
+    async def ask(node: NodeId) -> None:
+        with anyio.move_on_after(_ANNOUNCE_S):
+            try:
+                await nodes.caller(node).call(READ_REGISTER, params=params)
+            except NotFound:
+                old.add(node)
+            except HawkerError:
+                return  # it is away or slow; two of three are enough
+
+    while True:
+        chosen, known = chosen_voters(app_id, version, nodes, old), len(old)
+        async with anyio.create_task_group() as tasks:
+            for node in chosen:
+                if node != nodes.me:
+                    tasks.start_soon(ask, node)
+        if len(old) == known:
+            return chosen, tuple(sorted(old))
+
+
+def chosen_voters(
+    app_id: str, version: int, nodes: CoordinatingNodes, without: Container[NodeId] = ()
+) -> tuple[NodeId, ...]:
     """This node and two others that live, of other regions before its own, by rendezvous hashing; none where there are
-    fewer, since two could not do without each other."""
+    fewer, since two could not do without each other. None is one of `without`."""
 
     def weight(node: Node) -> bytes:
         return blake2b(f"{node.id}/{app_id}/{version}".encode(), digest_size=8).digest()
 
     alive = {node.id: node for node in nodes.nodes() if node.alive}
-    home, others = alive.get(nodes.me), [node for node in alive.values() if node.id != nodes.me]
+    home = alive.get(nodes.me)
+    others = [node for node in alive.values() if node.id != nodes.me and node.id not in without]
     if home is None or len(others) < VOTERS - 1:
         return ()
     chosen = [home]

@@ -16,6 +16,7 @@ from hawker.api.caller import LateCaller
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
+from hawker.errors import Unavailable
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Step, StepContext
 from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deploy_key
 from hawker.store.contract import Store, Tx
@@ -34,6 +35,8 @@ _LONG_S = 30 * 86_400.0
 _AGAIN = Backoff(attempts=1000, first_s=0.5, cap_s=30.0)
 _HEARD_S = 10.0
 """How long edges of other hosts may take to hear of a machine that was put into routing or taken out, at most."""
+_HEARD_HERE_S = 1.0
+"""The same for the edge of this host, which its daemon tells."""
 
 
 class DeployInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +73,13 @@ class DeployDeps(Protocol):
 
 def table_of(deps: DeployDeps) -> DeployTable:
     return DeployTable(deps.store, deps.clock)
+
+
+def _heard_s(deps: DeployDeps) -> float:
+    try:
+        return _HEARD_S if len(deps.others.there.nodes()) > 1 else _HEARD_HERE_S
+    except Unavailable:
+        return _HEARD_HERE_S
 
 
 class _Stopped(Exception):
@@ -120,10 +130,10 @@ class DeploySteps:
             await deploy.say("the new machines come into routing")
             await deploy.route(green, into=True)
             context.reach("switched")
-            await context.clock.sleep(_HEARD_S)
+            await context.clock.sleep(_heard_s(context.deps))
             await deploy.say("the old machines leave routing")
             await deploy.route(deploy.slots(SlotKind.DESTROY), into=False)
-            await context.clock.sleep(_HEARD_S)
+            await context.clock.sleep(_heard_s(context.deps))
 
         return await self._guarded(context, do)
 
