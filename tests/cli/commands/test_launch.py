@@ -1,5 +1,9 @@
 """`hawker launch` writes a file that `hawker config validate` takes."""
 
+import os
+import pty
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -65,3 +69,51 @@ def test_the_port_is_the_first_that_a_dockerfile_exposes(
     service = tomllib.loads(path.read_text()).get("http_service")
     assert service == (None if port is None else {"internal_port": port, "force_https": True})
     assert (port is not None) == ("Dockerfile" in said.err)
+
+
+def at_a_terminal(folder: Path, *words: str, answers: str) -> str:
+    """What the command says there to who types `answers`."""
+    ours, theirs = pty.openpty()
+    try:
+        call = "import sys; from hawker.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", call, "launch", *words]
+        client = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        os.write(ours, answers.encode())
+        said = b"".join(iter(lambda: _read(ours), b""))
+        assert client.wait(60) == 0, said
+    finally:
+        os.close(ours)
+    return said.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_what_is_not_given_is_asked_for_at_a_terminal(tmp_path: Path) -> None:
+    folder = tmp_path / "My Shop_2"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text('FROM a\nEXPOSE 9090\nCMD ["serve", "--all"]\n')
+    said = at_a_terminal(folder, answers="\nregistry.local/shop:1\nams\n70000\n\n")
+    assert "App name [my-shop-2]" in said and 'starts ["serve", "--all"]' in said and "'70000' is no port" in said
+    assert tomllib.loads((folder / "fly.toml").read_text()) == {
+        "app": "my-shop-2",
+        "primary_region": "ams",
+        "build": {"image": "registry.local/shop:1"},
+        "http_service": {"internal_port": 9090, "force_https": True},
+    }
+
+
+def test_nothing_is_asked_for_that_is_given_or_with_yes(
+    hawker: Hawker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = at_a_terminal(tmp_path, "--name", "a", "--image", "b", "--yes", answers="")
+    assert "wrote fly.toml" in said and "Region" not in said
+    monkeypatch.chdir(tmp_path)
+    for words in ((), ("--name", "a"), ("--image", "b", "--yes")):
+        refused = hawker("launch", *words)
+        assert refused.status == ExitStatus.USAGE and "is missing: give it" in refused.err
