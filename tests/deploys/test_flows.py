@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from hawker.api.contract.app import DELETE_APP, AppParams
+from hawker.api.contract.deploy import GET_DEPLOY, DeployParams
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.machine_operation import CORDON_MACHINE
 from hawker.deploys import flows
@@ -84,6 +85,44 @@ async def test_a_machine_at_rest_gets_the_release_and_stays_at_rest(worker: SimW
     await deploy(worker)
     assert (await ended(worker)).status == "complete"
     assert groups(await machines(worker)) == [("app", "2", State.STOPPED)]
+
+
+SURGE = {"hawker": {"deploy": {"surge": True, "smoke": "2s"}}}
+
+
+async def test_a_group_of_one_machine_has_a_second_one_while_that_changes(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    (before,) = await machines(worker)
+    begun = await deploy(worker, SURGE)
+    assert [(slot.kind, slot.machine_id) for slot in begun.slots] == [("canary", ""), ("update", before.id)]
+    assert begun.warnings == ()
+    fewest = 2
+    while (shown := await worker.api.call(GET_DEPLOY, params=DeployParams(app_name=APP, version="2"))).ended_at is None:
+        serving = [each for each in await machines(worker) if each.state is State.STARTED and not each.cordoned]
+        fewest = min(fewest, len(serving))
+        await worker.parts.deps.clock.sleep(0.05)
+    assert shown.status == "complete" and fewest == 1
+    (after,) = await machines(worker)
+    assert after.id == before.id and groups([after]) == [("app", "2", State.STARTED)]
+
+
+async def test_a_second_machine_goes_when_its_deploy_is_taken_back(worker: SimWorker) -> None:
+    await deploy(worker)
+    await ended(worker)
+    (before,) = await machines(worker)
+    await deploy(worker, SURGE | BAD)
+    assert (await ended(worker)).status == "rolled_back"
+    (after,) = await machines(worker)
+    assert (after.id, after.version) == (before.id, before.version)
+
+
+async def test_groups_of_two_or_with_volumes_get_no_second_machine(worker: SimWorker) -> None:
+    await deploy(worker, WEB | {"services": [{"internal_port": 8080, "processes": ["web"]}]})
+    await ended(worker)
+    begun = await deploy(worker, WEB | SURGE, dry_run=True)
+    kinds = [(slot.kind, slot.group) for slot in begun.slots]
+    assert kinds.count(("canary", "jobs")) == 1 and ("canary", "web") not in kinds
 
 
 async def test_bluegreen_replaces_all_machines_and_leaves_as_many(worker: SimWorker) -> None:

@@ -57,7 +57,7 @@ def test_an_immediate_deploy_is_taken_back_only_where_the_file_says_so() -> None
 def test_a_setting_without_effect_is_said() -> None:
     config = read_app_config('[hawker.deploy]\nsurge = true\nkeep_blue = "5m"\n', ".toml").config
     assert config is not None
-    assert [each.split(":")[0] for each in warnings_of(config)] == ["hawker.deploy.surge", "hawker.deploy.keep_blue"]
+    assert [each.split(":")[0] for each in warnings_of(config)] == ["hawker.deploy.keep_blue"]
 
 
 def slot(region: str) -> SlotRecord:

@@ -6,6 +6,7 @@ A step may be called again at any time, also from the first one after a reboot: 
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -102,7 +103,8 @@ class DeploySteps:
         return await self._guarded(context, command.run_release_command)
 
     async def canary(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """One machine of each group, which proves itself outside of routing and goes again."""
+        """One machine of each group, which proves itself outside of routing and goes; the second one of a group stays.
+        That one is in routing until all is done."""
 
         async def do(deploy: "moves.Moves") -> None:
             made = deploy.slots(SlotKind.CANARY)
@@ -110,7 +112,7 @@ class DeploySteps:
                 await deploy.say("the canary proves itself")
                 await deploy.forward(made)
                 for slot in deploy.slots(SlotKind.CANARY):
-                    if slot.machine:
+                    if slot.machine and slot.cordoned:
                         await deploy.destroy(msgspec.structs.replace(slot, state=SlotState.PROVING))
 
         return await self._guarded(context, do)
@@ -149,7 +151,13 @@ class DeploySteps:
         if asked is not DeployWish.NOTHING:
             return await self._turned(context, term, "a person ended it", back=asked is DeployWish.ABORT)
         await term.keep()
-        for slot in deploy.slots(SlotKind.DESTROY):
+        seconds = [slot for slot in deploy.slots(SlotKind.CANARY) if slot.machine and not slot.cordoned]
+        extra = [msgspec.structs.replace(slot, state=SlotState.PROVING) for slot in seconds]
+        if extra:
+            with suppress(moves.SlotFailed):
+                await deploy.route(extra, into=False)
+            await context.clock.sleep(_heard_s(context.deps))
+        for slot in (*extra, *deploy.slots(SlotKind.DESTROY)):
             try:
                 await deploy.destroy(slot)
             except moves.SlotFailed as failed:

@@ -167,6 +167,7 @@ def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
         else:
             if wanted.strategy == "canary":
                 slots.append(_canary(wanted, mine[0], config))
+            slots += _second(wanted, mine, config)
             slots += [_updated(wanted, row, config) for row in _warm_first(mine)]
     slots += [_destroyed(wanted, row) for row in rows if row.group not in wanted.configs]
     return slots
@@ -248,6 +249,17 @@ def _created(
 def _canary(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
     made = _created(wanted, row.group, replace(config, guest=config.guest or row.config.guest), row.region)
     return replace(made, kind=SlotKind.CANARY, cordoned=True)
+
+
+def _second(wanted: WantedRelease, rows: Sequence[_Row], config: MachineConfig) -> list[SlotRecord]:
+    """Of a group that has one machine, where it is to have one that serves all the while: it is in routing, proves
+    itself first, and goes in the end."""
+    warm = [row for row in rows if row.is_warm]
+    gated = wanted.strategy in ("rolling", "canary")
+    if not (_own(wanted.config).surge and gated and len(warm) == 1 and not config.mounts):
+        return []
+    made = _created(wanted, warm[0].group, config, warm[0].region, like=warm[0])
+    return [replace(made, kind=SlotKind.CANARY)]
 
 
 def _updated(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
@@ -357,10 +369,7 @@ def budget(limit: float, warm: int) -> int:
     return max(1, min(int(share), max(warm, 1)))
 
 
-UNKNOWN = (
-    ("surge", "a group of one machine gets no second one for the time of a deploy yet"),
-    ("keep_blue", "blue machines go at the end of the deploy, and are not kept"),
-)
+UNKNOWN = (("keep_blue", "blue machines go at the end of the deploy, and are not kept"),)
 """Settings that are read and have no effect, with what is so instead."""
 
 
