@@ -1,5 +1,6 @@
 """How long deploys take on one node: an app of so many machines with one check, by our usual pace, by that of a client
-that watches each machine for 10 s, all at once, and a release that crashes until all is as before; and the accepts.
+that watches each machine for 10 s, by bluegreen, all at once, and a release that crashes until all is as before; and
+the accepts.
 
     python bench/deploys.py [machines]
 """
@@ -39,8 +40,9 @@ def main(machines: int) -> None:
         rows = (
             ("rolling, 0.33, usual pace (3 s for each but the first)", _definition(2, "3s"), {}),
             ("rolling, 0.33, each watched for 10 s", _definition(3, "10s"), {}),
-            ("immediate", _definition(4, "3s"), {"strategy": "immediate"}),
-            ("rolling, a release that crashes, until all is as before", _definition(5, "3s", **crash), {}),
+            ("bluegreen, usual pace", _definition(4, "3s"), {"strategy": "bluegreen"}),
+            ("immediate", _definition(5, "3s"), {"strategy": "immediate"}),
+            ("rolling, a release that crashes, until all is as before", _definition(6, "3s", **crash), {}),
         )
         accepts = []
         print(f"| {machines} machines, one check | seconds | ended | machines ever on it |\n|---|---:|---|---:|")
