@@ -73,7 +73,7 @@ class Load:
             except (OSError, http.client.HTTPException) as error:
                 self.lost.append(f"{time.monotonic() - self._began:.2f} {address}: {type(error).__name__}: {error}")
                 connection.close()
-            time.sleep(0.002)
+            self._over.wait(0.002)
 
 
 def definition(port: int, release: int, strategy: str) -> CreateDeployRequest:

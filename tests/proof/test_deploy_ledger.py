@@ -87,7 +87,7 @@ def test_a_machine_gets_the_config_of_a_release_once() -> None:
     assert ledger.kinds == [Invariant.ONE_SLOT]
 
 
-def test_what_a_majority_has_is_the_second_newest_of_three() -> None:
+def test_a_majority_has_the_second_newest_of_three() -> None:
     newest, second, third = register(3, 1), register(2, 9), register(2, 8)
     assert surely_kept([third, newest, second], 3) is second
     assert surely_kept([newest, None, second], 3) is second

@@ -94,9 +94,10 @@ class DeployLedger:
         return self._done.get(node, _NEVER)
 
     def did(self, node: NodeId, route: str, term: tuple[int, int], before: tuple[int, int]) -> None:
-        """A node has changed a machine in a term; `before` is what `begins` said when the call came."""
+        """A node has changed a machine in a term; `before` is the greatest that it had changed one in, or had been told
+        of, when the call came."""
         if term < before:
-            what = f"{node} does {route} in term {_text(term)}, after one in {_text(before)}"
+            what = f"{node} does {route} in term {_text(term)}, after {_text(before)} there"
             self._note([Violation(Invariant.ONE_COORDINATOR, self._app, what)])
         self._done[node] = max(self._done.get(node, _NEVER), term)
 

@@ -94,7 +94,7 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_what_is_not_given_is_asked_for_at_a_terminal(tmp_path: Path) -> None:
+def test_a_terminal_is_asked_for_what_is_not_given(tmp_path: Path) -> None:
     folder = tmp_path / "My Shop_2"
     folder.mkdir()
     (folder / "Dockerfile").write_text('FROM a\nEXPOSE 9090\nCMD ["serve", "--all"]\n')

@@ -1,4 +1,4 @@
-from hawker.sim.deploys.deploy_plan import EVERY_HOST, HOSTS, PLACES, Blow, DeployVerb, draw
+from hawker.sim.deploys.deploy_plan import EVERY_HOST, HOSTS, PLACES, DeployBlow, DeployVerb, draw
 from hawker.up.wiring import NODE_FLOWS
 
 PLANS = [draw(seed) for seed in range(1, 40)]
@@ -13,7 +13,7 @@ def test_every_verb_host_place_and_blow_is_drawn() -> None:
     assert {operation.verb for operation in operations} == set(DeployVerb)
     assert {operation.label for operation in operations} == {EVERY_HOST, *(str(each + 1) for each in range(HOSTS))}
     ambushes = [operation.word.split("|") for operation in operations if operation.verb is DeployVerb.AMBUSH]
-    assert {blow for _, _, blow in ambushes} == set(Blow)
+    assert {blow for _, _, blow in ambushes} == set(DeployBlow)
     assert {place for place, _, _ in ambushes} >= set(PLACES)
 
 
@@ -27,7 +27,7 @@ def test_each_place_is_one_of_a_step_of_a_deploy() -> None:
     assert set(PLACES) <= there
 
 
-def test_who_falls_by_plan_gets_up_again() -> None:
+def test_a_host_that_falls_by_plan_gets_up_again() -> None:
     for plan in PLANS:
         for operation in plan.operations:
             if operation.verb in (DeployVerb.KILL, DeployVerb.POWER):

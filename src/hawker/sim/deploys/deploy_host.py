@@ -64,15 +64,15 @@ class DeployKit:
 SOUND = DeployKit()
 
 
-@dataclass(slots=True)
 class DeployWatches:
     """Who looks on: at each place of a deploy's flow that a host passes, at each change that one sends to a machine or
     term that it announces, and at each change that a node makes. The last is told when it comes, and says who is to
     hear that it is done."""
 
-    passes: Callable[[NodeId, str], None] = lambda node, place: None
-    sends: Callable[[NodeId, Any, dict[str, Any]], None] = lambda node, route, options: None
-    comes: Callable[[NodeId, Any, Call[Any, Any, Any]], Callable[[], None]] = lambda node, route, call: lambda: None
+    def __init__(self) -> None:
+        self.passes: Callable[[NodeId, str], None] = lambda node, place: None
+        self.sends: Callable[[NodeId, Any, dict[str, Any]], None] = lambda node, route, options: None
+        self.comes: Callable[[NodeId, Any, Call[Any, Any, Any]], Callable[[], None]] = lambda *come: lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class DeployVerb(StrEnum):
     DOUBT = "doubt"
 
 
-class Blow(StrEnum):
+class DeployBlow(StrEnum):
     """What an ambush does to the host that comes by. `part` cuts it off from all others; `depose` does so to the other
     voters alone, and begins their daemons anew; `turn` has a person abort the deploy, `hold` pause it; `fail` is
     `fall` above."""
@@ -60,7 +60,7 @@ _WEIGHTS = {
     DeployVerb.KILL: 3.0,
     DeployVerb.POWER: 1.0,
     DeployVerb.CUT: 2.0,
-    DeployVerb.LATE: 5.0,
+    DeployVerb.LATE: 7.0,
     DeployVerb.LOSE: 1.0,
     DeployVerb.AMBUSH: 12.0,
     DeployVerb.FALL: 1.0,
@@ -75,6 +75,8 @@ _LATE = (
     "write_deploy_register",
     "accept_order",
     "accept_order",
+    "cordon_machine",
+    "uncordon_machine",
 )
 _CALLS = (
     "update_machine",
@@ -183,8 +185,9 @@ def _late(chance: Chance, then: "Then") -> None:
     """A call of a deploy comes late, when it has been taken back or has ended, by the same coordinator or another."""
     route = chance.one_of(_LATE)
     then(0.0, DeployVerb.LATE, word=route)
-    orders = route == "accept_order"
-    then(0.1, DeployVerb.DEPLOY, "1", word="late_far bluegreen" if orders else "good rolling")
+    fitting = {"accept_order": "late_far bluegreen", "cordon_machine": "good bluegreen"}
+    fitting["uncordon_machine"] = fitting["cordon_machine"]
+    then(0.1, DeployVerb.DEPLOY, "1", word=fitting.get(route, "good rolling"))
     if chance.happens(0.5):
         then(chance.one_of((0.5, 2.0, 6.0, 25.0)), DeployVerb.ABORT, "2")
     if chance.happens(0.5):
@@ -194,7 +197,7 @@ def _late(chance: Chance, then: "Then") -> None:
 
 def _ambush(chance: Chance, then: "Then") -> None:
     """Something befalls whoever comes by a place the second or third time, or the first."""
-    place, blow = chance.one_of(PLACES if chance.happens(0.7) else _CALLS), chance.one_of(tuple(Blow))
+    place, blow = chance.one_of(PLACES if chance.happens(0.7) else _CALLS), chance.one_of(tuple(DeployBlow))
     then(0.0, DeployVerb.AMBUSH, word=f"{place}|{chance.one_of((1, 1, 2, 3))}|{blow}")
     lasts = float(chance.between(1, 60))
     kinds = {
@@ -214,7 +217,7 @@ def _lease(chance: Chance, then: "Then") -> None:
     """A client holds machines of the second host while they are to change, so that they are asked again and again;
     meanwhile the coordinator is cut off from the other voters, and those begin anew."""
     then(0.0, DeployVerb.LEASE, "2", 60.0)
-    then(0.2, DeployVerb.AMBUSH, "2", word=f"update_machine|{2 * chance.between(1, 4)}|{Blow.DEPOSE}")
+    then(0.2, DeployVerb.AMBUSH, "2", word=f"update_machine|{2 * chance.between(1, 4)}|{DeployBlow.DEPOSE}")
     then(0.3, DeployVerb.DEPLOY, "1", word="good rolling")
     then(30.0 + chance.between(1, 30), DeployVerb.HEAL)
 

@@ -4,7 +4,6 @@ links are cut, and calls are lost or late.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -35,13 +34,13 @@ from hawker.proof.deploy_checks import Coordinators, DeploySight, Serving, as_be
 from hawker.proof.deploy_ledger import DeployLedger, KeptDeploy, SentChange, surely_kept
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.app import APPS, RELEASES
-from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOYS, DeployRecord, deploy_key, deploy_resource
+from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DEPLOYS, DeployRecord, deploy_key, deploy_resource
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.sim.deploys.deploy_host import REGIONS, SOUND, DeployFleet, DeployHost, DeployKit, DeployNodes
 from hawker.sim.deploys.deploy_plan import (
     EVERY_HOST,
     HOSTS,
-    Blow,
+    DeployBlow,
     DeployOperation,
     DeployOutcome,
     DeployRunPlan,
@@ -70,14 +69,11 @@ _SPREAD = ("mad", "mad", "mad", "mad", "ams", "ams", "lhr", "lhr")
 """Regions of the machines at first."""
 
 
-@dataclass(slots=True)
 class _Ambush:
     """`left` times somebody passes before who comes by is struck; of calls, those of `host`."""
 
-    host: NodeId
-    place: str
-    left: int
-    blow: Blow
+    def __init__(self, host: NodeId, place: str, left: int, blow: DeployBlow) -> None:
+        self.host, self.place, self.left, self.blow = host, place, left, blow
 
 
 class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
@@ -238,7 +234,9 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
 
     def _comes(self, node: NodeId, route: Any, call: Call[Any, Any, Any]) -> Callable[[], None]:
         version, _, number = (call.deploy_term or "").partition("/")
-        before = self._ledger.begins(node)
+        app, store = self._home.world.store.get(APPS, APP), self._hosts[node].world.store
+        told = store.get(DEPLOY_TERMS, app.id) if app is not None else None
+        before = max(self._ledger.begins(node), (0, 0) if told is None else (told.version, told.term))
 
         def done() -> None:
             self._ledger.did(node, route.name, (int(version), int(number)), before)
@@ -282,7 +280,7 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
                 network.lost = network.mute = 0.1
             case DeployVerb.AMBUSH:
                 place, count, blow = word.split("|")
-                self._ambushes.append(_Ambush(host.id, place, int(count), Blow(blow)))
+                self._ambushes.append(_Ambush(host.id, place, int(count), DeployBlow(blow)))
             case DeployVerb.FALL:
                 self._fall()
             case DeployVerb.LEASE:
@@ -296,7 +294,7 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         """A host that is waylaid is struck at a call of that name that it makes or answers."""
         for ambush in list(self._ambushes):
             if ambush.place == passing.route and ambush.host in (passing.sender, passing.receiver):
-                falls = ambush.blow in (Blow.KILL, Blow.POWER)
+                falls = ambush.blow in (DeployBlow.KILL, DeployBlow.POWER)
                 self._come_by(ambush, ambush.host if falls else passing.sender or ambush.host)
 
     def _pass(self, node: NodeId, place: str) -> None:
@@ -313,16 +311,16 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         self._say(f"{ambush.blow} of {node} at {ambush.place}")
         host, other = self._hosts[node], self._hosts[max(set(self._hosts) - {node})]
         match ambush.blow:
-            case Blow.KILL | Blow.POWER:
-                host.fall(kept=0.0, power=ambush.blow is Blow.POWER)
-            case Blow.PART:
+            case DeployBlow.KILL | DeployBlow.POWER:
+                host.fall(kept=0.0, power=ambush.blow is DeployBlow.POWER)
+            case DeployBlow.PART:
                 self._cut(node, frozenset(self._hosts), both=True)
-            case Blow.DEPOSE:
+            case DeployBlow.DEPOSE:
                 self._tasks.start_soon(self._depose, node)
-            case Blow.TURN | Blow.HOLD:
-                verb = DeployVerb.ABORT if ambush.blow is Blow.TURN else DeployVerb.PAUSE
+            case DeployBlow.TURN | DeployBlow.HOLD:
+                verb = DeployVerb.ABORT if ambush.blow is DeployBlow.TURN else DeployVerb.PAUSE
                 self._tasks.start_soon(self._ask, DeployOperation(0, 0.0, "world", verb, amount=20.0), other)
-            case Blow.FAIL:
+            case DeployBlow.FAIL:
                 self._fall()
 
     async def _depose(self, node: NodeId) -> None:
