@@ -54,6 +54,7 @@ _OTHER_THINGS = {
     "hawker worker --region": "the same",
     "hawker volumes verify --region": "of a bucket",
     "hawker volumes extract --region": "the same",
+    "hawker volumes prune --region": "the same",
     "hawker kernel import --image": "a file",
     "hawker images push target": "a new name",
 }
