@@ -16,12 +16,14 @@ from anyio.to_thread import run_sync
 
 from hawker.api.contract.move import DROP_INCOMING, MOVE_PEER_ROUTES
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
+from hawker.auth.caveat import Actions
+from hawker.auth.macaroon import NONCE_BYTES, key_of, mint, narrow, to_text
 from hawker.auth.node_certificate import NodePapers
 from hawker.auth.peer_key import peer_token
 from hawker.chaos.hostile.lab import PORT
 from hawker.chaos.hostile.stage import Attack, Findings, From, Ground, Scene, Stage
 from hawker.chaos.hostile.tenant_scenes import foreign_calls, storm
-from hawker.chaos.hostile.tenants import SMALL, told
+from hawker.chaos.hostile.tenants import SMALL, Reply, told
 from hawker.http.message import OriginTls
 from hawker.http.mutual_tls import MutualTls, name_of
 from hawker.up.node_files import ClusterFile
@@ -231,6 +233,28 @@ async def _diverged(stage: Stage) -> list[str]:
     return [f"the replicas do not agree that no machine is left: {counts}"[:300]]
 
 
+async def sql_queries(stage: Stage) -> Findings:
+    """Queries of the catalog that do not end, and sorts that do not fit into memory, with a token that may read
+    everything, as what collects metrics has one."""
+    macaroon = mint(key_of(stage.operator.token), stage.clock.token_bytes(NONCE_BYTES), 0)
+    token = to_text(narrow(macaroon, Actions("r")))
+    queries = (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT max(x) FROM c",
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000000)"
+        " SELECT hex(randomblob(200)) FROM c ORDER BY 1",
+    )
+
+    async def ask(query: str) -> Reply:
+        return await stage.attacker.call(
+            "POST", "/hawker/v1/catalog/query?timeout=600", {"query": query}, token=token, within_s=60.0
+        )
+
+    if not (first := await ask("SELECT 1")).ok:
+        raise RuntimeError(f"no query is answered: {first.problem}")
+    await storm(stage, 60, lambda number: ask(queries[number % 2]))
+    return []
+
+
 async def node_that_hangs(stage: Stage) -> Findings:
     """A node that takes connections and answers nothing: its daemon is stopped, its host is not lost."""
     async with _frozen(stage, host=False):
@@ -402,6 +426,7 @@ SCENES = (
     _scene("noise as gossip", From.STRANGER, "membership", gossip_flood, "packets are sealed with the cluster's key"),
     _scene("nodes' ports held open", From.STRANGER, "connections", silent_peers, "places and deadlines of connections"),
     _scene("rows without pause", From.TENANT, "the catalog", row_flood, "rate limits, a row for each machine"),
+    _scene("queries without an end", From.TENANT, "queries", sql_queries, "2 at once of a caller, 10 s, 512 MiB"),
     _scene("a node that hangs", From.PEER, "the market", node_that_hangs, "deadlines, the failure detector"),
     _scene(
         "moves that nobody ordered", From.PEER, "volumes", moves_nobody_ordered, "the owner's durable record of a move"

@@ -255,22 +255,6 @@ def _store_mib(stage: Stage) -> int:
     return sum(file.stat().st_size for file in store.parent.glob(f"{store.name}*")) >> 20
 
 
-async def sql_queries(stage: Stage) -> Findings:
-    """Queries of the catalog that do not end, and sorts that do not fit into memory, with a token that reads."""
-    token = token_for(stage.operator.token, stage.attacker.app, stage.clock, actions="r")
-    queries = (
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT max(x) FROM c",
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000000)"
-        " SELECT hex(randomblob(200)) FROM c ORDER BY 1",
-    )
-    await storm(
-        stage, 60, lambda number: stage.attacker.call(
-            "POST", "/hawker/v1/catalog/query?timeout=600", {"query": queries[number % 2]}, token=token
-       ),
-   )  # fmt: skip
-    return []
-
-
 async def large_bodies(stage: Stage) -> Findings:
     """Bodies at the limit, valid JSON that is deep, wide or long."""
     bodies: tuple[object, ...] = (
@@ -363,7 +347,6 @@ SCENES = (
     Scene("many reads", From.TENANT, "loop time", read_flood, _ENTRANCE),
     Scene("many orders", From.TENANT, "admission", order_flood, "rate limits of an app"),
     Scene("machines that are not launched", From.TENANT, "the store", stopped_machines, "a quota counts them"),
-    Scene("queries without an end", From.TENANT, "queries", sql_queries, "2 at once of a caller, 10 s, 512 MiB"),
     Scene("large bodies", From.TENANT, "loop time", large_bodies, "1 MiB of a body, rate limits before it is read"),
     Scene("many keys of orders", From.TENANT, "memory", order_keys, "keys are kept with what was ordered"),
     Scene("invented names", From.TENANT, "rate limits", invented_names, _ENTRANCE),
