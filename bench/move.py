@@ -114,9 +114,7 @@ async def measure(hosts: tuple[Host, Host], image: str, mib: int, gb: int, round
             for mode in ("cold", "warm"):
                 here = 0 if (hosts[0].node.data_dir / "volumes" / volume / "disk").exists() else 1
                 now = time()
-                before = await writes(
-                    shop, machine, now - 3, now
-                )  # of what the log holds a later look gets the end only
+                before = await writes(shop, machine, now - 3, now)  # a later look gets the end only
                 move, took = await moved(shop, machine, hosts[1 - here].node.node_id, mode)
                 print(
                     f"{move.mode}: {move.stored_bytes >> 20} MiB stored of {gb} GB, away {move.away_ms} ms,"
