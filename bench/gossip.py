@@ -8,12 +8,13 @@ Detection and false alarms are the protocol's own code in virtual time; the cost
 import argparse
 import itertools
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
 import uvloop
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 

@@ -11,13 +11,13 @@ import os
 import resource
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
 import msgspec
 from bench_node import BenchNode, bench_node, rest, timed_ms
 from figures import Samples, table
+from msgspec.structs import replace
 from quiet_host import QuietHost, quiet_host
 
 from hawker.guest import hello_path, pilot_path

@@ -1,7 +1,8 @@
 """What a call is about to do, as whoever judges it sees it: the action, and the thing it is done to."""
 
-from dataclasses import dataclass
 from enum import Flag
+
+from hawker.value_object import ValueObject
 
 
 class Action(Flag):
@@ -58,8 +59,7 @@ def covers(actions: Action, action: Action) -> bool:
     return action in actions or (action is Action.METRICS and Action.READ in actions)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(ValueObject, frozen=True):
     """Something done to a machine of an app, to an app of an org, to an org, or to the node as a whole when none of
     them is named. `source` is the caller's address, `now` Unix seconds."""
 

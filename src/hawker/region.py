@@ -4,9 +4,10 @@ A node's region may have any name; one that is not a known code has no place on 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from math import asin, cos, inf, radians, sin, sqrt
+
+from hawker.value_object import ValueObject
 
 _EARTH_KM = 6371.0
 
@@ -19,8 +20,7 @@ class Area(StrEnum):
     SOUTH_AMERICA = "south_america"
 
 
-@dataclass(frozen=True, slots=True)
-class Coordinates:
+class Coordinates(ValueObject, frozen=True):
     """Where a code is: that of the city's airport. Degrees, north and east."""
 
     name: str

@@ -6,15 +6,15 @@ refilling.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+
+from hawker.value_object import ValueObject
 
 MOST = 10_000
 _ROUNDING_S = 1e-6
 _LOOKS = 4  # at the oldest, for each call: what comes in by one goes out by more
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(ValueObject, frozen=True):
     """So many tokens a second in the long run, and up to `burst` at once by whoever has waited; both are above 0."""
 
     per_s: float

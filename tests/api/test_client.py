@@ -3,12 +3,12 @@
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
+from msgspec.structs import replace
 
 from hawker.api.client import WITHIN_S, Client, RateLimitRetry
 from hawker.api.contract.app import LIST_APPS, AppParams

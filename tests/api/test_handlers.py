@@ -1,8 +1,8 @@
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.contract.exec import (
     MACHINE_LOGS,

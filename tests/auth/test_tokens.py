@@ -1,8 +1,8 @@
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.grant import Grant
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Orgs, Sources

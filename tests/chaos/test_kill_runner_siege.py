@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.chaos.kill_runner import KillRunner
 from hawker.chaos.residue import host

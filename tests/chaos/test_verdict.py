@@ -1,10 +1,10 @@
 """What is said of a machine that is not what its scenario promised."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.chaos.scenario_context import APP, SampleMachines, ScenarioClient, ScenarioContext, write_commandless_image
 from hawker.chaos.scenarios import SCENARIOS, ExpectedExit, Scenario

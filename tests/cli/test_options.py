@@ -1,14 +1,12 @@
-from dataclasses import dataclass
-
 import click
 import pytest
 from click.testing import CliRunner
 
 from hawker.cli.options import WordsOfAnother, app_option, gathered
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(ValueObject, frozen=True, kw_only=True):
     a: str | None
     b: int
 

@@ -1,10 +1,10 @@
 """Facts about what may be said of GPUs in a config."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.config import MachineConfig
 from hawker.config.gpu_rules import demand_of, gpus

@@ -20,7 +20,7 @@ OFFICIAL = Path(__file__).with_name("machines-openapi3.json")
 PAGE = Path(__file__).parents[2] / "docs" / "generated" / "conformance.md"
 LAST_RUN = "## The last run"
 _NO_ABILITY = ("driver", "lacks_swap", "overhead_mib", "user_namespace", "lacks_user_namespace")
-_FEATURES = tuple(f"`{name}`" for name in Features.__dataclass_fields__ if name not in _NO_ABILITY)
+_FEATURES = tuple(f"`{name}`" for name in Features.__struct_fields__ if name not in _NO_ABILITY)
 _NOTE = "Written by `make conformance`; do not edit."
 
 

@@ -1,8 +1,7 @@
 """Replays that are kept: for whom, for how long, how many."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from hawker.config.machine import ReplayCache
 from hawker.edge import replay_cache

@@ -3,9 +3,9 @@ place, in the jail that a VMM gets."""
 
 import os
 import signal
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.runtime import proc
 from hawker.runtime.vmm import keeper

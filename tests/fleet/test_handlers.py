@@ -1,8 +1,8 @@
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.caller import Caller
 from hawker.api.contract.cluster import (

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine

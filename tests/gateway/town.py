@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller

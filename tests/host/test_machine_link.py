@@ -205,14 +205,14 @@ def _invent_addresses() -> None:
             raw.send(b"\xff" * 6 + b"\x16\0" + number.to_bytes(4, "big") + b"\x08\x06" + bytes(46))
 
 
-class _CutShort(TappedLink):
+class _CutShort(TappedLink, frozen=True):
     """The daemon is killed before the tap is made."""
 
     def configure(self, plan: NetworkPlan) -> None:
         raise InterruptedError("killed")
 
 
-class _CutShortLater(TappedLink):
+class _CutShortLater(TappedLink, frozen=True):
     def configure(self, plan: NetworkPlan) -> None:
         TappedLink.configure(self, plan)
         raise InterruptedError("killed")

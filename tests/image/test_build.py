@@ -5,11 +5,11 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.errors import NoRoom, Unavailable
 from hawker.image.build import build_block, measure, packs

@@ -1,11 +1,11 @@
 """Each invariant, on a worker that keeps it and on one in which a single thing is wrong."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State

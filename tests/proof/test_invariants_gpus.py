@@ -1,12 +1,12 @@
 """The invariants of GPUs, on a worker that keeps them and on one in which a single thing is wrong."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.gpu import Gpu
 from hawker.ids import MachineId

@@ -1,9 +1,8 @@
 """Each invariant of volumes, on a worker that keeps it and on one in which a single thing is wrong."""
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State

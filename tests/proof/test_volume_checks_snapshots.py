@@ -1,10 +1,10 @@
 """Facts about what is found of snapshots, one violation at a time."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.proof.host_state import HostState

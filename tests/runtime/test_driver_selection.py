@@ -2,11 +2,11 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart

@@ -1,10 +1,10 @@
 """What a machine's hardware is, from its spec alone."""
 
-import dataclasses
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, HawkerError, NotServed
@@ -130,6 +130,6 @@ def test_the_bounds_have_room_for_the_vmm() -> None:
     assert found.memory_bytes == found.swapped_bytes == 384 << 20
     assert found.cpu_quota_us == 2 * found.cpu_period_us
     assert found.pids > LIMITS.pids
-    assert dataclasses.replace(found, memory_bytes=0, swapped_bytes=0) == dataclasses.replace(
+    assert structs.replace(found, memory_bytes=0, swapped_bytes=0) == structs.replace(
         bounds(LIMITS, 0), memory_bytes=0, swapped_bytes=0
     )

@@ -1,11 +1,11 @@
 """Facts about what isolates a container machine."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.oci_bundle import PILOT_PATH, ContainerPlacement, cpu_shares, oci_config

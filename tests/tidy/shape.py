@@ -111,15 +111,18 @@ def contract_docstrings(tree: Tree) -> Iterator[Finding]:
 
 
 def frozen_values(tree: Tree) -> Iterator[Finding]:
-    """What is stored or sent is a frozen, keyword-only `msgspec.Struct`. Its own bases pass neither option on here:
-    each class says it, so that a reader sees it."""
+    """What is stored or sent is a frozen, keyword-only `msgspec.Struct`; a value within a process is a `ValueObject`,
+    which is as frozen and may be positional. No base passes an option on here: each class says it to its reader."""
     for file in tree.product():
         names = origins(file)
-        structs = {"msgspec.Struct"}
+        wanted = {"msgspec.Struct": ("frozen", "kw_only"), "hawker.value_object.ValueObject": ("frozen",)}
         for node in file.nodes:
-            if isinstance(node, ast.ClassDef) and {_base(base, names) for base in node.bases} & structs:
-                structs.add(node.name)
-                for option in ("frozen", "kw_only"):
+            if not isinstance(node, ast.ClassDef) or file.module == "hawker.value_object":
+                continue
+            bases = [_base(base, names) for base in node.bases]
+            for base in [base for base in bases if base in wanted][:1]:
+                wanted[node.name] = wanted[base]
+                for option in wanted[base]:
                     if not _is_true(node.keywords, option):
                         yield Finding(
                             "frozen_values", file.path, node.lineno, node.name, f"{node.name}: no {option}=True"
@@ -127,7 +130,7 @@ def frozen_values(tree: Tree) -> Iterator[Finding]:
 
 
 def frozen_dataclasses(tree: Tree) -> Iterator[Finding]:
-    """Any other value is a frozen, slotted dataclass."""
+    """A dataclass, where a struct does not serve, is frozen and slotted."""
     for file in tree.product():
         names = origins(file)
         for node in file.nodes:

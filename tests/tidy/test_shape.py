@@ -87,6 +87,8 @@ def test_a_public_class_of_a_contract_says_what_it_promises() -> None:
             ["B"],
         ),
         ("class A(Exception): ...", []),
+        ("from hawker.value_object import ValueObject\nclass A(ValueObject, frozen=True): ...", []),
+        ("from hawker.value_object import ValueObject\nclass A(ValueObject): ...", ["A"]),
     ],
 )
 def test_a_struct_is_frozen_and_keyword_only(text: str, found: list[str]) -> None:

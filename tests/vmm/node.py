@@ -1,6 +1,5 @@
 """A host with the driver of an API-driven VMM: the real one where it is installed and KVM works, else its stand-in."""
 
-import dataclasses
 import functools
 import os
 import signal
@@ -9,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+from msgspec import structs
 
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart
@@ -73,7 +73,7 @@ class NoKernel(GuestKernel):
 
 
 def stand_in(name: str, place: Path) -> Vmm:
-    program = dataclasses.replace(_PROGRAMS[name], command=str(wrapper(name, place / "bin")))
+    program = structs.replace(_PROGRAMS[name], command=str(wrapper(name, place / "bin")))
     if name == "firecracker":
         return Firecracker(CLOCK, lambda: "", program)
     return CloudHypervisor(CLOCK, lambda: "", program)

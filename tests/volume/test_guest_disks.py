@@ -4,10 +4,10 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.errors import BadRequest, NotServed, Unavailable
 from hawker.host.mount import mounts

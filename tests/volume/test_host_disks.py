@@ -4,11 +4,11 @@ and no trace of a daemon that was killed in the middle.
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.errors import Unavailable, WrongState
 from hawker.host import ext4

@@ -1,12 +1,12 @@
 """What the worker tells the edge of its machines, and what it does for it: starts, rests."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.clock import SystemClock
 from hawker.errors import Conflict, LeaseHeld

@@ -1,10 +1,10 @@
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.machine_operation import CORDON_MACHINE, UNCORDON_MACHINE

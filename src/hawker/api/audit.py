@@ -1,19 +1,18 @@
 """What a server tells of its calls to whoever keeps the audit log. Here is what is told of a call, and which calls."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.api.grant import Grant
 from hawker.api.route import AnyRoute, attempt_of
 from hawker.permission import Action
+from hawker.value_object import ValueObject
 
 _SECRET = ("/secrets", "/secretkeys", "/deploy_token", "/tokens/revoked")
 _SHOWS = b"show_secrets"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedCall:
+class AuditedCall(ValueObject, frozen=True, kw_only=True):
     """`node` is the one that passed the call on, empty for a client's own. `grave`: the call is on disk before it is
     done, and not done when it cannot be. Nothing of its body, query or headers is here."""
 

@@ -2,16 +2,15 @@
 keeps them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.api.caller import Caller
 from hawker.ids import AppName, NodeId
 from hawker.node import Capacity, Resources
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(ValueObject, frozen=True, kw_only=True):
     """A host of the fleet. `alive` is what gossip says, True where nobody gossips. `capacity` and `used` are what it
     published, which may be late; None for nodes of other regions."""
 
@@ -26,8 +25,7 @@ class Node:
     used: Resources | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownApp:
+class KnownApp(ValueObject, frozen=True, kw_only=True):
     """That a node knows an app. `created_at` is the app's, Unix seconds."""
 
     node: NodeId
@@ -37,8 +35,7 @@ class KnownApp:
     created_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMachine:
+class KnownMachine(ValueObject, frozen=True, kw_only=True):
     """What a machine's node last published of it. Times are Unix seconds; `image` is a digest."""
 
     id: str
@@ -53,8 +50,7 @@ class KnownMachine:
     updated_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownVolume:
+class KnownVolume(ValueObject, frozen=True, kw_only=True):
     """What a volume's node last published of it. `machine` has it attached, empty when it is free."""
 
     id: str
@@ -64,8 +60,7 @@ class KnownVolume:
     machine: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppNodes:
+class AppNodes(ValueObject, frozen=True, kw_only=True):
     """Nodes that know an app, and its home, None where nobody asked for it or nobody knows it."""
 
     nodes: tuple[NodeId, ...] = ()

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from hawker.api.shutdown import Shutdown
 from hawker.clock import Clock
 from hawker.errors import Forbidden, HawkerError
 from hawker.fair.turns import Turns
+from hawker.value_object import ValueObject
 
 KEEPALIVE_S = 15.0
 _TURN = 32  # lines, between which the loop turns
@@ -41,8 +41,7 @@ class Unlimited:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(ValueObject, frozen=True):
     """Whether a caller needs a token, and for which call of which path it must be good; without a route no more is
     asked of it."""
 
@@ -78,8 +77,7 @@ class RouteEndpoint(Protocol):
     async def __call__(self, request: Incoming, grant: Grant, reply: HttpReply) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(ValueObject, frozen=True):
     """What all endpoints of a server share. A body of more than `max_body_bytes` is refused with `TooLarge`; `written`
     tells where in the catalog a call that wrote can be read, None for nowhere; large bodies come in turns of
     `bodies`."""

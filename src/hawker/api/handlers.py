@@ -5,12 +5,12 @@ types of its route.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 import anyio
 
 from hawker.api.route import AnyRoute, B, Call, P, Q, R, Route, Socket, Stream, U, Unary, Upload
+from hawker.value_object import ValueObject
 
 FINISH_DEADLINE_S = 5.0
 
@@ -92,8 +92,7 @@ async def finish(items: AsyncIterator[object]) -> None:
             await close()
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(ValueObject, frozen=True):
     """A route and its handler, whose types `Handlers` has matched."""
 
     route: AnyRoute

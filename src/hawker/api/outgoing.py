@@ -1,7 +1,6 @@
 """One HTTP request as it goes out: made from a route and typed values. The other end's `request`. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Generic
 from urllib.parse import quote
 
@@ -12,10 +11,10 @@ from hawker.api.codec import AnswerCodec, BodyCodec
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, P, Q, R, Route
 from hawker.http.message import encode_request
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(ValueObject, frozen=True):
     """`target` is the path and query, undecoded; `data` is the body, empty for none."""
 
     method: str

@@ -1,7 +1,6 @@
 """One HTTP request as it comes in: its headers, its body up to a limit, and the typed `Call` for the handler."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from types import NoneType
@@ -21,14 +20,14 @@ from hawker.fair.connections import key_of
 from hawker.fair.threads import Pool, in_thread_with_rests
 from hawker.fair.turns import Turns
 from hawker.http.message import CERTIFIED
+from hawker.value_object import ValueObject
 
 LARGE_BODY = 64 * 1024
 MAX_QUERY_BYTES = 64 * 1024
 _UNKNOWN = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(ValueObject, frozen=True):
     """What came with a request beside its body. `params` are those of the path, decoded; `query` is undecoded, at most
     `MAX_QUERY_BYTES`; `headers` are by their names in lower case; `receive` gives the body; `request_id` is a ULID that
     the answer carries; `source` is the client's address, empty when it is not known; `certified` is the node whose
@@ -172,8 +171,7 @@ def too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body is larger than {limit} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(ValueObject, frozen=True):
     """How slowly a body may come: no pause of more than `pause_s` seconds, and from `grace_s` seconds on at least
     `floor` bytes for each second since its begin."""
 

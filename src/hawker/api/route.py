@@ -5,7 +5,6 @@ body out) and `Socket` (a conversation over a WebSocket). No I/O here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType
 from typing import Any, Generic, TypeAlias
@@ -19,6 +18,7 @@ from hawker.errors import BadRequest, Forbidden, HawkerError, RateLimited, TooLa
 from hawker.http.message import MAX_ANSWER_BYTES
 from hawker.permission import Action, Attempt
 from hawker.token_bucket import Allowance
+from hawker.value_object import ValueObject
 
 # How often a call may be made. The numbers are the contract's; a row of the route table names its class.
 
@@ -70,24 +70,21 @@ class Tag(Enum):
     FLYCTL = "flyctl"
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class Page(ValueObject, Generic[T], frozen=True):
     """A list that is sent as a bare array; the cursor of the next page goes into the header `fly-next-cursor`."""
 
     items: tuple[T, ...]
     next_cursor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(ValueObject, frozen=True):
     """Another method and path that clients use for the same call."""
 
     method: str
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route(Generic[P, Q, B, R]):
+class Route(ValueObject, Generic[P, Q, B, R], frozen=True, kw_only=True):
     """One call. `errors` are those beyond what `declared_errors` adds. With `body_optional` an absent body is the
     request's defaults; with `strict` unknown fields of the body are refused; `keyed` calls take an
     Idempotency-Key. `timeout_s` is how long a client waits. `action` is what a token must allow, by the method unless
@@ -124,25 +121,21 @@ class Route(Generic[P, Q, B, R]):
     listed_errors: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unary(Route[P, Q, B, R]):
+class Unary(Route[P, Q, B, R], frozen=True, kw_only=True):
     """A body in (or none), a body out (or none)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream(Route[P, Q, B, R]):
+class Stream(Route[P, Q, B, R], frozen=True, kw_only=True):
     """A body in (or none); `R` items out, each a line of JSON, until the call ends or the client goes away."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upload(Route[P, Q, B, R]):
+class Upload(Route[P, Q, B, R], frozen=True, kw_only=True):
     """Raw bytes of any length in, a body out. `B` is None."""
 
     answer_bytes: int = MAX_REMARK_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Socket(Route[P, Q, B, R], Generic[P, Q, B, R, U]):
+class Socket(Route[P, Q, B, R], Generic[P, Q, B, R, U], frozen=True, kw_only=True):
     """A conversation: `B` is the client's first message, `up` the type of its later ones, `R` of the node's."""
 
     up: type[U]
@@ -197,8 +190,7 @@ def declared_errors(route: AnyRoute) -> tuple[type[HawkerError], ...]:
     return tuple(dict.fromkeys([*found, *route.errors]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[P, Q, B]):
+class Call(ValueObject, Generic[P, Q, B], frozen=True, kw_only=True):
     """What a handler is given. `request_id` is a ULID that the answer carries. `nonce` is the caller's lease,
     `idempotency_key` what makes a repeated call the same one, `grant` what its token allows. `version` is what the
     caller wants to be able to read: `origin:epoch:version`, not looked at yet. `deploy_term` is that of the deploy
@@ -216,7 +208,7 @@ class Call(Generic[P, Q, B]):
     deploy_term: str | None = None
     deadline_s: float | None = None
     source: str = ""
-    metadata: CallMetadata = field(default_factory=CallMetadata)
+    metadata: CallMetadata = msgspec.field(default_factory=CallMetadata)
 
     @property
     def caller(self) -> str:

@@ -4,8 +4,6 @@ Beside it stand the calls that only nodes of a cluster make to each other, which
 calls of the Machines API that are not answered yet.
 """
 
-from dataclasses import dataclass
-
 from hawker.api.contract.app import APP_ROUTES, CREATE_APP, LIST_APPS
 from hawker.api.contract.app_file import APP_FILE_PEER_ROUTES, APP_FILE_ROUTES
 from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
@@ -49,6 +47,7 @@ from hawker.api.contract.token import CREATE_DEPLOY_TOKEN, TOKEN_ROUTES
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, VOLUME_ROUTES
 from hawker.api.contract.wireguard_peer import WIREGUARD_ROUTES
 from hawker.api.route import AnyRoute
+from hawker.value_object import ValueObject
 
 ROUTES: tuple[AnyRoute, ...] = (
     *APP_ROUTES,
@@ -140,8 +139,7 @@ def asked_by_nodes(route: AnyRoute) -> bool:
     return route.name in _BETWEEN_NODES or not _NAMES.isdisjoint(route.params.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True)
-class Unserved:
+class Unserved(ValueObject, frozen=True):
     """`path` as in a route, where a last `*` is everything below; `what` completes "... is not served by this node"."""
 
     path: str

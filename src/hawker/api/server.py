@@ -6,7 +6,6 @@ Everything that can go wrong ends here as a typed error body; nothing else in a 
 import logging
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol
 from urllib.parse import unquote
@@ -46,6 +45,7 @@ from hawker.fair.threads import on_behalf_of
 from hawker.fair.turns import NODE, Turns
 from hawker.ids import new_ulid
 from hawker.token_bucket import Allowance, TokenBuckets
+from hawker.value_object import ValueObject
 from hawker.version import VERSION
 
 if TYPE_CHECKING:
@@ -69,14 +69,12 @@ class _Node(Generic[T]):
         self.targets: dict[str, tuple[T, tuple[str, ...]]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Found(ValueObject, Generic[T], frozen=True):
     target: T
     params: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class WrongMethod:
+class WrongMethod(ValueObject, frozen=True):
     """The path is there, with these methods."""
 
     allowed: tuple[str, ...]

@@ -1,13 +1,12 @@
 """The bucket of an S3 service that a setting means."""
 
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from hawker.errors import CannotStart
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveBucket:
+class ArchiveBucket(ValueObject, frozen=True):
     """`endpoint` is the URL of a service that is not AWS's; `region` None for what the environment says."""
 
     name: str

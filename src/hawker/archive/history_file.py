@@ -7,7 +7,6 @@ read-only and taken for what it is only when its schema is, to the letter, the o
 """
 
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -18,6 +17,7 @@ import msgspec
 from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.pack import owned
 from hawker.errors import Unavailable
+from hawker.value_object import ValueObject
 
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -175,8 +175,7 @@ STEPS = """CREATE TABLE steps (  -- every attempt of every step of the runs
 )"""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveTable:
+class ArchiveTable(ValueObject, frozen=True):
     """A table's columns are the fields of its rows' type; `order` is how they are read."""
 
     name: str

@@ -5,20 +5,19 @@ that line, which is not told again, so that the chain is checked from piece to p
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from hawker.audit.audit_log import number_of, segments
 from hawker.audit.chain import AuditEntry, Broken, Chain, read_line
+from hawker.value_object import ValueObject
 
 SCANNED_BYTES = 2 << 20
 """The most that one piece looks at, whether it is wanted or not: some 0.1 s of a processor."""
 _OFFSETS = 1 << 28  # more than any segment has bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedEntries:
+class WantedEntries(ValueObject, frozen=True, kw_only=True):
     """Empty for all. `who` is a holder's name or a token's id, `since` RFC 3339 or the beginning of one."""
 
     app: str = ""
@@ -38,15 +37,13 @@ class WantedEntries:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AuditPlaced:
+class AuditPlaced(ValueObject, frozen=True):
     position: int
     entry: AuditEntry
     line: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPiece:
+class AuditPiece(ValueObject, frozen=True, kw_only=True):
     """`position` is None where nothing was read yet; `seen` the latest moment that was read. `more`: there is more
     now. `broken` is the first place where the chain does not hold."""
 

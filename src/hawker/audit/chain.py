@@ -6,9 +6,10 @@ out, put in or moved breaks the chain there. Who may write the files can write a
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
+
+from hawker.value_object import ValueObject
 
 BEGINNING = "0" * 64
 
@@ -36,8 +37,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hash: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(ValueObject, frozen=True):
     """Where a chain does not hold: the line's place in all that was read, from 1, and why."""
 
     line: int

@@ -8,7 +8,6 @@ secret. Whoever only listens, or stands between, learns nothing and can join not
 import base64
 import binascii
 import hmac
-from dataclasses import dataclass
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from hawker.log import Secret
+from hawker.value_object import ValueObject
 
 PREFIX = "hwj_"
 ROOT_INVITE = "root"
@@ -66,8 +66,7 @@ def from_text(text: str) -> Invitation:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAttempt:
+class JoinAttempt(ValueObject, frozen=True):
     """A host that joins. `key` is its private key for this join, 32 bytes: whoever repeats a join shows the same."""
 
     invite: str

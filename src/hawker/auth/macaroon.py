@@ -9,11 +9,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import dataclass
 
 import msgspec
 
 from hawker.auth.caveat import Caveat, decode, encode
+from hawker.value_object import ValueObject
 
 PREFIX = "hwk_"
 VERSION = 1
@@ -44,8 +44,7 @@ _body = msgspec.msgpack.Decoder(_Body)
 _encoder = msgspec.msgpack.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class Macaroon:
+class Macaroon(ValueObject, frozen=True):
     """`raw_header` and `raw_caveats` are the signed bytes; `header` and `caveats` what they say."""
 
     raw_header: bytes

@@ -6,8 +6,9 @@ Verified with nothing but the root token and the list of what was revoked. The f
 import hmac
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from hawker.api.grant import ROOT, Everything, Grant
 from hawker.auth import caveat
@@ -16,6 +17,7 @@ from hawker.clock import Clock
 from hawker.errors import CannotStart, Forbidden, Unauthorized
 from hawker.log import Secret
 from hawker.permission import Attempt, words_of
+from hawker.value_object import ValueObject
 
 MAX_OFFERED = 16
 _SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it
@@ -47,8 +49,7 @@ def _load(path: Path) -> Secret:
     return Secret(token)
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(ValueObject, frozen=True):
     """What a header brought that is good here: the root token, or macaroons with their chains of ids."""
 
     root: bool = False

@@ -8,18 +8,17 @@ whoever finds a segment counts on its packs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hawker.backup.format import HOLE, PruneMarks
 from hawker.backup.repository import BackupRepository
+from hawker.value_object import ValueObject
 
 GRACE_S = 7 * 86_400.0
 DAILY, WEEKLY = 7, 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupPruneReport:
+class BackupPruneReport(ValueObject, frozen=True, kw_only=True):
     """`backups` were beyond their retention, `objects` were removed, `marked` will be when the grace is over."""
 
     backups: tuple[str, ...]

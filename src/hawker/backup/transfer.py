@@ -8,7 +8,6 @@ import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -31,10 +30,10 @@ from hawker.backup.repository import BackupRepository, pack_name
 from hawker.errors import Unprocessable
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(ValueObject, frozen=True):
     """One segment of the file: its bytes and its chunks' names."""
 
     data: memoryview

@@ -4,13 +4,13 @@ for the doctor.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import anyio
 
 from hawker.catalog.contract import Catalog, ResultTable, Statement
 from hawker.catalog.schema import read, shipped
 from hawker.errors import BadRequest, DeadlineExceeded, HawkerError
+from hawker.value_object import ValueObject
 
 CHECK_S = 5.0
 FAR_BEHIND = 100
@@ -22,8 +22,7 @@ _HOW_TO = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCheck:
+class AgentCheck(ValueObject, frozen=True):
     """`url` is how operators know the agent; `others` counts the other nodes that gossip sees alive. `within_s` is the
     longest wait for all that is asked at once."""
 

@@ -7,17 +7,16 @@ announcements and anti-entropy find the rest.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil, log
 
 from hawker.catalog.messages import Rumor
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 DEFAULT_RTT_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaPeer:
+class ReplicaPeer(ValueObject, frozen=True):
     """A living node. `rtt_s` is its smoothed round trip in seconds, 0 when it was never measured."""
 
     node: NodeId
@@ -124,8 +123,7 @@ _NEVER = float("inf")
 AddressedPush = tuple[tuple[NodeId, ...], tuple[Rumor, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
+class _News(ValueObject, frozen=True):
     """`without` are those who know it."""
 
     rumor: Rumor

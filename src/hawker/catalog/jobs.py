@@ -4,24 +4,23 @@ and its result is taken in there; only `perform` touches the storage.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
 from hawker.catalog.contract import ApplyOutcome, Storage
 from hawker.catalog.messages import PullAnswer, Want, size_of
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(ValueObject, frozen=True):
     batch: Sequence[ReplicatedTx | Delta]
 
 
-@dataclass(frozen=True, slots=True)
-class Serve:
+class Serve(ValueObject, frozen=True):
     """An answer to `to`; `ask` is the number of its question when that came over a stream."""
 
     to: NodeId
@@ -31,32 +30,28 @@ class Serve:
     ask: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Renew:
+class Renew(ValueObject, frozen=True):
     me: NodeId
     scope: Scope
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class RaiseFence:
+class RaiseFence(ValueObject, frozen=True):
     origin: NodeId
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Collect:
+class Collect(ValueObject, frozen=True):
     before: float
 
 
 Job: TypeAlias = Apply | Serve | Renew | RaiseFence | Collect
 
 
-@dataclass(frozen=True, slots=True)
-class JobResult:
+class JobResult(ValueObject, frozen=True):
     """What came of a job; `positions` are where streams are now."""
 
-    positions: dict[tuple[NodeId, Scope], Position] = field(default_factory=dict)
+    positions: dict[tuple[NodeId, Scope], Position] = msgspec.field(default_factory=dict)
     outcome: ApplyOutcome | None = None
     parts: PullAnswer | None = None
 

@@ -4,7 +4,6 @@ tables, a deadline that the database itself asks for, and bounds on what one val
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
+from hawker.value_object import ValueObject
 
 VALUE_BYTES = 2 * 1024 * 1024
 SQL_BYTES = 1024 * 1024
@@ -39,8 +39,7 @@ NOT_READING = "statement is not readonly"
 _TOO_MUCH = "the statement took longer, or kept more, than it may; narrow it or raise its timeout"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryCursor:
+class QueryCursor(ValueObject, frozen=True):
     """A statement that runs, and the names of what each row has."""
 
     cursor: apsw.Cursor
@@ -50,8 +49,7 @@ class QueryCursor:
         self.cursor.close(True)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedQuery:
+class PreparedQuery(ValueObject, frozen=True):
     """A statement with its parameters written out, its columns, and the tables and views that it reads."""
 
     sql: str

@@ -8,7 +8,6 @@ import os
 import signal
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -20,6 +19,7 @@ from hawker.record.machine import EVENTS
 from hawker.runtime import proc
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 
 _PORT = 8080
 _ANSWER_S = 3.0
@@ -48,8 +48,7 @@ def workload_of(pilot: int) -> int | None:
     return min((entry.pid for entry in proc.descendants(pilot) if entry.parent == pilot), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ToldExit:
+class ToldExit(ValueObject, frozen=True):
     machine_id: MachineId
     code: int
 

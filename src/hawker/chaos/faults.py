@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from hawker.chaos.data_disk import DataDisk
 from hawker.chaos.endings import ToldExits, kill, pilot_of, workload_of
 from hawker.clock import Clock
 from hawker.ids import MachineId
+from hawker.value_object import ValueObject
 
 FROZEN_S = 10.0
 """The longest time for which a daemon is stopped."""
@@ -25,8 +25,7 @@ _LONGEST_BOOT_S = 4.0
 _JUMPS_S = (-21_600.0, -3_600.0, -90.0, -1.5, 0.0, 1.5, 90.0, 3_600.0, 21_600.0)
 
 
-@dataclass(frozen=True, slots=True)
-class FaultTargets:
+class FaultTargets(ValueObject, frozen=True):
     """What can be hurt. `data_disk` is None where the data directory has no filesystem of its own; `offset` is the file
     that says by how much the daemon's wall clock is wrong."""
 
@@ -51,8 +50,7 @@ class FaultTargets:
         return self.chance.choice(sorted(found.items())) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class FaultKind:
+class FaultKind(ValueObject, frozen=True):
     """One kind of damage. `grounded`: it needs a filesystem for the data directory alone."""
 
     name: str

@@ -5,7 +5,6 @@ Stopped, not killed in the middle: SIGTERM leaves machines running and nothing u
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
@@ -37,13 +36,13 @@ from hawker.runtime.microvm import microvm_driver
 from hawker.runtime.process import process_driver
 from hawker.store.contract import Reader
 from hawker.store.sqlite import SqliteStore
+from hawker.value_object import ValueObject
 
 _DYING_S = 20.0  # for what is on its way out of the host
 _LOOK_EVERY_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class InspectedNode:
+class InspectedNode(ValueObject, frozen=True):
     """`reader` is good for as long as the inspection lasts."""
 
     reader: Reader

@@ -5,7 +5,6 @@ is compared with what was promised. Meanwhile a watcher looks at the records tha
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from signal import SIGKILL
 
@@ -35,6 +34,7 @@ from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.failpoint import LISTING
 from hawker.proof.promises import Promises, impossible, unknown, vanished
 from hawker.proof.violation import Violation
+from hawker.value_object import ValueObject
 
 _EVERY_S = 0.02
 _EVENTS = 50
@@ -102,8 +102,7 @@ _OPEN = (RunState.QUEUED, RunState.ACTIVE, RunState.STUCK)
 _ENDS_MACHINES = ("destroy.", "instance.")
 
 
-@dataclass(frozen=True, slots=True)
-class KillOutcome:
+class KillOutcome(ValueObject, frozen=True):
     """What a node made of one death or several: of `places`, those at which it died. `recovered_ms`: from the start of
     the next daemon to the end of the operation; None when it did not come to that."""
 

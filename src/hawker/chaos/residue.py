@@ -18,6 +18,7 @@ from hawker.host.address import bridge_prefix, interface_prefix, mesh_name, spar
 from hawker.host.changed_blocks import rings
 from hawker.host.mount import MountEntry, mounts
 from hawker.ids import InstanceId, MachineId, NodeId, SnapshotId, VolumeId, is_snapshot_id
+from hawker.value_object import ValueObject
 
 _PROC = Path("/proc")
 _VMMS = ("qemu-system-x86", "qemu-system-aar", "firecracker", "cloud-hyperviso")
@@ -229,8 +230,7 @@ def _open_files(process: Path) -> Iterator[Path]:
         return  # it has ended, or it is another user's
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedClaims:
+class RecordedClaims(ValueObject, frozen=True):
     """What may be on the host while nothing is under way: of which node and directory, which machines are recorded,
     and of which processes run. Of `guests` nothing is mounted. The machines' resolver is there while machines are."""
 

@@ -7,7 +7,6 @@ import io
 import tarfile
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +69,12 @@ from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST
 from hawker.image.platform import host_platform
 from hawker.machine import State
 from hawker.proof.promises import ClientCall, Promises
+from hawker.value_object import ValueObject
 
 _WAIT_S = 55.0
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioClient:
+class ScenarioClient(ValueObject, frozen=True):
     client: Caller
     app: str
 
@@ -251,8 +250,7 @@ def named(key: str) -> str:
     return key.replace(" ", "-")
 
 
-@dataclass(frozen=True, slots=True)
-class SampleMachines:
+class SampleMachines(ValueObject, frozen=True):
     """What may be ordered: `commandless` is an image that names no command. The process driver runs the sample program
     as it is on the host, where it asks for nothing. `archive` is where histories go, in scenarios that have one;
     backups of volumes go beside it."""
@@ -305,8 +303,7 @@ class SampleMachines:
         return MachineConfig(image=self.commandless)
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioContext:
+class ScenarioContext(ValueObject, frozen=True):
     """One life of the node, as a scenario sees it. `promises` outlive it. `key` is that of the order, the same however
     often it is given."""
 

@@ -3,7 +3,6 @@ dies in between, and how often, is not their concern.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -35,6 +34,7 @@ from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.promises import ClientCall
 from hawker.up.wiring import NODE_FLOWS
+from hawker.value_object import ValueObject
 
 _ONLY_PLAYED = ("volume_create.make.undo", "volume_create.make.undone")
 """Of a volume that cannot be made: no client can bring a host to refuse that; the simulator breaks its disks."""
@@ -225,8 +225,7 @@ def _definition(**sections: Any) -> dict[str, Any]:
     return {"restart": [{"policy": "never"}], "hawker": _OWN, **sections}
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedExit:
+class ExpectedExit(ValueObject, frozen=True):
     """An exit that the machine's history must tell: one of these codes, and whether it was asked for."""
 
     codes: tuple[int, ...]
@@ -242,8 +241,7 @@ _KILLED = ExpectedExit((128 + 9,), True)
 _DISCARDED = ExpectedExit((*_ASKED.codes, *_KILLED.codes), True)  # what is in a snapshot hears no signal
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(ValueObject, frozen=True):
     """`covers`: the places that it is about, by how they begin; of an `undoing` one, those of undos. `undone` and
     `done`: where the machine is when the call took no effect, and when it did. `exits`: what its history then tells.
     `asks` while the call is an order that may be given again when no answer came; `archives` where the node has an
@@ -264,7 +262,7 @@ class Scenario:
     backs_up: bool = False
     contained: bool = False
     sweeps: bool = False
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
 
     def is_about(self, place: str) -> bool:
         return place.startswith(self.covers) and (not self.undoing or ".undo" in place)

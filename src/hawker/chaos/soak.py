@@ -10,7 +10,6 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from hawker.clock import OFFSET_VARIABLE, Clock
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.fsm import journal
 from hawker.proof.promises import Promises
+from hawker.value_object import ValueObject
 
 CUSTOMERS = 4
 GROUND_MIB = 384
@@ -54,8 +54,7 @@ _RESTS_WITHIN_S = 120.0
 _OPEN = (RunState.ACTIVE, RunState.QUEUED, RunState.STUCK)
 
 
-@dataclass(frozen=True, slots=True)
-class SoakPlan:
+class SoakPlan(ValueObject, frozen=True):
     """`grounded`: the data directory gets a filesystem of its own, which needs root. `logs`: where to leave what each
     life of the daemon wrote."""
 

@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol
+
+import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
@@ -14,6 +15,7 @@ from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, Unavailable
 from hawker.ids import MachineId
 from hawker.machine import State
+from hawker.value_object import ValueObject
 
 
 class CallVerdict(StrEnum):
@@ -43,8 +45,7 @@ def outcome_of(error: HawkerError) -> CallVerdict:
             return CallVerdict.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class SoakFinding:
+class SoakFinding(ValueObject, frozen=True):
     """Something that must not be. `at_s` since the soak began; `log` the end of the daemon's log then."""
 
     at_s: float
@@ -52,19 +53,18 @@ class SoakFinding:
     log: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SoakTally:
+class SoakTally(ValueObject, frozen=True):
     """`gaps_s`: how long each time the node did not answer; `rests_s`: how long it took to come to rest, after which it
     was compared with its promises."""
 
-    calls: defaultdict[str, Counter[CallVerdict]] = field(default_factory=lambda: defaultdict(Counter))
-    latencies_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    faults: Counter[str] = field(default_factory=Counter)
-    boots_ms: list[float] = field(default_factory=list)
-    recoveries_ms: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    findings: list[SoakFinding] = field(default_factory=list)
-    gaps_s: list[float] = field(default_factory=list)
-    rests_s: list[float] = field(default_factory=list)
+    calls: defaultdict[str, Counter[CallVerdict]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
+    latencies_ms: defaultdict[str, list[float]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    faults: Counter[str] = msgspec.field(default_factory=Counter)
+    boots_ms: list[float] = msgspec.field(default_factory=list)
+    recoveries_ms: defaultdict[str, list[float]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    findings: list[SoakFinding] = msgspec.field(default_factory=list)
+    gaps_s: list[float] = msgspec.field(default_factory=list)
+    rests_s: list[float] = msgspec.field(default_factory=list)
 
     def called(self, operation: str, outcome: CallVerdict, seconds: float) -> None:
         self.calls[operation][outcome] += 1
@@ -85,8 +85,7 @@ ANSWERED_WITHIN_S = 30.0
 """Longer than the longest time for which a daemon is stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallOutcome(Generic[R]):
+class CallOutcome(ValueObject, Generic[R], frozen=True):
     """`value` when the outcome is OK, else the `error`."""
 
     outcome: CallVerdict

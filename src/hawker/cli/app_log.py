@@ -3,7 +3,6 @@ when the node that answers, or one that has machines, is away meanwhile."""
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,6 +14,7 @@ from hawker.cli.log_stream import moment_of
 from hawker.cli.output import note
 from hawker.clock import Clock, SystemClock
 from hawker.errors import DeadlineExceeded, Unavailable
+from hawker.value_object import ValueObject
 
 _AGAIN_S = 0.5
 _GIVE_UP_S = 600.0  # without a word from the node
@@ -23,8 +23,7 @@ _CALL_S = LONGEST_WAIT_S + 10
 WriteLine = Callable[[LogLine], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedLines:
+class WantedLines(ValueObject, frozen=True, kw_only=True):
     """Which part of an app's log."""
 
     follow: bool = False

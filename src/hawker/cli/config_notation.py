@@ -3,7 +3,6 @@ the errors of `notation`.
 """
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Literal
 
@@ -12,6 +11,7 @@ from hawker.config import MachineCheck, MachineRestart
 from hawker.config.duration import format_duration, parse_seconds
 from hawker.config.machine import Mount
 from hawker.ids import is_volume_id
+from hawker.value_object import ValueObject
 
 _CHECK_TIMES = frozenset({"interval", "timeout", "grace"})
 
@@ -41,8 +41,7 @@ def restart(text: str) -> MachineRestart:
     return MachineRestart(policy=known[policy], max_retries=int(retries) if sign else None)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedCheck:
+class NamedCheck(ValueObject, frozen=True):
     name: str
     check: MachineCheck
 
@@ -71,8 +70,7 @@ def check(text: str) -> NamedCheck:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPort:
+class PublishedPort(ValueObject, frozen=True):
     """A port of the host that leads to one of the machine. `address` is `*` for all that the host publishes at."""
 
     address: str

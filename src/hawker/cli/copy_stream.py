@@ -9,11 +9,11 @@ import stat
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.cli.exits import Failure
 from hawker.clock import SystemClock
+from hawker.value_object import ValueObject
 
 _CLOCK = SystemClock()
 _MAGIC = b"HKCP\x01\x00"
@@ -108,8 +108,7 @@ class CutShort(Failure):
     """The stream ended, or went wrong, before all was copied."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(ValueObject, frozen=True):
     kind: int
     mode: int
     uid: int
@@ -120,8 +119,7 @@ class _Entry:
     target: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenFile:
+class _OpenFile(ValueObject, frozen=True):
     entry: _Entry
     fd: int
     parent: int

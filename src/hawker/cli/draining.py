@@ -6,7 +6,6 @@ that it made before. The old machine goes only once the copy runs and its checks
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
@@ -35,6 +34,7 @@ from hawker.config.placement import APART_FROM, apart_from
 from hawker.errors import HawkerError, NotFound
 from hawker.ids import NodeId
 from hawker.machine import GONE, OFF, State
+from hawker.value_object import ValueObject
 
 LOOK_S = 0.5
 MOST_ATTEMPTS = 5
@@ -54,8 +54,7 @@ class Left(Enum):
     GONE = "it is being destroyed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resident:
+class Resident(ValueObject, frozen=True, kw_only=True):
     """A machine on the node that is drained."""
 
     app: str
@@ -66,8 +65,7 @@ class Resident:
         return MachineParams(app_name=self.app, machine_id=self.machine_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
+class Drained(ValueObject, frozen=True, kw_only=True):
     """What became of one machine: its copy's id, or why it stays; one that is `gone` need not be moved. `note` is what
     else is to be known of one that was moved."""
 

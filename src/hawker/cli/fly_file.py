@@ -1,7 +1,6 @@
 """The app's file as a command finds it: fly.toml, fly.json or fly.yaml here, or the one that `-c` names. Its problems
 are said on stderr, a line each."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -11,13 +10,13 @@ from hawker.cli.options import Command
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.document import MAX_BYTES
 from hawker.flytoml.reader import read_app_config
+from hawker.value_object import ValueObject
 
 NAMES = ("fly.toml", "fly.json", "fly.yaml", "fly.yml")
 MAX_LOCAL_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FlyFile:
+class FlyFile(ValueObject, frozen=True):
     """`document` is the file as plain JSON values, `config` what it says."""
 
     path: Path

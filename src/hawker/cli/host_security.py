@@ -9,21 +9,20 @@ import socket
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from hawker.cluster import read_cluster
 from hawker.errors import CannotStart
 from hawker.host.mapping_trial import lack_of_mapping
+from hawker.value_object import ValueObject
 
 _CRUN_MENDED = (1, 20)
 _SECRET_FILES = ("token", "key", "cluster.json", "hawker.db", "audit", "joining")
 _CRUN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Weakness:
+class Weakness(ValueObject, frozen=True):
     """`about` is a file or a part of the host; `advice` completes "what to do"."""
 
     about: str
@@ -31,8 +30,7 @@ class Weakness:
     advice: str
 
 
-@dataclass(frozen=True, slots=True)
-class HostSecurity:
+class HostSecurity(ValueObject, frozen=True):
     """`root` is where the host's /proc and /sys are; `has_af_alg` tries a socket, `crun` says its version, `parser`
     where AppArmor's is; `lack_of_ids` says why machines cannot have ids of their own, or ""."""
 

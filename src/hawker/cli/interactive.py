@@ -3,7 +3,6 @@ comes here, and its exit status is this command's."""
 
 import os
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 
 from hawker.api.caller import Caller
 from hawker.api.contract.exec import MACHINE_ATTACH, AttachRequest
@@ -14,12 +13,12 @@ from hawker.cli.terminal import Descriptors, converse, raw_mode, window
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
 from hawker.errors import Unavailable, WrongState
+from hawker.value_object import ValueObject
 
 _DAY_S = 86_400.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sitting:
+class Sitting(ValueObject, frozen=True):
     """`terminal`: the machine's process has one, whose keys and size are this window's."""
 
     ends: Descriptors

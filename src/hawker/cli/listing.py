@@ -5,7 +5,6 @@ node takes to answer. So nothing here may import `hawker.api`; a test counts wha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import quote
@@ -21,6 +20,7 @@ from hawker.errors import HawkerError
 from hawker.http.blocking import get
 from hawker.http.message import origin_of
 from hawker.machine import State
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     import click
@@ -57,16 +57,14 @@ class ShownMachine(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(ValueObject, frozen=True):
     """A machine and the app that it belongs to."""
 
     app: str
     machine: ShownMachine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineSelection:
+class MachineSelection(ValueObject, frozen=True, kw_only=True):
     """Which machines: of one app, or of all when `app` is None; each other field left empty selects nothing."""
 
     app: str | None

@@ -4,7 +4,6 @@ of time; and following it over restarts of the node."""
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 
@@ -18,6 +17,7 @@ from hawker.api.failure import ConnectionLost
 from hawker.cli.output import note
 from hawker.clock import Clock, SystemClock
 from hawker.errors import NotFound, Unavailable
+from hawker.value_object import ValueObject
 
 _AGAIN_FIRST_S, _AGAIN_LAST_S = 0.5, 5.0
 _GIVE_UP_S = 600.0  # without a word from the node
@@ -57,8 +57,7 @@ def moment_of(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedOutput:
+class WantedOutput(ValueObject, frozen=True, kw_only=True):
     """Which part of a machine's output."""
 
     follow: bool = False

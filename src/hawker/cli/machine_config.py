@@ -6,7 +6,6 @@ What a config may hold is the node's to judge. Flags change what they name and l
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, NoReturn, TypeVar
 
 import click
@@ -21,6 +20,7 @@ from hawker.config.machine import Mount, Port, Service
 from hawker.config.process_rules import MAX_UPLOAD_BYTES
 from hawker.errors import HawkerError
 from hawker.feed import PUBLISH
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -29,8 +29,7 @@ _FILES_MAX = 700 * 1024  # bytes; in base64 and with the rest of the config, wha
 replace = msgspec.structs.replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(ValueObject, frozen=True, kw_only=True):
     """What was given; None, empty and False mean that it was not."""
 
     config: str | None = None
@@ -55,8 +54,7 @@ class Flags:
     schedule: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSources:
+class ConfigSources(ValueObject, frozen=True):
     """Where flags take contents from: the caller's environment and files."""
 
     environ: Mapping[str, str]

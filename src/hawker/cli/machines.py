@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import click
 import msgspec
@@ -17,12 +16,12 @@ from hawker.cli.listing import Listed, MachineSelection, ShownMachine
 from hawker.cli.output import note
 from hawker.errors import BadRequest, HawkerError, NotFound
 from hawker.machine import GONE
+from hawker.value_object import ValueObject
 
 _PAGE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(ValueObject, frozen=True):
     """A machine and the app that it belongs to."""
 
     app: str

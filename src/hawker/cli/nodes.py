@@ -1,13 +1,13 @@
 """Nodes of the fleet on the command line: found by the unique beginning of an id, and shown as a table or in full."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from hawker.api.caller import Caller
 from hawker.api.contract.catalog import QUERY_CATALOG, CatalogStatement, Cell
 from hawker.api.contract.cluster import LIST_NODES, FleetNode, FleetNodes
 from hawker.cli.output import fields, local, table
 from hawker.errors import BadRequest, NotFound
+from hawker.value_object import ValueObject
 
 _SKEW_S = 60.0
 
@@ -127,8 +127,7 @@ _MACHINES = "SELECT count(*) FROM machines WHERE node = ?"
 _VOLUMES = "SELECT count(*) FROM volumes WHERE node = ?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class Loss(ValueObject, frozen=True, kw_only=True):
     """`left` are apps that another node can be the home of, `gone` those that nobody else knows."""
 
     machines: int

@@ -7,13 +7,13 @@ Every function raises `ValueError` with a text that says what was expected; `Wri
 import re
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 import click
 
 from hawker.cli.lazy import found
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -69,8 +69,7 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(ValueObject, frozen=True):
     """Of the environment. Without a value it is taken over from the caller's own environment."""
 
     name: str
@@ -99,8 +98,7 @@ def _plain_variable(line: str) -> Variable:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFile:
+class LocalFile(ValueObject, frozen=True):
     """A file on this side and where it goes in the machine."""
 
     guest_path: str

@@ -2,7 +2,6 @@
 machines imports it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeAlias
 
@@ -21,10 +20,10 @@ START_WITHIN_S = 300.0
 def gathered(
     kind: type[Any], name: str, options: Iterable[Callable[[Command], Command]]
 ) -> Callable[[Command], Command]:
-    """A decorator that adds `options` and passes them on as one `kind`, a dataclass with a field for each."""
+    """A decorator that adds `options` and passes them on as one `kind`, a value object with a field for each."""
 
     def decorate(command: Command) -> Command:
-        names = [field.name for field in fields(kind)]
+        names = kind.__struct_fields__
 
         @wraps(command)
         def call(*args: Any, **values: Any) -> Any:

@@ -1,7 +1,5 @@
 """Ordering a machine and seeing it start: the app if nobody named one, the image, the order, the start."""
 
-from dataclasses import dataclass
-
 import msgspec
 
 from hawker.api.caller import Caller
@@ -16,10 +14,10 @@ from hawker.cli.uploads import upload
 from hawker.clock import Clock
 from hawker.config import MachineConfig, MachineRestart
 from hawker.errors import NameTaken, NotFound, NotServed
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOrder:
+class ClientOrder(ValueObject, frozen=True, kw_only=True):
     """`app` None is the default app, which is made if it is missing; a named one must be there. `files` are those of
     this side; what the config names by digest is uploaded from them."""
 

@@ -1,7 +1,6 @@
 """Orders of several machines, and bids as text."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import click
 
@@ -14,10 +13,10 @@ from hawker.cli.options import gathered
 from hawker.cli.ordering import ClientOrder, place_many
 from hawker.cli.output import Form, as_json, table
 from hawker.clock import Clock
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class Count(ValueObject, frozen=True, kw_only=True):
     """`count` None is one machine, ordered as any client does."""
 
     count: int | None

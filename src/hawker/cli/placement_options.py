@@ -1,7 +1,5 @@
 """The options that say where an order's machines are to be, once for all commands that take them."""
 
-from dataclasses import dataclass
-
 import click
 import msgspec
 
@@ -10,10 +8,10 @@ from hawker.cli.options import app_option, completed, gathered
 from hawker.config import MachineConfig
 from hawker.config.placement import SPREAD, Spread
 from hawker.config.placement import Placement as Wanted
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementOptions:
+class PlacementOptions(ValueObject, frozen=True, kw_only=True):
     """What an order says beside its config, and where its machines are to be."""
 
     app: str | None

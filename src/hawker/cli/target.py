@@ -3,7 +3,6 @@ which imports a whole HTTP client."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from hawker.errors import Unauthorized, Unavailable
 from hawker.http.message import origin_of
 from hawker.log import Secret
 from hawker.place import Place, default_data_dir
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     import click
@@ -23,8 +23,7 @@ VARIABLES = frozenset({"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP"})
 """The client's own variables: no settings of a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(ValueObject, frozen=True):
     url: str
     token: Secret | None
 

@@ -10,7 +10,6 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import anyio
 
@@ -20,13 +19,13 @@ from hawker.api.failure import error_of
 from hawker.api.handlers import SocketChannel
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.errors import Unavailable, one_error
+from hawker.value_object import ValueObject
 
 _CHUNK_BYTES = 32 * 1024
 _STDERR = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptors:
+class Descriptors(ValueObject, frozen=True):
     """`stdin` None: the command gets no input."""
 
     stdin: int | None

@@ -1,12 +1,12 @@
 """The options and arguments that the commands about volumes share."""
 
 import re
-from dataclasses import dataclass
 
 import click
 
 from hawker.cli.notation import Written
 from hawker.cli.options import completed, gathered
+from hawker.value_object import ValueObject
 
 _SIZE = re.compile(r"(\+?)(\d{1,6})\s*(?:g(?:i?b)?)?", re.IGNORECASE)
 
@@ -18,8 +18,7 @@ volumes_argument = click.argument(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SizeAsked:
+class SizeAsked(ValueObject, frozen=True):
     """In GiB: the new size, or the increase."""
 
     gib: int
@@ -41,8 +40,7 @@ def whole_gib(text: str) -> int:
     return asked.gib
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class Keeping(ValueObject, frozen=True, kw_only=True):
     """How a volume's snapshots are kept; None: as it is, or for a new one as the node has it."""
 
     snapshot_retention: int | None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
@@ -20,6 +19,7 @@ from hawker.cli.exits import Failure
 from hawker.cli.machines import Away, app_names
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound
+from hawker.value_object import ValueObject
 
 LEAVING = frozenset({"scheduling_destroy", "pending_destroy", "destroying", "destroyed"})
 READY = "created"
@@ -28,8 +28,7 @@ _LOOKS_S = (0.1, 0.3, 1.0)  # between two looks; the last one from then on: a no
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedVolume:
+class OwnedVolume(ValueObject, frozen=True):
     """A volume and the app that it belongs to."""
 
     app: str

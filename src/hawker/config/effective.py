@@ -25,6 +25,7 @@ from hawker.config.machine import (
 )
 from hawker.config.process_rules import signal_name
 from hawker.machine import Policy
+from hawker.value_object import ValueObject
 
 LONGEST_CHECK_S = 60.0
 SHARED_MIB_PER_CPU = 256
@@ -40,8 +41,7 @@ _SHARED = (1, 2, 4, 6, 8)
 _PERFORMANCE = (1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64, 128)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(ValueObject, frozen=True):
     """How large a machine is. `memory_mb` counts MiB, as everywhere in the Machines API."""
 
     cpu_kind: str
@@ -152,8 +152,7 @@ def uploads_of(config: MachineConfig) -> dict[str, int]:
     return {file.digest: file.size or 0 for file in files if file.digest}
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(ValueObject, frozen=True):
     """One check with its defaults, the machine's own or a service's. `headers` may repeat a name. Times are seconds."""
 
     name: str
@@ -226,8 +225,7 @@ class Healthcheck:
     asks: Asks = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveTempDir:
+class EffectiveTempDir(ValueObject, frozen=True):
     """A volume of the machine's containers, made fresh for each instance. Sizes count MiB."""
 
     name: str

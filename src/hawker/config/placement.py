@@ -5,11 +5,13 @@ read when a machine is placed; changing it moves nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from hawker.config.machine import MachineConfig
 from hawker.errors import Unprocessable
+from hawker.value_object import ValueObject
 
 LABELS, DRIVER, SPREAD = "hawker_labels", "hawker_driver", "hawker_spread"
 APART_FROM = "hawker_apart_from"
@@ -24,11 +26,10 @@ class Spread(StrEnum):
     HARD = "hard"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(ValueObject, frozen=True, kw_only=True):
     """`labels` are all to be there; without a `driver` any will do."""
 
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     driver: str | None = None
     spread: Spread = Spread.SOFT
 

@@ -3,7 +3,6 @@
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -23,10 +22,10 @@ from hawker.config.process_rules import (
 )
 from hawker.config.service_rules import MAX_CHECKS, check_complaints
 from hawker.errors import Unprocessable
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class UnservedField:
+class UnservedField(ValueObject, frozen=True):
     """A field by its path, `[]` for each item and `{}` for each value. `harmless` values ask for nothing."""
 
     path: str

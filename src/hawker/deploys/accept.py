@@ -4,11 +4,11 @@ and the run; until that nothing is touched, and no number is used up.
 
 from collections.abc import Callable, Container
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.caller import Caller, LateCaller
 from hawker.api.contract.app import AppParams
@@ -54,13 +54,13 @@ from hawker.record.app import APPS, ReleaseRecord
 from hawker.record.deploy import DeployRecord, ReleaseCommand, SlotKind, deploy_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
+from hawker.value_object import ValueObject
 
 _KEPT_S, _LOOK_S = 10.0, 0.005
 _ENDS_S, _ENDS_LOOK_S = 60.0, 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(ValueObject, frozen=True, kw_only=True):
     """A deploy as it was accepted, or as it would be. `warnings` are what the file asks for and does not get."""
 
     release: ReleaseRecord
@@ -69,8 +69,7 @@ class Accepted:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Intake:
+class Intake(ValueObject, frozen=True):
     """Where a node's deploys begin. `nodes` raises `Unavailable` on a node that is alone. `registries`, those of the
     settings, may be anywhere."""
 
@@ -80,7 +79,7 @@ class Intake:
     secrets: Secrets
     runner: Runner[Any]
     nodes: Callable[[], CoordinatingNodes]
-    registries: Container[str] = field(default=())
+    registries: Container[str] = msgspec.field(default=())
 
     async def accept(self, app: str, body: CreateDeployRequest, grant: Grant) -> Accepted:
         """Raises `Conflict` when another deploy of the app is under way, `Unprocessable`, `BadRequest` and `NotFound`

@@ -38,6 +38,7 @@ from hawker.ids import AppName, NodeId
 from hawker.record.app import APPS, RELEASES, AppRecord, ReleaseRecord
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployRecord, SlotRecord, deploy_key, slot_key
 from hawker.store.contract import Reader, Tx
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -119,8 +120,7 @@ class AloneTerm:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Voters:
+class Voters(ValueObject, frozen=True):
     """The calls to the voters of one deploy, which are answered by a majority or count as not answered."""
 
     app: str

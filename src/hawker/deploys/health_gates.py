@@ -1,10 +1,10 @@
 """Whether a changed machine serves: started, up for a while, its checks passing. Pure: what was seen, and when."""
 
-from dataclasses import dataclass
 from enum import Enum
 
 from hawker.api.contract.machine import ExitEvent, Machine, MachineEvent
 from hawker.machine import GONE, State
+from hawker.value_object import ValueObject
 
 _PASSING = "passing"
 _FELL_BACK = "update"
@@ -18,16 +18,14 @@ class GateState(Enum):
     SHUT = "shut"
 
 
-@dataclass(frozen=True, slots=True)
-class GateVerdict:
+class GateVerdict(ValueObject, frozen=True):
     """`text` says what is waited for, or why it never comes."""
 
     gate: GateState
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(ValueObject, frozen=True):
     """The version that the deploy made, how long it must stay up in seconds, and whether its checks count."""
 
     version: str

@@ -4,9 +4,9 @@ before anything is touched.
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import ceil
 
+import msgspec
 from msgspec.structs import replace
 
 from hawker.api.contract.machine import Machine
@@ -18,6 +18,7 @@ from hawker.flytoml.app_config import AppConfig, HawkerDeploy
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.machine import GONE, State
 from hawker.record.deploy import DeployLimits, ReleaseCommand, SlotBefore, SlotKind, SlotRecord
+from hawker.value_object import ValueObject
 
 COMMAND_GROUP = "fly_app_release_command"
 RELEASE = "fly_release_version"
@@ -32,8 +33,7 @@ MOST_SLOTS = 2000
 """Machines that one deploy moves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedRelease:
+class WantedRelease(ValueObject, frozen=True, kw_only=True):
     """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds.
     `counts`, if there are any, are all that is to change. `unfinished` are versions of bluegreen releases that a client
     drove by itself and did not bring to their end."""
@@ -45,12 +45,11 @@ class WantedRelease:
     strategy: str
     ha: bool
     now: float
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     unfinished: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeployPlan:
+class DeployPlan(ValueObject, frozen=True):
     """`alone` counts machines that are of no process group, `away` names those of which nothing more is known than that
     their host is away."""
 
@@ -75,8 +74,7 @@ def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
     return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(ValueObject, frozen=True):
     """A machine of a group, as far as a deploy looks at it."""
 
     id: str

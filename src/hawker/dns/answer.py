@@ -2,7 +2,6 @@
 passed in. What no resolver has to answer is dropped; what is somebody else's name is for `forward`.
 """
 
-from dataclasses import dataclass
 from ipaddress import IPv6Address
 
 from dns import exception, flags, message, opcode, rcode, rdataclass, rdatatype, rrset
@@ -13,6 +12,7 @@ from dns.rdtypes.ANY.SOA import SOA
 from dns.rdtypes.ANY.TXT import TXT
 
 from hawker.dns.view import Leads, View
+from hawker.value_object import ValueObject
 
 TTL_S, NEGATIVE_TTL_S = 5, 2
 UDP_BYTES, UDP_BYTES_PLAIN = 1232, 512
@@ -22,8 +22,7 @@ _NIBBLES = 32
 _PIECE = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(ValueObject, frozen=True):
     """A question that can be answered. `most` bytes fit an answer over UDP."""
 
     query: message.QueryMessage
@@ -96,8 +95,7 @@ def _failed(query: message.Message, code: rcode.Rcode) -> message.Message:
     return reply
 
 
-@dataclass(frozen=True, slots=True)
-class _Pointer:
+class _Pointer(ValueObject, frozen=True):
     target: str
 
 

@@ -6,7 +6,6 @@ while no server answers (RFC 8767).
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from dns import asyncquery, exception, flags, message, rcode, rdatatype
 
@@ -16,6 +15,7 @@ from hawker.errors import OverShare
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import DNS_FORWARDS, DNS_FORWARDS_OF_NETWORK
 from hawker.fair.turns import Turns
+from hawker.value_object import ValueObject
 
 KEPT, KEPT_BYTES = 10_000, 4096
 _LEAST_TTL_S, _MOST_TTL_S, _NEGATIVE_TTL_S = 1, 3600, 60
@@ -24,8 +24,7 @@ _TRIES, _TRY_S, _TCP_S = 2, 0.8, 3.0
 _PORT = 53
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(ValueObject, frozen=True):
     """An answer's bytes, when it was given and until when it counts."""
 
     wire: bytes

@@ -5,11 +5,13 @@ and machines are found by their names too: NAME.vm.APP.internal.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from ipaddress import IPv6Address
+
+import msgspec
 
 from hawker.ids import NodeId
 from hawker.names import KnownNames, NamedMachine, NamedPeer, is_private_address, network_of_address
+from hawker.value_object import ValueObject
 
 MOST_ADDRESSES = 500
 _TOP = re.compile(r"top([1-9]\d{0,2})")
@@ -17,24 +19,22 @@ _BETWEEN = frozenset({("vm",), ("process",), ("_metadata",), ("kv", "_metadata")
 """Names that have others below them, and nothing of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leads:
+class Leads(ValueObject, frozen=True):
     """What a name that is there leads to: addresses, or texts, or neither."""
 
     addresses: tuple[IPv6Address, ...] = ()
     texts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(ValueObject, frozen=True):
     """`shuffle` gives a random order."""
 
     node: NodeId
     region: str
-    apps: dict[str, list[NamedMachine]] = field(default_factory=dict)
-    addresses: dict[str, list[IPv6Address]] = field(default_factory=dict)
-    by_address: dict[IPv6Address, NamedMachine] = field(default_factory=dict)
-    peers: dict[str, NamedPeer] = field(default_factory=dict)
+    apps: dict[str, list[NamedMachine]] = msgspec.field(default_factory=dict)
+    addresses: dict[str, list[IPv6Address]] = msgspec.field(default_factory=dict)
+    by_address: dict[IPv6Address, NamedMachine] = msgspec.field(default_factory=dict)
+    peers: dict[str, NamedPeer] = msgspec.field(default_factory=dict)
     shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
 
     def find(self, labels: Sequence[str]) -> Leads | None:

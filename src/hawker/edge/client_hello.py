@@ -4,7 +4,8 @@ Pure; RFC 8446 4.1.2, RFC 6066 3, RFC 7301. Nothing is believed of a length that
 
 import re
 import struct
-from dataclasses import dataclass
+
+from hawker.value_object import ValueObject
 
 MAX_HELLO_BYTES = 16 * 1024
 """Of the message. Browsers send 2 KiB."""
@@ -18,8 +19,7 @@ class BadHelloError(ValueError):
     """It is no ClientHello, or too large."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientHello:
+class ClientHello(ValueObject, frozen=True):
     """`name` in lower case without a dot at the end; empty when the client gave none. `alpn` are the protocols that it
     offers, in its order."""
 
@@ -134,8 +134,7 @@ _SSL, _GSS, _WORD_BYTES = 80_877_103, 80_877_104, 8
 _NO_TLS = b"SFATAL\0VFATAL\0C28000\0MTLS is required: connect with sslmode=require\0\0"
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresAnswer:
+class PostgresAnswer(ValueObject, frozen=True):
     """`answer` goes to the client, for so many bytes of it as were `taken`: none yet when it is empty. `refused`: it is
     the last word."""
 

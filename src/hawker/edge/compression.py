@@ -7,10 +7,10 @@ of something, or that must reach the client as it is. What comes goes on at once
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Protocol
 
 import zstandard
+from msgspec.structs import replace
 
 from hawker.edge.head import Field, ResponseHead
 

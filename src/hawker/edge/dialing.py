@@ -5,7 +5,6 @@ a byte has reached it.
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -16,6 +15,7 @@ from hawker.edge.routes import ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit, Visits
 from hawker.feed import MachineRoute
+from hawker.value_object import ValueObject
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -25,8 +25,7 @@ _RECEIVED_BYTES = 64 << 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Joined(Generic[P]):
+class Joined(ValueObject, Generic[P], frozen=True):
     """A connection to a machine, and the visit that it is counted by."""
 
     visit: Visit

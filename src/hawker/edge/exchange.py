@@ -7,11 +7,11 @@ its body to be sent again.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.config.machine import HttpOptions, Port, ReplayCache
 from hawker.edge.body import Trailer
@@ -51,6 +51,7 @@ from hawker.edge.writing import (
 from hawker.fair.connections import key_of
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName, MachineId, new_ulid
+from hawker.value_object import ValueObject
 
 BODY_S = 60.0
 KEPT_BYTES = 1 << 20
@@ -61,8 +62,7 @@ _MAX_INTERIM = 8
 _SKIP, _CACHE_CONTROL = b"skip", b"fly-replay-cache-control"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Leg:
+class _Leg(ValueObject, frozen=True, kw_only=True):
     """A way of the request to a machine. `order` is the replay that led to it, `source` the machine that gave it, at
     `came_from`; `lines` are fields that say so. A `last` one may not be replayed."""
 

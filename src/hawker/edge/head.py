@@ -5,11 +5,11 @@ reaches a machine rewritten, never as it came, so no request of a client can bec
 """
 
 import re
-from dataclasses import dataclass
 
 import httptools
 
 from hawker.edge.refusal import Code, ProxyError
+from hawker.value_object import ValueObject
 
 HEAD_BYTES = 64 << 10
 LINE_BYTES = 16 << 10
@@ -35,8 +35,7 @@ IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"
 Field = tuple[bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(ValueObject, frozen=True):
     """`target` is in origin form, or `*`. `host` is the name that was asked for, in lower case and without a port.
     `fields` are those that go on, in order, with names in lower case. `length` None: no body, or a chunked one. `via`
     is the version of HTTP that it came by."""
@@ -60,8 +59,7 @@ class RequestHead:
         return self.chunked or bool(self.length)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(ValueObject, frozen=True):
     """`length` None and not `chunked`: the body ends with the connection, unless `bodiless`."""
 
     status: int

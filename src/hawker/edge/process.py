@@ -5,7 +5,6 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -56,6 +55,7 @@ from hawker.feed import (
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, MachineId
 from hawker.place import Place, default_data_dir
+from hawker.value_object import ValueObject
 
 _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
@@ -66,8 +66,7 @@ DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
 _IDLE_S, _LAST_BYTES_S, _DRAIN_EVERY_S = 0.3, 0.05, 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeParts:
+class EdgeParts(ValueObject, frozen=True, kw_only=True):
     """What an edge is made of, where a simulator hands in parts of its own."""
 
     link: Callable[[Path, Clock], WorkerLink] = WorkerLink
@@ -79,11 +78,14 @@ class EdgeParts:
     hops: type[HopDialer] = HopDialer
 
 
+_USUAL = EdgeParts()
+
+
 class Edge:
     """Keeps `FeedReader`: what the worker says goes to routes, gates and listeners."""
 
     def __init__(
-        self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = EdgeParts()
+        self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = _USUAL
     ) -> None:
         self._now = clock.monotonic
         self._clock = clock

@@ -2,12 +2,12 @@
 documents where it has one; HQ, HC and HB are ours. docs/edge.md has the table.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from hawker.value_object import ValueObject
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+
+class _Kind(ValueObject, frozen=True):
     status: int
     words: str
 

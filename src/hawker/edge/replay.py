@@ -6,15 +6,16 @@ frames a message or that the edge vouches for.
 """
 
 import re
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.edge.head import Field, RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.writing import OURS, REPLACED
 from hawker.ids import AppName, MachineId
+from hawker.value_object import ValueObject
 
 REPLAY, REPLAY_CACHE = b"fly-replay", b"fly-replay-cache"
 REPLAY_TTL, REPLAY_BYPASS = b"fly-replay-cache-ttl-secs", b"fly-replay-cache-allow-bypass"
@@ -56,8 +57,7 @@ class Fallback(StrEnum):
     PREFER_SELF = "prefer_self"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transform:
+class Transform(ValueObject, frozen=True, kw_only=True):
     """`path` is a target in origin form, empty to keep it. Names are in lower case."""
 
     path: str = ""
@@ -70,8 +70,7 @@ class Transform:
         return replace(head, target=self.path.encode() or head.target, fields=fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheOrder:
+class CacheOrder(ValueObject, frozen=True, kw_only=True):
     """What a machine says beside its replay. `host` is empty for the request's own; `forget`: nothing is to be kept,
     and what is kept for the request is to go."""
 
@@ -85,8 +84,7 @@ class CacheOrder:
         return self.host in ("", host) and path.startswith(self.prefix)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class Replay(ValueObject, frozen=True, kw_only=True):
     """Where a request goes next. `elsewhere`: to no machine that has had it. `timeout_s` counts until a machine has
     taken the connection."""
 

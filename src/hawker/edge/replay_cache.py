@@ -6,11 +6,11 @@ An entry belongs to the app and host name that it was learned from: what one app
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from hawker.config.machine import ReplayCache
 from hawker.edge.replay import LONGEST_CACHED_S, SHORTEST_CACHED_S, USUAL_CACHED_S, Replay
 from hawker.ids import AppName, MachineId
+from hawker.value_object import ValueObject
 
 MAX_ENTRIES = 10_000
 MAX_PREFIXES = 256
@@ -18,8 +18,7 @@ MAX_PREFIXES = 256
 MAX_SESSION_BYTES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayQuestion:
+class ReplayQuestion(ValueObject, frozen=True):
     """A request, as the cache knows it. `session` is the value of the cookie or field that the app's config names for
     its path, None where it names none; `ruled` the rule of the config that it falls under."""
 
@@ -30,8 +29,7 @@ class ReplayQuestion:
     rule: ReplayCache | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CachedReplay:
+class CachedReplay(ValueObject, frozen=True):
     """Where to go. `origin` is the machine that said so."""
 
     order: Replay

@@ -4,7 +4,6 @@ matter; `exchange` serves it.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.clock import Clock
@@ -22,10 +21,10 @@ from hawker.fair.crowd import Crowd
 from hawker.fair.round_robin import RoundRobin
 from hawker.feed import EdgeLogLine
 from hawker.ids import AppName
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpServices:
+class HttpServices(ValueObject, frozen=True, kw_only=True):
     """What requests share. `kept` counts bytes of bodies that may be sent again. `say` tells the app's log what could
     not be done; `claimer` is whose host name it is; `challenge` answers a certificate authority that asks for this
     token at this host, at this door."""

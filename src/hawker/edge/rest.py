@@ -5,18 +5,17 @@ than those at their soft limit while any is busy. Whoever is in a machine is nev
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from hawker.config import Service
 from hawker.edge.gates import SOFT_LIMIT, Gate
 from hawker.feed import MachineRoute
+from hawker.value_object import ValueObject
 
 CALM_S = 30.0
 """So long after its last request a machine counts as idle."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestWish:
+class RestWish(ValueObject, frozen=True):
     """`suspend`: rather than stop. Every service that lets it stop says so."""
 
     gate: Gate

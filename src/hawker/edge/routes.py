@@ -5,7 +5,6 @@ config counts. An app that publishes nothing and has no address is found nowhere
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hawker.config import Service
 from hawker.config.machine import Port
@@ -13,6 +12,7 @@ from hawker.feed import ENDS_TLS, EVERYWHERE, POSTGRES, AppAddress, MachineRoute
 from hawker.ids import AppName, MachineId
 from hawker.machine import GONE
 from hawker.names import is_private_address
+from hawker.value_object import ValueObject
 
 MAX_PORTS_OF_APP = 128
 """Addresses with ports that one app may have on a host."""
@@ -21,16 +21,14 @@ _HTTP = frozenset({"http", "edge_http"})
 _HTTPS = 443
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Door:
+class Door(ValueObject, frozen=True, order=True):
     """Where the edge listens on the host."""
 
     address: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceTarget:
+class ServiceTarget(ValueObject, frozen=True):
     """A service of one machine, as one of its ports leads to it."""
 
     machine: MachineRoute
@@ -57,8 +55,7 @@ class ServiceTarget:
         return POSTGRES in (self.port.handlers or ())
 
 
-@dataclass(frozen=True, slots=True)
-class DoorRefused:
+class DoorRefused(ValueObject, frozen=True):
     """A door that an app asks for and does not get, and why."""
 
     door: Door

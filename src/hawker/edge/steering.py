@@ -3,10 +3,10 @@ are those of superfly/docs (networking/dynamic-request-routing).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from hawker.edge.routes import Door
 from hawker.ids import AppName, MachineId
+from hawker.value_object import ValueObject
 
 FORCE_INSTANCE, PREFER_INSTANCE = b"fly-force-instance-id", b"fly-prefer-instance-id"
 FORCE_REGION = b"fly-force-region"
@@ -15,8 +15,7 @@ _ANYWHERE = "any"
 _MAX_CHARS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Steering:
+class Steering(ValueObject, frozen=True):
     """`force`: this machine or none. `prefer`: this one if it can take the request now. `regions`: none but machines of
     these; empty for all. `apart`: not to these machines."""
 
@@ -49,8 +48,7 @@ def steering_of(fields: Iterable[tuple[bytes, bytes]]) -> Steering:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Aim:
+class Aim(ValueObject, frozen=True):
     """Whom a request is for: an app's machines at a door. `inside`: those that a replay reaches, which have a service
     for the door's port, or one alone that speaks HTTP; it need not be open to anybody else."""
 

@@ -9,7 +9,6 @@ import asyncio
 import re
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
 from math import inf
@@ -37,6 +36,7 @@ from hawker.feed import EdgeLogLine
 from hawker.http.tls_transport import TlsTransport
 from hawker.ids import AppName, new_ulid
 from hawker.token_bucket import Allowance, TokenBuckets
+from hawker.value_object import ValueObject
 
 HELLO_S, HANDSHAKE_S = 5.0, 10.0
 OF_NETWORK, OF_NAME = Allowance(50.0, 200.0), Allowance(500.0, 1000.0)
@@ -47,8 +47,7 @@ _PLAIN_HTTP = re.compile(rb"[A-Z]{3,8} ")
 _NETWORK_BITS = {4: 8, 6: 80}  # left out of an address
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(ValueObject, frozen=True):
     words: str
     alert: int | None  # of RFC 8446, 6
 
@@ -75,8 +74,7 @@ class RefusedTlsError(Exception):
         self.app = app
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsServices:
+class TlsServices(ValueObject, frozen=True, kw_only=True):
     """What newcomers share. `table` bounds those in their handshake. `accept` makes the protocol that serves an app's
     client once TLS is done, and they have agreed on a protocol (ALPN) or on none."""
 

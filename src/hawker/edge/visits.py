@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from hawker.fair.table import EDGE_HOLDS, EDGE_VISITS
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
+from hawker.value_object import ValueObject
 
 ROUTE_TIMEOUT_S = 15.0
 WAKE_TIMEOUT_S = 60.0
@@ -36,8 +36,7 @@ class Spawn(Protocol):
         """Start a task: a function and its arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counters:
+class Counters(ValueObject, frozen=True):
     """Since the edge began, by name; see docs/edge.md."""
 
     values: dict[str, int]

@@ -6,13 +6,13 @@ What a client sends cannot set a field that the edge vouches for.
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from hawker.config.machine import HttpOptions, Port
 from hawker.edge.head import Field, RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
+from hawker.value_object import ValueObject
 
 VIA = b"hawker"
 CHALLENGES = b"/.well-known/acme-challenge/"
@@ -33,8 +33,7 @@ _PROXY_SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 _PROXY_V2, _TCP4, _TCP6, _UNSPECIFIED, _UNIQUE_ID = 0x21, 0x11, 0x21, 0x00, 0x05
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(ValueObject, frozen=True):
     """Where a connection comes from, and where it came to."""
 
     client: str
@@ -115,8 +114,7 @@ def _set_by_config(given: dict[str, Any]) -> Iterator[Field]:
                 yield name.lower().encode(), text.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class OwnAnswer:
+class OwnAnswer(ValueObject, frozen=True):
     """What the edge says itself."""
 
     status: int
@@ -158,8 +156,7 @@ def redirect_to_https(head: RequestHead, port: int, request_id: bytes) -> OwnAns
     return OwnAnswer(301, (place, (b"server", VIA), (b"fly-request-id", request_id)))
 
 
-@dataclass(frozen=True, slots=True)
-class TcpEnds:
+class TcpEnds(ValueObject, frozen=True):
     """The two ends of a client's connection, as the edge's kernel names them. An address is empty when the client was
     gone before it was asked for."""
 

@@ -4,10 +4,9 @@ This is the one place that names them, beside `threads.Pool`. `scripts/docs.py` 
 refuses a pool, a queue or a limiter that is made anywhere else.
 """
 
-from dataclasses import dataclass
-
 from hawker.fair.threads import Pool
 from hawker.fair.turns import Share
+from hawker.value_object import ValueObject
 
 CHECKS = Share(
     name="health checks under way",
@@ -268,8 +267,7 @@ BACKUPS = Share(
 """Each has 16 MiB of its volume in memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundElsewhere:
+class BoundElsewhere(ValueObject, frozen=True, kw_only=True):
     """A shared resource that is no number of slots, in words."""
 
     name: str

@@ -7,18 +7,17 @@ another one by a single turn. A part of the slots is for the node itself, whose 
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 
 import anyio
 
 from hawker.errors import OverShare
+from hawker.value_object import ValueObject
 
 NODE = ""
 """The key of the node's own work and of the operator's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(ValueObject, frozen=True, kw_only=True):
     """`total` at once, of which `each` for one key; `reserve` of the total is for the node itself and the operator's
     token. `waiting` of one key may wait for their turn; one more is refused. `key` says whose share it is, `over` what
     happens beyond it."""
@@ -40,8 +39,7 @@ class _Waiter:
         self.turn = anyio.Event()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnsView:
+class TurnsView(ValueObject, frozen=True, kw_only=True):
     """How a share is used now: slots in use, tasks that wait, keys that have or want some."""
 
     share: Share

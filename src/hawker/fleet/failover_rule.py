@@ -5,18 +5,17 @@ spares of a machine one is started for each loss of its host, whatever the netwo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from hawker.ids import AppName, MachineId, NodeId
+from hawker.value_object import ValueObject
 
 ALIVE, DOWN = "alive", "down"
 WITNESSES = 1
 """Other nodes that must have found the host down by themselves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class Watched(ValueObject, frozen=True, kw_only=True):
     """A machine that has spares, as its owner last published it. `seen` (Unix seconds) tells one loss from the next:
     the owner changes it whenever the machine changes."""
 
@@ -27,14 +26,12 @@ class Watched:
     seen: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spare:
+class Spare(ValueObject, frozen=True, kw_only=True):
     id: MachineId
     owner: NodeId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Takeover:
+class Takeover(ValueObject, frozen=True, kw_only=True):
     """That a spare was started for a machine, as it was `seen`."""
 
     machine: MachineId

@@ -1,7 +1,6 @@
 """What a worker sees of the machines that its spares stand by for: rows of the catalog, fates of nodes, witnesses."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.api.contract.cluster import MEMBER_FATE, NodeParams
@@ -13,6 +12,7 @@ from hawker.fleet.membership import Fleet
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.node import NodeRecord
+from hawker.value_object import ValueObject
 
 QUERY_S = 5.0
 _CALLER = "spares"
@@ -62,8 +62,7 @@ class FailoverView(Protocol):
         """Whether the owner's host answers, though its daemon does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogView:
+class CatalogView(ValueObject, frozen=True):
     """`believed` is what gossip says of nodes, `ask` asks a node what it believes of another, `away`
     whether a host is up without its daemon. Rows are read with a
     deadline; what cannot be read is raised."""

@@ -7,12 +7,12 @@ and no process for this.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from ipaddress import IPv6Network, ip_address
 from typing import Protocol
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
@@ -27,6 +27,7 @@ from hawker.host.mesh.device import TunnelDevice
 from hawker.host.mesh.wireguard import MeshPeer, difference, is_key
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
+from hawker.value_object import ValueObject
 
 MAX_ADDRESSES = 100_000
 """Of other hosts' machines that a host knows the way to."""
@@ -43,8 +44,7 @@ _HEX_DIGITS = frozenset("0123456789abcdef")
 _log = bind("hawker.mesh")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeshHost:
+class MeshHost(ValueObject, frozen=True, kw_only=True):
     """A node's end: its public key, and ADDRESS:PORT where it hears."""
 
     node: NodeId
@@ -56,8 +56,7 @@ class MeshHost:
         return self.endpoint.rpartition(":")[0].strip("[]")
 
 
-@dataclass(frozen=True, slots=True)
-class MachineAddress:
+class MachineAddress(ValueObject, frozen=True):
     """A machine of a private network, and the node that it is on; or a computer that is in it by way of that node."""
 
     node: NodeId

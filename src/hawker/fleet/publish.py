@@ -5,7 +5,6 @@ The store is the truth: whatever goes wrong here is told again later, and nothin
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import anyio
 from anyio.abc import TaskStatus
@@ -17,6 +16,7 @@ from hawker.errors import HawkerError
 from hawker.fleet.rows import KEYS, Row, RowKey, own_rows, removal, row_of, upsert
 from hawker.ids import NodeId
 from hawker.log import bind
+from hawker.value_object import ValueObject
 
 GATHER_S = 0.005
 CALM_S = 0.5
@@ -29,8 +29,7 @@ ROWS_AT_ONCE = 500
 _log = bind("hawker.publish")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(ValueObject, frozen=True, kw_only=True):
     """Where rows come from: `every` has the keys of all that there is now, `rows` are those of one key as they are now,
     none when it is gone. A `calm` one may wait a little; one that is `looked_at` tells nobody of its changes."""
 
@@ -80,8 +79,7 @@ class PublishedRows:
             self._told.pop(at, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowChanges:
+class RowChanges(ValueObject, frozen=True, kw_only=True):
     """Of one key of a source; `rows` is all that it then has."""
 
     source: str

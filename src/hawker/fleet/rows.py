@@ -4,7 +4,6 @@ node, first; columns and values beyond the key are in the order of `COLUMNS`.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -20,6 +19,7 @@ from hawker.record.node import NodeRecord, TakeoverRecord
 from hawker.record.quota import Amount, QuotaRecord
 from hawker.record.registry import LoginRecord
 from hawker.record.volume import VolumeRecord
+from hawker.value_object import ValueObject
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "nodes": ("node",),
@@ -74,14 +74,12 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 _TOLD = {"health": COLUMNS["health"].index("updated_at")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowKey:
+class RowKey(ValueObject, frozen=True, kw_only=True):
     table: str
     key: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(ValueObject, frozen=True, kw_only=True):
     """`values` has one for each of the table's `COLUMNS`."""
 
     at: RowKey
@@ -96,8 +94,7 @@ class Row:
         return hashlib.blake2b(msgspec.msgpack.encode(plain), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(ValueObject, frozen=True, kw_only=True):
     """What a node says of itself beside its record."""
 
     api: str

@@ -3,7 +3,6 @@ and for what is in no store: health, room, images.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 
 from hawker.fleet.publish import Publisher, Source
@@ -31,13 +30,13 @@ from hawker.record.machine import MACHINES, CheckResult, MachineRecord, taken
 from hawker.record.node import NODE, TAKEOVERS, USED, used
 from hawker.record.volume import VOLUMES
 from hawker.store.contract import Bucket, Observable, Reader
+from hawker.value_object import ValueObject
 
 HEALTH, IMAGES, IMAGE_NAMES = "health", "images", "image_names"
 ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedState:
+class PublishedState(ValueObject, frozen=True, kw_only=True):
     """What a worker has that others are told of. `health_of` are the results of a machine's checks, `room` is what the
     host has to sell, `images` are the digests of the images that are here, `image_names` are the names of uploads, each
     with its digest and when it was given."""

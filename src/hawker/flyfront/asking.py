@@ -1,9 +1,9 @@
 """What both faces of the front ask: calls of the route table in the name of who made theirs, and lists whole."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any, Unpack
 
+import msgspec
 from anyio.lowlevel import checkpoint
 
 from hawker.api.caller import CallOptions
@@ -13,6 +13,7 @@ from hawker.api.on_behalf import OnBehalf
 from hawker.api.route import B, Call, P, Q, R, Unary
 from hawker.app import DEFAULT_ORG
 from hawker.errors import NotFound, Unprocessable
+from hawker.value_object import ValueObject
 
 _PAGES = 20
 """How many pages of apps, of 5,000 each, one question goes through."""
@@ -35,13 +36,12 @@ class Cost:
             raise Unprocessable(f"the question leads to more than {MAX_COST} things: ask for less at once")
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(ValueObject, frozen=True):
     """One client's call, and the calls that it leads to."""
 
     behalf: OnBehalf
     outer: Call[Any, Any, Any]
-    cost: Cost = field(default_factory=Cost)
+    cost: Cost = msgspec.field(default_factory=Cost)
 
     async def call(self, route: Unary[P, Q, B, R], **options: Unpack[CallOptions[P, Q, B]]) -> R:
         """Others have a turn of the event loop before it."""

@@ -5,7 +5,6 @@ The engine is imported at the first operation: it takes a tenth of a second, and
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
 from importlib import resources
@@ -19,6 +18,7 @@ from hawker.errors import HawkerError
 from hawker.fair.threads import Pool, in_thread
 from hawker.flyfront.asking import Cost
 from hawker.flyfront.bounds import MAX_TOKENS, AnswerCost, out_of_bounds, oversize
+from hawker.value_object import ValueObject
 
 _SHORT = 4096  # characters of an operation that is remembered
 
@@ -79,8 +79,7 @@ def _refused(*messages: str) -> dict[str, Any]:
     return {"data": None, "errors": [{"message": message} for message in messages]}
 
 
-@dataclass(frozen=True, slots=True)
-class _Invalid:
+class _Invalid(ValueObject, frozen=True):
     """What is wrong with an operation, and its name if it could be read."""
 
     messages: tuple[str, ...]

@@ -5,13 +5,13 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import TypeAlias
 
 import yaml
 
 from hawker.flytoml import toml
+from hawker.value_object import ValueObject
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
@@ -30,8 +30,7 @@ _WORDS: dict[str, Scalar] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(ValueObject, frozen=True):
     """A value with the place of its key, or of itself in a list. `line` and `column` count from 1."""
 
     value: Value

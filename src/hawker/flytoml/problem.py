@@ -1,17 +1,16 @@
 """What is wrong with a file, at which place of it. All of a file's problems are told at once."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hawker.flytoml.document import Located
+from hawker.value_object import ValueObject
 
 Path: TypeAlias = tuple[str | int, ...]
 
 MAX_PROBLEMS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class FileProblem:
+class FileProblem(ValueObject, frozen=True):
     """`path` is the key in dots, empty for the whole file. A warning leaves the file usable."""
 
     line: int

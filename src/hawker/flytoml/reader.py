@@ -4,7 +4,6 @@ and not served is refused by name; nothing is passed over in silence."""
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -18,6 +17,7 @@ from hawker.flytoml.document import Located, Unreadable, read
 from hawker.flytoml.machines import LEAST_CHECK_S, MOST_CHECK_S, machine_configs, of_group, usual_port
 from hawker.flytoml.problem import FileProblem, Path, Problems
 from hawker.flytoml.shape import plain, shaped
+from hawker.value_object import ValueObject
 
 _BUILD = "images are not built here: build it elsewhere and give the image"
 
@@ -58,8 +58,7 @@ _SECTION = {"guest": "vm", "size": "vm", "stop_config": "kill_timeout", "init": 
 MAX_GROUPS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(ValueObject, frozen=True):
     """`config` is None when there is an error among the problems, and else what the file says. `document` is the same
     as plain JSON values, in older spellings no more; None when the text could not be read at all."""
 

@@ -7,7 +7,6 @@ transaction as whatever else its `commit` writes. See ARCHITECTURE.md, "Steps ar
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -18,6 +17,7 @@ from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.ids import RunId
 from hawker.store.contract import Tx
+from hawker.value_object import ValueObject
 
 D_co = TypeVar("D_co", covariant=True)  # the dependencies that every step of a runner shares
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
@@ -40,8 +40,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, order=True):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(ValueObject, frozen=True):
     """The step succeeded. `result` (msgspec-encodable) is recorded, for later steps and for whoever waits for the run;
     `commit` writes to the store in the same transaction, so both are there or neither.
 
@@ -55,8 +54,7 @@ class Done:
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(ValueObject, frozen=True):
     """Call the step again, after `after_s` seconds or, without one, after the step's backoff. Counts against the step's
     attempts; when these are used up the run is undone and fails. `reason` is in the run's history."""
 
@@ -64,15 +62,13 @@ class Retry:
     after_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(ValueObject, frozen=True):
     """Give up: undo this step and the finished ones in reverse order and end the run as failed with this error."""
 
     error: HawkerError | str
 
 
-@dataclass(frozen=True, slots=True)
-class HandOff:
+class HandOff(ValueObject, frozen=True):
     """End this run as done and continue as a new run of `flow` with `input` on the same resource. The end, the new run
     and what `commit` writes are one transaction."""
 
@@ -84,8 +80,7 @@ class HandOff:
 Outcome: TypeAlias = Done | Retry | Abort | HandOff
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(ValueObject, frozen=True):
     """Exponential backoff with jitter: after failed attempt n (from 1) a step waits random(0.5..1) * min(`cap_s`,
     `first_s` * 2**(n-1)) seconds. `attempts` counts all tries, the first one included: 1 to `ATTEMPTS_LIMIT`. Raises
     `ValueError` for figures out of range."""
@@ -151,8 +146,7 @@ StepCall: TypeAlias = Callable[[StepContext[Any, Any]], Awaitable[Outcome]]
 UndoCall: TypeAlias = Callable[[StepContext[Any, Any]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(ValueObject, frozen=True):
     """One row of a flow's table. Raises `ValueError` for a row that cannot be.
 
     `do` may raise: an error of Hawker's family that says `retry` is retried, another one gives up at once; anything
@@ -166,7 +160,7 @@ class Step:
     do: StepCall
     undo: UndoCall | None = None  # None: nothing to take back, the undo of the run skips this step
     timeout_s: float = 60.0  # seconds for one attempt of the step or of its undo, above 0
-    backoff: Backoff = field(default_factory=Backoff)  # how often `do` is tried, and the waits in between
+    backoff: Backoff = msgspec.field(default_factory=Backoff)  # how often `do` is tried, and the waits in between
     undo_backoff: Backoff | None = None  # the same for `undo`; that of the step when None
     queue: str | None = None  # a named queue whose concurrency limit this step waits for
     durable: bool = False
@@ -198,8 +192,7 @@ class Ending(Enum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class Flow(Generic[I]):
+class Flow(ValueObject, Generic[I], frozen=True):
     """An ordered table of steps. A bad table (no steps, a name twice, a name that is not lower_snake, a timeout that is
     not positive) raises `ValueError` when the module is imported. `name` is stored with each run. `input` is what a run
     is accepted with. `deadline_s` is seconds from acceptance until the run is undone; None for no deadline. `on_end`
@@ -239,8 +232,7 @@ class Flow(Generic[I]):
         return hashlib.sha256(repr((self.name, fields, rows)).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRun(Generic[I_co]):
+class EndedRun(ValueObject, Generic[I_co], frozen=True):
     """What `on_end` sees. `error` is the text of the fault, None for a run that is done; `now` is Unix seconds; `deps`
     are the runner's."""
 

@@ -6,7 +6,6 @@ store and then `poke`; the drive stops what it is doing and looks again. All els
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeVar
@@ -29,6 +28,7 @@ from hawker.fsm.run import ENDED, Run, State, StepRecord, StepStatus, error_of, 
 from hawker.fsm.transition import Event, Parked, StopAsked, Verdict
 from hawker.ids import RunId
 from hawker.store.contract import Durability, Store, Tx
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -117,8 +117,7 @@ class Recorder:
 D = TypeVar("D")
 
 
-@dataclass(frozen=True, slots=True)
-class Engine(Generic[D]):
+class Engine(ValueObject, Generic[D], frozen=True):
     """What all drives of a runner share. `settled` waits until a run has ended, `owner_of` says in whose share the work
     of a run counts."""
 

@@ -5,7 +5,6 @@ transaction that ends a run also begins the next in line. What has begun or ende
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,6 +32,7 @@ from hawker.fsm.transition import (
 )
 from hawker.ids import RunId
 from hawker.store.contract import Reader, Tx
+from hawker.value_object import ValueObject
 
 R = TypeVar("R")
 
@@ -45,8 +45,7 @@ class EndFailed(Exception):
     """A flow's `on_end` raised; the cause is what it raised. The transaction is rolled back."""
 
 
-@dataclass(frozen=True, slots=True)
-class LateStep:
+class LateStep(ValueObject, frozen=True):
     """A step that has succeeded and is not recorded yet; `number` is its record's place in the run's history."""
 
     number: int

@@ -5,7 +5,6 @@ UNDOING only by ending or by getting stuck.
 """
 
 import errno
-from dataclasses import dataclass
 from typing import Any, TypeAlias, assert_never
 
 import msgspec
@@ -15,6 +14,7 @@ from hawker.errors import HawkerError, leaf_of
 from hawker.fsm.contract import Abort, Commit, Done, Ending, Flow, HandOff, Outcome, Retry
 from hawker.fsm.run import ENDED, Fault, Run, State, StepStatus, fault_of
 from hawker.ids import RunId
+from hawker.value_object import ValueObject
 
 _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _EXHAUSTED = _DESCRIPTORS | {errno.ENOMEM, errno.ENOSPC}
@@ -49,29 +49,25 @@ _EXHAUSTED = _DESCRIPTORS | {errno.ENOMEM, errno.ENOSPC}
 # Time enters as `now` and chance as `jitter`, both in the event or beside it: the same events give the same run.
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(ValueObject, frozen=True):
     """A delayed run's time has come, or a queued run's turn. `first`: nothing is before it on its resource."""
 
     first: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(ValueObject, frozen=True):
     """The current step succeeded; `result` is what it recorded, as MessagePack."""
 
     result: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HandedOff:
+class HandedOff(ValueObject, frozen=True):
     """The current step succeeded, and the run `to` of another flow does the rest."""
 
     to: RunId
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(ValueObject, frozen=True):
     """The current step did not succeed and may succeed next time. `jitter` is uniform in [0, 1), for the backoff;
     `after_s` is the step's own wish in seconds, None for its backoff. Not `counted`: it was the host's fault, and costs
     the step none of its attempts."""
@@ -82,28 +78,24 @@ class Tried:
     counted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class GaveUp:
+class GaveUp(ValueObject, frozen=True):
     """The current step will never succeed: the run is undone and fails with `fault`."""
 
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(ValueObject, frozen=True):
     """The current step was undone."""
 
 
-@dataclass(frozen=True, slots=True)
-class UndoFailed:
+class UndoFailed(ValueObject, frozen=True):
     """The current step's undo did not succeed and may succeed next time. `jitter` is uniform in [0, 1)."""
 
     fault: Fault
     jitter: float
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(ValueObject, frozen=True):
     """A user, an operator or the deadline wants the run to end as `ending`, with `fault` as the reason. `force` also
     gives up the one undo at which the run is stuck."""
 
@@ -112,13 +104,11 @@ class StopAsked:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAsked:
+class RetryAsked(ValueObject, frozen=True):
     """An operator wants the current step tried again, now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(ValueObject, frozen=True):
     """The engine cannot go on with this run; `why` is told to the operator."""
 
     why: str
@@ -320,8 +310,7 @@ def _end(run: Run, ending: Ending, now: float) -> Run:
 # What an attempt came to: from a step's outcome, or from what it raised, to an event and a line of history. Pure.
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(ValueObject, frozen=True):
     """`event` is None for a hand-off: that event is made inside the transaction, with the successor's id."""
 
     outcome: StepStatus

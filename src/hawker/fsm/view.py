@@ -1,6 +1,5 @@
 """Runs and their history as callers see them: decoded, and with what a run waits for right now."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -10,10 +9,10 @@ from hawker.fair.turns import Turns
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED, Fault, Run, State, StepRecord, StepStatus, error_of
 from hawker.ids import RunId
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
+class RunView(ValueObject, frozen=True, kw_only=True):
     """Times are Unix seconds. `input` and `result` are plain values (dicts, lists, numbers, text)."""
 
     run_id: RunId
@@ -57,8 +56,7 @@ class RunView:
         return error_of(self.fault) if self.fault is not None and self.ended else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepView:
+class StepView(ValueObject, frozen=True, kw_only=True):
     step: str
     attempt: int
     outcome: StepStatus
@@ -68,8 +66,7 @@ class StepView:
     result: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueView:
+class QueueView(ValueObject, frozen=True, kw_only=True):
     """A named queue: how many steps it lets go on at once, how many do, how many runs wait."""
 
     name: str

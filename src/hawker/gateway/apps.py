@@ -4,9 +4,9 @@ nodes know it as soon as they have a machine of it. A name is one app's: see `na
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.bounds import APPS_IN_PAGE
 from hawker.api.caller import Caller

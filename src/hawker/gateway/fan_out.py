@@ -4,7 +4,6 @@ did not is told by region.
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import anyio
@@ -14,6 +13,7 @@ from hawker.api.directory import Directory, Peers
 from hawker.api.failure import ConnectionLost, Overdue, Unreachable
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, RateLimited, Unauthorized, Unavailable
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 
 class Reach:
@@ -86,8 +86,7 @@ ALL_S = 20.0
 _SILENT = (Unavailable, DeadlineExceeded, Fault, RateLimited)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked(Generic[T]):
+class Asked(ValueObject, Generic[T], frozen=True, kw_only=True):
     """`answers` in the order in which the nodes were given; `silent` are those that could not be asked or did not
     answer, each with why."""
 
@@ -102,8 +101,7 @@ class Asked(Generic[T]):
             raise Unavailable(f"{what} cannot be asked for: {reasons}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FanOutLimits:
+class FanOutLimits(ValueObject, frozen=True, kw_only=True):
     """How many nodes are asked at a time, for how long each and all together."""
 
     at_once: int = AT_ONCE

@@ -3,7 +3,6 @@ one node that can answer it, or is the business of the node that the broker stan
 """
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from hawker.api.caller import Caller
@@ -63,6 +62,7 @@ from hawker.gateway.silent_hosts import SilentRows
 from hawker.gateway.volumes import FleetVolumes
 from hawker.ids import AppName, NodeId, new_ulid
 from hawker.permission import DEPLOYING, Action, Attempt
+from hawker.value_object import ValueObject
 from hawker.version import VERSION
 
 if TYPE_CHECKING:
@@ -221,8 +221,7 @@ class Market(Protocol):
     def bind(self, handlers: Handlers, homes: "Gateway") -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class Beside(ValueObject, frozen=True, kw_only=True):
     """The node that the broker stands beside. `handlers` are its worker's where both are one process; without them it
     is reached as all others, and for what nodes may not ask of each other by `own`. `exposition` is what the broker
     itself measured, where it is a process of its own."""

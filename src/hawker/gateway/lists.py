@@ -3,7 +3,6 @@ rest is answered.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -36,20 +35,19 @@ from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.silent_hosts import ALL_ROWS, SilentRows, machine_of, selects, volume_of
 from hawker.ids import AppName, NodeId, is_volume_id
 from hawker.permission import Action, Attempt
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PagePart(Generic[T]):
+class PagePart(ValueObject, Generic[T], frozen=True, kw_only=True):
     """One node's page: `items` in order, `upto` the key that it got to if there is more, else None."""
 
     items: Sequence[T]
     upto: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole(Generic[T]):
+class Whole(ValueObject, Generic[T], frozen=True, kw_only=True):
     """`upto` is the key to go on after, None at the end of the list."""
 
     items: tuple[T, ...]

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import assert_never
 
 from hawker.errors import BadRequest
@@ -35,6 +34,7 @@ from hawker.gossip.membership import Membership
 from hawker.gossip.packets import Packets
 from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 _CHALLENGE_S = 1.0
 _AGAIN_S = 60.0
@@ -119,8 +119,7 @@ _32_BITS = (1 << 32) - 1
 _SYNC_ANSWER_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class FrameSource:
+class FrameSource(ValueObject, frozen=True):
     """The sender of a frame and the monotonic time at which it came. `peer` is the sender's state, None if unknown."""
 
     sender: NodeId

@@ -1,58 +1,53 @@
 """Effects of a protocol step: datagrams to send, and events that the owner carries out or passes on. Values only."""
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import msgspec
 
 from hawker.gossip.contract import Member, Trouble
 from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(ValueObject, frozen=True):
     """`payload` is to be sealed."""
 
     address: str
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class MemberChanged:
+class MemberChanged(ValueObject, frozen=True):
     """A member's fate, address, epoch or meta."""
 
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class Forgot:
+class Forgot(ValueObject, frozen=True):
     """An operator had `node` forgotten: its data of epochs up to `fence` is to be dropped and ignored from now on."""
 
     node: NodeId
     fence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rekeyed:
+class Rekeyed(ValueObject, frozen=True):
     keyring: GossipKeyring
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAccepted:
+class JoinAccepted(ValueObject, frozen=True):
     """`known` is what the cluster believed of this node before."""
 
     known: Member | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(ValueObject, frozen=True):
     """This node may not take part; `code` is that of the frame `JoinRefused`: `cluster` or `twin`."""
 
     code: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FallbackPing:
+class FallbackPing(ValueObject, frozen=True):
     """Ping this member over a stream, as memberlist falls back to TCP; an answer is told to `Swim.fallback_acked`."""
 
     node: NodeId
@@ -60,16 +55,14 @@ class FallbackPing:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
+class MessageReceived(ValueObject, frozen=True):
     """A message for whoever uses gossip."""
 
     node: NodeId
     message: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Troubled:
+class Troubled(ValueObject, frozen=True):
     trouble: Trouble
 
 
@@ -78,10 +71,9 @@ Event: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
-    sends: list[Send] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+class Effects(ValueObject, frozen=True):
+    sends: list[Send] = msgspec.field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
 
 
 class EffectBuffer:

@@ -4,13 +4,13 @@ One message that its reader cannot bear would otherwise take down every node tha
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hawker import log
 from hawker.errors import Fault, HawkerError
 from hawker.gossip.contract import Member, OnForget, OnMember, OnMessage, OnRequest, OnTrouble, Trouble
 from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 _log = log.bind("hawker.gossip")
 
@@ -23,8 +23,7 @@ async def _nothing(_: NodeId, __: bytes) -> bytes:
     raise Fault("this node answers no requests")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class Listener(ValueObject, frozen=True, kw_only=True):
     """All are called in the event loop and must not block; `on_request` may wait."""
 
     on_member: OnMember = _silent

@@ -5,7 +5,6 @@ Which of two claims about a member is newer is decided here; what a claim leads 
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -13,6 +12,7 @@ from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.failure_detector import RoundTrip, Suspicion
 from hawker.gossip.frames import MemberClaim
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 _RANK = {Fate.ALIVE: 0, Fate.SUSPECT: 1, Fate.DOWN: 2, Fate.LEFT: 3}
 _63_BITS = (1 << 63) - 1
@@ -276,8 +276,7 @@ class ProbeOrder:
             self._ahead.insert(int(self._chance() * (len(self._ahead) + 1)), node)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(ValueObject, frozen=True, kw_only=True):
     """`boot` names this life of the process, `address` (HOST:PORT) is where others reach it. `fences` are what an
     operator had forgotten before this process began, as far as that was kept."""
 
@@ -287,4 +286,4 @@ class Identity:
     boot: int
     meta: NodeMeta
     epoch: int = 0
-    fences: Mapping[NodeId, int] = field(default_factory=dict)
+    fences: Mapping[NodeId, int] = msgspec.field(default_factory=dict)

@@ -8,7 +8,6 @@ import hashlib
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hawker.clock import Clock
 from hawker.gossip.keyring import GossipKeyring
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 WINDOW_COUNTERS = 1024
 
@@ -63,8 +63,7 @@ _SENDERS = 4096
 _BOOT_BITS = 63
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(ValueObject, frozen=True):
     """What an authentic datagram holds. `foreign`: its sender has our key and yet belongs to another cluster."""
 
     sender: NodeId

@@ -8,7 +8,6 @@ import hashlib
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 
 import anyio
@@ -25,6 +24,7 @@ from hawker.gossip.contract import MeshTransport
 from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.listener import Listener
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 RECORD_BYTES = 1 << 20
 MESSAGE_BYTES = 64 << 20
@@ -55,8 +55,7 @@ class MessageKind(IntEnum):
     PING = 5  # are you there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamHello:
+class StreamHello(ValueObject, frozen=True, kw_only=True):
     """`key` is the number of the key that the caller seals with; the answer's is the same."""
 
     node: NodeId
@@ -116,8 +115,7 @@ def length_of(head: bytes) -> int:
     return length
 
 
-@dataclass(frozen=True, slots=True)
-class MessageHead:
+class MessageHead(ValueObject, frozen=True):
     """How a message begins: `size` bytes in all, `part` of them here, answered within `within_s`."""
 
     kind: MessageKind

@@ -6,11 +6,11 @@ Failure Detection", DSN-W 2018, arXiv 1707.00788). The shape follows memberlist'
 """
 
 import math
-from dataclasses import dataclass
+
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(ValueObject, frozen=True, kw_only=True):
     """All fields are 0 or more; names in `_s` are seconds. All members of a cluster should use the same figures.
     `health_most` 0, `confirmations` 0 and `suspicion_stretch` 1 together are SWIM without Lifeguard."""
 

@@ -7,11 +7,11 @@ node. A machine keeps it for as long as it runs, whoever else is restarted.
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.ids import NodeId
 from hawker.log import bind
+from hawker.value_object import ValueObject
 
 _ENABLED = Path("sys/module/apparmor/parameters/enabled")
 _LOADED = Path("sys/kernel/security/apparmor/profiles")
@@ -19,8 +19,7 @@ _PARSER_S = 30.0
 _log = bind("hawker.host")
 
 
-@dataclass(frozen=True, slots=True)
-class AppArmor:
+class AppArmor(ValueObject, frozen=True):
     """`root` is where the host's /sys is; `parser` the program that gives profiles to the kernel."""
 
     node_id: NodeId

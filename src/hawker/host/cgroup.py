@@ -10,7 +10,6 @@ import select
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from hawker.host.cgroup_restore import Bounds, is_populated, restore_group
 from hawker.host.cgroup_usage import CgroupUsage, read_flat, read_usage
 from hawker.host.mount import MountEntry
 from hawker.ids import MachineId, NodeId
+from hawker.value_object import ValueObject
 
 _KILL_TRIES = 20
 _LINKS_OF_A_LEAF = 2
@@ -35,8 +35,7 @@ class CgroupLayout(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchies:
+class Hierarchies(ValueObject, frozen=True):
     """Where control groups are mounted. `v1` maps a controller's name to its tree; `v2` is the unified tree."""
 
     v1: Mapping[str, Path]

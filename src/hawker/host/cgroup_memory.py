@@ -3,10 +3,10 @@ and v2, by whichever files the group has. Blocking: the kernel may look for page
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.errors import NotFound, WrongState
+from hawker.value_object import ValueObject
 
 _V1, _V1_SWAPPED, _V2, _V2_SWAP = (
     "memory.limit_in_bytes",
@@ -19,8 +19,7 @@ _MIB = 1 << 20
 _SPARE = 8 * _MIB  # below this a group has no room to move, and the next page may be its end
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(ValueObject, frozen=True):
     """In bytes. `caches` are the part of `used` that the kernel can drop: copies of what is on the disk."""
 
     limit: int

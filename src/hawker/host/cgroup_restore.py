@@ -4,8 +4,9 @@ about devices are files like all others; in v2 they are a program of the runtime
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from hawker.value_object import ValueObject
 
 _DEVICES = ("c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm",
             "c 5:2 rwm", "c 136:* rwm")  # fmt: skip
@@ -13,8 +14,7 @@ _DEVICES = ("c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 
 _INHERITED = ("cpuset.cpus", "cpuset.mems")  # empty in a new group, and nobody can join it then
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(ValueObject, frozen=True):
     """What limits a machine: in each `cpu_period_us` microseconds it may run for `cpu_quota_us`, all cpus together, -1
     for no limit; `cpu_shares` is its weight (1024: one cpu's); `memory_bytes` is without swap, `swapped_bytes` with it;
     `pids` is how many processes and threads it may have."""

@@ -1,7 +1,8 @@
 """What a control group has used: the kernel's files of v1 and v2 read into one value. Pure text to numbers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from hawker.value_object import ValueObject
 
 ReadFile = Callable[[str, str], str]
 """The text of a file of the group, by controller and name. Raises `NotFound`."""
@@ -9,8 +10,7 @@ ReadFile = Callable[[str, str], str]
 _NO_LIMIT = 1 << 60  # bytes; v1 says so many where it means none
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupUsage:
+class CgroupUsage(ValueObject, frozen=True):
     """Counted since the group was made, but for memory and processes, which are as they are now."""
 
     cpu_s: float

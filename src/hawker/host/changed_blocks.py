@@ -12,10 +12,10 @@ import re
 import threading
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.host.mount import detached_mount
+from hawker.value_object import ValueObject
 
 BLOCK_BYTES = 64 << 10
 _MOST = 1 << 18
@@ -35,8 +35,7 @@ _UNKNOWN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class BlockRange:
+class BlockRange(ValueObject, frozen=True, order=True):
     """Blocks of `BLOCK_BYTES`, from the first on."""
 
     first: int

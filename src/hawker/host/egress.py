@@ -9,7 +9,6 @@ opened for a database does not hand out the host's credentials.
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -26,6 +25,7 @@ from hawker.host.nftables import table_name
 from hawker.host.uplink import connected_networks
 from hawker.ids import NodeId
 from hawker.settings import PRIVATE_NETWORKS
+from hawker.value_object import ValueObject
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -56,8 +56,7 @@ _TRANSLATED = IPv6Network("64:ff9b::/96")  # RFC 6052: a NAT64 sends what comes 
 _BITS_BEFORE_IPV4 = 96
 
 
-@dataclass(frozen=True, slots=True)
-class EgressPlan:
+class EgressPlan(ValueObject, frozen=True):
     """`withheld`: no two overlap. `resolvers` answer at port 53, wherever they are."""
 
     withheld: tuple[Network, ...]

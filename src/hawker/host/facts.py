@@ -2,12 +2,12 @@
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.errors import NotFound
 from hawker.host.cgroup import CgroupLayout, Cgroups, find_hierarchies
 from hawker.host.mount import mounts
+from hawker.value_object import ValueObject
 
 TOOLS = ("crun", "nft", "mkfs.erofs", "mke2fs")
 _MIB = 1 << 20
@@ -16,8 +16,7 @@ _SWAPS = Path("/proc/swaps")
 _V1, _V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(ValueObject, frozen=True):
     """`cpus` are those that this process may use; `memory_mib` is all of the host's; `boot_id` changes with every boot;
     `root` says whether this process is root's; `tools` maps each of `TOOLS` to whether it is installed."""
 
@@ -30,8 +29,7 @@ class Facts:
     tools: dict[str, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class DiskSpace:
+class DiskSpace(ValueObject, frozen=True):
     """The filesystem that holds a path. `free_bytes` is what an unprivileged process could still write."""
 
     total_bytes: int

@@ -8,12 +8,12 @@ import errno
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address
 from typing import TypeAlias
 
 from hawker.host.netlink import CREATE, DUMP, EXCLUSIVE, REPLACE, NetlinkRequest, NetlinkSocket
+from hawker.value_object import ValueObject
 
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 
@@ -50,8 +50,7 @@ _RTAX_MTU = 2
 _NDA_LLADDR = 2
 
 
-@dataclass(frozen=True, slots=True)
-class HostLink:
+class HostLink(ValueObject, frozen=True):
     """`master` is the index of the bridge it is a port of; `label` is what somebody wrote on it; `kind` is what the
     kernel calls it."""
 
@@ -66,8 +65,7 @@ WIREGUARD = "wireguard"
 """The kind of link that `add_wireguard` makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class VethPeer:
+class VethPeer(ValueObject, frozen=True):
     """The far end of a veth pair; `netns` is a file descriptor of the namespace that it is made in."""
 
     name: str

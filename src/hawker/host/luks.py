@@ -11,7 +11,6 @@ import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -20,6 +19,7 @@ import anyio
 
 from hawker.errors import Unavailable
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
 KEY_BYTES = 64
 HEADER_BYTES = 16 << 20  # of LUKS2: what a device is smaller by than its file
@@ -33,8 +33,7 @@ _DERIVE = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
 _KEY = ("--key-file", "-", "--keyfile-size", str(KEY_BYTES))
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(ValueObject, frozen=True):
     """How a command ended, and what it said."""
 
     status: int

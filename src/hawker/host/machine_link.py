@@ -14,7 +14,6 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +36,7 @@ from hawker.host.links import index_of
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId
+from hawker.value_object import ValueObject
 
 _DEVICE = Path("/dev/net/tun")
 _TUNSETIFF, _TUNSETPERSIST, _TUNSETOWNER = 0x400454CA, 0x400454CB, 0x400454CC
@@ -139,8 +139,7 @@ class WiredLink:
         return "its link takes all of its private network for neighbours" if whole else ""
 
 
-@dataclass(frozen=True, slots=True)
-class TappedLink:
+class TappedLink(ValueObject, frozen=True):
     """For machines with kernels of their own. `owner` says who may attach to a machine's tap: a user's number."""
 
     owner: Callable[[MachineId], int]

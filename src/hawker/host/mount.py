@@ -16,7 +16,6 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.failpoint import inside
@@ -24,6 +23,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host.block import attach_loop, filesystem_of
 from hawker.host.idmap import acting_as, attach_tree, mapped_tree, mapping
 from hawker.host.rmtree import remove_tree
+from hawker.value_object import ValueObject
 
 _libc = ctypes.CDLL(None, use_errno=True)
 READ_ONLY, NOSUID, NODEV, NOEXEC, BIND, PRIVATE, REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x1000, 0x40000, 0x20
@@ -42,8 +42,7 @@ _WANTS_ATTACHED = frozenset({errno.EINVAL, errno.ELOOP, errno.ENOENT})
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, slots=True)
-class MountEntry:
+class MountEntry(ValueObject, frozen=True):
     """One line of mountinfo; `options` are those of the filesystem itself."""
 
     target: Path

@@ -5,15 +5,15 @@ that was copied while it was mounted. Until they end or let go of it, the kernel
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from hawker.value_object import ValueObject
 
 _PROC = Path("/proc")
 _MACHINES = "/hawker-"  # in the control group of every machine's process, of whatever node
 
 
-@dataclass(frozen=True, slots=True)
-class MountHolder:
+class MountHolder(ValueObject, frozen=True):
     """One process of a namespace; `namespace` is the kernel's number of it."""
 
     pid: int

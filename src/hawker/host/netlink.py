@@ -13,9 +13,10 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
+from hawker.value_object import ValueObject
 
 NETLINK_NETFILTER = 12
 REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
@@ -27,8 +28,7 @@ _TIMEOUT_S = 10.0
 _BUFFER = 1 << 17
 
 
-@dataclass(frozen=True, slots=True)
-class NetlinkRequest:
+class NetlinkRequest(ValueObject, frozen=True):
     """One message. `ack` False is for the messages that frame a batch; error numbers in `tolerated` are success."""
 
     kind: int
@@ -125,8 +125,7 @@ class NetlinkSocket:
             offset += max(length + 3 & ~3, _HEADER.size)
 
 
-@dataclass(frozen=True, slots=True)
-class HostSockets:
+class HostSockets(ValueObject, frozen=True):
     """Sockets of one namespace, whichever the thread that uses them is in: for links, addresses and routes, and for
     packet rules."""
 

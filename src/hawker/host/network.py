@@ -9,7 +9,6 @@ unique by construction, and it would cost a second.
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Interface, IPv6Address, IPv6Interface
 from pathlib import Path
@@ -45,6 +44,7 @@ from hawker.host.nftables import LinkLimits
 from hawker.host.packet_counts import dropped_packets
 from hawker.ids import MachineId, NodeId
 from hawker.names import RESOLVER
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -421,8 +421,7 @@ def what_is_lost(node_id: NodeId, kind: MachineLink, places: Mapping[NetworkPlan
     return {machine_id: what for machine_id, what in found.items() if what}
 
 
-@dataclass(frozen=True, slots=True)
-class _HostSide:
+class _HostSide(ValueObject, frozen=True):
     node_id: NodeId
     indexes: Mapping[str, int]
     owned: Mapping[MachineId, links.HostLink]

@@ -1,15 +1,14 @@
 """Where a machine is plugged in, as a value."""
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from hawker.host.address import private_ip
 from hawker.ids import MachineId
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPlan:
+class NetworkPlan(ValueObject, frozen=True):
     """`network_id` has 32 bits; `ipv4` comes from the caller's pool and serves outbound traffic only; None: IPv6
     alone."""
 

@@ -10,12 +10,12 @@ kernel's `br_netfilter` shows them, which is asked for bridge by bridge. All sta
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import anyio
+import msgspec
 
 from hawker.errors import Fault
 from hawker.fair.threads import Pool, in_thread
@@ -25,6 +25,7 @@ from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.nft_messages import look_up_chain, look_up_table
 from hawker.host.nftables import refusal_of, table_name
 from hawker.ids import MachineId, NodeId
+from hawker.value_object import ValueObject
 
 _SWITCHES = Path("/proc/sys/net/bridge")  # there once br_netfilter is
 _LOAD = ("modprobe", "br_netfilter")
@@ -41,16 +42,15 @@ class FilteredPort(NamedTuple):
 FilteredPorts: TypeAlias = frozenset[FilteredPort]
 
 
-@dataclass(frozen=True, slots=True)
-class PacketFilter:
+class PacketFilter(ValueObject, frozen=True):
     """What one machine may be sent (`ingress`) and send (`egress`): the ports, or None for everything; an empty set for
     nothing new. `ipv4` None: it has no such address."""
 
     machine_id: MachineId
     network_id: int
     ipv4: IPv4Address | None = None
-    ingress: FilteredPorts | None = field(default=None)
-    egress: FilteredPorts | None = field(default=None)
+    ingress: FilteredPorts | None = msgspec.field(default=None)
+    egress: FilteredPorts | None = msgspec.field(default=None)
 
 
 # The checks come after those for what every machine needs to find its neighbours; `return` from a machine's chain goes

@@ -6,9 +6,9 @@ A change is a batch, which the kernel carries out whole or not at all.
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from hawker.host.netlink import CREATE, DUMP, NetlinkRequest
+from hawker.value_object import ValueObject
 
 INET, BRIDGE = 1, 7
 """Families of tables: packets that the host routes or answers; frames that a bridge passes."""
@@ -27,8 +27,7 @@ _TABLE, _NAME, _ELEMENTS = 1, 2, 3
 _LIST_ELEMENT, _KEY, _VALUE = 1, 1, 1
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(ValueObject, frozen=True):
     """One of a named set of a table; `key` as the kernel has it, each part padded to a multiple of four bytes."""
 
     family: int

@@ -8,7 +8,6 @@ boot, joining and leaving are netlink messages. Keyed by node id.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import anyio
 
@@ -19,6 +18,7 @@ from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.nft_messages import INET, Element, add_elements, delete_element
 from hawker.ids import NodeId
 from hawker.names import RESOLVER
+from hawker.value_object import ValueObject
 
 _IFNAMSIZ = 16
 _NETWORKS, _OF_NETWORK, _PEER_NETWORKS = "networks", "of_network", "peer_networks"
@@ -27,8 +27,7 @@ _BURST_S = 10
 _MACHINES = 65535  # in a set; frames of others than machines never come here
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLimits:
+class LinkLimits(ValueObject, frozen=True):
     """Of each machine; 0: none. `connections` that it began and that are open at once, `connections_per_s` that it
     begins, with ten seconds' worth at once, `packets_per_s` that it sends."""
 

@@ -1,7 +1,6 @@
 """What the host counts of packets: how full its table of connections is, and what was dropped of machines' packets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.host.egress import WITHHELD, egress_table
@@ -9,6 +8,7 @@ from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.nft_messages import list_counters, read_counters
 from hawker.host.nftables import OVER_CONNECTION_RATE, OVER_CONNECTIONS, OVER_PACKET_RATE, table_name
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 _CONNTRACK = Path("/proc/sys/net/netfilter")
 _LINKS = Path("/sys/class/net")
@@ -17,8 +17,7 @@ REASONS = (WITHHELD, OVER_CONNECTIONS, OVER_CONNECTION_RATE, OVER_PACKET_RATE)
 """Why packets of machines are dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedConnections:
+class TrackedConnections(ValueObject, frozen=True):
     """The kernel's connection tracking (conntrack), which the host and all its machines share: entries there, and the
     most there may be. A full table drops everybody's new connections."""
 
@@ -31,8 +30,7 @@ class TrackedConnections:
         return self.entries / self.most if self.most else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTraffic:
+class LinkTraffic(ValueObject, frozen=True):
     """Bytes through a machine's link since it was made, as the machine sees them."""
 
     received_bytes: int

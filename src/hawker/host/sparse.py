@@ -10,13 +10,13 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from anyio import from_thread
 
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
 PIECE_BYTES = 8 << 20
 SECTOR_BYTES = 512  # of `st_blocks`, whatever the file system's own blocks are
@@ -32,8 +32,7 @@ class Way(StrEnum):
     COPY = "copy"
 
 
-@dataclass(frozen=True, slots=True)
-class Drafted:
+class Drafted(ValueObject, frozen=True):
     """`allocated_bytes` is what the draft takes of the disk, or shares with its source."""
 
     way: Way

@@ -1,8 +1,9 @@
 """What the superblock of an ext4 filesystem says: pure, from its bytes. On disk, counts are of the last sync."""
 
 import struct
-from dataclasses import dataclass
 from pathlib import Path
+
+from hawker.value_object import ValueObject
 
 OFFSET, LENGTH = 1024, 1024
 _MAGIC = 0xEF53
@@ -10,8 +11,7 @@ _LARGEST_LOG_BLOCK = 6  # 64 KiB
 _VALID, _ERRORS = 0x1, 0x2
 
 
-@dataclass(frozen=True, slots=True)
-class Superblock:
+class Superblock(ValueObject, frozen=True):
     """Counts are in blocks; `overhead` is what the filesystem keeps for itself, 0 where it does not say. `whole` unless
     it must be checked before it is mounted: it was seen damaged, or was not unmounted and has no journal."""
 

@@ -7,12 +7,12 @@ Invariant: the variables are gone once they are read, and no descriptor is inher
 import os
 import socket
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from math import inf
 from typing import Self
 
 from hawker.clock import Clock
 from hawker.errors import CannotStart
+from hawker.value_object import ValueObject
 
 _FIRST = 3  # after the standard streams
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
@@ -49,8 +49,7 @@ def _listens(listener: socket.socket) -> bool:
     return listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
 
 
-@dataclass(frozen=True, slots=True)
-class Notifier:
+class Notifier(ValueObject, frozen=True):
     """Tells systemd how we are; nobody, when `address` is empty. Every message is one datagram that is never waited
     for: a service manager that does not listen must not stop a node. `watchdog_s` is how long it puts up with silence.
     """

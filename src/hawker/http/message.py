@@ -1,13 +1,13 @@
 """HTTP/1.1 as bytes: a server's address, a request that is written, a response that is parsed. No I/O."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httptools
 
 from hawker.errors import BadRequest
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     import ssl
@@ -29,8 +29,7 @@ CERTIFIED = "hawker.node"
 """In a scope: the node whose certificate was shown and taken; empty where none was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpOrigin:
+class HttpOrigin(ValueObject, frozen=True):
     """A server's scheme, host and port. `prefix` is what URLs of this origin begin with, `authority` what the header
     `Host` says."""
 
@@ -41,8 +40,7 @@ class HttpOrigin:
     authority: str
 
 
-@dataclass(frozen=True, slots=True)
-class OriginTls:
+class OriginTls(ValueObject, frozen=True):
     """How TLS is spoken to an origin by those who do not do it as everybody does. `context` is asked for each
     connection, and may raise `OSError`; `name` is the one that the certificate must have."""
 
@@ -63,8 +61,7 @@ def origin_of(url: str) -> HttpOrigin | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(ValueObject, frozen=True):
     """`headers` are by their names in lower case."""
 
     status: int

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,13 +21,13 @@ from hawker.image.rootfs import NoXattrs, RefusedNode, write_tree
 from hawker.image.staging import Staging, StagingPlace, area
 from hawker.image.tree import FileTree, TreeDirectory, TreeFile
 from hawker.image.unpack import LayerBlob, PoolFull, Unpacker
+from hawker.value_object import ValueObject
 
 _LOOK_S = 0.25
 _WORTH = 2 / 3  # of the bytes that were there before
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(ValueObject, frozen=True):
     """What is in a staged tree, for tools that must know the size beforehand."""
 
     content_bytes: int

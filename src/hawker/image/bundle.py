@@ -5,7 +5,6 @@ import os
 import posixpath
 import stat
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +18,7 @@ from hawker.image.manifest import Compression
 from hawker.image.reference import RegistryReference, parse
 from hawker.image.tar import EntryKind, TarReader
 from hawker.image.tarfield import TarError
+from hawker.value_object import ValueObject
 
 _CHUNK = _BATCH = 1 << 20
 _ENTRIES_LIMIT = 100_000
@@ -47,8 +47,7 @@ class DirectoryBundle:
         return ByteRange(path, 0, found.st_size) if stat.S_ISREG(found.st_mode) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(ValueObject, frozen=True):
     span: ByteRange | None = None
     link: str = ""
 

@@ -5,10 +5,10 @@ Hashing and disk work are in threads, in batches.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.errors import HawkerError
@@ -25,14 +25,14 @@ from hawker.image.progress import PullProgress, PullStage, Report
 from hawker.image.readers import BlobReaders, ImageReader
 from hawker.image.source import ImageSource, Piece
 from hawker.image.transport import TryLater, persist
+from hawker.value_object import ValueObject
 
 _BATCH = 1 << 20
 _NODE = "the node"  # which has no more slots than anybody
 _PROGRESS_WORTH = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
+class Arrivals(ValueObject, frozen=True):
     """Where blobs go for one organization: `org` may have what it has, and `reader` is whose the source's bytes are."""
 
     store: BlobStore

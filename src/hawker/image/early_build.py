@@ -6,10 +6,10 @@ and that says what is wrong. Invariant: no block image is made before every laye
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from types import MappingProxyType
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.errors import HawkerError, OverShare
 from hawker.failpoint import enter

@@ -1,15 +1,17 @@
 """How much of an image is taken before it is refused, and the room's other settings. Sizes are bytes."""
 
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+
+import msgspec
+
+from hawker.value_object import ValueObject
 
 MIB = 1 << 20
 GIB = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class ImageLimits:
+class ImageLimits(ValueObject, frozen=True):
     """What one image may ask of the node; an image beyond any of it is refused, and the import or pull ends. Layer and
     image bytes are what unpacking would write, holes included."""
 
@@ -37,8 +39,7 @@ class BlockChoice(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSettings:
+class ImageSettings(ValueObject, frozen=True):
     """`allow_local` admits images from files of this host. `insecure_hosts` are registries spoken to without TLS,
     beside loopback; these and `private_hosts` may be at inside addresses. `auth_file` is in the format of Docker's
     config.json; None: no credentials but those of a pull. `parallel_downloads`, 1 or more, is for all images together.
@@ -53,4 +54,4 @@ class ImageSettings:
     block: BlockChoice = BlockChoice.AUTO
     partial_age_s: float = 86_400.0
     early_bytes: int = 8 * MIB
-    limits: ImageLimits = field(default_factory=ImageLimits)
+    limits: ImageLimits = msgspec.field(default_factory=ImageLimits)

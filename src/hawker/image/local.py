@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -14,6 +13,7 @@ from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
 from hawker.image.source import Piece, Stored
+from hawker.value_object import ValueObject
 
 _CHUNK = 1 << 20
 
@@ -31,8 +31,7 @@ def open_regular(path: Path) -> int:
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
+class ByteRange(ValueObject, frozen=True):
     """`size` bytes of a file from `offset` on."""
 
     path: Path

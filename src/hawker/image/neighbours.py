@@ -4,16 +4,15 @@ A neighbour is a source like a registry: nothing that comes from it is trusted b
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.ids import Digest, NodeId
 from hawker.image.readers import ImageReader
 from hawker.image.source import ImageSource
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedElsewhere:
+class ImportedElsewhere(ValueObject, frozen=True, kw_only=True):
     """What a name that was given to an upload means on other nodes. `at` is when it was given, in Unix seconds; `nodes`
     are all that said so, also those that cannot be asked now."""
 

@@ -1,11 +1,11 @@
 """What a pull or a push tells about itself while it works."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
 from hawker.ids import Digest
+from hawker.value_object import ValueObject
 
 
 class PullStage(StrEnum):
@@ -17,8 +17,7 @@ class PullStage(StrEnum):
     DONE = "done"
 
 
-@dataclass(frozen=True, slots=True)
-class PullProgress:
+class PullProgress(ValueObject, frozen=True):
     """Bytes are of `layer`, or of the whole image when there is none."""
 
     stage: PullStage

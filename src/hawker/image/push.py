@@ -4,7 +4,6 @@ each in one request, then the manifest under its name. What broke off is sent ag
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urljoin, urlsplit
@@ -23,6 +22,7 @@ from hawker.image.reference import RegistryReference
 from hawker.image.registry import registry_host
 from hawker.image.registry_auth import Authorizer, Credentials
 from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater, persist
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     import aiohttp
@@ -31,8 +31,7 @@ _CHUNK = 1 << 20
 _MANIFEST_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushedImage:
+class PushedImage(ValueObject, frozen=True, kw_only=True):
     """What is sent. `blob` is the file of one that is here."""
 
     digest: Digest

@@ -5,7 +5,6 @@ project. `parse(str(reference)) == reference` for every reference.
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from typing import TypeAlias
 from hawker.ids import Digest
 from hawker.image.digest import is_digest, parse_digest
 from hawker.image.failure import BadImage
+from hawker.value_object import ValueObject
 
 HELLO = "hawker/hello"
 DEFAULT_REGISTRY = "docker.io"
@@ -27,8 +27,7 @@ _REPOSITORY = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryReference:
+class RegistryReference(ValueObject, frozen=True):
     """An image in a registry. `tag` is None only beside a digest; a digest pins the content whatever the tag says."""
 
     registry: str
@@ -42,8 +41,7 @@ class RegistryReference:
         return f"{self.registry}/{self.repository}{tag}{digest}"
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutReference:
+class LayoutReference(ValueObject, frozen=True):
     """An OCI image layout in a directory of the node."""
 
     path: str
@@ -58,8 +56,7 @@ class ArchiveKind(Enum):
     DOCKER = "docker-archive"
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveReference:
+class ArchiveReference(ValueObject, frozen=True):
     """A tar file on the node."""
 
     kind: ArchiveKind
@@ -69,8 +66,7 @@ class ArchiveReference:
         return f"{self.kind.value}:{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class HelloReference:
+class HelloReference(ValueObject, frozen=True):
     """The sample image that ships with the package. A digest demands one version of it."""
 
     digest: Digest | None = None
@@ -79,8 +75,7 @@ class HelloReference:
         return f"{HELLO}:{DEFAULT_TAG}" + (f"@{self.digest}" if self.digest else "")
 
 
-@dataclass(frozen=True, slots=True)
-class DigestReference:
+class DigestReference(ValueObject, frozen=True):
     """An image that is on the node already."""
 
     digest: Digest

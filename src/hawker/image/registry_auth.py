@@ -9,7 +9,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -20,6 +19,7 @@ from hawker.errors import Unavailable
 from hawker.image.reference import DEFAULT_REGISTRY
 from hawker.image.transport import RegistryRefused, RegistryTransport
 from hawker.log import Secret
+from hawker.value_object import ValueObject
 
 _DOCKER_HUB = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
 
@@ -32,8 +32,7 @@ _TOKEN_LIMIT = 256 << 10
 _WRONG = "wrong user name or password"
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
+class Credentials(ValueObject, frozen=True):
     """A user name and a password or access token. `realm` is a host that may have them too, as token server."""
 
     username: str
@@ -95,8 +94,7 @@ def _credentials(entry: _Entry) -> Credentials | None:
     return Credentials(username, Secret(password.rstrip("\0")), entry.realm) if colon else None
 
 
-@dataclass(frozen=True, slots=True)
-class AuthChallenge:
+class AuthChallenge(ValueObject, frozen=True):
     """One way in. `scheme` is in lower case; names of parameters too."""
 
     scheme: str

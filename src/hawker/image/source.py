@@ -2,23 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.ids import Digest
 from hawker.image.config import Layer
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(ValueObject, frozen=True):
     """A manifest or index as its source has it. `media_type` may be empty."""
 
     content: bytes
     media_type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(ValueObject, frozen=True):
     """Bytes of a blob from `offset` on, which is the one asked for or 0."""
 
     offset: int

@@ -3,19 +3,18 @@
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import anyio.from_thread
 
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import NotFound, NotServed
 from hawker.fair.threads import Pool, in_thread
 from hawker.image.bundle import DirectoryBundle, open_archive
 from hawker.image.docker_archive import open_docker
 from hawker.image.failure import disk_room
-from hawker.image.hello import hello_source
 from hawker.image.layout import INDEX, LocalImage, open_layout
 from hawker.image.limits import ImageSettings
 from hawker.image.local import LocalSource
@@ -38,10 +37,15 @@ from hawker.image.registry_auth import Credentials, find_credentials
 from hawker.image.source import ImageSource
 from hawker.image.staging import area
 from hawker.image.transport import RegistryTransport
+from hawker.value_object import ValueObject
+
+if TYPE_CHECKING:
+    from hawker.image import hello
+else:
+    hello = deferred("hawker.image.hello")
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(ValueObject, frozen=True):
     """What a source is asked with, and whose the blobs are that it gives for that."""
 
     credentials: Credentials | None
@@ -131,7 +135,7 @@ class ImageSources:
         program = self._hello()
         if self._made is None or self._made[0] != program.stat():
             most = self._settings.limits.max_manifest_bytes
-            self._made = (program.stat(), await in_thread(Pool.IMAGES, hello_source, program, most))
+            self._made = (program.stat(), await in_thread(Pool.IMAGES, hello.hello_source, program, most))
         return self._made[1]
 
     def _check_local(self) -> None:

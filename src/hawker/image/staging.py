@@ -11,20 +11,19 @@ import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
 _SHARED_MEMORY = Path("/dev/shm")
 _TMPFS_MAGICS = ("tmpfs", "ramfs")
 _MEMORY_SHARE = 4  # a quarter of what is free
 
 
-@dataclass(frozen=True, slots=True)
-class StagingPlace:
+class StagingPlace(ValueObject, frozen=True):
     """`budget` is how many bytes of content may be staged there; `prefix` is what names of areas there begin with."""
 
     directory: Path

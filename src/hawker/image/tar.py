@@ -8,11 +8,11 @@ headers ends it with RecursionError. `tests/image/test_tar.py` has these archive
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import BinaryIO, TypeAlias
 
 from hawker.image.tarfield import BLOCK, TarError, number, seconds_to_ns, text
+from hawker.value_object import ValueObject
 
 Extents: TypeAlias = tuple[tuple[int, int], ...]
 """(offset, length) pairs, ascending."""
@@ -121,8 +121,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TarEntry:
+class TarEntry(ValueObject, frozen=True):
     """One member. `name` and `link` are as written. `size` is of the file when it is unpacked, holes included, and
     `extents` where its bytes go; `stored` is how many bytes follow in the archive."""
 

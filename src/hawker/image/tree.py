@@ -4,10 +4,10 @@ Names are resolved in here, links and all, so no name in a layer can lead out of
 merge as overlayfs would show them: the last entry of a name wins, and whiteouts hide what lower layers had.
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hawker.image.limits import ImageLimits
+from hawker.value_object import ValueObject
 
 _LINKS_LIMIT = 40  # as in Linux
 _STEPS_PER_FILE = 64
@@ -21,8 +21,7 @@ class TreeError(ValueError):
     """An entry that no root filesystem can have."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileMeta:
+class FileMeta(ValueObject, frozen=True):
     """What an inode has beside its content."""
 
     mode: int
@@ -32,8 +31,7 @@ class FileMeta:
     xattrs: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TreeFile:
+class TreeFile(ValueObject, frozen=True, eq=False):
     """`content` is the number under which its bytes are kept. Hard links are one `TreeFile` under several names."""
 
     meta: FileMeta
@@ -41,14 +39,12 @@ class TreeFile:
     size: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Symlink:
+class Symlink(ValueObject, frozen=True, eq=False):
     meta: FileMeta
     target: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fifo:
+class Fifo(ValueObject, frozen=True, eq=False):
     meta: FileMeta
 
 

@@ -6,7 +6,6 @@ are dropped (a machine gets its own /dev), sockets cannot be in a tar, set-id bi
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.ids import Digest
@@ -18,6 +17,7 @@ from hawker.image.manifest import Compression
 from hawker.image.tar import EntryKind, TarEntry, TarReader
 from hawker.image.tarfield import TarError
 from hawker.image.tree import Fifo, FileMeta, FileTree, Symlink, TreeDirectory, TreeError, TreeFile, shown
+from hawker.value_object import ValueObject
 
 _CHUNK = 1 << 20
 _HEADERS = 1536  # an entry's headers and padding, generously
@@ -31,8 +31,7 @@ class PoolFull(Exception):
     """The place chosen for the pool has no room for this image; another one may have."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayerBlob:
+class LayerBlob(ValueObject, frozen=True):
     """A layer that is on disk, verified, or one that is on its way there."""
 
     digest: Digest

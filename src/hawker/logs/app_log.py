@@ -10,7 +10,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -18,6 +17,7 @@ import msgspec
 import zstandard
 
 from hawker.logs.line import Cursor, KeptLine
+from hawker.value_object import ValueObject
 
 _HEAD = struct.Struct("<IIIQIQQ")  # crc of what follows; bytes of cursors, of lines; first position, lines; times
 _MOST_FRAMES = 4096  # in a segment
@@ -30,8 +30,7 @@ _SUFFIX = ".log"
 Wanted = Callable[[KeptLine], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLimits:
+class LogLimits(ValueObject, frozen=True, kw_only=True):
     """Of one app on one node: `most_bytes` on the disk, at least two segments; lines older than `kept_s` seconds go.
     While the disk is `scarce`, an app that writes keeps two segments: what is free then is promised to machines."""
 
@@ -51,8 +50,7 @@ class PositionedLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     line: KeptLine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogPart:
+class LogPart(ValueObject, frozen=True, kw_only=True):
     """`position` is how far was looked, also past lines that were not wanted; `more`: there is more beyond it."""
 
     lines: Sequence[PositionedLine]
@@ -60,8 +58,7 @@ class LogPart:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(ValueObject, frozen=True):
     offset: int
     cursors: int  # bytes
     lines: int  # bytes

@@ -9,7 +9,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +35,7 @@ from hawker.record.app import APPS
 from hawker.record.machine import BY_APP, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 from hawker.runtime.driver import Driver, OutputChunk
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -67,8 +67,7 @@ class _Watched:
         self.log: AppLog | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(ValueObject, frozen=True):
     record: MachineRecord
     events: Sequence[EventRecord]
     closing: bool = False

@@ -7,7 +7,6 @@ the daemon is killed in between, and never goes missing but for what is counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -25,6 +24,7 @@ from hawker.logs.machine_logs import MachineLogs
 from hawker.record.app import APPS
 from hawker.record.node import NodeRecord
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     import aiohttp
@@ -45,8 +45,7 @@ _SEVERITY = {"info": 9, "warning": 13, "error": 17}
 _log = bind("hawker.logs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(ValueObject, frozen=True, kw_only=True):
     """Lines of one app on one node."""
 
     app: str
@@ -54,8 +53,7 @@ class Batch:
     lines: Sequence[PositionedLine]
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(ValueObject, frozen=True):
     """What is posted: the media type, and the body."""
 
     kind: str
@@ -75,8 +73,7 @@ class _Taken(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     partial_success: _Partial = _Partial()
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(ValueObject, frozen=True):
     status: int
     rejected: int = 0
 

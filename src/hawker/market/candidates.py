@@ -1,7 +1,6 @@
 """Which nodes an order may go to, before anybody is asked: what the directory says of them. No I/O."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hawker.api.directory import Node
@@ -9,13 +8,13 @@ from hawker.config.placement import Placement, lacking
 from hawker.ids import NodeId
 from hawker.market.preferences import Limits, Preferences
 from hawker.node import Capacity, Resources
+from hawker.value_object import ValueObject
 
 _FIELDS_KNOWN = 16
 _Key: TypeAlias = tuple[float, NodeId]  # the most promising first
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(ValueObject, frozen=True, kw_only=True):
     """`pinned` is where the order's volume is; `avoid` are nodes that it must not go to."""
 
     placement: Placement
@@ -42,8 +41,7 @@ def unfit(node: Node, wanted: Wanted) -> str | None:
     return None if missing is None else f"the node does not have the label {missing}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(ValueObject, frozen=True, kw_only=True):
     """A region's nodes for one kind of order: who is passed over and why, and the others, the most promising first."""
 
     nodes: Sequence[Node]

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Container, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest, Machine

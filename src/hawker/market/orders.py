@@ -7,9 +7,9 @@ without a key is known to this call alone; each node knows it by another name, w
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.contract.machine import CreateMachineRequest, Machine
@@ -41,6 +41,7 @@ from hawker.errors import (
     Unprocessable,
 )
 from hawker.ids import AppName, NodeId
+from hawker.value_object import ValueObject
 
 _DEFINITE = (AlreadyExists, NameTaken, Unprocessable, TooLarge)
 _LOST = (Fault, DeadlineExceeded)
@@ -49,8 +50,7 @@ _MOST_FOLLOWED = 8
 _AT = re.compile(r"@([0-9a-f]{8})")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(ValueObject, frozen=True, kw_only=True):
     """What a caller wants, all the way from the API to the worker that fills it.
 
     `behalf` is the caller that the gateway has authenticated, `until` monotonic time in seconds, `key` the caller's
@@ -65,9 +65,9 @@ class Order:
     key: str | None = None
     count: int = 1
     all_or_nothing: bool = False
-    known_at: AppNodes = field(default_factory=AppNodes)
+    known_at: AppNodes = msgspec.field(default_factory=AppNodes)
     avoid: frozenset[NodeId] = frozenset()
-    metadata: CallMetadata = field(default_factory=CallMetadata)
+    metadata: CallMetadata = msgspec.field(default_factory=CallMetadata)
     id: str = ""
     exported: OrderedApp | None = None
 
@@ -76,8 +76,7 @@ class Order:
         return self.key is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(ValueObject, frozen=True):
     """At one node, and what the node calls the order. `number` is that of its claim."""
 
     node: NodeId
@@ -85,22 +84,19 @@ class Sending:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(ValueObject, frozen=True):
     """It is not filled there by this attempt, now or later."""
 
     error: HawkerError
 
 
-@dataclass(frozen=True, slots=True)
-class Unheard:
+class Unheard(ValueObject, frozen=True):
     """Sent, and nothing more is known."""
 
     error: HawkerError
 
 
-@dataclass(frozen=True, slots=True)
-class Filled:
+class Filled(ValueObject, frozen=True):
     node: NodeId
     machine: Machine
 

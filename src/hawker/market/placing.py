@@ -6,11 +6,11 @@ what was cancelled where, and at an app's home the claims of orders with a key.
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import GET_MACHINE, MachineParams
@@ -28,13 +28,13 @@ from hawker.market.refusal import no_such_region, refusal
 from hawker.market.singleflight import Singleflight
 from hawker.market.survey import Surveyed, Surveyor
 from hawker.region import by_distance, preference
+from hawker.value_object import ValueObject
 
 _REGIONS_ASKED = 3  # for the nearest that could
 _ASKED_THERE = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(ValueObject, frozen=True, kw_only=True):
     """`would` is where each would be filled, in a dry run; `error` is why the rest was not."""
 
     order_id: str = ""

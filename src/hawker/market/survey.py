@@ -6,7 +6,8 @@ a node that has some of them can say how little it lacks.
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import Bid, BidAsk, BidShown, LayerRef
@@ -17,13 +18,13 @@ from hawker.market.bids import Bidding
 from hawker.market.candidates import Fields, Wanted, rounds
 from hawker.market.preferences import Preferences
 from hawker.market.ranking import Ranked, explained, offers_of, plan, rank
+from hawker.value_object import ValueObject
 
 _IMAGES_KNOWN = 256
 _SEED_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
+class Surveyed(ValueObject, frozen=True, kw_only=True):
     """Of one region, or a part of it. `ranked` has the best first; `planned` is where each of a counted order goes."""
 
     nodes: Sequence[Node]
@@ -31,7 +32,7 @@ class Surveyed:
     bids: dict[str, Bid | str]
     ranked: Sequence[Ranked]
     planned: Sequence[NodeId] = ()
-    shown: tuple[BidShown, ...] = field(default=())
+    shown: tuple[BidShown, ...] = msgspec.field(default=())
 
     @property
     def ranking(self) -> list[NodeId]:

@@ -7,11 +7,12 @@ a machine may say and how long it may take is bounded by the caller, before the 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from hawker.value_object import ValueObject
 
 Labels = Mapping[str, str]
 
@@ -24,8 +25,7 @@ def _is_ours(name: str) -> bool:
     return name == "up" or name.startswith(_OURS)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsPage:
+class MetricsPage(ValueObject, frozen=True):
     """What one endpoint answered, and the labels that its series are given."""
 
     text: str
@@ -65,8 +65,7 @@ def _labelled(given: Labels, ours: Labels) -> dict[str, str]:
     return {**kept, **ours}
 
 
-@dataclass(frozen=True, slots=True)
-class _Families:
+class _Families(ValueObject, frozen=True):
     """Looks to the library like a registry."""
 
     families: Iterable[Metric]

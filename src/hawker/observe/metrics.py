@@ -6,11 +6,12 @@ steps, states, routes), never from what users name: no app, machine, run or imag
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from platform import python_version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
+
+from hawker.value_object import ValueObject
 
 COMMIT_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 STEP_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0)
@@ -22,8 +23,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _BORN = "_created"  # a second series for each counter and histogram, which nothing here needs
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(ValueObject, frozen=True):
     """A metric as a reader sees it: `name` is that of its series, less the endings of a histogram's."""
 
     name: str
@@ -196,8 +196,7 @@ class SpanMetrics:
         self.dropped = make.counter("spans_dropped_total", "Spans given up: the collector was away or too slow.")
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsRegistry:
+class MetricsRegistry(ValueObject, frozen=True):
     """All groups, and the registry they are on."""
 
     registry: CollectorRegistry

@@ -10,7 +10,6 @@ no bound (a full batch wakes it at once), and the SDK is an extra that takes 200
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import import_module
 from queue import Empty, Full, Queue
@@ -21,6 +20,7 @@ from hawker import log
 from hawker.errors import CannotStart
 from hawker.ids import RunId
 from hawker.observe.metrics import SpanMetrics
+from hawker.value_object import ValueObject
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _SPAN_BITS = (1 << 64) - 1
@@ -28,8 +28,7 @@ _SPAN_BITS = (1 << 64) - 1
 Attribute = str | int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(ValueObject, frozen=True, kw_only=True):
     """Times are Unix seconds. `error` is what went wrong, if anything."""
 
     trace: int
@@ -42,8 +41,7 @@ class Span:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpanOrigin:
+class SpanOrigin(ValueObject, frozen=True, kw_only=True):
     """Whose spans they are."""
 
     node: str

@@ -4,12 +4,12 @@ Invariant: only time in which the watching thread ran as well counts. When the w
 suspended laptop, a paused virtual machine), neither ran, and the loop is not to blame.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
+from hawker.value_object import ValueObject
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StallLimits:
+
+class StallLimits(ValueObject, frozen=True, kw_only=True):
     """In seconds, 0 or more: a loop that has not turned for `report_s` is told in the log, after `end_s` the process is
     ended. 0 switches one off."""
 
@@ -30,8 +30,7 @@ class StallVerdict(Enum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True)
-class StallSighting:
+class StallSighting(ValueObject, frozen=True):
     """`seconds` is how long the loop has not turned, or had not when it is over."""
 
     verdict: StallVerdict

@@ -4,7 +4,6 @@ well before any machine changed, and a deploy that has ended left each machine a
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hawker.config import MachineConfig
@@ -27,6 +26,7 @@ from hawker.record.deploy import (
 )
 from hawker.record.machine import MACHINES, MachineRecord
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 
 RELEASE = "fly_release_version"
 _CHANGED = frozenset({SlotState.CHANGING, SlotState.PROVING, SlotState.DONE})
@@ -125,8 +125,7 @@ def _slots(reader: Reader) -> defaultdict[str, list[SlotRecord]]:
 # Of a fleet, where machines are of several nodes and a deploy may have gone on at another node than its app's home.
 
 
-@dataclass(frozen=True, slots=True)
-class DeploySight:
+class DeploySight(ValueObject, frozen=True):
     """What an observer sees of an app at all nodes at one moment. `running` are machines that run, `serving` those of
     them that are in routing and whose program answers its checks; `steady` are nodes that have been up for a while."""
 

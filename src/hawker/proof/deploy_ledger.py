@@ -3,17 +3,16 @@ what, in which term, and whether a majority of the voters knew before.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from hawker.ids import NodeId
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.deploy import RegisterRecord, SlotRecord, SlotState
+from hawker.value_object import ValueObject
 
 _NEVER = (0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentChange:
+class SentChange(ValueObject, frozen=True, kw_only=True):
     """A call by which a deploy changes a machine, as its coordinator sends it. `term` is that of its deploy at the
     sender. `slot` is the number of the slot whose machine it orders, `machine` the id of one that is there; a call
     without either announces the term. `begins`: a majority has to know of it before, so that whoever comes next does
@@ -28,8 +27,7 @@ class SentChange:
     begins: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class KeptDeploy:
+class KeptDeploy(ValueObject, frozen=True):
     """What a majority of a deploy's voters surely has: the `term` in which it was written, and its slots."""
 
     term: int

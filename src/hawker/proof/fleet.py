@@ -3,19 +3,18 @@ each node in, what is broken out. For the simulated fleet and for the real one."
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from hawker.ids import MachineId, NodeId
 from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.proof.violation import Invariant, Violation
+from hawker.value_object import ValueObject
 
 NOTHING = Resources()
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(ValueObject, frozen=True, kw_only=True):
     """A machine that a node has and has not destroyed. `order` is the name that its client gave the order; `holds` is
     left out where the node was only asked for the sum."""
 
@@ -24,8 +23,7 @@ class Held:
     holds: Resources = NOTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen:
+class NodeSeen(ValueObject, frozen=True, kw_only=True):
     """What a node itself says. `used` is what its books say that its machines hold. `rows` is its replica of the
     region, the same rows in any order; None when it was not asked."""
 
@@ -36,8 +34,7 @@ class NodeSeen:
     rows: frozenset[tuple[object, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class Started(ValueObject, frozen=True, kw_only=True):
     """That a spare was started in the place of a machine, as that was `seen` by its last row."""
 
     spare: MachineId
@@ -45,8 +42,7 @@ class Started:
     seen: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promised:
+class Promised(ValueObject, frozen=True, kw_only=True):
     """An order that was answered with a machine, at a node that is there, and that nobody destroyed since."""
 
     order: str

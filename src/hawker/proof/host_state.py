@@ -1,14 +1,15 @@
 """What an inspector saw on a host, real or played: the other half of what the records are compared with."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from hawker.ids import InstanceId, MachineId, SnapshotId, VolumeId
 from hawker.runtime.driver import Exit, ProcessState
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class HostState:
+class HostState(ValueObject, frozen=True):
     """One node at one moment. `running` and `mounted` name the instance; of those that run, `suspended` are held
     still; `limits` is the memory that each may have, in MiB, and `gpus` the addresses of its devices, where they are
     known. `ended` is how the instances of a machine truly ended, oldest first, where the inspector can know it.
@@ -20,23 +21,23 @@ class HostState:
     """
 
     running: Mapping[MachineId, InstanceId]
-    mounted: Mapping[MachineId, InstanceId] = field(default_factory=dict)
+    mounted: Mapping[MachineId, InstanceId] = msgspec.field(default_factory=dict)
     suspended: frozenset[MachineId] = frozenset()
-    limits: Mapping[MachineId, int] = field(default_factory=dict)
-    gpus: Mapping[MachineId, Sequence[str]] = field(default_factory=dict)
+    limits: Mapping[MachineId, int] = msgspec.field(default_factory=dict)
+    gpus: Mapping[MachineId, Sequence[str]] = msgspec.field(default_factory=dict)
     instances: frozenset[MachineId] = frozenset()
     directories: frozenset[MachineId] = frozenset()
     networks: frozenset[MachineId] = frozenset()
     ended: Mapping[MachineId, Sequence[Exit]] | None = None
     doubled: frozenset[MachineId] = frozenset()
     strays: tuple[str, ...] = ()
-    lost: Mapping[MachineId, int] = field(default_factory=dict)
+    lost: Mapping[MachineId, int] = msgspec.field(default_factory=dict)
     felled: Collection[Exit] = ()
-    processes: Mapping[MachineId, Sequence[ProcessState]] = field(default_factory=dict)
+    processes: Mapping[MachineId, Sequence[ProcessState]] = msgspec.field(default_factory=dict)
     volumes: Mapping[VolumeId, int] | None = None
     snapshots: frozenset[SnapshotId] | None = None
     snapshots_retaken: frozenset[SnapshotId] = frozenset()
     volumes_mounted: frozenset[VolumeId] = frozenset()
     volumes_remade: frozenset[VolumeId] = frozenset()
-    uses: Mapping[MachineId, VolumeId] = field(default_factory=dict)
+    uses: Mapping[MachineId, VolumeId] = msgspec.field(default_factory=dict)
     memories: frozenset[MachineId] | None = None

@@ -3,7 +3,6 @@ or forgotten once nothing is under way. Written over the stores of all nodes at 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Resources
@@ -22,6 +21,7 @@ from hawker.record.move import (
 )
 from hawker.record.volume import VOLUMES
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import volume_id_of
 
 
@@ -32,8 +32,7 @@ def held_by_incoming(reader: Reader) -> Resources:
     return total
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSight:
+class NodeSight(ValueObject, frozen=True, kw_only=True):
     """One node at one moment: its store, which machines run there, which volumes are mounted, how often each volume's
     file was written to, of those that have one, and how many drafts there are."""
 

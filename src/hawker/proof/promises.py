@@ -7,9 +7,10 @@ nor of two calls on one machine that overlapped. Different machines are independ
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from hawker.api.contract.machine import Machine, MachineEvent
 from hawker.ids import MachineId
@@ -17,6 +18,7 @@ from hawker.machine import OFF, State
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import BY_ORDER, DESTROYED, EVENTS, MACHINES, EventRecord, MachineRecord
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 
 
 class ClientCall(StrEnum):
@@ -40,8 +42,7 @@ _AFTER = {
 _RESTS = frozenset({State.STARTED, State.STOPPED, State.FAILED})
 
 
-@dataclass(frozen=True, slots=True)
-class ToldMachine:
+class ToldMachine(ValueObject, frozen=True):
     """What clients know of one machine: the last acknowledged call that moves it; `sure` while none since was left
     unanswered; `env` and `metadata` are known while `known`. `vanishes`: it is destroyed when its workload is done."""
 
@@ -53,8 +54,7 @@ class ToldMachine:
     vanishes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(ValueObject, frozen=True):
     """A lease that a client was given, by the worker's clock."""
 
     nonce: str

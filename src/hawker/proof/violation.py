@@ -1,7 +1,8 @@
 """One broken promise, as every check reports it. Checks return all they find and raise nothing."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from hawker.value_object import ValueObject
 
 
 class Invariant(StrEnum):
@@ -51,8 +52,7 @@ class Invariant(StrEnum):
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Violation:
+class Violation(ValueObject, frozen=True, order=True):
     """`about` is a machine's id, or what else it is about; `what` a sentence with the facts."""
 
     invariant: Invariant

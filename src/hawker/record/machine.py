@@ -6,7 +6,6 @@ Records tolerate unknown fields, so that an older worker reads what a newer one 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from hawker.node import Resources
 from hawker.record.app import WIREGUARD_PEERS
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Bucket, Reader
+from hawker.value_object import ValueObject
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,8 +171,7 @@ def machine_id_of(context: StepContext[Any, Any]) -> MachineId:
     return MachineId(context.resource.id)
 
 
-@dataclass(frozen=True, slots=True)
-class MachineTarget:
+class MachineTarget(ValueObject, frozen=True):
     """Which machine, and the lease nonce the caller showed."""
 
     app: AppName
@@ -180,8 +179,7 @@ class MachineTarget:
     nonce: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(ValueObject, frozen=True):
     """The latest answer of one check. `status` is passing, warning (not asked yet) or critical; `at` Unix seconds."""
 
     name: str

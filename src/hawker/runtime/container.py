@@ -12,12 +12,12 @@ import shutil
 import signal
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker import guest
 from hawker.clock import Clock

@@ -14,7 +14,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -26,6 +25,7 @@ from hawker.host.cgroup import CgroupLayout, Cgroups
 from hawker.ids import MachineId
 from hawker.runtime.launcher.box import Inexpressible, host_plan
 from hawker.runtime.launcher.launch import run_launcher
+from hawker.value_object import ValueObject
 
 UNIFIED = Path("/sys/fs/cgroup/unified")
 
@@ -34,8 +34,7 @@ class _LogLine(msgspec.Struct, frozen=True, kw_only=True):
     msg: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CrunBundle:
+class CrunBundle(ValueObject, frozen=True):
     """The files of one container: its config.json, how crun is to be started, and what crun writes beside it."""
 
     directory: Path

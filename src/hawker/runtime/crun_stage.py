@@ -7,15 +7,16 @@ view of the kernel that only root may mount: a user namespace gets one of a netw
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.host import netns
 from hawker.host.mount import BIND, NODEV, NOEXEC, NOSUID, mount
 from hawker.runtime.oci_bundle import ContainerPlacement, oci_config
 from hawker.runtime.spec import InstanceSpec, MountSpec, ProcessSpec
+from hawker.value_object import ValueObject
 
 STAGE = Path("/run/hawker/stage")
 """An empty directory of the host that everybody may pass."""
@@ -31,8 +32,7 @@ def make_stage(stage: Path = STAGE) -> None:
         directory.chmod(0o711)
 
 
-@dataclass(frozen=True, slots=True)
-class CrunStage:
+class CrunStage(ValueObject, frozen=True):
     """What is bound for one launch: each source with its place."""
 
     binds: tuple[tuple[Path, Path], ...]

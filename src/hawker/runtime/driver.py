@@ -10,7 +10,6 @@ Crash rules, tested by one suite for the fake and the real ones:
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +18,7 @@ import msgspec
 
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.spec import InstanceSpec
+from hawker.value_object import ValueObject
 
 
 class LostPart(StrEnum):
@@ -187,8 +187,7 @@ class Suspension(StrEnum):
     SNAPSHOT = "snapshot"  # its memory is written to a file, and it holds none; there after a reboot of the host
 
 
-@dataclass(frozen=True, slots=True)
-class Features:
+class Features(ValueObject, frozen=True):
     """What the technology can do; the API refuses what it cannot."""
 
     rootfs: bool  # machines have a root filesystem of their own
@@ -208,8 +207,7 @@ class Features:
     output_in_memory: bool = False  # `output` touches no file, and belongs into the event loop
 
 
-@dataclass(frozen=True, slots=True)
-class OutputChunk:
+class OutputChunk(ValueObject, frozen=True):
     """A piece of a machine's output."""
 
     position: int  # 0, 1, 2, ... in the order of writing: orders and resumes

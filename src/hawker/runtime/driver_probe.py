@@ -5,12 +5,12 @@ no choice of its own: a machine would be ten times slower, which somebody has to
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from hawker.errors import CannotStart
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     from hawker.runtime.kernel.kvm_trial import KvmTrial
@@ -29,8 +29,7 @@ class DriverVerdict(msgspec.Struct, frozen=True, kw_only=True):
     chosen: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(ValueObject, frozen=True):
     """A driver as it is judged. `check` is `Driver.check`; `trial` is of its VMM with KVM; `emulates`: it also goes
     without. `works` is said of it when nothing is missing, and there is no trial."""
 

@@ -7,10 +7,10 @@ host. What a command does is in `fake_program.py`.
 import math
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.errors import BadRequest, NotFound, NotServed, SnapshotLost, Unavailable, WrongState
 from hawker.ids import MachineId

@@ -17,6 +17,7 @@ from hawker.ids import MachineId
 from hawker.runtime.driver import ALIVE, Exit, LostPart, OutputChunk, Phase, ProcessPhase, ProcessState
 from hawker.runtime.fake_program import Script, read_command
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
+from hawker.value_object import ValueObject
 
 _FIRST_PID_INSIDE = 2  # inside its machine; 1 is the pilot
 _FIRST_PID = 1000
@@ -64,8 +65,7 @@ class FakeProcess:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FakeFault:
+class FakeFault(ValueObject, frozen=True):
     """What happens at the next call of one kind: wait `delay_s`, then raise `error` before the call's effect, or after
     it when `after`. An `error` that is no `Exception` plays the daemon's death."""
 

@@ -11,12 +11,13 @@ import re
 import shlex
 import signal
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.runtime.driver import Exit, OutputChunk
+from hawker.value_object import ValueObject
 
 MISSING = frozenset({"/nope", "/no/such/program", "/does/not/exist", "nope", "no-such-program"})
 _SHELLS = frozenset({"sh", "bash", "ash"})
@@ -25,8 +26,7 @@ _NOT_FOUND = 127
 _SIGNALLED = 128
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(ValueObject, frozen=True):
     """`runs_s` is infinite for a server. `missing` is the reason why it could not be executed. `echoes`: it writes
     what it reads, until the end of its input."""
 
@@ -37,8 +37,7 @@ class Script:
     echoes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(ValueObject, frozen=True):
     """What a command finds around it."""
 
     env: Mapping[str, str]

@@ -5,7 +5,6 @@ what its end means for the machine.
 import re
 import signal
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -23,6 +22,7 @@ from hawker.runtime.microvm_plan import MicroVMFiles, MicroVMPlan, bounds, devic
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec
 from hawker.runtime.vmm.contract import Jail, JailCell, JailGrant, Restored, Vmm, VmmEnd
+from hawker.value_object import ValueObject
 
 BROKEN = 125
 """The exit code of a machine that its platform, or its own kernel, could not run; as the pilot has it."""
@@ -37,8 +37,7 @@ _WORDS_MAX = 400
 # write, so its words are cut and made harmless before anyone reads them.
 
 
-@dataclass(frozen=True, slots=True)
-class VmmEvidence:
+class VmmEvidence(ValueObject, frozen=True):
     """What is left of a VMM. `end` is None when its keeper was ended before it could say; `oom_kills` is of its control
     group."""
 

@@ -6,7 +6,6 @@ hardware it began with, whatever this version would give a new one.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from hawker.runtime.oci_bundle import cgroup_bounds
 from hawker.runtime.pilot.guest_spec import IMAGE, JOURNAL, LAYER
 from hawker.runtime.spec import InstanceLimits, InstanceSpec
 from hawker.runtime.vmm.contract import JailGrant, Vm, VmDrive, Vmm
+from hawker.value_object import ValueObject
 
 _QUIETLY = ("quiet", "panic=-1")
 _OURS = re.compile(r"(hawker\.[^=]*|init|rdinit)(=|$)")
@@ -25,8 +25,7 @@ _COMMAND_LINE_MAX = 2047  # bytes; x86's COMMAND_LINE_SIZE with its NUL
 _THREADS = 128  # of a VMM, beside one for each cpu: its requests to disks are threads
 
 
-@dataclass(frozen=True, slots=True)
-class MicroVMFiles:
+class MicroVMFiles(ValueObject, frozen=True):
     """What of the host one machine is made of. `directory` is the VMM's own."""
 
     kernel: Path

@@ -8,7 +8,6 @@ use.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from hawker.host.idmap import RANGE
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, MountSpec
 from hawker.runtime.spec_rules import container_root
 from hawker.runtime.syscall_filter import seccomp_profile
+from hawker.value_object import ValueObject
 
 PILOT_PATH = "/.hawker/pilot"
 """Where the pilot is seen inside a machine."""
@@ -73,8 +73,7 @@ OPEN_FILES = 65_536
 """How many files each process of a machine may open, where the daemon may give that many."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerPlacement:
+class ContainerPlacement(ValueObject, frozen=True):
     """What the host adds to a spec: the pilot's file and arguments, the cgroup's path, which namespaces exist."""
 
     pilot: Path

@@ -6,8 +6,9 @@ A process id found here may belong to another process a moment later: open a pid
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from hawker.value_object import ValueObject
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -15,8 +16,7 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 _COMM_BYTES = 64  # it is at most 16
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEntry:
+class ProcessEntry(ValueObject, frozen=True):
     pid: int
     parent: int
     cpu_s: float

@@ -8,7 +8,6 @@ certificate; or by DNS-01, in a zone of its own.
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from josepy import b64, jwa, jwk
 from hawker.errors import Unavailable
 from hawker.feed import DNS_01, ShownChallenge
 from hawker.ids import AppName
+from hawker.value_object import ValueObject
 from hawker.version import VERSION
 
 _CALL_S = 20
@@ -33,8 +33,7 @@ _BINDING_BYTES = 4096
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,200}")
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(ValueObject, frozen=True):
     """`directory` is the URL of its directory; `email` is told of trouble; `ca_file` vouches for its own TLS where the
     host's certificates do not. `key`, 32 bytes, is our account's. `binding_file` has what ties our account to one that
     the authority gave out (RFC 8555, 7.3.4)."""
@@ -58,8 +57,7 @@ class RateLimitedError(Unavailable):
         self.wait_s = wait_s
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(ValueObject, frozen=True):
     """PEM."""
 
     chain: str

@@ -8,7 +8,6 @@ import os
 import re
 import ssl
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -22,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from hawker.errors import Unprocessable
+from hawker.value_object import ValueObject
 
 MAX_PEM_BYTES = 64 * 1024
 MAX_CERTIFICATES = 10
@@ -51,8 +51,7 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
         return "KeyPair(...)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadCertificate:
+class ReadCertificate(ValueObject, frozen=True, kw_only=True):
     """What a chain says of itself. Times are Unix seconds; `kind` is rsa or ecdsa, `authority` who issued it."""
 
     pair: KeyPair

@@ -6,7 +6,6 @@ that serves strangers is given it, and not the key of all secrets.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from hawker.feed import ShownChallenge
 from hawker.ids import AppName
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateRecord
 from hawker.store.contract import Reader, Store, Tx
+from hawker.value_object import ValueObject
 from hawker.vault import Vault
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ PURPOSE = "certificates"
 ACCOUNT_PURPOSE = "account at a certificate authority"
 
 
-@dataclass(frozen=True, slots=True)
-class FarCertificate:
+class FarCertificate(ValueObject, frozen=True):
     """One that another node has, sealed as this node seals its own."""
 
     hostname: str

@@ -6,7 +6,6 @@ key the uncompressed point. The `nacl_` types are NaCl's: `box` is a sealed box 
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -22,6 +21,7 @@ from nacl.public import PrivateKey, SealedBox
 from nacl.secret import SecretBox
 
 from hawker.errors import BadRequest, Unprocessable
+from hawker.value_object import ValueObject
 
 KEY_BYTES, NONCE_BYTES = 32, 24
 _BLOCK_BYTES = 16
@@ -101,8 +101,7 @@ def key_type(name: str) -> KeyType:
         raise Unprocessable(f"type: {name!r:.40} is none of {', '.join(KeyType)}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(ValueObject, frozen=True):
     """One secret key. Every operation raises `BadRequest` when its type cannot do it."""
 
     type: KeyType

@@ -7,10 +7,11 @@ nothing of metrics; listeners are told what it wrote, change by change.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,8 +25,7 @@ class Durability(Enum):
     ORDERED = "ordered"
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket(Generic[T]):
+class Bucket(ValueObject, Generic[T], frozen=True):
     """A named, ordered map from string keys to values of one msgspec type. Unknown fields in stored values are
     tolerated, so that an older program can read what a newer one added."""
 

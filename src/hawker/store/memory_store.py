@@ -7,7 +7,6 @@ It can fail chosen commits, be slow on a given clock, freeze after a chosen comm
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from hawker.clock import Clock
 from hawker.errors import NotServed, Unavailable
 from hawker.store.codec import decode, encode
 from hawker.store.contract import Bucket, ChangeListener, ChangeListeners, Durability, Reader, Tx
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,8 +25,7 @@ R = TypeVar("R")
 Changes = dict[tuple[str, str], bytes | None]  # (bucket, key) to the new value, or to None when deleted
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFaults:
+class StoreFaults(ValueObject, frozen=True):
     """What goes wrong. Commits are numbered from 1, as `MemoryStore.commits` counts them; a failed one is not counted
     but uses up its number once. After commit `freeze_after`, nobody hears from the store again."""
 

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from hawker.archive.archive import Archive
 from hawker.archive.backend import open_backend
@@ -45,6 +46,7 @@ from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.up.wiring import NODE_FLOWS
+from hawker.value_object import ValueObject
 from hawker.vault import Vault, load_or_create_key
 from hawker.version import VERSION
 from hawker.volume.disks import Copies, Disks
@@ -244,8 +246,7 @@ def _networks(
     return HostNetworks(network, kernels=driver.features.disks, resolver=wait)
 
 
-@dataclass(frozen=True, slots=True)
-class HostResolver:
+class HostResolver(ValueObject, frozen=True):
     """What answers the names that machines of this node ask for, from the first machine on."""
 
     book: NameBook

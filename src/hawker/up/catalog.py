@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
 
@@ -35,12 +34,12 @@ from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.settings import Settings
 from hawker.up.seat import token_of_agent
+from hawker.value_object import ValueObject
 
 _log = bind("hawker.up")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeCatalog:
+class NodeCatalog(ValueObject, frozen=True, kw_only=True):
     """`running` is the time in which it may be asked. `mirror` and `check` are there where an agent keeps the catalog,
     `app`, which answers over HTTP, where this node does; `fences` are the nodes that were forgotten, `schema` a
     fingerprint."""

@@ -5,13 +5,13 @@ other nodes call it. Its machines need none of it: whatever is away here, the wo
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskGroup, TaskStatus
+from msgspec.structs import replace
 
 from hawker import log
 from hawker.api.handlers import Handlers
@@ -60,6 +60,7 @@ from hawker.up.catalog import NodeCatalog, agent_catalog, own_catalog
 from hawker.up.fleet_wiring import deploy_watch_of, failover_of, published_by
 from hawker.up.seat import Seat
 from hawker.up.wiring import node_handlers
+from hawker.value_object import ValueObject
 from hawker.vault import Vault
 from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker
@@ -75,8 +76,7 @@ _LEAVE_S = 1.0
 _MESH_OFFSET = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFleet:
+class InFleet(ValueObject, frozen=True, kw_only=True):
     """`handlers` is what the node answers by itself; `tokens` is whom the address for peers answers, and `papers`
     what the node shows there and elsewhere. `mesh` leads to machines of other hosts, where this host's can have that.
     """
@@ -131,8 +131,7 @@ async def in_fleet(
         yield ours.inside
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Joined:
+class _Joined(ValueObject, frozen=True, kw_only=True):
     inside: InFleet
     fleet: Fleet
     members: Members

@@ -2,7 +2,6 @@
 A node that is alone needs no more of a cluster than this.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 
@@ -15,10 +14,10 @@ from hawker.errors import CannotStart
 from hawker.log import Secret
 from hawker.place import Place
 from hawker.settings import Settings
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(ValueObject, frozen=True, kw_only=True):
     """A node's place in a cluster, before it begins: what it knows, and the address for its peers, which is bound."""
 
     cluster: Cluster

@@ -3,7 +3,6 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hawker.api.audit import Auditor
@@ -40,6 +39,7 @@ from hawker.record.node import NODE
 from hawker.settings import Settings
 from hawker.up.seat import Seat, take_seat, token_of_agent
 from hawker.up.wiring import node_handlers
+from hawker.value_object import ValueObject
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.order import HomeOfAll
 
@@ -53,8 +53,7 @@ else:
     catalog_server = deferred("hawker.catalog.http.server")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class Doors(ValueObject, frozen=True, kw_only=True):
     """`public` is for clients, `seat` has the one for peers, `catalog` is that of the catalog's own API."""
 
     public: socket.socket | None
@@ -176,8 +175,7 @@ OWN_CALLS = "deploy"
 # A fleet of one: what a node that knows no others answers. Its orders go through the market.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class Front(ValueObject, frozen=True, kw_only=True):
     """`peers`, and what it shows them, is None for a node that is alone."""
 
     public: Server

@@ -5,7 +5,6 @@ Every call is idempotent: it completes what an earlier one began, also one of a 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -13,10 +12,10 @@ import msgspec
 from hawker.errors import NoRoom
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import GB, Fstype, SealedKey, SnapshotRecord, VolumeRecord
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(ValueObject, frozen=True):
     """A volume as the host has to know it."""
 
     id: VolumeId
@@ -27,8 +26,7 @@ class Disk:
     guest_written: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(ValueObject, frozen=True):
     """Of a volume's filesystem, in its own blocks; `blocks_avail` is `blocks_free` without root's reserve."""
 
     block_size: int
@@ -114,8 +112,7 @@ def disk_of(record: VolumeRecord) -> Disk:
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRoom:
+class CopyRoom(ValueObject, frozen=True):
     """What a copy of a volume needs of the host's disk, and what is there for it. A copy by reference needs nothing."""
 
     needed_bytes: int
@@ -141,8 +138,7 @@ class BackupSize(msgspec.Struct, frozen=True, kw_only=True):
     sent_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupFound:
+class BackupFound(ValueObject, frozen=True, kw_only=True):
     """What a volume has to be that is made from a backup. `key` opens an encrypted one, and is that of the
     volume that was backed up."""
 

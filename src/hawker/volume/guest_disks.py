@@ -5,7 +5,6 @@ leaves checking and growing a filesystem that no guest has to the tools of ext4,
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +24,7 @@ from hawker.record.volume import VOLUMES, Fstype
 from hawker.runtime.driver import Inspection, Phase
 from hawker.runtime.guest_volumes import GuestVolumes
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import volume_name
 from hawker.volume.disks import Disk, Usage
 from hawker.volume.host_copies import LONGEST_FREEZE_S, HostCopies, written_at
@@ -44,8 +44,7 @@ class Use(Enum):
     CHANGING = "changing"  # its machine is being started or ended: nobody may touch it, and that is soon over
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeHold:
+class VolumeHold(ValueObject, frozen=True):
     """`machine_id` is there unless nobody's volume it is."""
 
     use: Use

@@ -6,11 +6,11 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.sparse import stored_pieces
+from hawker.value_object import ValueObject
 
 DIGESTED_BLOCKS = 1024
 """Most stored blocks that are read for one answer: 64 MiB."""
@@ -24,8 +24,7 @@ _PUNCH_AND_KEEP_SIZE = 0x3
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Digests:
+class Digests(ValueObject, frozen=True):
     """Of the blocks that were asked for and lie before `upto`; those without one are zeros."""
 
     upto: int

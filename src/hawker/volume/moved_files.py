@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -18,21 +17,20 @@ from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, c
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
 from hawker.ids import NodeId, VolumeId
+from hawker.value_object import ValueObject
 from hawker.volume.moved_blocks import Digests, digests_of, read_all, read_blocks, write_all, write_blocks
 
 _ZEROS = bytes(BLOCK_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPiece:
+class StoredPiece(ValueObject, frozen=True):
     """`data` lies at `offset`, and before it there is nothing since where was asked from."""
 
     offset: int
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class BlockChanges:
+class BlockChanges(ValueObject, frozen=True):
     """Which blocks changed since a moment; None when that is not known, so that any may have. `mark` is the moment of
     the answer, for the next question, "" when nobody notes what changes."""
 

@@ -3,7 +3,6 @@ checked against its origin, then as every new volume, in the transaction that ac
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,14 +26,14 @@ from hawker.record.volume import (
 )
 from hawker.runtime.driver import Driver
 from hawker.store.contract import Reader, Store, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.disks import check_room
 from hawker.volume.flows import VOLUME_FORK, VOLUME_RESTORE, VolumeInput
 from hawker.volume.operations import Volumes
 from hawker.volume.snapshots import Snapshots, refuse_held
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeOrigin:
+class VolumeOrigin(ValueObject, frozen=True, kw_only=True):
     """What a new volume is made from. `what` names it, `size_gb` is the least that it needs."""
 
     what: str

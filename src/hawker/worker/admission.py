@@ -3,7 +3,6 @@ transaction that takes what is granted.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 import msgspec
@@ -18,6 +17,7 @@ from hawker.record.machine import BY_IPV4, MACHINES, MachineRecord, claim
 from hawker.runtime.driver import Driver
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.capacity import room_for
 from hawker.worker.table import MachineTable
@@ -26,8 +26,7 @@ _NAMES = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}
 _GPUS = "GPUs"
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(ValueObject, frozen=True):
     """What a machine holds from now on; `gpus` beside those that it holds already."""
 
     holds: Resources

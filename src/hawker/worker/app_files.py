@@ -7,7 +7,6 @@ digest is whole and verified. It stays while a machine's config names it here, a
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +27,7 @@ from hawker.log import bind
 from hawker.record.app import APPS
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Reader, Store
+from hawker.value_object import ValueObject
 
 MOST_FILES = 64
 MOST_BYTES = MAX_UPLOADS_BYTES
@@ -39,8 +39,7 @@ _APP_ID = re.compile("[0-9A-Za-z_-]{1,64}")
 _log = bind("hawker.files")
 
 
-@dataclass(frozen=True, slots=True)
-class FilesOfApp:
+class FilesOfApp(ValueObject, frozen=True):
     """Whose files are meant."""
 
     id: str

@@ -1,7 +1,6 @@
 """What a worker is made of, as its handlers share it. Built once, by `up`."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +15,7 @@ from hawker.quota.quotas import Quotas
 from hawker.quota.usage import UsageCount, no_files
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
+from hawker.value_object import ValueObject
 from hawker.volume.backups import VolumeBackups
 from hawker.volume.maintenance import Growth, Maintenance
 from hawker.volume.operations import SoftDeletes, Volumes
@@ -55,8 +55,7 @@ async def no_drivers() -> tuple[DriverVerdict, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class AssembledWorker:
+class AssembledWorker(ValueObject, frozen=True):
     """`room` is what the host has to sell, read when asked. `started_at` is Unix seconds. `drivers` is what was
     found of each, looked at when asked; `gateway` is where people's computers enter private
     networks; `notices` is what the host shows an operator when asked; `duties` serve for as long as the node does."""

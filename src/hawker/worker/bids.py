@@ -5,7 +5,6 @@ One call answers many asks, so what they have in common (the host's room, what i
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -24,6 +23,7 @@ from hawker.image.digest import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER, short_of, taken
 from hawker.record.node import closed
+from hawker.value_object import ValueObject
 from hawker.volume import attachment
 from hawker.worker.assembly import AssembledWorker
 from hawker.worker.capacity import room_for
@@ -197,8 +197,7 @@ class Bidder:
         return size, absent, nearby, told
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(ValueObject, frozen=True):
     """An ask, read and found to be served here."""
 
     ask: BidAsk

@@ -4,7 +4,6 @@ When a machine is due follows from its record, so nothing is stored and nothing 
 daemon was there is made up for once; one that passed while the machine ran is passed over.
 """
 
-from dataclasses import dataclass
 from math import inf
 
 import anyio
@@ -18,6 +17,7 @@ from hawker.log import bind
 from hawker.machine import OFF
 from hawker.record.machine import MACHINES, MachineRecord, MachineTarget
 from hawker.store.contract import Store
+from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 from hawker.worker.operations import Operations
 
@@ -44,8 +44,7 @@ def _last_at_work(record: MachineRecord) -> float:
     return max(record.created_at, running.started_at or 0.0, ended_at)
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(ValueObject, frozen=True):
     """A moment, and when it is tried once it has come."""
 
     due_at: float

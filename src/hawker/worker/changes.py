@@ -1,7 +1,6 @@
 """Who waits for a machine to change, and how they hear of it. In memory: a waiter always re-reads the record."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
@@ -10,6 +9,7 @@ from hawker.errors import Conflict, DeadlineExceeded, NotFound
 from hawker.ids import MachineId
 from hawker.machine import SETTLED, State
 from hawker.record.machine import EventRecord, MachineRecord
+from hawker.value_object import ValueObject
 
 T = TypeVar("T")
 
@@ -60,8 +60,7 @@ SETTLED_WORD = "settled"
 WAITABLE = ("started", "stopped", "suspended", "destroyed", "failed", SETTLED_WORD)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitTarget:
+class WaitTarget(ValueObject, frozen=True):
     """Any of `states`; of that `version`, if given; reached after the event `from_event_id`, if given."""
 
     states: frozenset[State]

@@ -5,7 +5,6 @@ machines, and starts, stops and suspends machines for it. The records are the tr
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
@@ -49,6 +48,7 @@ from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineT
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 from hawker.worker.edge_line import EdgeLine
 from hawker.worker.operations import Operations
@@ -63,8 +63,7 @@ _KEYS_EVERY_S, _ADDRESSES_EVERY_S = 5.0, 1.0
 _log = bind("hawker.edge")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeHost:
+class EdgeHost(ValueObject, frozen=True, kw_only=True):
     """`folder` is where the edge lives, `addresses` where machines may publish ports, none where they may not; `own`
     says that machines have addresses of their own. `idle_s`: so long does nobody need a machine before it may rest."""
 

@@ -4,8 +4,6 @@ Both the supervisor and the flows that stop an instance come here; whoever is fi
 recorded. Runs inside the transaction of whoever calls.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from hawker.config import restart_policy
@@ -14,6 +12,7 @@ from hawker.machine import Restart, State, after_exit
 from hawker.record.machine import Detail, MachineRecord
 from hawker.runtime.driver import Exit
 from hawker.store.contract import Tx
+from hawker.value_object import ValueObject
 from hawker.worker.capacity import at_rest
 from hawker.worker.table import Happened, MachineTable
 
@@ -28,8 +27,7 @@ ON_PURPOSE = frozenset({State.STOPPING, State.RESTARTING, State.UPDATING, State.
 """States in which a flow ends the instance; its exit is a requested stop and the flow decides what is next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Followup:
+class Followup(ValueObject, frozen=True):
     """What to do about an exit: nothing (a flow is at it), start again after a delay, destroy, or tidy up and rest."""
 
     record: MachineRecord

@@ -6,7 +6,6 @@ Invariant: a daemon that would misread what is there does not start; it says whi
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,13 +15,13 @@ from hawker.record.app import APPS
 from hawker.record.machine import MACHINES
 from hawker.record.node import FORMATS, NODE, USED, Format
 from hawker.store.contract import Bucket, Reader, Store, Tx
+from hawker.value_object import ValueObject
 from hawker.version import VERSION
 
 BEFORE_FORMATS = Format(number=0, hawker="0.1.0", needs=0, needs_hawker="0.1.0")
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(ValueObject, frozen=True):
     """Brings what is stored from format `to` - 1 to `to`. It meets records that are upgraded already, wherever an older
     hawker wrote between two newer ones, and leaves them as they are."""
 
@@ -30,8 +29,7 @@ class Upgrade:
     apply: Callable[[Tx], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Edition:
+class Edition(ValueObject, frozen=True):
     """What one version of Hawker writes and reads. A reader of format `needs` can read what it writes; `reads` is the
     oldest format that it can bring up to its own."""
 

@@ -6,7 +6,6 @@ who wait for the machine.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
@@ -21,6 +20,7 @@ from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ else:
 _OUTPUT_LIMIT = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(ValueObject, frozen=True):
     """What to ask, and in whose share. `path` None is a plain TCP connection. Where the machine has an IPv4 address, it
     is tried first: apps are told to listen on 0.0.0.0, and one that does is reached by no address of IPv6."""
 
@@ -50,8 +49,7 @@ class Probe:
     ipv4: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(ValueObject, frozen=True):
     passing: bool
     output: str
 

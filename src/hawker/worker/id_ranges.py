@@ -2,8 +2,6 @@
 taken back with it. No two machines of a node share one, so the kernel counts each machine's use by itself.
 """
 
-from dataclasses import dataclass
-
 import msgspec
 
 from hawker.errors import Conflict
@@ -12,10 +10,10 @@ from hawker.record.machine import BY_FIRST_ID, MachineRecord, id_key
 from hawker.runtime.driver import Features
 from hawker.settings import IDS_EACH, Settings, id_bounds
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class IdPool:
+class IdPool(ValueObject, frozen=True):
     """The ranges of a node: `count` of them, from the host's id `first` on."""
 
     first: int

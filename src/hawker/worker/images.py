@@ -1,10 +1,10 @@
 """Which images a machine is made from: its own, or one for each of its containers; and what their names mean now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import msgspec
 
 from hawker.config import MachineConfig
 from hawker.config.effective import container_image, image_names
@@ -13,6 +13,7 @@ from hawker.ids import Digest
 from hawker.image.readers import ImageReader
 from hawker.image.registry_auth import Credentials
 from hawker.image.resolve import Resolved
+from hawker.value_object import ValueObject
 
 _AT_ONCE = 4  # registries are asked for so many images of one order at the same time
 
@@ -38,16 +39,14 @@ class Versioned(Protocol):
     def container_images(self) -> Mapping[str, Resolved]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Images:
+class Images(ValueObject, frozen=True):
     """`shown` is the machine's own, else its first container's; `of_containers` one for each, by its name."""
 
     shown: Resolved
-    of_containers: dict[str, Resolved] = field(default_factory=dict)
+    of_containers: dict[str, Resolved] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class OrgImages:
+class OrgImages(ValueObject, frozen=True):
     """Images' names as an organization may ask for their meaning: with its logins."""
 
     images: Resolver

@@ -7,7 +7,6 @@ everybody. `private_v6` is in a private network, computed from it and the app, s
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -24,6 +23,7 @@ from hawker.record.quota import Amount
 from hawker.region import accepts
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
+from hawker.value_object import ValueObject
 
 MAX_PER_APP = 64
 GLOBAL = "global"
@@ -40,8 +40,7 @@ class IpType(StrEnum):
 EGRESS = frozenset({"egress_v4", "egress_v6", "egress_pair"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IpRequest:
+class IpRequest(ValueObject, frozen=True, kw_only=True):
     """What a caller asks for; empty is not said. `network` and `org` are of a `private_v6`."""
 
     type: str
@@ -169,8 +168,7 @@ _NO_V4 = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Network:
+class _Network(ValueObject, frozen=True):
     org: str
     name: str
 

@@ -3,7 +3,6 @@ It is a file, so that the resolver goes on while the daemon is away; the records
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from hawker.record.machine import MACHINES, MachineRecord, networks_here
 from hawker.record.node import NodeRecord
 from hawker.secret.certificates import Certificates, proof_name
 from hawker.store.contract import Reader
+from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 from hawker.worker.process_guard import ProcessGuard
 
@@ -42,8 +42,7 @@ _AGAIN_S, _BOUND_WITHIN_S, _LOOK_S, _PEERS_EVERY_S = 1.0, 5.0, 0.005, 0.5
 _log = bind("hawker.dns")
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneBook:
+class ZoneBook(ValueObject, frozen=True):
     """What of the platform's own domain the resolver answers to the world."""
 
     domain: str

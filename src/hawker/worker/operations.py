@@ -4,7 +4,6 @@ What is acknowledged is on disk when these return. Nothing here touches the host
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
@@ -39,6 +38,7 @@ from hawker.record.move import check_here
 from hawker.record.volume import VOLUMES
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import as_wished, attach, kept, reattach, volume_id_of
 from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
@@ -62,8 +62,7 @@ def _nothing(tx: Tx) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(ValueObject, frozen=True):
     """A new version of a machine's config. `lease` is taken with it: both are promised, or neither."""
 
     config: MachineConfig
@@ -72,7 +71,7 @@ class ConfigChange:
     current_version: str | None
     skip_secrets: bool = False
     lease: Lease | None = None
-    container_images: Mapping[str, Resolved] = field(default_factory=dict)
+    container_images: Mapping[str, Resolved] = msgspec.field(default_factory=dict)
 
 
 class Operations:

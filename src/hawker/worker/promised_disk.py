@@ -7,7 +7,6 @@ whatever of them is written meanwhile. Adding up what is stored looks at every f
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.clock import Clock
@@ -16,6 +15,7 @@ from hawker.host.facts import DiskSpace, disk_of
 from hawker.host.sparse import allocated_bytes, shares_blocks
 from hawker.log import bind
 from hawker.place import Place
+from hawker.value_object import ValueObject
 
 MEASURE_EVERY_S = 5.0
 _PROMISED = ("volumes/*/disk", "machines/*/disks/*", "machines/*/disks/*.volumes/*", "machines/*/layers/*/disk")
@@ -23,8 +23,7 @@ _PROMISED = ("volumes/*/disk", "machines/*/disks/*", "machines/*/disks/*.volumes
 _log = bind("hawker.disk")
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(ValueObject, frozen=True):
     """`free_bytes` at the moment at which promises had stored `stored_bytes`."""
 
     free_bytes: int

@@ -6,7 +6,6 @@ bounded, and one that says nonsense is left out, with `hawker_machine_metrics_up
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -21,15 +20,18 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.ids import MachineId, NodeId
 from hawker.machine import State
-from hawker.observe.metric_relabeling import MetricsPage, one_page, read_page
 from hawker.record.machine import MACHINES, Network
 from hawker.store.contract import Bucket, Reader
+from hawker.value_object import ValueObject
 from hawker.worker.usage import UsageMeter
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from hawker.observe import metric_relabeling
 else:
     aiohttp = deferred("aiohttp")
+    metric_relabeling = deferred("hawker.observe.metric_relabeling")
 
 PAGE_BYTES = 1 << 20
 ALL_BYTES = 32 << 20
@@ -71,8 +73,7 @@ class ScrapeFailed(Exception):
     """The endpoint did not answer with a page."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpFetch:
+class HttpFetch(ValueObject, frozen=True):
     """Over the host's network. A certificate is not looked at: a machine is asked at its private address."""
 
     http: "Callable[[], aiohttp.ClientSession]"
@@ -158,12 +159,13 @@ class Scraper:
         for machine_id, machine in sorted(exposing.items()):
             labels = dict(zip(LABELS, (machine.app, machine.region, self._node, machine_id), strict=True))
             try:
-                pages.append(read_page(MetricsPage(heard[machine_id].decode(), labels)))
+                page = metric_relabeling.MetricsPage(heard[machine_id].decode(), labels)
+                pages.append(metric_relabeling.read_page(page))
             except (KeyError, ValueError):
                 up.add_metric(list(labels.values()), 0)
             else:
                 up.add_metric(list(labels.values()), 1)
-        return one_page([*pages, [up], used])
+        return metric_relabeling.one_page([*pages, [up], used])
 
 
 def _url(machine: _Exposing) -> str:

@@ -6,7 +6,6 @@ order and bounded. All are kept by changing them in the transaction that changes
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -40,6 +39,7 @@ from hawker.record.move import OPEN_MOVE_OF, check_not_gone
 from hawker.record.node import hold, used
 from hawker.record.volume import VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import detach
 from hawker.worker.changes import Changes
 
@@ -48,8 +48,7 @@ VERSIONS_KEPT, VERSIONS_KEPT_BYTES = 64, 4 << 20  # of a machine
 _KEYS_AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Happened:
+class Happened(ValueObject, frozen=True):
     """An event to append: what the change means to a reader of the machine's history."""
 
     type: str

@@ -5,7 +5,6 @@ one private network and has one address there; to the rest of the fleet it is a 
 import hashlib
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Protocol
 
 from hawker.app import network_name
@@ -18,6 +17,7 @@ from hawker.log import bind
 from hawker.netpolicy.private_networks import number_of
 from hawker.record.app import WIREGUARD_PEERS, PeerRecord
 from hawker.store.contract import Store, Tx
+from hawker.value_object import ValueObject
 
 MAX_PEERS, MAX_PEERS_OF_ORG = 2000, 200
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -26,8 +26,7 @@ _ID_DIGITS = 14
 _log = bind("hawker.wireguard")
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayFacts:
+class GatewayFacts(ValueObject, frozen=True):
     """What a peer has to know of this node's end."""
 
     endpoint: str

@@ -1,10 +1,10 @@
 """Facts about the trial that says once a boot whether our launcher may be used."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.clock import SystemClock
 from hawker.host.mapping_trial import TRIED_ID

@@ -127,7 +127,7 @@ def objects(argv: tuple[str, ...], option: str) -> list[dict[str, object]]:
 
 
 def replaced(**changes: object) -> Vm:
-    fields = {name: getattr(VM, name) for name in VM.__slots__}
+    fields = {name: getattr(VM, name) for name in VM.__struct_fields__}
     return Vm(**{**fields, **changes})
 
 

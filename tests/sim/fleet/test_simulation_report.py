@@ -1,4 +1,4 @@
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.fleet.plan import draw

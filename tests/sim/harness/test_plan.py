@@ -1,10 +1,10 @@
 from collections import Counter
 from collections.abc import Set
-from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.clock import ManualClock
 from hawker.proof.violation import Invariant, Violation

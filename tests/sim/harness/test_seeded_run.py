@@ -15,11 +15,11 @@ class Verb(StrEnum):
     BREAK = "break"
 
 
-class Plan(RunPlan[RunOperation[Verb]]):
+class Plan(RunPlan[RunOperation[Verb]], frozen=True):
     pass
 
 
-class Outcome(RunOutcome[Plan]):
+class Outcome(RunOutcome[Plan], frozen=True, kw_only=True):
     pass
 
 

@@ -12,11 +12,11 @@ from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 from hawker.sim.moves.move_run import MoveVerb
 
 
-class Plan(RunPlan[RunOperation[MoveVerb]]):
+class Plan(RunPlan[RunOperation[MoveVerb]], frozen=True):
     pass
 
 
-class Outcome(RunOutcome[Plan]):
+class Outcome(RunOutcome[Plan], frozen=True, kw_only=True):
     pass
 
 

@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.trace import Speaker

@@ -1,10 +1,10 @@
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hawker.machine import Policy
 from hawker.runtime.driver import Exit

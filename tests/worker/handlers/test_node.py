@@ -1,9 +1,9 @@
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.api.contract.node import (
     BACK_UP,

@@ -4,7 +4,6 @@ import hmac
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 import anyio
 
@@ -12,6 +11,7 @@ from hawker.catalog.http.exchange import Answered, ClientLeft, Exchange, Receive
 from hawker.catalog.http.service import CatalogAccess
 from hawker.catalog.http.statement import NotJson, WrongShape
 from hawker.errors import HawkerError
+from hawker.value_object import ValueObject
 
 CROWDED = "max concurrency limit reached"
 _ENDPOINT = b"x-corrosion-requested-endpoint-name"
@@ -19,8 +19,7 @@ _ENDPOINT = b"x-corrosion-requested-endpoint-name"
 _log = logging.getLogger("hawker.catalog.http")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CatalogEndpoint:
+class CatalogEndpoint(ValueObject, frozen=True, eq=False):
     """`rest` routes take one more part of a path, which is given to the handler; else that is empty. `most` calls run
     at once, any more are turned away. Those that last are ended when the server stops."""
 

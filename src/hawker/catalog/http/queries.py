@@ -1,7 +1,6 @@
 """Reads: `POST /v1/queries`. Rows are sent as they are found, so an answer takes little memory whatever its length."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 
 import anyio
 
@@ -16,6 +15,7 @@ from hawker.catalog.read_connection import QueryCursor, ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
 TIMEOUT_S = 60
 _ROWS = 1_000
@@ -80,8 +80,7 @@ class Queries:
         return guarded.take(answer, rows=_ROWS, size_bytes=_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(ValueObject, frozen=True):
     guarded: ReadConnection
     answer: QueryCursor
     first: list[tuple[Value, ...]]

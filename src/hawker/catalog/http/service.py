@@ -1,12 +1,12 @@
 """What the HTTP API needs of the node that serves it. Protocols and values only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from hawker.catalog.contract import Committed, Statement
+from hawker.value_object import ValueObject
 
 
 class CatalogWriter(Protocol):
@@ -34,8 +34,7 @@ class Migrations(Protocol):
         """Take these definitions of tables and indexes for those of the same name. Raises `BadRequest`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogAccess:
+class CatalogAccess(ValueObject, frozen=True, kw_only=True):
     """Who may call, and under which name. None lets everybody, and any name."""
 
     token: str | None = None

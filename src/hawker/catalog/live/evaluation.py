@@ -4,7 +4,6 @@ one thread at a time.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ from hawker.catalog.live.result_cache import CachedQuery, FreshRow, Key, ResultC
 from hawker.catalog.read_connection import ReadConnection, ReadPool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault
+from hawker.value_object import ValueObject
 
 # What live queries know of the catalog's file: replicated tables with their keys, and which functions gather rows.
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSchema:
+class LiveSchema(ValueObject, frozen=True):
     """`tables` and `views` by names in small letters."""
 
     tables: Mapping[str, TableInfo]
@@ -70,8 +69,7 @@ Changed = Mapping[str, Collection[Key]]
 """Keys of rows that changed, by their table's name in small letters."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryPlan:
+class QueryPlan(ValueObject, frozen=True):
     """A query that may be live. Without a `tree` it is asked as a whole whenever one of `tables` changed."""
 
     sql: str

@@ -6,12 +6,12 @@ A listener that falls out of the ring was too slow. A subscription is a feed, an
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 
 import anyio
 
 from hawker.clock import Clock
+from hawker.value_object import ValueObject
 
 RING_EVENTS = 10_240
 RING_BYTES = 16 * 1024 * 1024
@@ -22,8 +22,7 @@ class Lagged(Exception):
     """This listener missed events."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedEvent:
+class FeedEvent(ValueObject, frozen=True):
     """One event: `line` as it is sent, `content` as a value."""
 
     content: object

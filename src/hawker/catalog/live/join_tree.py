@@ -9,9 +9,10 @@ trace of the root that its end would bring back.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+
+from hawker.value_object import ValueObject
 
 _PATTERN = re.compile(
     r"""
@@ -39,8 +40,7 @@ class SqlTokenKind(Enum):
     MARK = "mark"
 
 
-@dataclass(frozen=True, slots=True)
-class SqlToken:
+class SqlToken(ValueObject, frozen=True):
     """`text` is as written, except that a quoted identifier has lost its quotes. `depth` counts open parentheses;
     both parentheses of a pair stand outside it."""
 
@@ -94,8 +94,7 @@ _JOINS = frozenset({"JOIN", "LEFT", "INNER", "CROSS"})
 _NO_ALIAS = _ENDS | _JOINS | {"ON", "USING"}
 
 
-@dataclass(frozen=True, slots=True)
-class TableInfo:
+class TableInfo(ValueObject, frozen=True):
     """A table of the schema: its name, its columns, and those of its primary key in order."""
 
     name: str
@@ -103,8 +102,7 @@ class TableInfo:
     key: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinSource:
+class JoinSource(ValueObject, frozen=True):
     """One table of the FROM clause. `start` to `end` is its name and alias in the text, `join` where the words that
     join it begin, `until` where its condition ends."""
 
@@ -127,8 +125,7 @@ class JoinSource:
         return f"(SELECT * FROM {quoted(self.table.name)} WHERE ({columns}) IN (VALUES {rows})) AS {quoted(self.alias)}"
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTree:
+class JoinTree(ValueObject, frozen=True):
     """`sql` without its end mark. `list_end` is where the result columns end, `body_end` where ORDER BY begins."""
 
     sql: str

@@ -6,7 +6,6 @@ import hashlib
 import uuid
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -25,31 +24,28 @@ from hawker.catalog.read_connection import ReadPool
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, Unavailable
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
 _ROWS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerColumns:
+class AnswerColumns(ValueObject, frozen=True):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRows:
+class AnswerRows(ValueObject, frozen=True):
     """Some rows of the answer as it was when the listener joined, with their ids."""
 
     rows: list[tuple[int, tuple[Value, ...]]]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerEnd:
+class AnswerEnd(ValueObject, frozen=True):
     """Of those rows; `change` is the last one that they have in them."""
 
     change: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerChanges:
+class AnswerChanges(ValueObject, frozen=True):
     """Changes, or what ends the subscription."""
 
     events: list[FeedEvent]
@@ -188,8 +184,7 @@ def text_of(error: BadRequest | DeadlineExceeded | Fault) -> str:
 MOST_KEYS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedKeys:
+class ChangedKeys(ValueObject, frozen=True):
     """Keys of changed rows by table. `everything`: any row may have changed, so no list of keys is complete."""
 
     tables: Mapping[str, frozenset[Key]]

@@ -3,7 +3,8 @@ in the end."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+
+import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.client import Client
@@ -27,6 +28,7 @@ from hawker.errors import HawkerError, NoRoom, Unavailable
 from hawker.ids import MachineId
 from hawker.log import Secret
 from hawker.proof.fleet import Promised
+from hawker.value_object import ValueObject
 
 APP = "trial"
 ORDER = "trial_order"
@@ -39,12 +41,11 @@ _REPLICA = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ToldOrders:
+class ToldOrders(ValueObject, frozen=True):
     """What clients were told: promises, and how long each answer took, by its outcome."""
 
-    promised: list[Promised] = field(default_factory=list)
-    answers: list[OrderAnswer] = field(default_factory=list)
+    promised: list[Promised] = msgspec.field(default_factory=list)
+    answers: list[OrderAnswer] = msgspec.field(default_factory=list)
 
 
 class FleetClients:

@@ -5,7 +5,6 @@ Hosts are network namespaces and machines real ones. For root; all of it is gone
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +25,7 @@ from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.node import Capacity, Resources
 from hawker.proof.fleet import Held, NodeSeen, Started, fleet_at_rest
+from hawker.value_object import ValueObject
 
 WITHIN_S = 120.0
 _LOOK_S = 0.1
@@ -34,8 +34,7 @@ _ROOM = ("--cpus", "64", "--memory-mib", "65536")  # that machines of a trial on
 _AT_ONCE = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialPlan:
+class TrialPlan(ValueObject, frozen=True, kw_only=True):
     """`orders` in each quiet phase; while the network is parted, each side gets one a second for `partition_s`. `flags`
     are further ones of every node."""
 

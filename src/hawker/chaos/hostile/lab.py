@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -24,6 +23,7 @@ from hawker.chaos.hostile.outside import REGISTRY_PORT
 from hawker.cli.exits import ExitStatus
 from hawker.clock import Clock
 from hawker.errors import CannotStart
+from hawker.value_object import ValueObject
 
 OUTSIDE = "11.22.33.44"
 PORT = 4280
@@ -107,8 +107,7 @@ def end_with_the_pipe() -> None:
     Thread(target=watch, daemon=True, name="pipe").start()
 
 
-@dataclass(frozen=True, slots=True)
-class LabGround:
+class LabGround(ValueObject, frozen=True):
     """`daemons` of the nodes, the attacked one first. Strangers and the attacker, the bystander and the operator call
     from addresses of their own. `near` is a host in the network of the first node, whose address there is `itself`.
     `pages`: machines can be asked at their own addresses from here."""

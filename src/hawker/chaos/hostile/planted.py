@@ -6,7 +6,6 @@
 import runpy
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import anyio
 
@@ -16,6 +15,7 @@ from hawker.flyfront import bounds
 from hawker.fsm import runner
 from hawker.host import egress
 from hawker.http import incoming
+from hawker.value_object import ValueObject
 from hawker.worker import health, operations
 
 _SLOTS = 3
@@ -23,8 +23,7 @@ _ENDLESS = 1 << 40
 _AZURE = "168.63.129.16/32"
 
 
-@dataclass(frozen=True, slots=True)
-class PlantedHole:
+class PlantedHole(ValueObject, frozen=True):
     """`what` says in a sentence what is missing; `scene` is one that finds it. The attribute of `owner` has another
     value in such a node."""
 

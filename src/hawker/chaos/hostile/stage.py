@@ -4,7 +4,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from hawker.chaos.hostile.bystander import Bystander
 from hawker.chaos.hostile.lab import PORT, LabGround
 from hawker.chaos.hostile.tenants import Attacker, Tenant
 from hawker.clock import Clock
+from hawker.value_object import ValueObject
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -38,8 +38,7 @@ class Ground(Enum):
     FLEET = "three nodes"
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(ValueObject, frozen=True):
     """Nodes with two tenants, the first of which is attacked unless a scene says otherwise. `operators` ask one node
     each. `seconds` is how long an attack that has no end of its own lasts; `trap` is a service on the loopback of the
     first node that counts its visitors."""
@@ -103,8 +102,7 @@ Findings: TypeAlias = Sequence[str]
 Attack: TypeAlias = Callable[[Stage], Awaitable[Findings]]
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(ValueObject, frozen=True):
     """`shared` is what the two tenants share and the attack is after, `held_by` the mechanism that keeps the promise.
     `attack` gives what it won that it must not; its docstring says what it does. `short`: it stands for its kind in a
     run of a minute."""

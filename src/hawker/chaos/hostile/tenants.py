@@ -5,7 +5,6 @@ that its calls come from. A `Tenant` calls as any client would: HTTP and JSON, n
 import base64
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Self
 
 import aiohttp
@@ -18,6 +17,7 @@ from hawker.chaos.hostile.python_image import PAYLOADS, PYTHON, REFERENCE
 from hawker.clock import Clock
 from hawker.errors import CannotStart
 from hawker.http.message import OriginTls
+from hawker.value_object import ValueObject
 
 SMALL = {"cpu_kind": "shared", "cpus": 1, "memory_mb": 256}
 OVER_LIMIT = 429
@@ -28,8 +28,7 @@ _AGAIN_S = 0.3
 _KILLED = 137
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(ValueObject, frozen=True):
     """`status` is 0 when there was no answer; then `text` says why."""
 
     status: int

@@ -5,7 +5,6 @@ what it sees when it is alone.
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -39,6 +38,7 @@ from hawker.chaos.residue import RecordedClaims, host, unclaimed
 from hawker.clock import Clock
 from hawker.errors import CannotStart, HawkerError
 from hawker.ids import MachineId, NodeId
+from hawker.value_object import ValueObject
 
 SCENES: tuple[Scene, ...] = (
     *STRANGER_SCENES,
@@ -62,8 +62,7 @@ _LOUDER = 10
 _PLAYS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class HostilePlan:
+class HostilePlan(ValueObject, frozen=True):
     """`names` are the scenes to play, all of them when there are none; `short` plays one of each kind. `before_it` is a
     command that runs the node."""
 

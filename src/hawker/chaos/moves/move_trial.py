@@ -8,7 +8,6 @@ the end.
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +43,7 @@ from hawker.gossip.contract import Fate
 from hawker.log import Secret
 from hawker.machine import State
 from hawker.record.move import MoveState
+from hawker.value_object import ValueObject
 
 APP = "moves"
 WITHIN_S = 120.0
@@ -61,8 +61,7 @@ _AFTER = {state: number for number, state in enumerate(MoveState)}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveTrialPlan:
+class MoveTrialPlan(ValueObject, frozen=True, kw_only=True):
     """`workload` is ledger or database. `modes` are those of moves; `places` narrows to those that begin with one of
     these. `cancels`: moves are cancelled, too, for the places of their undos."""
 
@@ -74,8 +73,7 @@ class MoveTrialPlan:
     where: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OrderedMove:
+class OrderedMove(ValueObject, frozen=True):
     """How a move is ordered: at `cancel_at` its client cancels it."""
 
     mode: str
@@ -86,8 +84,7 @@ class OrderedMove:
         return self.mode if self.cancel_at is None else f"{self.mode}, cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class Blow:
+class Blow(ValueObject, frozen=True):
     """A daemon that dies at `place`, or a link that is cut for `cut_s` once the move has got to `cut_at`, or both: then
     the link is cut while the daemon is away."""
 

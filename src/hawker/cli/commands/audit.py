@@ -5,12 +5,12 @@ its files, also while no daemon runs.
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
 import click
 import msgspec
+from msgspec.structs import asdict
 
 from hawker.api.caller import Caller
 from hawker.api.contract.audit import LIST_AUDIT, AuditQuery

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +33,7 @@ from hawker.cli.token_input import password_options, read_password
 from hawker.cli.uploads import chunks
 from hawker.clock import SystemClock
 from hawker.errors import NotFound
+from hawker.value_object import ValueObject
 
 _STDIN = Path("-")
 _SHOWN = 19  # of a digest: "sha256:" and twelve
@@ -233,8 +233,7 @@ def prune_images(ctx: click.Context, unused_for: float | None, form: Form) -> No
     _show_pruned(talk(ctx, prune), form)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pruned:
+class _Pruned(ValueObject, frozen=True):
     """What went, and the images that there were before."""
 
     answer: PruneAnswer

@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 import anyio
@@ -22,6 +21,7 @@ from hawker.cli.options import app_option, completed
 from hawker.cli.output import Form, line_of_json, output_option
 from hawker.errors import HawkerError, NotFound, Unavailable, WrongState, leaf_of
 from hawker.machine import State
+from hawker.value_object import ValueObject
 
 _HELP = """Lead a port of this computer to a port of a machine, until Ctrl-C.
 
@@ -39,8 +39,7 @@ _AT_ONCE = 256
 """As many connections as a node gives one token."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(ValueObject, frozen=True):
     """Ports: of this computer, 0 for any; of the machine."""
 
     local: int

@@ -6,17 +6,19 @@ anew when its program ended: all state is the device's, which outlives the daemo
 device only, so of two nodes in one network namespace the first has it. Root only.
 """
 
+import dataclasses
 import errno
 import re
 import shutil
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from ipaddress import IPv6Interface
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from hawker.errors import Fault
 from hawker.fair.threads import Pool, in_thread
@@ -149,7 +151,7 @@ class MemoryDevice:
         return self._state
 
     def identify(self, key: MeshKey, port: int) -> None:
-        self._state = replace(self._state, private=key.private, port=port)
+        self._state = dataclasses.replace(self._state, private=key.private, port=port)
 
     def change(self, change: MeshChange, after: Mapping[str, MeshPeer]) -> None:
         moved = change.nowhere.union(*change.given.values())
@@ -162,7 +164,7 @@ class MemoryDevice:
             before, wanted = peers.get(key, MeshPeer()), after[key]
             allowed = before.allowed | change.given.get(key, frozenset())
             peers[key] = replace(wanted, allowed=allowed) if key in change.told else replace(before, allowed=allowed)
-        self._state = replace(self._state, peers=peers)
+        self._state = dataclasses.replace(self._state, peers=peers)
 
 
 class HostMesh:

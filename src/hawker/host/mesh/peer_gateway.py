@@ -4,9 +4,10 @@ Root only.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from ipaddress import IPv6Interface, IPv6Network
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from hawker.errors import Fault
 from hawker.fair.threads import Pool, in_thread
@@ -17,10 +18,10 @@ from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.ids import MachineId
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class PeerPlace:
+class PeerPlace(ValueObject, frozen=True):
     """A peer's public key, and where it is in which network."""
 
     public_key: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hawker.deferred import deferred
 from hawker.errors import CannotStart
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import x25519
@@ -27,8 +28,7 @@ _NOBODY = base64.b64encode(hashlib.sha256(b"hawker mesh: nobody").digest()).deco
 _UNKNOWN = "(none)"
 
 
-@dataclass(frozen=True, slots=True)
-class MeshPeer:
+class MeshPeer(ValueObject, frozen=True):
     """Another host. `endpoint` is HOST:PORT, an IPv6 address in brackets; empty: it is waited for. `allowed` are the
     networks behind it. `keepalive_s` is the most seconds without a packet, 0 for no such bound."""
 
@@ -37,8 +37,7 @@ class MeshPeer:
     keepalive_s: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTraffic:
+class PeerTraffic(ValueObject, frozen=True):
     """Of one peer. `handshake_at` is Unix time, 0 for never; bytes are those inside the tunnel."""
 
     handshake_at: float = 0.0
@@ -95,8 +94,7 @@ def is_key(text: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class MeshChange:
+class MeshChange(ValueObject, frozen=True):
     """What makes `after` of `before`. `given` are the addresses that a peer gets, `told` peers whose endpoint or
     keepalive is another; `nowhere` leads to nobody any more; `gone` are peers."""
 

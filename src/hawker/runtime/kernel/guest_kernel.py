@@ -7,7 +7,6 @@ the same release. What is made of its file, as a vmlinux out of a bzImage, is ke
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.clock import Clock
@@ -17,6 +16,7 @@ from hawker.runtime.kernel.initramfs import digest_of
 from hawker.runtime.kernel.kernel_image import MAX_BYTES, KernelImage, read_image
 from hawker.runtime.kernel.kernel_modules import Module, Selection
 from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
+from hawker.value_object import ValueObject
 
 _KERNEL, _INITRAMFS, _GIVEN = "kernel", "initramfs", "given"
 
@@ -61,8 +61,7 @@ def _digest(imported: KernelStore, release: str) -> str:
         return digest_of(())
 
 
-@dataclass(frozen=True, slots=True)
-class BootFiles:
+class BootFiles(ValueObject, frozen=True):
     """Paths on the host, readable to all. `release` is the kernel's."""
 
     kernel: Path

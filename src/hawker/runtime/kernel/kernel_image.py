@@ -10,11 +10,11 @@ import subprocess
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import zstandard
 
 from hawker.runtime.kernel.tools import find_tool
+from hawker.value_object import ValueObject
 
 _CHUNK = 1 << 10  # of zstd: at its worst 32 MiB unpacked
 _WINDOW = 256 << 20  # of memory to unpack with; the largest that kernels are packed for needs half of it
@@ -125,8 +125,7 @@ _ELF_HEADER, _SEGMENT = struct.Struct("<32xQ14xHH6x"), struct.Struct("<I4xQ16xQ1
 _LOADED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class KernelImage:
+class KernelImage(ValueObject, frozen=True):
     """`boot` is the file as a boot loader takes it, `direct` the one that VMMs without a boot loader do. They may be
     the same. `pvh`: it can be entered as Cloud Hypervisor does, on x86."""
 

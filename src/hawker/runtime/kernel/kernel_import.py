@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +17,7 @@ from hawker.runtime.kernel.guest_kernel import read_given
 from hawker.runtime.kernel.kernel_modules import BUILTIN_LISTS, REQUIRED, LacksModules, ModuleTree, module_name
 from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
 from hawker.runtime.kernel.tools import complaint, find_tool, run_tool
+from hawker.value_object import ValueObject
 
 _LOOK_UP_S, _DOWNLOAD_S = 60.0, 600.0
 _MOST_PACKAGES = 6
@@ -127,8 +127,7 @@ Say = Callable[[str], None]
 _BOOT, _MODULES = Path("/boot"), Path("/lib/modules")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelSource:
+class KernelSource(ValueObject, frozen=True):
     """An image, and the directory of its modules: of this kernel alone, or one that has a directory of its release."""
 
     image: Path

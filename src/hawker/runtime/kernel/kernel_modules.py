@@ -9,11 +9,11 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.runtime.kernel.kernel_image import unpacked
 from hawker.runtime.kernel.tools import complaint, run_tool
+from hawker.value_object import ValueObject
 
 REQUIRED = ("virtio_mmio", "virtio_blk", "virtio_net", "virtio_console", "erofs", "overlay", "ext4")
 OPTIONAL = ("virtio_pci", "virtio_balloon", "virtio_rng", "vmw_vsock_virtio_transport")
@@ -29,16 +29,14 @@ class LacksModules(ValueError):
     """The text says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(ValueObject, frozen=True):
     """`name` is the kernel's ("virtio_rng"), `content` the plain file."""
 
     name: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(ValueObject, frozen=True):
     """Modules in the order to load them; the optional ones that this kernel does not have."""
 
     modules: tuple[Module, ...]
@@ -115,8 +113,7 @@ class ModuleTree:
             yield _Index(root=Path(scratch), release=self._release, builtin=builtin)
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
+class _Index(ValueObject, frozen=True):
     """What depmod made of the modules below `root`."""
 
     root: Path

@@ -10,7 +10,6 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,6 +20,7 @@ from hawker.runtime.kernel.draft import draft, is_draft, put_directory, put_file
 from hawker.runtime.kernel.initramfs import digest_of
 from hawker.runtime.kernel.kernel_image import KernelImage
 from hawker.runtime.kernel.kernel_modules import Module, Selection
+from hawker.value_object import ValueObject
 
 _log = bind("hawker.kernel")
 _RECORD, _MODULES, _CHOSEN = "record.json", "modules", "chosen"
@@ -44,8 +44,7 @@ class KernelRecord(msgspec.Struct, frozen=True, kw_only=True):
     lacks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(ValueObject, frozen=True):
     """One that is whole."""
 
     directory: Path

@@ -10,7 +10,6 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, STDOUT
 
@@ -22,6 +21,7 @@ from hawker.clock import Clock
 from hawker.fair.threads import Pool, in_thread
 from hawker.runtime.kernel.draft import draft, put_file
 from hawker.runtime.kernel.guest_kernel import BootFiles
+from hawker.value_object import ValueObject
 
 KVM = Path("/dev/kvm")
 
@@ -44,8 +44,7 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(ValueObject, frozen=True):
     """A VMM to try: its program, and the command that boots a kernel with KVM and says on stdout what its console does.
     The command may leave files in the directory that it is given."""
 

@@ -6,7 +6,6 @@ bundle asks for and this cannot express raises `Inexpressible`, and crun launche
 
 import resource
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from hawker.runtime.launcher.device_filter import USUAL_DEVICES, device_lines, d
 from hawker.runtime.launcher.oci import OciConfig, OciIdMap, OciMount, OciProcess, OciResources
 from hawker.runtime.launcher.plan import PlanWriter, Record
 from hawker.runtime.launcher.seccomp_program import seccomp_program
+from hawker.value_object import ValueObject
 
 _BY_TASKS, _BY_CLONE = 1, 2
 _WEIGHT_MAX, _SHARES_MAX = 10_000, 262_144
@@ -69,16 +69,14 @@ class Inexpressible(Exception):
     """The launcher cannot make this box."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupView(ValueObject, frozen=True):
     """What a machine sees of one hierarchy of version 1: the directory below /sys/fs/cgroup, and its mount's option."""
 
     directory: str
     option: str
 
 
-@dataclass(frozen=True, slots=True)
-class BoxSurroundings:
+class BoxSurroundings(ValueObject, frozen=True):
     """The host's side of a box. `views` are of version 1."""
 
     hierarchies: Hierarchies

@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +14,13 @@ from hawker.errors import Unavailable
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.spawn import reap, spawn
+from hawker.value_object import ValueObject
 
 _TIMEOUT_S = 30.0
 _ANSWER_BYTES_MAX = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchAnswer:
+class LaunchAnswer(ValueObject, frozen=True):
     """`pid` is process 1 of the machine as this host numbers it, where one was made. `error` is why there is no
     machine; `status` how the launcher itself ended."""
 

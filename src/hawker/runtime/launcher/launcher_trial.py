@@ -7,21 +7,28 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 
 from hawker import guest
 from hawker.clock import Clock
+from hawker.deferred import deferred
 from hawker.errors import CannotStart, HawkerError
 from hawker.host.cgroup import Cgroups
 from hawker.ids import MachineId
 from hawker.runtime.crun import Crun, CrunBundle
 from hawker.runtime.launcher.box import Inexpressible
 from hawker.runtime.launcher.box_launcher import BoxLauncher
-from hawker.runtime.launcher.parity import Observation, differences, observe
+from hawker.value_object import ValueObject
+
+if TYPE_CHECKING:
+    from hawker.runtime.launcher import parity
+    from hawker.runtime.launcher.parity import Observation
+else:
+    parity = deferred("hawker.runtime.launcher.parity")
 
 PLACE = Path("/run/hawker")
 """Of this boot, for all nodes of the host: what is there is gone with the next boot."""
@@ -44,8 +51,7 @@ class _Result(msgspec.Struct, frozen=True, kw_only=True):
     verdict: LauncherVerdict
 
 
-@dataclass(frozen=True, slots=True)
-class TrialMachine:
+class TrialMachine(ValueObject, frozen=True):
     """One machine's config.json for our launcher and for crun, and what mounts for crun alone where that is needed."""
 
     ours: bytes
@@ -53,8 +59,7 @@ class TrialMachine:
     stage: Callable[[], None] | None
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherTrial:
+class LauncherTrial(ValueObject, frozen=True):
     """`machine` gives a machine in a directory, with its root in `root`, whose files belong to `first_id` of the host.
     In `place` is what is remembered, and meanwhile the trial's files, below `name`."""
 
@@ -97,18 +102,18 @@ class LauncherTrial:
             for machine_id in (_OURS, _THEIRS):
                 self.cgroups.remove(machine_id)
             shutil.rmtree(self._scratch, ignore_errors=True)
-        found = differences(ours, theirs)
+        found = parity.differences(ours, theirs)
         if found:
             return LauncherVerdict(alike=False, reason=f"its box is not crun's: {'; '.join(found[:_TOLD_MAX])}")
         return LauncherVerdict(alike=True, reason="its box is crun's")
 
-    async def _observe_ours(self, launcher: BoxLauncher) -> Observation:
+    async def _observe_ours(self, launcher: BoxLauncher) -> "Observation":
         launcher.check()
         directory = self._directory(_OURS)
         launcher.lay_out(self.machine(_OURS, directory).ours, directory)
         return await self._observe(_OURS, await launcher.run(_OURS, directory, ()))
 
-    async def _observe_theirs(self, crun: Crun) -> Observation:
+    async def _observe_theirs(self, crun: Crun) -> "Observation":
         directory = self._directory(_THEIRS)
         bundle, machine = CrunBundle(directory), self.machine(_THEIRS, directory)
         bundle.config.write_bytes(machine.theirs)
@@ -121,14 +126,14 @@ class LauncherTrial:
         fill_trial_directory(directory, self.first_id)
         return directory
 
-    async def _observe(self, machine_id: MachineId, pid: int) -> Observation:
+    async def _observe(self, machine_id: MachineId, pid: int) -> "Observation":
         """crun returns a moment before its last process becomes the machine's program, which the kernel shows under its
         new name a moment before it shows its environment."""
         process = Path(f"/proc/{pid}")
         with anyio.fail_after(_EXECUTED_S):
             while not (os.readlink(process / "exe").endswith("/bin/hello") and (process / "environ").read_bytes()):
                 await self.clock.sleep(_LOOK_AGAIN_S)
-        found = observe(pid, self.cgroups.hierarchies, self.cgroups.path_of(machine_id))
+        found = parity.observe(pid, self.cgroups.hierarchies, self.cgroups.path_of(machine_id))
         scratch, group = str(self._scratch / machine_id), self.cgroups.path_of(machine_id)
         return {
             about: tuple(line.replace(scratch, "SCRATCH").replace(group, "GROUP") for line in lines)

@@ -5,8 +5,9 @@ Pure and bounded: a parser never holds more than one frame, and hostile bytes gi
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+
+from hawker.value_object import ValueObject
 
 MAGIC = 0x504B5748
 VERSION = 4
@@ -65,8 +66,7 @@ class MalformedPilotFrame(ValueError):
     """The other side sent what the protocol does not allow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(ValueObject, frozen=True):
     kind: int  # a `FrameKind`, or a number that a newer pilot knows
     channel: int
     payload: bytes

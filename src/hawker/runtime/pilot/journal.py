@@ -7,16 +7,17 @@ cannot be. What can have been it may still lie about, to its own loss.
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.runtime.pilot.frames import MalformedPilotFrame, PayloadReader
 from hawker.runtime.pilot.messages import read_ending
+from hawker.value_object import ValueObject
 
 _HEAD = struct.Struct("<IHBx")
 _READ_MAX = 64 << 10  # a pilot writes less than 16 KiB
@@ -34,8 +35,7 @@ class _Record(IntEnum):
     STAGES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class BootStages:
+class BootStages(ValueObject, frozen=True):
     """How far a guest was on its way up, in seconds since its kernel began, by the guest's own clock. `own_s` is
     the pilot's own share, without waiting and without the kernel's work on modules, disks, mounts and network."""
 
@@ -49,8 +49,7 @@ class BootStages:
     own_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class JournalState:
+class JournalState(ValueObject, frozen=True):
     """The state of a machine that its journal tells. Times are Unix seconds. `exits` and `runs` are by the number of
     the process: how it ended in a machine that ends with the first; where it is in one that ends when it is told to."""
 
@@ -60,8 +59,8 @@ class JournalState:
     ready_at: float | None = None
     first_exit: Exit | None = None
     final_exit: Exit | None = None
-    exits: Mapping[int, Exit] = field(default_factory=dict)
-    runs: Mapping[int, ProcessState] = field(default_factory=dict)
+    exits: Mapping[int, Exit] = msgspec.field(default_factory=dict)
+    runs: Mapping[int, ProcessState] = msgspec.field(default_factory=dict)
     stages: BootStages | None = None  # only of a machine with a kernel of its own
 
 
@@ -113,7 +112,7 @@ def _continued(state: JournalState, kind: int, reader: PayloadReader) -> Journal
         case _Record.RUN_ENDED:
             return _ended(state, reader)
         case _Record.STAGES:
-            return replace(state, stages=BootStages(*(_seconds(reader) for _ in fields(BootStages))))
+            return replace(state, stages=BootStages(*(_seconds(reader) for _ in BootStages.__struct_fields__)))
         case _:
             return state  # a newer pilot knows more
 

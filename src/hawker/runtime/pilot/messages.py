@@ -2,7 +2,6 @@
 
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from hawker.errors import BadRequest
@@ -12,6 +11,7 @@ from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, P
 from hawker.runtime.pilot.guest_spec import encode_guest_spec
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
 from hawker.runtime.spec_rules import container_root
+from hawker.value_object import ValueObject
 
 SPEC_MAX = 4 << 20
 _STATES = {0: ProcessPhase.HELD, 1: ProcessPhase.STARTING, 2: ProcessPhase.RUNNING, 3: ProcessPhase.EXITED}
@@ -28,8 +28,7 @@ class PilotState(IntEnum):
     EXITED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class PilotHello:
+class PilotHello(ValueObject, frozen=True):
     version: int
     state: PilotState
     instance_id: str  # empty while the pilot awaits its spec

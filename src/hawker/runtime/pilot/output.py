@@ -9,11 +9,11 @@ import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from hawker.runtime.driver import OutputChunk
+from hawker.value_object import ValueObject
 
 ANSWER_MAX = 4 << 20  # bytes in one answer
 SEGMENT_MAX = 64 << 20  # far above any limit we set; what is past it is not ours
@@ -24,8 +24,7 @@ _MARKS = 1024
 _HEAD = struct.Struct("<IIQQBBxx")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(ValueObject, frozen=True):
     """One of the two segments of an output ring: bytes of a file."""
 
     path: Path
@@ -34,8 +33,7 @@ class Segment:
     consecutive: bool = False  # never emptied but written over: what does not follow the record before it is old
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(ValueObject, frozen=True):
     """How far a segment was read: the first record's position, where its records end, and the last one's position."""
 
     first: int

@@ -8,7 +8,6 @@ protocol.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
 from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
+from hawker.value_object import ValueObject
 
 _PROCESSES_MAX = 512  # a pilot lists no more
 _PROCESSES_BYTES_MAX = 4 << 20
@@ -95,8 +95,7 @@ def read_refusal(frame: Frame) -> str:
         raise Unavailable(f"the machine answered what makes no sense: {broken}") from broken
 
 
-@dataclass(frozen=True, slots=True)
-class GuestMemory:
+class GuestMemory(ValueObject, frozen=True):
     """The memory of a guest in bytes, as its kernel counts."""
 
     total: int

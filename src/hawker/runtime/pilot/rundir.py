@@ -6,7 +6,6 @@ whoever started it, so no daemon is ever fooled by a stale file or a process id 
 
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,13 +17,13 @@ from hawker.host.rmtree import remove_tree
 from hawker.ids import MachineId
 from hawker.runtime.driver import Exit
 from hawker.runtime.spec import InstanceSpec
+from hawker.value_object import ValueObject
 
 _T = TypeVar("_T")
 _ROOM_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class RunDir:
+class RunDir(ValueObject, frozen=True):
     """The run directory of one machine, whether it is there or not."""
 
     path: Path
@@ -133,8 +132,7 @@ class RunDir:
             discard(self.path, trash)
 
 
-@dataclass(frozen=True, slots=True)
-class MachineFiles:
+class MachineFiles(ValueObject, frozen=True):
     """The run directories of all machines that a driver has below `machines`."""
 
     machines: Path

@@ -6,13 +6,13 @@ calls of `vmm_profile`; one control group for it and its guest.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from hawker.host.cgroup_restore import Bounds
 from hawker.runtime.vmm.contract import JailCell, JailGrant
+from hawker.value_object import ValueObject
 
 _ENOSYS, _EPERM = 38, 1
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEWUSER, PID, NET, IPC, UTS, CGROUP, NS, TIME
@@ -64,8 +64,7 @@ _DEV = {
 _NO_DEVICES = {"allow": False, "access": "rwm"}
 
 
-@dataclass(frozen=True, slots=True)
-class JailDevice:
+class JailDevice(ValueObject, frozen=True):
     """A device of the host that the jail has."""
 
     path: str  # in the jail
@@ -75,8 +74,7 @@ class JailDevice:
     writable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class CellSurroundings:
+class CellSurroundings(ValueObject, frozen=True):
     """What the host adds to a cell. `root` is an empty directory; `files` is all that is shown in it."""
 
     root: str

@@ -6,7 +6,6 @@ flows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -15,12 +14,12 @@ from hawker.ids import MachineId
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import DiskLimits, GuestLink
+from hawker.value_object import ValueObject
 
 NO_LIMITS = DiskLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class VmDrive:
+class VmDrive(ValueObject, frozen=True):
     """One disk of a virtual machine."""
 
     name: str  # its serial number, where the VMM can give it one: letters, digits and dashes
@@ -29,8 +28,7 @@ class VmDrive:
     limits: DiskLimits = NO_LIMITS
 
 
-@dataclass(frozen=True, slots=True)
-class Vm:
+class Vm(ValueObject, frozen=True):
     """Everything that one boot needs. Paths are as the VMM sees them in its jail."""
 
     machine_id: MachineId
@@ -47,8 +45,7 @@ class Vm:
     fds: int = 0  # how many descriptors from 3 on it inherits, as `Vmm.channel` makes them
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(ValueObject, frozen=True):
     """The snapshot that a `Vm` goes on from."""
 
     directory: str  # as the VMM sees it
@@ -104,8 +101,7 @@ class Vmm(Protocol):
         """Tell the guest that a drive's file has grown."""
 
 
-@dataclass(frozen=True, slots=True)
-class JailGrant:
+class JailGrant(ValueObject, frozen=True):
     """A file, directory or block device of the host that the jail shows. `Jail.launch` gives its user what is writable,
     and lets it read the rest. Nothing in `RunDir.vmm` is granted, but that directory itself."""
 
@@ -114,8 +110,7 @@ class JailGrant:
     writable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JailCell:
+class JailCell(ValueObject, frozen=True):
     """One machine's jail: what runs in it, as whom, with what of the host."""
 
     machine_id: MachineId
@@ -128,8 +123,7 @@ class JailCell:
     fds: Sequence[int] = ()  # become 3, 4, ... of the command
 
 
-@dataclass(frozen=True, slots=True)
-class VmmEnd:
+class VmmEnd(ValueObject, frozen=True):
     """How a VMM ended, as its keeper saw it, and the last of what the guest's kernel said on its console."""
 
     status: int  # an exit status, 0 to 255, or minus a signal

@@ -11,8 +11,9 @@ import shutil
 import stat
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable
@@ -27,6 +28,7 @@ from hawker.runtime.vmm import keeper
 from hawker.runtime.vmm.cell_config import OPEN_FILES, CellSurroundings, JailDevice, cell_config
 from hawker.runtime.vmm.contract import JailCell, JailGrant, VmmEnd
 from hawker.runtime.vmm.grants import own
+from hawker.value_object import ValueObject
 
 _TIMEOUT_S = 10.0
 _CACHE = Path("/etc/ld.so.cache")
@@ -135,21 +137,19 @@ def _device(source: Path, target: str, *, writable: bool = True) -> JailDevice:
     return JailDevice(target, kind, os.major(found.st_rdev), os.minor(found.st_rdev), writable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(ValueObject, frozen=True):
     grants: tuple[JailGrant, ...]
     stamps: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFiles:
+class ProgramFiles(ValueObject, frozen=True):
     """The files of this host that a monitor's program needs to see: itself, its libraries, and firmware that it reads.
 
     As few as is robust: the files that its own loader names, each by itself, and whole directories only where a program
     looks for files by name. A program that is statically linked needs itself alone. Remembers what it found, for as
     long as the files are the same."""
 
-    _known: dict[str, _Found] = field(default_factory=dict)
+    _known: dict[str, _Found] = msgspec.field(default_factory=dict)
 
     def of(self, program: Path) -> tuple[JailGrant, ...]:
         """Raises `CannotStart` when the loader cannot tell."""

@@ -11,8 +11,9 @@ know better. So whatever is in them is ended before anything else is launched, a
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from hawker import guest
 from hawker.errors import CannotStart, Unavailable

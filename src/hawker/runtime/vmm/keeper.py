@@ -8,7 +8,6 @@ import signal
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -21,6 +20,7 @@ from hawker.runtime import proc
 from hawker.runtime.pilot.process_exit import end, ended
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.contract import JailGrant, VmmEnd
+from hawker.value_object import ValueObject
 
 _LAUNCH_TIMEOUT_S = 30.0
 _LAST_WORDS_S = 5.0
@@ -30,8 +30,7 @@ _RING, _CHUNK = 64 << 10, 8 << 10  # as the keeper has them
 _COUNT = struct.Struct("<Q")
 
 
-@dataclass(frozen=True, slots=True)
-class KeeperLaunch:
+class KeeperLaunch(ValueObject, frozen=True):
     """What a keeper runs: `argv` starts a VMM with `fds` as 3, 4, ..., writes its pid to `pid_file`, and ends. Then the
     keeper goes on as `uid`. `hidden` is a mount that the program must not see; `views` are what it alone sees: files
     and directories of the host at places of the host that are there already. `apart`: it begins with an empty network.
@@ -46,8 +45,7 @@ class KeeperLaunch:
     apart: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class KeeperRecord:
+class KeeperRecord(ValueObject, frozen=True):
     """What a keeper wrote down: process ids of this host, which may be others' by now; a wait status, in Unix seconds
     when."""
 

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +25,7 @@ from hawker.runtime.pilot.vsock import VsockChannel
 from hawker.runtime.spec import DiskLimits
 from hawker.runtime.vmm.contract import Restored, Vm
 from hawker.runtime.vmm.vmm_socket import VmmAbsent, exchange
+from hawker.value_object import ValueObject
 
 SOCKET = "api.sock"
 """The socket of the API, in the VMM's directory."""
@@ -50,8 +50,7 @@ class VmmRefused(Unavailable):
         self.said = said
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(ValueObject, frozen=True):
     """One call of an API. `body` is what msgspec makes JSON of; None for none."""
 
     method: str
@@ -88,8 +87,7 @@ def _bucket(per_s: int) -> VmmTokenBucket | None:
     return VmmTokenBucket(size=per_s, refill_time=_REFILL_MS) if per_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class VmmApi:
+class VmmApi(ValueObject, frozen=True):
     """`name` is the VMM's, for errors; `complaint` finds what an error's body says."""
 
     name: str
@@ -154,8 +152,7 @@ def _named(request: ApiRequest) -> str:
     return f"{request.method} {request.target}"
 
 
-@dataclass(frozen=True, slots=True)
-class VmmProgram:
+class VmmProgram(ValueObject, frozen=True):
     """The program of a VMM on this host: where it is, and whether it is a version that can be spoken to. `command` is
     its name on the PATH, or a path. `least` and `known` are versions: the oldest that has all that is asked of it, and
     the one whose documents its driver was written by."""
@@ -202,8 +199,7 @@ def _dotted(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-@dataclass(frozen=True, slots=True)
-class VmmCalls:
+class VmmCalls(ValueObject, frozen=True):
     """What is said to one VMM, where all VMMs with an API are told the same things. `first` changes nothing and is
     answered as soon as the API is there; `boot` gives all requests from a fresh VMM to a guest that runs, with the path
     of its vsock; `save` and `load` take the directory of a snapshot, as the VMM sees it, and `snapshot_files` are what

@@ -4,7 +4,6 @@ a while. The disk is in memory or a real SQLite file; it is stopped, killed, put
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +22,7 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.ids import NodeId
 from hawker.sim.catalog.network import CatalogNetwork, HostClock
+from hawker.value_object import ValueObject
 
 Content = Mapping[str, frozenset[tuple[Value, ...]]]
 """By table, what one origin has in one scope; a table that the replica does not know is not in it."""
@@ -175,8 +175,7 @@ class CatalogFileDisk:
 # What a simulated node's replication is made of: each part by its class. A planted bug is a kit with other parts.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogKit:
+class CatalogKit(ValueObject, frozen=True, kw_only=True):
     """`storage` is what keeps a catalog in memory; a catalog in a file has the real one."""
 
     storage: type[MemoryStorage] = MemoryStorage

@@ -4,18 +4,17 @@ doubled, late and out of order, links are cut, also one way.
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from hawker.catalog.messages import Message, PullAnswer, Push, decode, encode
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from hawker.sim.harness.plan import Chance
+from hawker.value_object import ValueObject
 
 FAULTS_S = 6.0
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogPlan:
+class CatalogPlan(ValueObject, frozen=True):
     """Times are seconds, shares of 1. `strict`: answers are never cut in parts, so that every replica must be, at any
     time, as its owner once was. `codec`: messages go through bytes. `unheard`: of news, beside what is lost anyway, so
     that there is something to pull."""

@@ -6,7 +6,6 @@ and as their owner if it is up. (The five invariants of Corrosion's own tests, a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from hawker.catalog.change import Position, Scope, Value
@@ -28,6 +27,7 @@ from hawker.sim.catalog.host import (
 )
 from hawker.sim.catalog.network import FAULTS_S, CatalogNetwork, CatalogPlan, HostClock, draw
 from hawker.sim.harness.plan import Chance
+from hawker.value_object import ValueObject
 
 MIRROR_EVERY = 16
 
@@ -162,8 +162,7 @@ STEP_S = 0.5
 RELAPSE_S = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogOutcome:
+class CatalogOutcome(ValueObject, frozen=True):
     """`found` is what did not hold, None when all did. `seconds` are virtual."""
 
     plan: CatalogPlan

@@ -4,7 +4,6 @@ delays of regions, in virtual time. What a host takes to apply is given; everyth
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import dist
 
@@ -15,6 +14,7 @@ from hawker.catalog.jobs import Apply, Job, JobResult, Serve
 from hawker.catalog.messages import DeltaPart, Message, PullAnswer, Push, Txs, Want
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 NEAR_S, FAR_S = 0.004, 0.140  # one way, between regions, which are points by chance on a square map
 WIDEST = 2**0.5
@@ -24,8 +24,7 @@ BETWEEN_S = 4.0
 EPOCH = 5
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadFigures:
+class SpreadFigures(ValueObject, frozen=True):
     """Seconds from commit to applied, over all hosts and changes; copies of a payload per host and change."""
 
     hosts: int

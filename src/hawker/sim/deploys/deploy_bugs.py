@@ -1,11 +1,11 @@
 """The planted bugs of deploys: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
-import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import anyio
+from msgspec import structs
 from msgspec.structs import replace
 
 from hawker.api.caller import Caller
@@ -110,7 +110,7 @@ def _calls(kind: type[_Calls]) -> Callable[[Caller], Caller]:
 
 def _no_fence(handlers: Handlers, worker: SimWorker) -> None:
     async def unread(call: Call[Any, Any, Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:
-        return await answer(dataclasses.replace(call, deploy_term=None))
+        return await answer(structs.replace(call, deploy_term=None))
 
     for route in GUARDED:
         handlers.wrap(route, unread)

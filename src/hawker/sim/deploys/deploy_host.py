@@ -4,11 +4,12 @@ one lives each finds out by itself, some seconds late.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import msgspec
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from hawker.api.caller import Caller
 from hawker.api.contract.deploy import ANNOUNCE_TERM
@@ -40,6 +41,7 @@ from hawker.sim.node.kit import WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.up.fleet_wiring import deploy_watch_of
 from hawker.up.wiring import node_handlers
+from hawker.value_object import ValueObject
 
 REGIONS = ("mad", "mad", "ams", "lhr")
 DOWN_S = 6.5
@@ -50,8 +52,7 @@ def _as_it_is(caller: Caller) -> Caller:
     return caller
 
 
-@dataclass(frozen=True, slots=True)
-class DeployKit:
+class DeployKit(ValueObject, frozen=True):
     """What a node that deploys is made of. `moves` makes its calls as a client, `votes` those to the voters of a
     deploy; `answers` changes what it answers others. Each is called in every life."""
 
@@ -75,16 +76,15 @@ class DeployWatches:
         self.comes: Callable[[NodeId, Any, Call[Any, Any, Any]], Callable[[], None]] = lambda *come: lambda: None
 
 
-@dataclass(frozen=True, slots=True)
-class DeployFleet(MoveFleet):
+class DeployFleet(MoveFleet, frozen=True):
     """`heard` is when a node last heard of another, in virtual seconds; `doubted` until when the others take one for
     down, whatever they hear."""
 
     parts: DeployKit = SOUND
-    heard: dict[tuple[NodeId, NodeId], float] = field(default_factory=dict)
-    doubted: dict[NodeId, float] = field(default_factory=dict)
-    hosts: "dict[NodeId, DeployHost]" = field(default_factory=dict)  # type: ignore[assignment]  # all of this kind
-    watches: DeployWatches = field(default_factory=DeployWatches)
+    heard: dict[tuple[NodeId, NodeId], float] = msgspec.field(default_factory=dict)
+    doubted: dict[NodeId, float] = msgspec.field(default_factory=dict)
+    hosts: "dict[NodeId, DeployHost]" = msgspec.field(default_factory=dict)  # type: ignore[assignment]  # all of this kind
+    watches: DeployWatches = msgspec.field(default_factory=DeployWatches)
 
     def gossip(self) -> None:
         """Every node that is up hears of those that it can reach both ways."""

@@ -2,7 +2,6 @@
 the seconds around a deploy, or at a place in it: an edge of a step, a point inside one, a call that passes.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -116,18 +115,15 @@ _GATED = ("rolling", "rolling", "canary", "bluegreen")
 _STRATEGIES = ("rolling", "rolling", "rolling", "canary", "bluegreen", "immediate")
 
 
-@dataclass(frozen=True, slots=True)
-class DeployOperation(RunOperation[DeployVerb]):
+class DeployOperation(RunOperation[DeployVerb], frozen=True):
     """`label` is a host's number, `word` what else the verb takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeployRunPlan(RunPlan[DeployOperation]):
+class DeployRunPlan(RunPlan[DeployOperation], frozen=True):
     """Four hosts, and an app with eight machines of one group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployOutcome(RunOutcome[DeployRunPlan]):
+class DeployOutcome(RunOutcome[DeployRunPlan], frozen=True, kw_only=True):
     """Deploys that were `complete`, `back` as it was before, and ended otherwise; how many were `taken` over by
     another node, and `kills` of daemons."""
 

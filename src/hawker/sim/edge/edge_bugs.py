@@ -1,7 +1,8 @@
 """The planted bugs of edges: each is what an edge of this kind gets wrong, and the simulator must find every one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hawker.edge.dialing import Joined
 from hawker.edge.exchange import HttpExchange, _Leg

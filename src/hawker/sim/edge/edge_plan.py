@@ -1,6 +1,5 @@
 """What a seed stands for: three hosts, five apps, requests of clients, and what fails."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -52,18 +51,15 @@ _WORDS = {"ok": 10.0, "pieces": 2.0, "break": 1.0, "upgrade": 1.0, "machine": 1.
 PORTS = {"steady": 8001, "lazy": 8002, "tight": 8003, "least": 8004, "other": 8005}
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeOperation(RunOperation[EdgeVerb]):
+class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
     """`label` is a host's number or a machine, `amount` how many or how long, `word` the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class EdgePlan(RunPlan[EdgeOperation]):
+class EdgePlan(RunPlan[EdgeOperation], frozen=True):
     """Three hosts and five apps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeOutcome(RunOutcome[EdgePlan]):
+class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
     """`served` requests got 200, `refused` another status, `cut` no answer; `wakes` are starts of machines."""
 
     served: int

@@ -4,13 +4,13 @@ wakes, rests, stops. What edges of other hosts hear of its machines comes late.
 
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from hawker.auth.node_certificate import identity_of
 from hawker.clock import Clock

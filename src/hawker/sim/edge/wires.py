@@ -8,12 +8,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any, TypeVar, cast
 
 from hawker.ids import NodeId
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop
+from hawker.value_object import ValueObject
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -29,8 +29,7 @@ _UNSENT_BYTES = 64 << 10
 _DIALLED = 50_000  # the port of who dials
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedListener:
+class PlayedListener(ValueObject, frozen=True):
     node: NodeId
     accept: Callable[[], asyncio.BaseProtocol]
 

@@ -29,6 +29,7 @@ from hawker.sim.fleet.plan import FleetOperation, FleetVerb
 from hawker.sim.harness.plan import do_in_turn
 from hawker.sim.harness.trace import RunLedger, Speaker, Trace
 from hawker.sim.node.sim_worker import config_of, params
+from hawker.value_object import ValueObject
 
 
 @dataclass(slots=True)
@@ -99,8 +100,7 @@ def told_of(error: HawkerError | None) -> str:
     return f"{_WORDS.get(type(error), type(error).__name__)}: {error}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(ValueObject, frozen=True):
     """`sure`: nothing was done."""
 
     machine: Machine | None = None

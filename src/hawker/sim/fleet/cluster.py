@@ -7,7 +7,6 @@ import base64
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -56,6 +55,7 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Observable, Store
 from hawker.up.fleet_wiring import failover_of, published_by
 from hawker.up.wiring import node_handlers
+from hawker.value_object import ValueObject
 from hawker.worker.assembly import AssembledWorker
 
 
@@ -81,8 +81,7 @@ def _storage(path: Path, node: NodeId, clock: Clock, *, boot: Callable[[], str])
     return SqliteStorage(path, node, clock, boot=boot)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetKit:
+class FleetKit(ValueObject, frozen=True, kw_only=True):
     """Each is called once in every life of a daemon. `peers` is how its broker reaches workers, `sight` what it sees of
     what its spares stand by for."""
 
@@ -137,8 +136,7 @@ _LEAVE_S = 1.0
 _ROOT = Secret("hwk_of-a-simulated-fleet")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimCluster:
+class SimCluster(ValueObject, frozen=True, kw_only=True):
     """What all nodes share. `seeds` are where a node looks for others; nodes of a light fleet share one catalog."""
 
     network: MemoryNetwork
@@ -148,8 +146,7 @@ class SimCluster:
     shared_catalog: SharedCatalog | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveNode:
+class LiveNode(ValueObject, frozen=True, kw_only=True):
     """A node that is up: its worker, who tells of it, and who answers there. Not all of a light fleet have a broker."""
 
     worker: SimWorker
@@ -159,8 +156,7 @@ class LiveNode:
     broker: SimEndpoint | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GossipingNode(LiveNode):
+class GossipingNode(LiveNode, frozen=True, kw_only=True):
     """One that gossips and has a replica of the catalog."""
 
     storage: SqliteStorage

@@ -7,12 +7,12 @@ no driver, no supervisor, no gossip and no replica: what the nodes know of each 
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog

@@ -5,11 +5,11 @@ dies with it.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.failure import ConnectionLost, Overdue, Unreachable
@@ -19,6 +19,7 @@ from hawker.errors import HawkerError
 from hawker.ids import NodeId
 from hawker.sim.harness.loop import LoopClock
 from hawker.sim.harness.plan import Chance
+from hawker.value_object import ValueObject
 
 CONNECT_S = 2.0
 LATE_S = 8.0
@@ -26,19 +27,17 @@ _LOOK_S = 0.1
 _WAY_S = (0.0005, 0.002)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimEndpoint:
+class SimEndpoint(ValueObject, frozen=True, kw_only=True):
     """Who answers in one life of a daemon. What is asked runs in `tasks`; `over` is set when the life ends."""
 
     clock: LoopClock
     handlers: Handlers
     tasks: TaskGroup
     written: Written | None = None
-    over: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassingCall:
+class PassingCall(ValueObject, frozen=True, kw_only=True):
     """A call that passes: `before` it is served and after."""
 
     route: str
@@ -47,8 +46,7 @@ class PassingCall:
     before: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NetworkCut:
+class NetworkCut(ValueObject, frozen=True, eq=False):
     """Nothing passes from these to those; nor back, if it is cut `both` ways."""
 
     these: frozenset[NodeId]

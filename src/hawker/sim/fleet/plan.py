@@ -1,8 +1,9 @@
 """A run of a fleet as a list of operations of clients, operators and faults, drawn from a seed beforehand."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from hawker.clock import ManualClock
 from hawker.node import Capacity
@@ -59,8 +60,7 @@ CALLS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FleetOperation(RunOperation[FleetVerb]):
+class FleetOperation(RunOperation[FleetVerb], frozen=True):
     """A call of a client or an operator, or a fault. `label` names an order; `nodes` are numbers of nodes: the brokers
     that a client tries in that order, or whom a fault hits. A fault lasts for `for_s` seconds."""
 
@@ -68,8 +68,7 @@ class FleetOperation(RunOperation[FleetVerb]):
     for_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlan(RunPlan[FleetOperation]):
+class FleetPlan(RunPlan[FleetOperation], frozen=True, kw_only=True):
     """`room` is what each node has to sell. A `light` fleet's nodes have the fake of the worker."""
 
     nodes: int

@@ -3,7 +3,6 @@ same (among fewer nodes if that will do, then without the operations that it doe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +26,7 @@ from hawker.sim.fleet.shared_catalog import SharedCatalog
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop, eventually
 from hawker.sim.harness.plan import NATURE, RunOutcome, Shrinker, only_option
 from hawker.sim.harness.trace import Trace
+from hawker.value_object import ValueObject
 
 _SEEDS = 3
 _REGIONS = ("mad", "fra")
@@ -37,8 +37,7 @@ _NEW_S = 10.0
 _MEMORY = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetOutcome(RunOutcome[FleetPlan]):
+class FleetOutcome(RunOutcome[FleetPlan], frozen=True, kw_only=True):
     """`filled` counts orders; `calls` are those between nodes too; `blows` are faults, `kills` of daemons."""
 
     filled: int
@@ -201,8 +200,7 @@ def shortest(found: FleetOutcome, again: Callable[[FleetPlan], FleetOutcome], tr
 # What is said of a run of a fleet: one line, one object, and the command that plays it once more.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRequest:
+class FleetRequest(ValueObject, frozen=True, kw_only=True):
     """How the plans of a run were drawn."""
 
     minutes: float = MINUTES

@@ -3,13 +3,15 @@ can be cut short; what came of it, the shortest run that shows the same, and its
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, Self, TypeVar
+
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.proof.violation import Violation
 from hawker.sim.harness.trace import _WORDS_MAX, Speaker, TraceLine
+from hawker.value_object import ValueObject
 
 V = TypeVar("V", bound=StrEnum)
 Op = TypeVar("Op", bound="RunOperation[Any]")
@@ -19,8 +21,7 @@ NATURE = "nature"
 """The actor whose operations are faults."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunOperation(Generic[V]):
+class RunOperation(ValueObject, Generic[V], frozen=True):
     """`number` names it in a story. `at` is in virtual seconds. `label` names what it is about, by its order. `amount`
     and `word` say how much and which, as the verb takes them."""
 
@@ -33,8 +34,7 @@ class RunOperation(Generic[V]):
     word: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlan(Generic[Op]):
+class RunPlan(ValueObject, Generic[Op], frozen=True):
     """What a seed stands for. Each simulator adds how its world is."""
 
     seed: int
@@ -48,8 +48,7 @@ class RunPlan(Generic[Op]):
         return tuple(each for each in self.operations if each.actor == actor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome(Generic[P]):
+class RunOutcome(ValueObject, Generic[P], frozen=True, kw_only=True):
     """What came of a plan. `operations` counts the calls of clients that were answered; `ended_at` is in virtual
     seconds."""
 

@@ -1,16 +1,15 @@
 """A planted bug: a kit of parts of which one is wrong, to show that a simulator finds it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from hawker.proof.violation import Invariant
+from hawker.value_object import ValueObject
 
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedBug(Generic[K]):
+class PlantedBug(ValueObject, Generic[K], frozen=True, kw_only=True):
     """`what` says in a sentence what is wrong. `breaks` are the invariants of which a finding must be one; none where
     any finding will do."""
 

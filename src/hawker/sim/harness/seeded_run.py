@@ -5,7 +5,6 @@ end, what was found in it is noted, and the shortest run that shows the same is 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -15,6 +14,7 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.loop import LoopClock, VirtualTimeLoop
 from hawker.sim.harness.plan import Chance, Op, P, R, RunOperation, Shrinker, V, do_in_turn, numbered
 from hawker.sim.harness.trace import Speaker, Trace
+from hawker.value_object import ValueObject
 
 K = TypeVar("K")
 
@@ -94,8 +94,7 @@ class SeededRun(ABC, Generic[P, R]):
         self._trace.add(self._clock.monotonic(), Speaker.NATURE, text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeededGame(Generic[K, P, R]):
+class SeededGame(ValueObject, Generic[K, P, R], frozen=True, kw_only=True):
     """How plans of one kind are played: over the parts of a kit, of which `sound` has no bug."""
 
     sound: K

@@ -1,7 +1,6 @@
 """What `hawker sim moves` and `hawker sim deploys` share: seed after seed until something is found, then its story."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import click
@@ -11,6 +10,7 @@ from hawker.cli.output import line_of_json
 from hawker.sim.commands.worker import Numbers, Seeds, without_logs
 from hawker.sim.harness.plan import RunOutcome, only_option, story
 from hawker.sim.harness.planted_bug import PlantedBug, kit_of
+from hawker.value_object import ValueObject
 
 K = TypeVar("K")
 P = TypeVar("P")
@@ -20,8 +20,7 @@ SEEDS = "1-20"
 TRIES = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeededSimulator(Generic[K, P, O]):
+class SeededSimulator(ValueObject, Generic[K, P, O], frozen=True, kw_only=True):
     """`name` is its command's; `counts` are what an outcome is told by."""
 
     name: str

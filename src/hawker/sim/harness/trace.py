@@ -3,12 +3,12 @@ ledger notes what was said and found; each simulator adds what its clients were 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 
 from hawker.clock import Clock
 from hawker.proof.violation import Violation
+from hawker.value_object import ValueObject
 
 
 class Speaker(StrEnum):
@@ -21,8 +21,7 @@ class Speaker(StrEnum):
     FOUND = "found"
 
 
-@dataclass(frozen=True, slots=True)
-class TraceLine:
+class TraceLine(ValueObject, frozen=True):
     """`at` is in virtual seconds since the beginning."""
 
     at: float

@@ -1,10 +1,10 @@
 """The planted bugs of moves: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import DeliverRequest, MoveRequest

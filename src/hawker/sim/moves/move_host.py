@@ -3,10 +3,10 @@ the others over the played network. What the nodes know of each other they know 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from hawker.api.caller import Caller
@@ -29,6 +29,7 @@ from hawker.sim.node.world import VirtualWorld, volumes_used
 from hawker.store.contract import Reader, Tx
 from hawker.store.memory_store import MemoryStore
 from hawker.up.wiring import node_handlers
+from hawker.value_object import ValueObject
 
 REGION = "mad"
 ROOM = Capacity(cpus=4, memory_mib=4096, disk_mib=100_000)
@@ -39,13 +40,12 @@ class MoveWorld(VirtualWorld):
     store: MemoryStore
 
 
-@dataclass(frozen=True, slots=True)
-class MoveFleet:
+class MoveFleet(ValueObject, frozen=True):
     """What the hosts share."""
 
     call_network: CallNetwork
     kit: WorkerKit
-    hosts: dict[NodeId, "MoveHost"] = field(default_factory=dict)
+    hosts: dict[NodeId, "MoveHost"] = msgspec.field(default_factory=dict)
 
     def sights(self) -> list[NodeSight]:
         return [host.sight() for host in self.hosts.values()]

@@ -4,11 +4,11 @@ links are cut, disks lie and nodes refuse.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
 from hawker.api.contract.volume import VolumeParams
@@ -94,18 +94,15 @@ _MODES = ("", "", "cold")
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
 
-@dataclass(frozen=True, slots=True)
-class MoveOperation(RunOperation[MoveVerb]):
+class MoveOperation(RunOperation[MoveVerb], frozen=True):
     """`label` is a host's number, `word` what else the verb takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class MovePlan(RunPlan[MoveOperation]):
+class MovePlan(RunPlan[MoveOperation], frozen=True):
     """Three hosts, a machine and a volume that no machine has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveOutcome(RunOutcome[MovePlan]):
+class MoveOutcome(RunOutcome[MovePlan], frozen=True, kw_only=True):
     """`moves` that ended well, `aborted` ones, `kills` of daemons."""
 
     moves: int

@@ -1,10 +1,10 @@
 """Where the daemon may die: at every edge of every effect on the host, before and after every step of every flow."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio.lowlevel
+from msgspec.structs import replace
 
 from hawker.fsm.contract import Flow, Step
 

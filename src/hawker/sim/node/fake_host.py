@@ -4,7 +4,6 @@ outlives the daemon; every call is an edge where the daemon may die.
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeFault, FakeHost, Instance
 from hawker.runtime.spec import GuestLink, InstanceSpec
 from hawker.sim.node.crash_points import CrashPoints, Death
+from hawker.value_object import ValueObject
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _PIDS = 1000
@@ -117,8 +117,7 @@ class SimHost(FakeHost):
         return next(pid for pid in range(_PIDS, _PIDS + len(taken) + 1) if pid not in taken)
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedFailure:
+class ScriptedFailure(ValueObject, frozen=True):
     """The next call of this name fails, before its effect or `after` it."""
 
     call: str

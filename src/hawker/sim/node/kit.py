@@ -1,7 +1,6 @@
 """What a simulated worker is made of: each part by who makes it. A planted bug is a kit with one other part."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hawker.clock import Clock
@@ -13,6 +12,7 @@ from hawker.runtime.fake_driver import FakeDriver
 from hawker.runtime.fake_host import FakeHost
 from hawker.store.contract import Store
 from hawker.up.wiring import NODE_FLOWS
+from hawker.value_object import ValueObject
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.moved_files import MovedFiles
 from hawker.worker.changes import Changes
@@ -72,8 +72,7 @@ def _moved_files(files: MovedFiles) -> MovedFiles:
     return files
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerKit:
+class WorkerKit(ValueObject, frozen=True):
     """Each is called once in every life of the daemon, so that what a part remembers dies with it."""
 
     flows: Callable[[], Sequence[Flow[Any]]] = _flows

@@ -9,12 +9,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from hawker.api.in_process import InProcessCaller
 from hawker.archive.archive import Archive

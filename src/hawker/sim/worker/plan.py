@@ -5,8 +5,9 @@ Every seed leaves some kinds of faults out, so that each combination comes up: o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from msgspec.structs import replace
 
 from hawker.clock import ManualClock
 from hawker.node import Capacity
@@ -58,8 +59,7 @@ class WorkerVerb(StrEnum):
 KILLS = frozenset({WorkerVerb.KILL_AT_EDGE, WorkerVerb.KILL_AT_COMMIT, WorkerVerb.KILL_AT_AWAIT})
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOperation(RunOperation[WorkerVerb]):
+class WorkerOperation(RunOperation[WorkerVerb], frozen=True):
     """A call of a client, or a fault. `label` names a machine by its order. Of a kill, `kept` is the share of the
     commits not yet durable that is still there, `reboots` whether the host goes down as well, and `down_s` how long it
     takes until the next daemon begins."""
@@ -143,8 +143,7 @@ _HOST_CALLS = ("mount", "unmount", "ensure", "delete", "make", "grow", "attach",
 _WITH_VOLUME = 0.4
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPlan(RunPlan[WorkerOperation]):
+class WorkerPlan(RunPlan[WorkerOperation], frozen=True):
     """`on_file`: the store is the real one, on a file, instead of its twin in memory. `guests`: machines have
     kernels of their own."""
 

@@ -4,7 +4,6 @@ Clients and nature go on while daemons come and go; once all operations are done
 rest, and everything is looked at, in the life that is and in one more.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,8 +42,7 @@ _TOLD_BY = frozenset({bucket.name for bucket in (MACHINES, DESTROYED, EVENTS, US
 _MEMORY = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOutcome(RunOutcome[WorkerPlan]):
+class WorkerOutcome(RunOutcome[WorkerPlan], frozen=True, kw_only=True):
     """`lives` of the daemon; `crashes` are those that ended with a kill."""
 
     lives: int

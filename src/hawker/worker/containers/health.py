@@ -1,7 +1,6 @@
 """The checks of one run of one container: asked in their time, their answers in memory, gone with the run."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import anyio
@@ -13,6 +12,7 @@ from hawker.errors import HawkerError
 from hawker.ids import MachineId
 from hawker.record.machine import CheckResult
 from hawker.runtime.driver import Driver, ExecSession, ExecSpec
+from hawker.value_object import ValueObject
 from hawker.worker.health import Probe, Prober, ProbeResult
 
 _OUTPUT_BYTES = 2048
@@ -95,8 +95,7 @@ async def _run(session: ExecSession) -> ProbeResult:
 # When a container's check passes: so many good answers in a row, or so many bad ones, turn it. Pure.
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(ValueObject, frozen=True):
     """What the answers so far come to. `passing` is None until there were enough of one kind."""
 
     passing: bool | None = None
@@ -122,8 +121,7 @@ class Tally:
 Ask = Callable[[Healthcheck], Awaitable[ProbeResult]]
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(ValueObject, frozen=True):
     tally: Tally
     output: str
     at: float

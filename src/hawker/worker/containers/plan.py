@@ -6,12 +6,12 @@ no container runs and none is to be started: its exit is that of the container t
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import assert_never
 
 from hawker.machine import Policy, Restart, after_exit
 from hawker.runtime.driver import Exit
+from hawker.value_object import ValueObject
 
 
 class Condition(StrEnum):
@@ -22,16 +22,14 @@ class Condition(StrEnum):
     EXITED_SUCCESSFULLY = "exited_successfully"
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(ValueObject, frozen=True):
     """`on` is the other container's place in the list."""
 
     on: int
     condition: Condition
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(ValueObject, frozen=True):
     """What the config says of one container."""
 
     name: str
@@ -40,8 +38,7 @@ class Rules:
     max_retries: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class SeenContainer:
+class SeenContainer(ValueObject, frozen=True):
     """One container as the host has it. `run` is the number of its latest run, 0 before the first; it runs unless
     `exit` is there. `retries` are the automatic restarts in a row that led to this run, `ran_s` is how long it ran and
     `ended_s` how long ago it ended. `ailing`: a check that is to stop it says so."""
@@ -55,8 +52,7 @@ class SeenContainer:
     ailing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(ValueObject, frozen=True):
     """Begin run number `run` of a container, as the `retries`-th try in a row."""
 
     container: int
@@ -64,16 +60,14 @@ class Start:
     retries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(ValueObject, frozen=True):
     """A container that can never be started, and why, as a sentence."""
 
     container: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(ValueObject, frozen=True):
     """`again_in_s` is when to ask again if nothing changes meanwhile; `conclude` names the container whose exit is the
     machine's."""
 

@@ -1,12 +1,12 @@
 """The worker's answers to the route table, one file per noun. They translate; what they call decides."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.ids import NodeId
 from hawker.place import Place
+from hawker.value_object import ValueObject
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
 from hawker.worker.handlers.app_files import AppFileHandlers
@@ -41,8 +41,7 @@ from hawker.worker.memory import MachineMemory
 from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSide:
+class FleetSide(ValueObject, frozen=True, kw_only=True):
     """What the worker's answers take from its fleet: nothing on a node that is alone. `wrong_clocks` are nodes, and
     what is wrong with the clock of each; `agent_findings` tells what is wrong with an agent that keeps the catalog."""
 

@@ -1,7 +1,6 @@
 """Answers about the certificates of apps' host names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from ipaddress import ip_address
@@ -47,6 +46,7 @@ from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
 from hawker.secret.certificates import Certificates, is_below, proof_name
 from hawker.settings import Settings
 from hawker.store.contract import Store
+from hawker.value_object import ValueObject
 from hawker.worker.apps import AppTable
 from hawker.worker.assembly import Lookup
 from hawker.worker.ip_assignments import IpAllocator, IpType
@@ -254,8 +254,7 @@ class CertificateHandlers:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(ValueObject, frozen=True):
     """What there is of a host name: a certificate, the wish that one is ordered, or both."""
 
     hostname: str

@@ -3,11 +3,11 @@
 import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.api.contract.body import instant
 from hawker.api.contract.exec import (

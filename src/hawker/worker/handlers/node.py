@@ -5,7 +5,6 @@ its store.
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -44,6 +43,7 @@ from hawker.record.machine import MACHINES, counted, taken
 from hawker.record.node import COPY, CopyRecord, NodeRecord, used
 from hawker.settings import Settings
 from hawker.store.contract import Store
+from hawker.value_object import ValueObject
 from hawker.version import VERSION
 from hawker.worker.assembly import DriverVerdicts
 from hawker.worker.reconcile import Finding, Kind, Mended, Mender, Reconciler
@@ -72,8 +72,7 @@ class NodeHandlers:
         return region_list((self._node.region,), self._node.region)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnInfo:
+class OwnInfo(ValueObject, frozen=True, kw_only=True):
     """What the node is, has and holds when asked. `started_at` is Unix seconds."""
 
     node: NodeRecord

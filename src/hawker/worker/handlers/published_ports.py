@@ -1,7 +1,6 @@
 """Answers about published ports: what configs ask for, beside what the edge of the host says."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from hawker.api.contract.app import AppParams
@@ -23,6 +22,7 @@ from hawker.errors import Unprocessable
 from hawker.feed import ENDS_TLS, EVERYWHERE, NOT_YET, PUBLISH, ExplainedDoor, ListenState, RouteCandidate
 from hawker.record.machine import MachineRecord
 from hawker.store.contract import Store
+from hawker.value_object import ValueObject
 from hawker.worker.apps import AppTable
 from hawker.worker.edge_door import published_at
 from hawker.worker.edge_line import EdgeLine
@@ -63,8 +63,7 @@ class PublishedPortHandlers:
         return RouteExplanation(url=call.query.url, app=app.name, listeners=tuple(map(_listener, doors)))
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPlace:
+class AskedPlace(ValueObject, frozen=True):
     host: str
     port: int
     tls: bool

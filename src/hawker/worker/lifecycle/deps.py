@@ -1,6 +1,5 @@
 """What the steps of every flow are given."""
 
-from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -20,6 +19,7 @@ from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.disks import Backups, Copies, Disks
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.moved_files import MovedFiles
@@ -33,8 +33,7 @@ from hawker.worker.table import MachineTable
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
 
-@dataclass(frozen=True, slots=True)
-class FlowDeps:
+class FlowDeps(ValueObject, frozen=True):
     """`rootfs` and `networks` are None for drivers that use the host's own; `archive` where histories are not kept,
     `disks` and `copies` where there are no volumes, `backups` where they go nowhere, `gpus` where the node has none,
     `logs` where none are kept; `files`, what was uploaded for machines, where no such files are. `fleet` answers every
@@ -61,13 +60,13 @@ class FlowDeps:
     volume_keys: VolumeKeys | None = None
     backups: Backups | None = None
     gpus: Devices | None = None
-    edge: EdgeLine = field(default_factory=EdgeLine)
+    edge: EdgeLine = msgspec.field(default_factory=EdgeLine)
     logs: MachineLogs | None = None
     files: AppFiles | None = None
-    fleet: LateCaller = field(default_factory=LateCaller)
+    fleet: LateCaller = msgspec.field(default_factory=LateCaller)
     moved_files: MovedFiles | None = None
-    others: LateNodes = field(default_factory=LateNodes)
-    runs: LateRuns = field(default_factory=LateRuns)
+    others: LateNodes = msgspec.field(default_factory=LateNodes)
+    runs: LateRuns = msgspec.field(default_factory=LateRuns)
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]

@@ -26,6 +26,7 @@ from hawker.runtime.spec import (
     VolumeDisk,
 )
 from hawker.settings import Settings
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import mount_of, volume_id_of, volume_name
 from hawker.worker.lifecycle.host_adapters import ContainerMounts
 
@@ -285,8 +286,7 @@ def _container(
 _BYTES_PER_MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class GuestDiskFiles:
+class GuestDiskFiles(ValueObject, frozen=True):
     """Block files of the host: the image's, the machine's own layer, and that of its volume if it has one."""
 
     image: str

@@ -1,10 +1,10 @@
 """Flow `stop`: end the instance, give back its writable layer, rest. Its steps also begin restart, update, destroy."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.config import stop_config
 from hawker.config.effective import container_stop

@@ -5,7 +5,6 @@ it may mend by itself, an operator what is asked for.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +22,7 @@ from hawker.record.machine import ARCHIVED, DESTROYED, machine_resource
 from hawker.record.volume import GONE_VOLUMES, volume_resource
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
+from hawker.value_object import ValueObject
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.pull import IMAGE
 from hawker.worker.reconcile.detect import Look
@@ -38,8 +38,7 @@ _BY_NODE = frozenset({Mender.NODE})
 __all__ = ["Finding", "Kind", "Mended", "Mender", "Reconciler"]
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
+class Mended(ValueObject, frozen=True):
     """What became of a finding. `error` when its repair failed; neither when it is not to be mended by who asked."""
 
     finding: Finding

@@ -9,7 +9,6 @@ both times, with no run at its machine, promised all the while what the host did
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
 
 from hawker.archive.archive import Archive
 from hawker.clock import Clock
@@ -27,6 +26,7 @@ from hawker.record.node import NODE
 from hawker.runtime.driver import ALIVE, Inspection, LostPart, NodeDriver, Phase
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store
+from hawker.value_object import ValueObject
 from hawker.worker.images import digests_of
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.lifecycle.start import runs
@@ -44,8 +44,7 @@ _PARTS: Mapping[LostPart, tuple[Kind, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(ValueObject, frozen=True):
     """Of which machines something is on the host, by what it is."""
 
     instances: list[MachineId]
@@ -67,8 +66,7 @@ class _Listed:
         return frozenset((kind, name) for kind, names in kinds for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Books:
+class Books(ValueObject, frozen=True):
     """The records, by id, and the runs that have not ended."""
 
     machines: Mapping[MachineId, MachineRecord]

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from hawker.value_object import ValueObject
+
 
 class Kind(StrEnum):
     """In the order in which they are repaired: what is stray goes before what is missing is made."""
@@ -58,8 +60,7 @@ class Mender(Enum):
     NOBODY = "nobody"  # it is only told
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(ValueObject, frozen=True):
     text: str
     by: Mender = Mender.NODE
 

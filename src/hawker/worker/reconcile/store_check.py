@@ -3,7 +3,6 @@ from them again. A transaction cannot tear them apart, but a damaged or hand-edi
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
@@ -25,14 +24,14 @@ from hawker.record.machine import (
 from hawker.record.node import USED
 from hawker.record.volume import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
+from hawker.value_object import ValueObject
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.table import order_key
 
 _Index = Mapping[str, MachineId | VolumeId]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(ValueObject, frozen=True):
     """A key of an index that is wrong, and what it should be; None: it should not be there."""
 
     bucket: Bucket[Any]

@@ -3,7 +3,6 @@ no record knows belongs to another store, or is newer than a backup that was res
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.record.volume import GONE_VOLUMES, VOLUMES, VolumeRecord, VolumeState, volume_resource
 from hawker.runtime.driver import Driver
 from hawker.store.contract import Reader, Store, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.disks import Disks, disk_of
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VOLUME_FORK, VOLUME_RESTORE, VolumeInput
@@ -37,8 +37,7 @@ _BEGUN_BY: Mapping[VolumeState, Flow[Any]] = {
 """What is under way at a volume in a state that is no rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(ValueObject, frozen=True):
     files: frozenset[VolumeId]
     mounted: frozenset[VolumeId]
     strays: frozenset[str]

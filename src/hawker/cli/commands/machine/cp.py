@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import anyio
@@ -33,6 +32,7 @@ from hawker.cli.options import app_option
 from hawker.cli.output import Form, note, output_option, show_change, size
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
+from hawker.value_object import ValueObject
 
 _HELP = """Copy a file or a directory into a running machine, or out of it. One of SOURCE and DESTINATION is
 MACHINE:PATH, the other a path here.
@@ -54,8 +54,7 @@ _WORDS_MAX = 4096
 Channel = SocketChannel[TerminalInput, TerminalOutput]
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(ValueObject, frozen=True):
     """A path in a machine."""
 
     machine: str
@@ -129,8 +128,7 @@ def _progress() -> Callable[[CopyTally], None]:
     return tell
 
 
-@dataclass(frozen=True, slots=True)
-class _Into:
+class _Into(ValueObject, frozen=True):
     source: Path
     destination: Inside
     app: str | None
@@ -182,8 +180,7 @@ async def _send(channel: Channel, path: Path, tally: CopyTally) -> None:
         raise Failure(f"{error.filename or path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _OutOf:
+class _OutOf(ValueObject, frozen=True):
     source: Inside
     destination: Path
     app: str | None

@@ -1,9 +1,8 @@
 """`hawker machine run` and `create`: from flags to an order, and what is said once it is filled."""
 
-from dataclasses import replace
-
 import click
 import msgspec
+from msgspec.structs import replace
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import CreateMachineRequest, Machine, MachineParams

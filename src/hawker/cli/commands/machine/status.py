@@ -1,7 +1,5 @@
 """`hawker machine status`: all there is to know about one machine, on one page."""
 
-from dataclasses import dataclass
-
 import click
 import msgspec
 
@@ -16,10 +14,10 @@ from hawker.cli.output import Form, as_json, output_option
 from hawker.cli.publishing import published_now, where
 from hawker.cli.summary import status, steps
 from hawker.errors import Forbidden
+from hawker.value_object import ValueObject
 
 
-@dataclass(frozen=True, slots=True)
-class SeenMachine:
+class SeenMachine(ValueObject, frozen=True):
     owned: Owned
     run: Run | None
     ports: tuple[PublishedPortState, ...]

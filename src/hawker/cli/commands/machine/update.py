@@ -1,7 +1,5 @@
 """`hawker machine update`: the config that is there, changed by flags, as a new version."""
 
-from dataclasses import dataclass
-
 import click
 
 from hawker.api.caller import Caller
@@ -20,6 +18,7 @@ from hawker.cli.summary import started
 from hawker.cli.uploads import upload
 from hawker.clock import SystemClock
 from hawker.config import MachineConfig
+from hawker.value_object import ValueObject
 
 _HELP = """Give MACHINE a new config, which makes a new version and restarts it. An option changes only its own field;
 --config replaces the whole config.
@@ -31,8 +30,7 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(ValueObject, frozen=True):
     image: str | None
     arguments: tuple[str, ...]
     flags: Flags

@@ -4,7 +4,6 @@ again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -34,6 +33,7 @@ from hawker.cli.volumes import LEAVING, OwnedVolume, list_volumes
 from hawker.clock import Clock, SystemClock
 from hawker.errors import HawkerError, NotServed
 from hawker.ids import NodeId
+from hawker.value_object import ValueObject
 
 UNLIMITED_MIB_PER_S = 1 << 20
 RECENT = timedelta(minutes=15)
@@ -77,8 +77,7 @@ def command(ctx: click.Context, node: str, within_s: float, form: Form) -> int:
     return ExitStatus.FAILED if any(map(stay, moved)) else ExitStatus.OK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evacuee:
+class Evacuee(ValueObject, frozen=True, kw_only=True):
     """What leaves: a machine, with its volume if it has one, or a volume that no machine has."""
 
     resident: Resident | None = None

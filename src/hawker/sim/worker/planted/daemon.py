@@ -3,12 +3,12 @@ much, flows with a wrong row, supervisors that see too little, policies that are
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
 import msgspec
 from anyio.abc import TaskStatus
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.fsm import journal
