@@ -34,7 +34,7 @@ class GatewayFacts(ValueObject, frozen=True):
 
 
 class PeerTable:
-    """Those of the store. `facts` are none where this node is no gateway;"""
+    """Those of the store. `facts` is None where this node is no gateway."""
 
     def __init__(self, store: Store, clock: Clock, facts: Callable[[], GatewayFacts] | None) -> None:
         self._store = store

@@ -112,7 +112,7 @@ def list_entries(ctx: click.Context, /, follow: bool, form: Form, node: str, loc
     def caught_up() -> None:
         nonlocal headed
         if form is Form.TABLE and not headed:
-            click.echo(table(_HEADINGS if local else _OF_FLEET, rows))
+            click.echo(table(_HEADINGS if local else _OF_FLEET, rows, prose=("WHAT", "THINGS")))
         headed = True
 
     _read(ctx, WantedEntries(**selected), node, show, local=local, follow=follow, caught_up=caught_up)
