@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from hawker.ids import MachineId
+from hawker.logs.line import HEALTH, KeptLine
 from hawker.machine import State
-from hawker.sim.node.sim_worker import SimWorker
+from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.worker.health import ProbeResult
 
@@ -54,6 +55,22 @@ async def test_in_its_grace_period_a_check_is_asked_often(worker: SimWorker, sta
     stall.prober.answers.clear()
     await stall.clock.sleep(1.1)
     assert (await _status(worker, machine_id))[0] == "passing"
+
+
+async def test_the_app_s_log_has_a_line_when_a_check_begins_to_pass_or_to_fail(
+    worker: SimWorker, stall: MemoryWorld
+) -> None:
+    said: list[tuple[str, KeptLine]] = []
+    worker.parts.health._say = lambda app, line: said.append((app, line))
+    machine_id = await worker.started(checks=_check(grace_period="0s"))
+    await stall.clock.sleep(25)
+    stall.prober.answers[8080] = ProbeResult(False, "status 500:\n" + "x" * 2000)
+    await stall.clock.sleep(25)
+    assert {(app, line.machine, line.provider, line.stream) for app, line in said} == {(APP, machine_id, HEALTH, 0)}
+    well, ill = (line for _, line in said)
+    assert (well.level, well.text) == ("info", "health check 'web' is passing")
+    assert ill.level == "error" and ill.text.startswith("health check 'web' is critical: status 500: xxx")
+    assert len(ill.text) < 600 and "\n" not in ill.text
 
 
 async def test_a_failing_check_never_stops_or_restarts_the_machine(worker: SimWorker, stall: MemoryWorld) -> None:

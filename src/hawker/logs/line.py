@@ -14,13 +14,13 @@ MAX_LINE_BYTES = 16 * 1024
 OPEN_FOR_NS = 1_000_000_000
 """How long the begin of a line waits for its end."""
 
-APP, RUNNER, PROXY = "app", "runner", "proxy"
+APP, RUNNER, PROXY, HEALTH = "app", "runner", "proxy", "health"
 
 
 class KeptLine(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """One line as it is stored. `at` is Unix nanoseconds; `stream` 1, 2, or 0 for the node's own words; `provider` app,
-    runner or proxy, whose lines may be of no machine; `release` the number that the machine's metadata names, else
-    empty."""
+    runner, health, or proxy, whose lines may be of no machine; `release` the number that the machine's metadata names,
+    else empty."""
 
     at: int
     machine: str

@@ -124,7 +124,7 @@ def assemble(
         backups=VolumeBackups(store, clock, deps.backups, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
         moves=moves(node, deps, room),
-        health=HealthChecks(store, clock, changes, prober),
+        health=HealthChecks(store, clock, changes, prober, None if deps.logs is None else deps.logs.say),
         container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
         room=room,

@@ -16,7 +16,8 @@ from hawker.config import Check, checks
 from hawker.deferred import deferred
 from hawker.fair.table import CHECKS, CHECKS_OF_MACHINE
 from hawker.fair.turns import Turns
-from hawker.ids import InstanceId, MachineId
+from hawker.ids import AppName, InstanceId, MachineId
+from hawker.logs.line import HEALTH, KeptLine
 from hawker.machine import State
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord
 from hawker.store.contract import Reader
@@ -29,6 +30,10 @@ else:
     aiohttp = deferred("aiohttp")
 
 _OUTPUT_LIMIT = 2048
+_LINE_CHARS = 500
+
+Say = Callable[[AppName, KeptLine], None]
+"""Puts a line into an app's log."""
 
 
 class Probe(ValueObject, frozen=True):
@@ -118,9 +123,11 @@ _Results: TypeAlias = dict[str, CheckResult]
 
 
 class HealthChecks:
-    """Follows the table of machines and runs the checks of those that are started."""
+    """Follows the table of machines and runs the checks of those that are started. `say` is told when a check begins to
+    pass or to fail."""
 
-    def __init__(self, store: Reader, clock: Clock, changes: Changes, prober: Prober) -> None:
+    def __init__(self, store: Reader, clock: Clock, changes: Changes, prober: Prober, say: Say | None = None) -> None:
+        self._say = say
         self._store = store
         self._clock = clock
         self._changes = changes
@@ -181,16 +188,25 @@ class HealthChecks:
         while True:
             finding = await self._prober(probe)
             if finding.passing or self._clock.monotonic() >= grace_ends:
-                self._publish(record.id, check, "passing" if finding.passing else "critical", finding.output)
+                self._publish(record, check, "passing" if finding.passing else "critical", finding.output)
             in_grace = self._clock.monotonic() < grace_ends and not finding.passing
             await self._clock.sleep(min(1.0, check.interval_s) if in_grace else check.interval_s)
 
-    def _publish(self, machine_id: MachineId, check: Check, status: str, output: str) -> None:
-        results = self._results.setdefault(machine_id, {})
-        before = results.get(check.name)
-        results[check.name] = CheckResult(check.name, status, output, self._clock.now())
+    def _publish(self, record: MachineRecord, check: Check, status: str, output: str) -> None:
+        results = self._results.setdefault(record.id, {})
+        before, now = results.get(check.name), self._clock.now()
+        results[check.name] = CheckResult(check.name, status, output, now)
         if before is None or before.status != status:
-            self._changes.notify(machine_id)
+            self._changes.notify(record.id)
+            if self._say is not None:
+                self._say(record.app, _line(record.id, check, status, output, now))
+
+
+def _line(machine_id: MachineId, check: Check, status: str, output: str, now: float) -> KeptLine:
+    fails = status == "critical"
+    why = f": {' '.join(output.split())[:_LINE_CHARS]}" if fails and output else ""
+    level, text = "error" if fails else "info", f"health check '{check.name}' is {status}{why}"
+    return KeptLine(at=int(now * 1e9), machine=machine_id, stream=0, text=text, level=level, provider=HEALTH)
 
 
 def _probe(record: MachineRecord, check: Check) -> Probe:

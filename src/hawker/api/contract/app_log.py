@@ -28,9 +28,9 @@ LogPlace = Annotated[str, msgspec.Meta(max_length=MAX_PLACE, extra_json_schema={
 
 class LogLine(Answer, frozen=True, kw_only=True, gc=False):
     """`position` is its place in the log of `node`; `stream` is 1 for stdout, 2 for stderr, 0 for the node's own words,
-    whose `provider` is runner, or proxy for what the edge could not do; of output it is app. `level` is info, warning
-    or error; `release` the number of the release that the machine was of, if its metadata has one. Longer ones than 16
-    KiB come in pieces."""
+    whose `provider` is runner, proxy for what the edge could not do, or health for a check that began to pass or fail;
+    of output it is app. `level` is info, warning or error; `release` the number of the release that the machine was of,
+    if its metadata has one. Longer ones than 16 KiB come in pieces."""
 
     at: datetime
     node: str
