@@ -127,6 +127,12 @@ def test_a_config_of_more_values_than_any_machine_has_is_refused_unread() -> Non
         CREATE.decode(b'{"config":{"image":"i","init":{"exec":[' + words + b"]}}}")
 
 
+def test_a_text_without_an_end_is_looked_through_once() -> None:
+    """Looked at again from each of its quotes it would take hours, in which nobody else is answered."""
+    with pytest.raises(BadRequest, match="not JSON"):
+        CREATE.decode(b'"' + b'\\"' * 400_000 + b"," * MAX_VALUES + b"\\")
+
+
 def test_commas_in_texts_are_no_values() -> None:
     text = encode_json({"k": 'a,b\\",c' * MAX_VALUES})
     assert CREATE.decode(b'{"config":{"image":"i","metadata":' + text + b"}}").config.image == "i"

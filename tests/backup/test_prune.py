@@ -114,6 +114,26 @@ async def test_prune_removes_nothing_while_a_backup_is_under_way(
     assert bytes_of(tmp_path / "again") == old
 
 
+async def test_of_two_prunes_that_look_at_the_same_moment_one_goes_on_and_stays_marked(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    await two_backups(local, volume)
+    other = opened(DirectoryBackend(kept), tmp_path / "other")
+    async with local.taken():
+        await other.keys()
+        other._get = lambda key, most: _nobody()  # type: ignore[method-assign, assignment]  # it had looked before
+        with pytest.raises(Unavailable, match="same moment"):
+            await prune(other, NOW)
+        third = opened(DirectoryBackend(kept), tmp_path / "third")
+        with pytest.raises(Unavailable, match="already"):
+            await prune(third, NOW)
+    await prune(local, NOW)
+
+
+async def _nobody() -> None:
+    return None
+
+
 async def test_backup_that_does_not_say_so_loses_what_it_counted_on(
     local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
 ) -> None:

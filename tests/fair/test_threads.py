@@ -61,6 +61,20 @@ async def test_probe_names_the_pool_whose_threads_do_not_come_back(monkeypatch: 
     await probe.check()
 
 
+async def test_who_rests_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "RESTS", 1e9)
+    monkeypatch.setattr(threads, "LONGEST_REST_S", 60.0)
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            with on_behalf_of(f"tired-{number}"):
+                await in_thread_with_rests(Pool.BODIES, sum, range(10))
+                tasks.start_soon(in_thread_with_rests, Pool.BODIES, sum, range(10))
+        await anyio.wait_all_tasks_blocked()
+        with on_behalf_of("lively"), anyio.fail_after(30):
+            assert await in_thread_with_rests(Pool.BODIES, sum, range(3)) == 3
+        tasks.cancel_scope.cancel()
+
+
 async def test_an_owner_rests_after_work_that_keeps_the_interpreter_and_others_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.root]
 class OnDisk(Staging):
     """As on a host without shared memory."""
 
-    def places(self, most: int) -> Iterator[StagingPlace]:
+    def places(self, most: int, *, memory: bool = True) -> Iterator[StagingPlace]:
         yield StagingPlace(self.disk, most)
 
 
@@ -125,8 +125,8 @@ async def test_full_disk_while_making_the_block_is_no_room(tmp_path: Path, small
 
 async def test_image_too_large_for_memory_is_staged_on_disk(tmp_path: Path) -> None:
     class Tight(Staging):
-        def places(self, most: int) -> Iterator[StagingPlace]:
-            [memory, disk] = super().places(most)
+        def places(self, most: int, *, memory: bool = True) -> Iterator[StagingPlace]:
+            [memory, disk] = super().places(most, memory=memory)
             yield StagingPlace(memory.directory, 100, memory.prefix)
             yield disk
 
@@ -138,7 +138,7 @@ async def test_image_too_large_for_memory_is_staged_on_disk(tmp_path: Path) -> N
 
 async def test_attribute_that_memory_cannot_hold_goes_to_disk(tmp_path: Path, bare_filesystem: Path) -> None:
     class Bare(Staging):
-        def places(self, most: int) -> Iterator[StagingPlace]:
+        def places(self, most: int, *, memory: bool = True) -> Iterator[StagingPlace]:
             yield StagingPlace(bare_filesystem, most)
             yield StagingPlace(self.disk, most)
 

@@ -12,6 +12,7 @@ import pytest
 from hawker.fair.table import BUILDS
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
+from hawker.image.arriving_blob import ArrivingBlob, BlobLost
 from hawker.image.blobs import BlobStore
 from hawker.image.blocks import Blocks
 from hawker.image.cache import ImageCache
@@ -165,3 +166,41 @@ async def test_an_organization_has_one_early_build_at_once(early: EarlyBuilds, f
             assert mine and not others
         for layer, file in zip(_LAYERS, files, strict=True):
             mine[layer.digest].whole(file)
+
+
+async def test_bytes_that_were_read_before_a_layer_began_anew_are_in_no_block_image(
+    early: EarlyBuilds, blocks: Blocks, files: list[Path], tmp_path: Path
+) -> None:
+    """A tar that ends early, of which the reader is content before the download knows that it was another's."""
+    wrong = tmp_path / "wrong"
+    wrong.write_bytes(tar(("evil", b"z" * 100)).ljust(_LAYERS[0].size, b"\0"))
+    async with early.during(_ID, _MANIFEST, silent) as arriving:
+        first, second = (arriving[layer.digest] for layer in _LAYERS)
+        first.grew(wrong, _LAYERS[0].size)
+        second.grew(files[1], _LAYERS[1].size)
+        await eventually(lambda: len(list((tmp_path / "staging").glob("*/root/*"))) == 2)
+        first.lose()
+        first.whole(files[0])
+        second.whole(files[1])
+    assert blocks.find(_ID) is None and list((tmp_path / "staging").iterdir()) == []
+
+
+async def test_a_reader_of_a_file_that_was_cut_off_does_not_take_that_for_its_end(tmp_path: Path) -> None:
+    file, blob = tmp_path / "layer", ArrivingBlob(100)
+    file.write_bytes(b"x" * 60)
+    blob.grew(file, 60)
+    with blob.open() as reader:
+        assert len(reader.read(60)) == 60
+        blob.grew(file, 80)  # and then it is begun anew, before the reader hears
+        with pytest.raises(BlobLost):
+            reader.read(20)
+
+
+async def test_an_image_that_is_being_built_is_not_unpacked_beside_that(
+    blocks: Blocks, files: list[Path], tmp_path: Path
+) -> None:
+    """Who builds fetches what was pruned meanwhile, and would wait for itself."""
+    building = KeyedLocks[Digest]()
+    early = EarlyBuilds(ImageContents(BlobStore(tmp_path), ImageLimits()), blocks, building, Turns(BUILDS), 0)
+    async with building.hold(_ID), early.during(_ID, _MANIFEST, silent) as arriving:
+        assert not arriving

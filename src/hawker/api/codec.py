@@ -29,7 +29,8 @@ CURSOR_HEADER = "fly-next-cursor"
 MAX_VALUES = 20_000
 """Values of a body whose unknown fields are refused: each is looked at, and what has more is no config of a machine."""
 
-_TEXT_OR_COMMA = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|,', re.DOTALL)
+_TEXT_OR_COMMA = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|,', re.DOTALL)
+"""A text without an end goes on to the end of the body: nothing is looked at twice."""
 _JSON = msgspec.json.Encoder()
 _AT = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`", re.DOTALL)
 

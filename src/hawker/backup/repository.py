@@ -150,9 +150,12 @@ class BackupRepository:
         """Nobody writes meanwhile, and nobody else prunes. What is given raises `Unavailable` once that is not certain
         any more. Raises `Unavailable` while a backup is under way."""
         token = self._clock.token_bytes(8).hex()
-        other = await self._read_at_work(_PRUNING)
+        said = await self._get(_PRUNING, objects.MOST_AT_WORK_BYTES)
+        other = await self._at_work_in(_PRUNING, said)
         if other is not None and other.until + CLOCKS_S > self._clock.now():
             raise Unavailable(f"the backups in {self.name} are being pruned already")
+        if said is not None:
+            await self._place.remove(_PRUNING)  # of one that was killed
         async with self._at_work(_PRUNING, token, LONGEST_PRUNE_S) as check:
             mine = await self._read_at_work(_PRUNING)
             if mine is None or mine.token != token:
@@ -165,9 +168,11 @@ class BackupRepository:
 
     @asynccontextmanager
     async def _at_work(self, key: str, token: str, longest_s: float) -> AsyncIterator[Callable[[], None]]:
+        """Of two that prune at the same moment the mark is the first one's, and only its own is removed."""
         keys, began = await self.keys(make=True), self._clock.monotonic()
         said = AtWork(token=token, until=self._clock.now() + longest_s)
-        await self._replace(key, keys.seal(key, msgspec.msgpack.encode(said)))
+        sealed = keys.seal(key, msgspec.msgpack.encode(said))
+        await (self._put(key, sealed) if key == _PRUNING else self._replace(key, sealed))
 
         def check() -> None:
             if self._clock.monotonic() - began > longest_s - CLOCKS_S:
@@ -177,11 +182,15 @@ class BackupRepository:
             yield check
         finally:
             with anyio.move_on_after(_REMOVED_S, shield=True), suppress(HawkerError):
-                await self._place.remove(key)
+                there = await self._read_at_work(key)
+                if there is not None and there.token == token:
+                    await self._place.remove(key)
 
     async def _read_at_work(self, key: str) -> AtWork | None:
         """One that cannot be read counts for nothing: whoever can write to the place can remove it as well."""
-        sealed = await self._get(key, objects.MOST_AT_WORK_BYTES)
+        return await self._at_work_in(key, await self._get(key, objects.MOST_AT_WORK_BYTES))
+
+    async def _at_work_in(self, key: str, sealed: bytes | None) -> AtWork | None:
         if sealed is None:
             return None
         try:

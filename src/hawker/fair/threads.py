@@ -87,14 +87,16 @@ async def in_thread_with_rests(pool: Pool, call: Callable[[Unpack[A]], T], *args
     as long as the last one took, `LONGEST_REST_S` seconds at most, so that it has a fourth of the processor. The node
     does not rest."""
     owner, now = whose(), anyio.current_time
-    async with slot(pool):
+    while True:
         await anyio.sleep_until(_rest_of(owner))
-        began = now()
-        try:
-            return await anyio.to_thread.run_sync(call, *args)
-        finally:
-            if owner != NODE:
-                _note_rest(owner, now() + min(RESTS * (now() - began), LONGEST_REST_S), now())
+        async with slot(pool):
+            if _rest_of(owner) > (began := now()):
+                continue  # another of the owner's had the thread meanwhile; who rests holds none
+            try:
+                return await anyio.to_thread.run_sync(call, *args)
+            finally:
+                if owner != NODE:
+                    _note_rest(owner, now() + min(RESTS * (now() - began), LONGEST_REST_S), now())
 
 
 def _rest_of(owner: str) -> float:

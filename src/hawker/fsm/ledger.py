@@ -150,9 +150,11 @@ class Ledger:
     def record_late(self, tx: Tx) -> None:
         """Write what is not recorded yet, of all runs."""
         for run_id in tuple(self._late):
-            if tx.get(journal.OPEN, run_id) is not None:
-                stored, run = self._caught_up(tx, run_id)
-                self._save(tx, stored, run)
+            if tx.get(journal.OPEN, run_id) is None:
+                tx.on_commit(partial(self._keep_late, run_id, ()))
+                continue
+            stored, run = self._caught_up(tx, run_id)
+            self._save(tx, stored, run)
 
     def find(self, reader: Reader, run_id: RunId) -> Run | None:
         """The run with its steps that are not recorded yet. In the loop's thread; those that it can no longer come to,
@@ -164,7 +166,7 @@ class Ledger:
         for late in late_steps:
             run = self._stepped(run, late.event)
         if not late_steps:
-            self._late.pop(run_id, None)
+            self._keep_late(run_id, ())
         return run
 
     def _caught_up(self, tx: Tx, run_id: RunId) -> tuple[Run, Run]:
@@ -187,12 +189,13 @@ class Ledger:
         return replace(self._after(run, event), records=run.records + 1, vain_resumes=0)
 
     def _forget_late(self, run_id: RunId, before: int) -> None:
-        left = tuple(late for late in self._late.get(run_id, ()) if late.number >= before)
+        self._keep_late(run_id, tuple(late for late in self._late.get(run_id, ()) if late.number >= before))
+
+    def _keep_late(self, run_id: RunId, left: tuple[LateStep, ...]) -> None:
+        """In the loop's thread. Where nothing is left of any run, nobody is woken to write it."""
         if left:
             self._late[run_id] = left
-        else:
-            self._late.pop(run_id, None)
-        if not self._late:
+        elif self._late.pop(run_id, None) is not None and not self._late:
             self.late = anyio.Event()
 
     def hand_off(self, tx: Tx, run_id: RunId, hand_off: HandOff, record: StepRecord) -> Run:

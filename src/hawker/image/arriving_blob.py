@@ -33,9 +33,9 @@ class ArrivingBlob:
             self._change.notify_all()
 
     def whole(self, path: Path) -> None:
-        """All of it is at `path`, verified."""
+        """All of it is at `path`, verified; it may be of another size than was said."""
         with self._change:
-            self._verified = True
+            self._verified, self.size = True, path.stat().st_size
         self.grew(path, self.size)
 
     def lose(self) -> None:
@@ -43,6 +43,12 @@ class ArrivingBlob:
         with self._change:
             self._lost = self._lost or not self._verified
             self._change.notify_all()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether bytes that were read may be others than those that were verified, also where no reader has heard."""
+        with self._change:
+            return self._lost
 
     def open(self) -> io.RawIOBase:
         """From the beginning. Waits until the first byte has come. Raises `BlobLost`, also while it is read, and
@@ -80,6 +86,8 @@ class _Follower(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         left = self._blob.wait_beyond(self._at) - self._at
         count = os.preadv(self._fd, [memoryview(buffer)[:left]], self._at) if left > 0 else 0
+        if left > 0 and not count:
+            raise BlobLost  # it was cut off to begin anew, and this is not its end
         self._at += count
         return count
 

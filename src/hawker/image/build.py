@@ -56,7 +56,7 @@ async def build_block(
     """Make `target`, and report how far it is: unpack the layers, and then, in `turn`, make the file, unless that says
     that nobody needs it any more. Raises `BadLayer`, `NoRoom`, `Unavailable`, `BlobLost`; nothing is left behind
     then."""
-    for place in staging.places(limits.max_image_bytes):
+    for place in staging.places(limits.max_image_bytes, memory=turn is at_once):
         try:
             return await _build_at(place, layers, target, kind, limits, report, turn)
         except (PoolFull, NoXattrs) as error:

@@ -1,7 +1,8 @@
 """An image that is unpacked while its layers come, so that its block image is made as soon as the last one is verified.
 
 Nothing depends on it: where it fails, for whatever reason, or finds no turn, the image is unpacked after its download,
-and that says what is wrong. Invariant: no block image is made before every layer has been verified.
+and that says what is wrong. Invariant: a block image is made only of bytes that were verified: every layer is, and none
+was begun anew after something of it had been read.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -68,7 +69,8 @@ class EarlyBuilds:
                 yield arriving
 
     def _is_worth_it(self, digest: Digest, manifest: Manifest) -> bool:
-        missing = self._blocks.wanted and self._blocks.find(digest) is None
+        """Not while the image is being built: who does that may be the one that fetches, and waits for it."""
+        missing = self._blocks.wanted and self._blocks.find(digest) is None and digest not in self._building.busy()
         return missing and self._contents.missing_bytes(manifest) >= self._least_bytes
 
     def _has_turn(self, slot: ExitStack) -> bool:
@@ -107,6 +109,8 @@ class EarlyBuilds:
         @asynccontextmanager
         async def turn() -> AsyncIterator[bool]:
             await verified.wait()
+            if any(layer.arriving is not None and layer.arriving.is_lost for layer in coming):
+                raise BlobLost("a layer was begun anew while it was unpacked")
             async with self._building.hold(digest), self._builds.hold(whose() or _NODE):
                 yield self._blocks.find(digest) is None
 

@@ -44,9 +44,10 @@ class Staging:
         self._memory = tmp or _SHARED_MEMORY
         self._prefix = f"hawker-{os.geteuid()}-{mark_of(disk)}-"
 
-    def places(self, most: int) -> Iterator[StagingPlace]:
-        """The best first. The last one takes all that is allowed, `most`."""
-        room = self._memory_room()
+    def places(self, most: int, *, memory: bool = True) -> Iterator[StagingPlace]:
+        """The best first. The last one takes all that is allowed, `most`. Without `memory` it is the only one: for what
+        is staged as long as somebody's download takes."""
+        room = self._memory_room() if memory else 0
         if room and os.access(self._memory, os.W_OK | os.X_OK):
             yield StagingPlace(self._memory, min(room, most), self._prefix)
         yield StagingPlace(self.disk, most)

@@ -165,9 +165,7 @@ async def deps_of(
         moved_files=None if file_of is None else HostMovedFiles(node_id, place.volumes, file_of),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
-        gpus=vfio.PciDevices([gpu.address for gpu in parse_gpus(settings.gpu_devices)])
-        if settings.gpu_devices
-        else None,
+        gpus=_gpus(settings),
         archive=archive,
         logs=logs,
         files=AppFiles(place.files, store, clock, lambda: disk_of(place.root).free_bytes - floor_bytes),

@@ -77,10 +77,12 @@ DEADLINE_S = 60.0
 
 async def destroy_everything(parts: AssembledWorker) -> None:
     """Returns when no machine is left but those that were granted to another node, or with a warning when the deadline
-    is over. A move that was not granted yet is cancelled."""
+    is over. A move that was not granted yet is cancelled, after all others were ordered destroyed."""
     store = parts.deps.store
     with anyio.move_on_after(DEADLINE_S) as scope:
-        own = [record for _, record in list(store.scan(MACHINES)) if await _is_destroyed(parts, record)]
+        moving = {machine_id for machine_id, _ in store.scan(OPEN_MOVE_OF)}
+        records = sorted((record for _, record in store.scan(MACHINES)), key=lambda record: record.id in moving)
+        own = [record for record in records if await _is_destroyed(parts, record)]
         for record in own:
             await _until_gone(parts, record.id)
     if scope.cancelled_caught:
