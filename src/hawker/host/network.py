@@ -247,8 +247,7 @@ class NodeNetwork:
         before, self._with_peers = self._with_peers, networks
         with host_sockets() as host:
             nftables.forget_peers(host.rules, self.node_id, before - networks)
-            if networks:
-                host.rules.apply(nftables.admit_peers(self.node_id, sorted(networks)))
+            nftables.admit_peers(host.rules, self.node_id, sorted(networks))
 
     def _reconnect(self, plan: NetworkPlan, pid: int) -> None:
         path = self.path_of(plan.machine_id)

@@ -24,6 +24,7 @@ _IFNAMSIZ = 16
 _NETWORKS, _OF_NETWORK, _PEER_NETWORKS = "networks", "of_network", "peer_networks"
 _PREFIX_BYTES = 6
 _BURST_S = 10
+_IN_BATCH = 100
 _MACHINES = 65535  # in a set; frames of others than machines never come here
 
 
@@ -218,9 +219,12 @@ def admit_network(node_id: NodeId, bridge: str) -> Sequence[NetlinkRequest]:
     return add_elements([_pair(node_id, bridge), _prefix(node_id, bridge)])
 
 
-def admit_peers(node_id: NodeId, networks: Iterable[int]) -> Sequence[NetlinkRequest]:
-    """Let people's computers into these networks, each into its own."""
-    return add_elements([_peer_network(node_id, each) for each in networks])
+def admit_peers(rules: NetlinkSocket, node_id: NodeId, networks: Iterable[int]) -> None:
+    """Let people's computers into these networks, each into its own. Many are let in one batch after the other, since
+    the answers to a batch wait in the socket's receive buffer until all of it is done."""
+    elements = [_peer_network(node_id, each) for each in networks]
+    for at in range(0, len(elements), _IN_BATCH):
+        rules.apply(add_elements(elements[at : at + _IN_BATCH]))
 
 
 def forget_peers(rules: NetlinkSocket, node_id: NodeId, networks: Iterable[int]) -> None:

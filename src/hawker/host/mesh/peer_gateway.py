@@ -3,7 +3,7 @@ sends from its own address alone, which the device sees to, and into its own net
 Root only.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from ipaddress import IPv6Interface, IPv6Network
 from pathlib import Path
 
@@ -46,13 +46,16 @@ class PeerGateway(HostMesh):
         self._answers: frozenset[IPv6Interface] = frozenset()
 
     async def tell(self, places: Collection[PeerPlace]) -> None:
-        """These are let in, and nobody else. Without any nothing is made. Raises `Fault`, `OSError`."""
+        """These are let in, and nobody else. Without any nothing is made. Who is let in no more goes first, whatever
+        hinders the others. Raises `Fault`, `OSError`."""
         if not places and not self.is_there:
             return
         device = await self.there()
+        wanted = {place.public_key: MeshPeer(allowed=frozenset({str(place.prefix)})) for place in places}
+        stay = await in_thread(Pool.HOST, _let_out, device, wanted)
         await self._network.admit_peers(frozenset(place.network_id for place in places))
         await in_thread(Pool.HOST, self._lead, frozenset(places))
-        await in_thread(Pool.HOST, _let_in, device, places)
+        await in_thread(Pool.HOST, _change, device, stay, wanted)
 
     def _another(self) -> str:
         """Each node of a host may have its own."""
@@ -78,13 +81,19 @@ class PeerGateway(HostMesh):
         self._routed, self._answers = routed, answers
 
 
-def _let_in(device: TunnelDevice, places: Collection[PeerPlace]) -> None:
-    """Where a peer is heard from is the device's to know."""
-    wanted = {place.public_key: MeshPeer(allowed=frozenset({str(place.prefix)})) for place in places}
+def _let_out(device: TunnelDevice, wanted: Mapping[str, MeshPeer]) -> dict[str, MeshPeer]:
+    """Those of the device who are wanted stay, as they are wanted, and are returned. Where a peer is heard from is the
+    device's to know."""
     try:
         found = device.read().peers
     except ValueError as error:
         raise Fault(f"the device of WireGuard peers says what is no answer: {error}") from error
-    change = difference({key: replace(peer, endpoint="") for key, peer in found.items()}, wanted)
+    stay = {key: peer for key, peer in wanted.items() if key in found}
+    _change(device, {key: replace(peer, endpoint="") for key, peer in found.items()}, stay)
+    return stay
+
+
+def _change(device: TunnelDevice, before: Mapping[str, MeshPeer], after: Mapping[str, MeshPeer]) -> None:
+    change = difference(before, after)
     if not change.is_none:
-        device.change(change, wanted)
+        device.change(change, after)
