@@ -34,7 +34,8 @@ NODE_IDENTITY = "node.pem"
 HOP_OFFSET = 10
 """The edge of a node answers those of others at the port of its gossip and so many more."""
 RESPONSE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Bounds of the times that answers take, in seconds; a last part is for all that take longer."""
+"""Bounds of the times from the head of a request to the head of its answer, in seconds; a last part is for all that
+take longer."""
 MAX_FRAME_BYTES = 64 << 20
 _LENGTH = struct.Struct(">I")
 

@@ -91,6 +91,19 @@ def test_a_warden_that_begins_anew_hands_its_sockets_on_and_lets_its_edge_proces
         kept.accept()[0].close()
 
 
+@pytest.mark.parametrize(("number", "renews"), [(signal.SIGHUP, True), (signal.SIGTERM, False)])
+def test_a_signal_while_it_waits_to_start_again_is_heeded(number: signal.Signals, renews: bool) -> None:
+    waking, wakes = socket.socketpair()
+
+    def pause(wait_s: float) -> bool:
+        return bool(wakes.send(bytes([number])))
+
+    with waking, wakes:
+        warden = Warden((sys.executable, "-S", "-c", ""), pause)
+        assert warden.run(waking) == 0
+    assert warden.renewing is renews
+
+
 def answers(port: int, word: bytes) -> bool:
     try:
         with socket.create_connection((HOST, port), timeout=10) as connection:

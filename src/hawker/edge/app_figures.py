@@ -28,8 +28,8 @@ class AppFigures:
         self._apps: OrderedDict[AppName, _Figures] = OrderedDict()
 
     def answered(self, app: AppName | None, status: int, seconds: float) -> None:
-        """The head of an answer is on its way, so long after the request was whole; `app` is None where none was
-        found."""
+        """The head of an answer is on its way, `seconds` after the head of the request was whole: the upload of a body
+        counts, and so does the wait for a machine, a wake of one included. `app` is None where none was found."""
         if app is not None:
             of = self._of(app)
             of.statuses[status] = of.statuses.get(status, 0) + 1

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hawker import log
-from hawker.edge.warden import Sockets, Warden
+from hawker.edge.warden import Sockets, Warden, signals_in
 from hawker.errors import CannotStart
 from hawker.host.spawn import own_program
 from hawker.place import Place, default_data_dir
@@ -63,9 +63,17 @@ def _guard(sockets: Sockets, lock: int, options: tuple[str, ...]) -> int:
     argv = (*own_program(), "edge-process", *options)
     warden = Warden(argv, lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]), sockets)
     status = warden.run(waking)
-    if warden.renewing:
+    if warden.renewing and not _to_end(waking):
         _begin_anew(warden, lock, options)
     return status
+
+
+def _to_end(waking: socket.socket) -> bool:
+    """Whether more than SIGHUP came while the edge process ended. What asks for the end from here on ends this process
+    at once: the next program would not know of it."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_DFL)
+    return bool(signals_in(waking) - {signal.SIGHUP})
 
 
 def _begin_anew(warden: Warden, lock: int, options: tuple[str, ...]) -> None:

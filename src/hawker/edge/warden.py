@@ -119,9 +119,13 @@ class Warden:
             wait_s = pause_s(short_lives)
             if not self._stopped:
                 _log.warning("edge process ended", extra={"lived_s": beats, "next_in_s": wait_s})
-            if not self._stopped and wait_s:
-                self._stopped = self._pause(wait_s)
+            if not self._stopped and wait_s and self._pause(wait_s):
+                self._heed(waking)
         return 0
+
+    def _heed(self, waking: socket.socket) -> None:
+        self._stopped = True
+        self.renewing = signals_in(waking) == {signal.SIGHUP}
 
     def _one_life(self, waking: socket.socket) -> int:
         """How many seconds it was heard of."""
@@ -144,8 +148,7 @@ class Warden:
         while True:
             ready = [number for number, _ in poll.poll(_TICK_MS)]
             if waking.fileno() in ready:
-                self._stopped = True
-                self.renewing = set(waking.recv(64)) == {signal.SIGHUP}
+                self._heed(waking)
                 return seconds
             if channel.fileno() not in ready:
                 missed += 1
@@ -171,6 +174,14 @@ class Warden:
                 _send(channel, msgspec.msgpack.encode(given), fds)
                 if listener is not None:
                     told.add(door)
+
+
+def signals_in(waking: socket.socket) -> frozenset[int]:
+    """The numbers of the signals that have come since the last call. Does not wait."""
+    try:
+        return frozenset(waking.recv(_DATAGRAM, socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return frozenset()
 
 
 def pause_s(short_lives: int) -> float:
