@@ -12,10 +12,12 @@ import dns.flags
 import dns.message
 import dns.rcode
 import dns.rdatatype
+import msgspec
 import pytest
 
-from hawker.clock import SystemClock
-from hawker.dns.zone import ANSWERS, ZoneSockets, zone_answer
+from hawker.clock import ManualClock, SystemClock
+from hawker.dns import zone as zone_module
+from hawker.dns.zone import ALL_QUESTIONS, ANSWERS, QUESTIONS, ZoneSockets, zone_answer
 from hawker.ids import AppName
 from hawker.names import KnownZone, NamedAddress, ZoneProof
 from tests.waiting import eventually
@@ -49,8 +51,10 @@ def texts(reply: dns.message.Message) -> list[str]:
         (f"shop.{DOMAIN}", "A", ["192.0.2.1"]),
         (f"SHOP.{DOMAIN.upper()}.", "AAAA", ["2001:db8::1"]),
         (f"alone.{DOMAIN}", "A", ["192.0.2.7"]),
-        (DOMAIN, "NS", [f"ns.{DOMAIN}."]),
-        (f"ns.{DOMAIN}", "A", ["192.0.2.53"]),
+        (DOMAIN, "NS", [f"a.ns.{DOMAIN}."]),
+        (f"a.ns.{DOMAIN}", "A", ["192.0.2.53"]),
+        (f"ns.{DOMAIN}", "A", ["192.0.2.1"]),
+        (f"acme.{DOMAIN}", "AAAA", ["2001:db8::1"]),
         (f"_acme-challenge.{DOMAIN}", "TXT", ['"proof"']),
         (f"www.example.org.0123abcd.acme.{DOMAIN}", "TXT", ['"far"']),
     ],
@@ -90,6 +94,15 @@ def test_a_name_without_such_records_is_there(name: str, kind: str) -> None:
 def test_a_name_outside_the_zone_is_not_answered(name: str, code: dns.rcode.Rcode) -> None:
     reply = asked(name, "TXT")
     assert reply.rcode() == code and not reply.answer
+
+
+@pytest.mark.parametrize("app", ["acme", "ns"])
+def test_an_app_that_is_named_as_a_part_of_the_zone_is_found_at_its_own_address(app: str) -> None:
+    own = NamedAddress(app=AppName(app), ip="192.0.2.8")
+    zone = msgspec.structs.replace(ZONE, addresses=(own,))
+    assert texts(asked(f"{app}.{DOMAIN}", zone=zone)) == ["192.0.2.8"]
+    assert texts(asked(f"a.ns.{DOMAIN}", zone=zone)) == ["192.0.2.53"], "no app answers for the zone"
+    assert texts(asked(f"www.example.org.0123abcd.acme.{DOMAIN}", "TXT", zone)) == ['"far"']
 
 
 def test_bytes_that_are_no_question_get_no_answer_or_a_refusal() -> None:
@@ -139,6 +152,27 @@ async def test_a_flood_gets_short_answers_over_udp_and_whole_ones_over_tcp() -> 
         assert ANSWERS.burst <= whole < ANSWERS.burst + 60
         reply = await dns.asyncquery.tcp(query, "127.0.0.1", port=port, timeout=5)
         assert texts(reply) == ["192.0.2.1"]
+
+
+def test_questions_beyond_a_rate_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, clock = list[bytes](), ManualClock()
+
+    def counted(data: bytes, zone: KnownZone, *, whole: bool) -> bytes | None:
+        read.append(data)
+        return zone_answer(data, zone, whole=whole)
+
+    monkeypatch.setattr(zone_module, "zone_answer", counted)
+    sockets, query = ZoneSockets(lambda: ZONE, clock), dns.message.make_query(f"shop.{DOMAIN}", "A").to_wire()
+    answers = [sockets.answer(query, f"198.51.100.{number % 250}") for number in range(2000)]
+    assert len(read) == QUESTIONS.burst == sum(each is not None for each in answers), "one network"
+    assert sockets.answer(query, "203.0.113.1") is not None, "another one is answered"
+    clock.advance(60.0)
+    read.clear()
+    for number in range(5000):
+        sockets.answer(query, f"10.{number // 250}.{number % 250}.1")
+    assert len(read) == ALL_QUESTIONS.burst, "forged sources, each of a network of its own"
+    clock.advance(1.0)
+    assert sockets.answer(query, "10.0.0.1") is not None, "after a second questions are read again"
 
 
 async def test_a_connection_that_says_nothing_of_dns_is_closed() -> None:

@@ -1,13 +1,15 @@
 """Orders of certificates: what may be ordered, by whom, and when each is due."""
 
+import anyio
 import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
 from hawker.errors import NotFound, NotServed, Unprocessable
+from hawker.feed import HTTP_01
 from hawker.ids import AppName
 from hawker.record.app import CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
-from hawker.secret.certificate_orders import TRIES, CertificateBuyer, CertificateOrders, is_due
+from hawker.secret.certificate_orders import AGAIN_S, TRIES, CertificateBuyer, CertificateOrders, is_due
 from hawker.secret.certificates import PLATFORM
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.store.contract import Tx
@@ -60,6 +62,56 @@ async def test_orders_go_with_their_app(worker: SimWorker, orders: CertificateOr
     await orders.put(APP, HOST)
     await worker.api.call(DELETE_APP, params=AppParams(app_name=APP))
     assert list(worker.store.scan(CERTIFICATE_ORDERS)) == []
+
+
+async def test_an_order_that_is_put_once_more_keeps_what_the_authority_said(
+    worker: SimWorker, orders: CertificateOrders
+) -> None:
+    first = await orders.put(APP, HOST)
+    now = worker.parts.deps.clock.now()
+    told = msgspec.structs.replace(
+        first,
+        failures=3,
+        failed_at=now,
+        reason="too many",
+        proof=HTTP_01,
+        limited_until=now + 3600.0,
+        renew_at=now + DAY,
+    )
+    await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, HOST, told))
+    again = await orders.put(APP, HOST)
+    assert again == orders.find(APP, HOST) == msgspec.structs.replace(told, failures=0, failed_at=0.0, reason="")
+    assert not is_due(again, None, now + 3599.0) and is_due(again, None, now + 3600.0)
+
+
+async def test_a_platforms_own_order_that_is_refused_is_told_and_put_again(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deps, own = worker.parts.deps, "*.apps.example.com"
+    settings = msgspec.structs.replace(
+        deps.settings,
+        acme_directory="https://ca.example.com/dir",
+        domain="apps.example.com",
+        dns_zone_listen=("192.0.2.5:53",),
+    )
+    orders = CertificateOrders(worker.store, settings, deps.clock)
+    await deps.certificates.put(APP, own, *issued(own))
+    buyer = CertificateBuyer(worker.store, deps.certificates, settings, deps.clock)
+    monkeypatch.setattr(buyer, "next", lambda: None)  # nobody is asked for a certificate here
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(buyer.serve)
+        await deps.clock.sleep(AGAIN_S / 2)
+        why = f"it cannot be ordered: hostname: {own} is the app {APP}'s: remove it there"
+        assert list(deps.certificates.ending()) == [(own, why)]
+        await deps.certificates.delete(APP, own)
+        await deps.clock.sleep(AGAIN_S)
+        placed = orders.find(PLATFORM, own)
+        assert placed is not None and list(deps.certificates.ending()) == []
+        limited = msgspec.structs.replace(placed, failures=1, reason="no", limited_until=deps.clock.now() + DAY)
+        await worker.store.write(lambda tx: tx.put(CERTIFICATE_ORDERS, own, limited))
+        await deps.clock.sleep(2 * AGAIN_S)
+        assert orders.find(PLATFORM, own) == limited, "one that is there is left as it is"
+        tasks.cancel_scope.cancel()
 
 
 def test_when_an_order_is_due() -> None:

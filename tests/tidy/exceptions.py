@@ -171,6 +171,12 @@ EXCEPTIONS: tuple[Allowed, ...] = (
         "anyio.CapacityLimiter",
         "how many tokens one agent judges at once, each for a second at most",
     ),
+    Allowed(
+        "unkeyed_shares",
+        "src/hawker/dns/zone.py",
+        "hawker.token_bucket.TokenBucket",
+        "what all askers take of the loop together, behind a bucket for each network: sources over UDP can be forged",
+    ),
     Allowed("unkeyed_shares", "src/hawker/api/in_process.py", "*", "the two ends of one conversation"),
     Allowed("unkeyed_shares", "src/hawker/gossip/streams.py", "*", "calls of members, who share the cluster's key"),
     Allowed(

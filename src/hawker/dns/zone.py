@@ -2,7 +2,10 @@
 asks for (DNS-01). Nothing else, and no recursion.
 
 An answer that is larger than its question is worth something to who forges the asker's address. So beyond a rate for
-each network of askers the answer says only that it is to be asked over TCP.
+each network of askers the answer says only that it is to be asked over TCP. To read a question costs time that the
+resolver of the node's machines lacks, so beyond further rates, of a network and of all, none is read over UDP.
+
+Apps have names of one label, so what the zone itself needs has more: `NAME_SERVER`, and proofs below `acme`.
 """
 
 import asyncio
@@ -25,11 +28,17 @@ from hawker.fair.table import ZONE_CONNECTIONS
 from hawker.fair.turns import Turns
 from hawker.log import bind
 from hawker.names import KnownZone
-from hawker.token_bucket import Allowance, TokenBuckets
+from hawker.token_bucket import Allowance, TokenBucket, TokenBuckets
 
 TTL_S, PROOF_TTL_S, NEGATIVE_TTL_S = 60, 1, 5
 ANSWERS = Allowance(20.0, 40)
 """Whole answers over UDP, a second, of a /24 or a /48."""
+QUESTIONS = Allowance(100.0, 200)
+"""Of those over UDP that are read, a second, of a /24 or a /48. What is beyond gets no answer."""
+ALL_QUESTIONS = Allowance(1000.0, 500)
+"""Of those over UDP that are read, a second, of all askers: sources can be forged. A whole answer takes 0.25 ms."""
+NAME_SERVER = "a.ns"
+"""Below the domain. No app has such a name: whoever answers there decides what the zone says."""
 _PLAIN_BYTES, _UDP_BYTES, _TCP_BYTES, _MOST_QUESTION = 512, 1232, 65_535, 4096
 _NETWORK_BITS = {4: 8, 6: 80}  # left out of an address
 _IDLE_S, _LOOK_EVERY_S, _LISTEN_BACKLOG = 5.0, 1.0, 64
@@ -85,16 +94,16 @@ def _found(name: Name, apex: Name, zone: KnownZone) -> list[Rdata] | None:
     labels = [label.decode("ascii", "replace") for label in name.relativize(apex).labels]
     text = name.to_text(omit_final_dot=True)
     proofs = [TXT(rdataclass.IN, rdatatype.TXT, [each.text]) for each in zone.proofs if each.name == text]
+    if text == f"{NAME_SERVER}.{zone.domain}":
+        return _at(zone.name_servers)
     match labels:
         case []:
-            own = [rdata_of(rdataclass.IN, rdatatype.NS, f"ns.{zone.domain}."), _soa(zone), *_addresses("", zone)]
+            own = [rdata_of(rdataclass.IN, rdatatype.NS, _name_server(zone)), _soa(zone), *_addresses("", zone)]
             return own
-        case ["ns"]:
-            return _at(zone.name_servers)
         case ["_acme-challenge", *_]:
             return [*proofs]
-        case [*_, "acme"]:
-            return [*proofs] if proofs or len(labels) == 1 or _is_above_proof(text, zone) else None
+        case [_, *_, "acme"]:
+            return [*proofs] if proofs or _is_above_proof(text, zone) else None
         case [app]:
             return _addresses(app, zone)
     return None
@@ -114,8 +123,12 @@ def _at(addresses: tuple[str, ...] | list[str]) -> list[Rdata]:
     return [rdata_of(rdataclass.IN, kinds[ip_address(each).version], each) for each in addresses]
 
 
+def _name_server(zone: KnownZone) -> str:
+    return f"{NAME_SERVER}.{zone.domain}."
+
+
 def _soa(zone: KnownZone) -> Rdata:
-    text = f"ns.{zone.domain}. hostmaster.{zone.domain}. 1 3600 600 86400 {NEGATIVE_TTL_S}"
+    text = f"{_name_server(zone)} hostmaster.{zone.domain}. 1 3600 600 86400 {NEGATIVE_TTL_S}"
     return rdata_of(rdataclass.IN, rdatatype.SOA, text)
 
 
@@ -126,6 +139,8 @@ class ZoneSockets:
         self._zone = zone
         self._clock = clock
         self._answers = TokenBuckets(ANSWERS)
+        self._questions = TokenBuckets(QUESTIONS)
+        self._all_questions = TokenBucket(ALL_QUESTIONS)
         self._connections = Turns(ZONE_CONNECTIONS)
         self._open: dict[str, _Place] = {}
         self._lacking: set[str] = set()
@@ -151,11 +166,15 @@ class ZoneSockets:
             self._lacking.add(place)
 
     def answer(self, data: bytes, source: str) -> bytes | None:
-        """Over UDP."""
-        zone = self._zone()
-        if zone is None or len(data) > _MOST_QUESTION:
+        """Over UDP. What is beyond a rate is not read: a flood costs some microseconds a packet."""
+        now = self._clock.monotonic()
+        if len(data) > _MOST_QUESTION or self._all_questions.wait_s(1, now) > 0:
             return None
-        return zone_answer(data, zone, whole=self._answers.take(_network(source).encode(), self._clock.monotonic()))
+        network = _network(source).encode()
+        if not (self._questions.take(network, now) and self._all_questions.take(1, now)):
+            return None
+        zone = self._zone()
+        return None if zone is None else zone_answer(data, zone, whole=self._answers.take(network, now))
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Questions one after the other; what is no question ends it."""

@@ -33,7 +33,7 @@ SPREAD_S, FLEET_SPREAD_S = 1.0, 4.0
 """So long have the edge, and the edges and name servers of a fleet, to hear of a challenge before the authority is sent
 to them."""
 _FIRST_TRIES = 2
-_AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
+AGAIN_S, _AGAIN_AT_MOST_S = 240.0, 86_400.0
 """After the first failure; twice as long after each further one. Public authorities bear five failed proofs an hour:
 two at once, then one after 4, 12 and 28 minutes."""
 RENEWAL_S = 6 * 3600.0
@@ -61,8 +61,9 @@ class CertificateOrders:
         return order if order is not None and order.app == app else None
 
     async def put(self, app: str, text: str, certificates: Certificates | None = None) -> CertificateOrder:
-        """Durable when it returns; the certificate comes later. Once more, it is tried at once. Raises `NotServed` on a
-        node that knows no authority, `Unprocessable` for what cannot be ordered or is another app's."""
+        """Durable when it returns; the certificate comes later. Once more, it is tried at once, but not before the
+        order's `limited_until`. Raises `NotServed` on a node that knows no authority, `Unprocessable` for what cannot
+        be ordered or is another app's."""
         if self._settings.acme_directory is None:
             raise NotServed("this node orders no certificates: it has no acme_directory; import one instead")
         hostname = certificate_chain.hostname_of(text)
@@ -77,13 +78,15 @@ class CertificateOrders:
             if app != PLATFORM and tx.get(APPS, app) is None:
                 raise NotFound("app not found")
             there, certificate = tx.get(CERTIFICATE_ORDERS, hostname), tx.get(CERTIFICATES, hostname)
-            if any(each is not None and each.app != app for each in (there, certificate)):
-                raise Unprocessable(f"hostname: {hostname} is another app's")
+            for each in (there, certificate):
+                if each is not None and each.app != app:
+                    whose = f"the app {each.app}'s: remove it there" if app == PLATFORM else "another app's"
+                    raise Unprocessable(f"hostname: {hostname} is {whose}")
             if there is None:
                 _check_orders(tx, app)
             if certificate is None:
                 check_room(tx, app)
-            kept = order if there is None else msgspec.structs.replace(order, created_at=there.created_at)
+            kept = order if there is None else msgspec.structs.replace(there, failures=0, failed_at=0.0, reason="")
             tx.put(CERTIFICATE_ORDERS, hostname, kept)
             return kept
 
@@ -117,22 +120,37 @@ class CertificateBuyer:
         self._tries = TokenBuckets(TRIES)
         self._turn: dict[AppName, float] = {}  # when each app had its last
         self._renewal_asked: dict[str, float] = {}
+        self._own_at = -inf  # before this moment nobody looks whether the platform's own order is there
 
     async def serve(self) -> None:
         """Until cancelled. The settings name an authority."""
         directory = self._settings.acme_directory
         assert directory is not None
-        if self._settings.answers_zone:
-            await CertificateOrders(self._store, self._settings, self._clock).put(
-                PLATFORM, f"*.{self._settings.domain}"
-            )
         while True:
+            await self._order_own()
             order = self.next()
             if order is None:
                 await self.ask_renewal(directory)
                 await self._clock.sleep(_LOOK_EVERY_S)
             else:
                 await self._try(directory, order)
+
+    async def _order_own(self) -> None:
+        """The platform's own certificate, where its domain is answered. What refuses it (an app has the name, there is
+        no room) may go: it is put again later, and the doctor says it until then."""
+        now = self._clock.monotonic()
+        if not self._settings.answers_zone or now < self._own_at:
+            return
+        self._own_at = now + AGAIN_S
+        orders, hostname = CertificateOrders(self._store, self._settings, self._clock), f"*.{self._settings.domain}"
+        try:
+            if orders.find(PLATFORM, hostname) is None:
+                await orders.put(PLATFORM, hostname)
+        except HawkerError as error:
+            _log.warning("the platform's own certificate is not ordered", extra={"reason": str(error)})
+            self._certificates.refused_orders[hostname] = str(error)
+        else:
+            self._certificates.refused_orders.pop(hostname, None)
 
     def next(self) -> CertificateOrder | None:
         """Which order is tried now: of the app whose turn was longest ago the one that failed least."""
@@ -262,7 +280,7 @@ def is_due(order: CertificateOrder, there: CertificateRecord | None, now: float)
     was imported is left alone until it has expired."""
     if now < order.limited_until:
         return False
-    if order.failures and now < order.failed_at + min(_AGAIN_S * 2.0 ** min(order.failures - 1, 16), _AGAIN_AT_MOST_S):
+    if order.failures and now < order.failed_at + min(AGAIN_S * 2.0 ** min(order.failures - 1, 16), _AGAIN_AT_MOST_S):
         return False
     if there is None or not there.ordered:
         return there is None or now >= there.not_after

@@ -56,6 +56,7 @@ class Certificates:
         self._vault = Vault(self.key, clock)
         self.account_key = vault.key_for(ACCOUNT_PURPOSE)
         self.challenges: list[ShownChallenge] = []
+        self.refused_orders: dict[str, str] = {}  # of the platform itself: why each host name cannot be ordered
         self._far_challenges: tuple[ShownChallenge, ...] = ()
         self._listeners: list[Callable[[], None]] = []
         self._far: dict[str, FarCertificate] = {}
@@ -101,7 +102,7 @@ class Certificates:
 
     def ending(self) -> Iterator[tuple[str, str]]:
         """Host names whose certificate ends in two weeks, or in the last quarter of a shorter life, with what keeps it
-        from being renewed; and the platform's own where none can be had."""
+        from being renewed; and the platform's own where none can be had or ordered."""
         now, orders = self._clock.now(), {order.hostname: order for _, order in self._store.scan(CERTIFICATE_ORDERS)}
         for record in self.all():
             soon_s = min(SOON_S, (record.not_after - record.updated_at) / 4) if record.ordered else SOON_S
@@ -113,6 +114,8 @@ class Certificates:
         for order in orders.values():
             if order.app == PLATFORM and order.reason and self._store.get(CERTIFICATES, order.hostname) is None:
                 yield order.hostname, f"there is none: {order.reason}"
+        for hostname, why in self.refused_orders.items():
+            yield hostname, f"it cannot be ordered: {why}"
 
     def get(self, app: str, text: str) -> CertificateRecord:
         return _found(self._store, app, certificate_chain.hostname_of(text))
