@@ -7,7 +7,7 @@ import msgspec
 
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.org import OrgParams
-from hawker.api.route import Tag, Unary
+from hawker.api.route import Rate, Tag, Unary
 from hawker.errors import NotFound, NotServed, Unavailable, Unprocessable
 from hawker.permission import Action
 
@@ -75,6 +75,7 @@ PUT_PEER = Unary(
     errors=(NotServed, Unavailable, Unprocessable),
     guarded=False,
     action=Action.CONTROL,
+    rate=Rate.USUAL,
     strict=True,
 )
 
@@ -90,6 +91,7 @@ DELETE_PEER = Unary(
     errors=(NotFound, NotServed),
     guarded=False,
     action=Action.CONTROL,
+    rate=Rate.USUAL,
 )
 
 WIREGUARD_ROUTES = (LIST_PEERS, PUT_PEER, DELETE_PEER)
