@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from hawker.app import network_id, network_ids
+from hawker.errors import Unprocessable
 from hawker.ids import AppName
+from hawker.netpolicy import private_networks
 from hawker.netpolicy.private_networks import keep, number_of, settle, settled
 from hawker.record.app import APPS, AppRecord, NetworkOwner
 from hawker.store.contract import Store
@@ -66,3 +68,16 @@ async def test_a_majority_s_number_goes_before_the_computed_one(store: Store) ->
     owner = NetworkOwner(org="acme", network="default")
     await store.write(lambda tx: settle(tx, 77, owner))
     assert await store.write(lambda tx: number_of(tx, "acme", "default")) == 77
+
+
+async def test_an_organization_claims_so_many_and_takes_nothing_from_another(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_networks, "MAX_NETWORKS_OF_ORG", 2)
+    for org, network in (("a", "one"), ("a", "two"), ("a/b", "one"), ("a", "one")):
+        await store.write(lambda tx: number_of(tx, org, network))  # noqa: B023
+    with pytest.raises(Unprocessable, match="use the name of a network that it has"):
+        await store.write(lambda tx: number_of(tx, "a", "three"))
+    assert settled(store, NetworkOwner(org="a", network="three")) is None
+    await store.write(lambda tx: number_of(tx, "a/b", "two"))
+    await store.write(lambda tx: number_of(tx, "a", "two"))

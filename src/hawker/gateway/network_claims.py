@@ -11,7 +11,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.owner import KEEP_NETWORK, NetworkKept, NetworkParams, NetworkRequest
 from hawker.api.directory import AppIndex, Directory
 from hawker.app import network_id, network_ids
-from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.errors import HawkerError, NotFound, Unavailable, Unprocessable
 from hawker.gateway.fan_out import FanOut
 from hawker.gateway.name_quorum import keepers
 from hawker.ids import NodeId
@@ -26,7 +26,8 @@ class NetworkClaims:
         self._fan_out = asking
 
     async def settle(self, org: str, network: str, home: NodeId, behalf: str) -> None:
-        """`home` knows the number of this pair's network. Raises `Unavailable` when too few keepers answer."""
+        """`home` knows the number of this pair's network. Raises `Unavailable` when too few keepers answer,
+        `Unprocessable` when they keep too many for the organization."""
         number = self._index.network_of(org, network)
         if number is None:
             number = await self._claimed(org, network, behalf)
@@ -61,6 +62,9 @@ class NetworkClaims:
             return True
         if others + ours == len(among) or others > len(among) // 2:
             return False
+        for refusal in silent:
+            if isinstance(refusal, Unprocessable):
+                raise refusal
         reasons = "; ".join(map(str, silent))
         raise Unavailable(f"too few nodes answer to make the new network '{request.network}': {reasons}")
 

@@ -9,25 +9,33 @@ from collections.abc import Iterator
 from itertools import islice
 
 from hawker.app import network_ids
-from hawker.errors import Unavailable
-from hawker.record.app import APPS, NETWORK_IDS, NETWORKS, AppRecord, NetworkNumber, NetworkOwner
+from hawker.errors import Unavailable, Unprocessable
+from hawker.record.app import APPS, NETWORK_IDS, NETWORKS, NETWORKS_OF_ORG, AppRecord, NetworkNumber, NetworkOwner
 from hawker.store.contract import Reader, Tx
 
 MAX_NETWORKS = 100_000
 """That a node keeps the owners of."""
+MAX_NETWORKS_OF_ORG = 1_000
+"""Of these, those of one organization."""
 TRIES = 16
 
 
 def keep(tx: Tx, number: int, owner: NetworkOwner) -> NetworkOwner:
     """Whose the number is at this node: whoever claimed it first, or made an app with it before there were claims.
-    Raises `Unavailable` when this node keeps too many."""
+    Raises `Unavailable` when this node keeps too many, `Unprocessable` when it keeps too many of the organization."""
     key = _key(number)
     there = tx.get(NETWORKS, key) or next(_before_claims(tx, number), None)
     if there is not None:
         return there
     if tx.count(NETWORKS) >= MAX_NETWORKS:
         raise Unavailable(f"this node keeps {MAX_NETWORKS} private networks already: no other one is made")
+    if tx.count(NETWORKS_OF_ORG, _of_org(owner.org)) >= MAX_NETWORKS_OF_ORG:
+        raise Unprocessable(
+            f"network: organization '{owner.org:.80}' has claimed {MAX_NETWORKS_OF_ORG} private networks at a node, "
+            "for good: use the name of a network that it has"
+        )
     tx.put(NETWORKS, key, owner)
+    tx.put(NETWORKS_OF_ORG, _of_org(owner.org) + key, NetworkNumber(network_id=number))
     return owner
 
 
@@ -48,7 +56,7 @@ def settled(reader: Reader, owner: NetworkOwner) -> int | None:
 
 def number_of(tx: Tx, org: str, network: str) -> int:
     """The number of the pair's network, which is claimed here if nobody has claimed it yet. Raises `Unavailable` when
-    none is free."""
+    none is free, `Unprocessable` as `keep`."""
     owner = NetworkOwner(org=org, network=network)
     known = settled(tx, owner)
     if known is not None:
@@ -67,6 +75,11 @@ def _before_claims(reader: Reader, number: int) -> Iterator[NetworkOwner]:
 
 def _age(app: AppRecord) -> tuple[float, str]:
     return app.created_at, app.name
+
+
+def _of_org(org: str) -> str:
+    """No organization's is the beginning of another's, whatever it is called."""
+    return f"{len(org)}:{org}/"
 
 
 def _key(number: int) -> str:

@@ -75,6 +75,7 @@ class NetworkNumber(msgspec.Struct, frozen=True, kw_only=True):
     network_id: int
 
 
+NETWORKS_OF_ORG = Bucket("networks_of_org", NetworkNumber)  # LENGTH:organization/8 digits, of each in `networks`
 NETWORK_IDS = Bucket("network_ids", NetworkNumber)  # organization/network, of those that this node has made apps in
 
 

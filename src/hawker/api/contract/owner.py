@@ -9,7 +9,7 @@ from hawker.api.contract.app import App, AppParams
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.market import OrderedApp
 from hawker.api.route import Tag, Unary
-from hawker.errors import Conflict, NotFound, Unavailable
+from hawker.errors import Conflict, NotFound, Unavailable, Unprocessable
 from hawker.permission import Action
 
 
@@ -139,7 +139,7 @@ KEEP_NETWORK = Unary(
     response=NetworkKept,
     tag=Tag.NODE,
     summary="Claim the number of a private network",
-    errors=(Unavailable,),
+    errors=(Unavailable, Unprocessable),
     timeout_s=PEER_TIMEOUT_S,
 )
 
