@@ -1,4 +1,4 @@
-"""Apps and names: what an app, a machine and a network may be called. Pure; the records are in `worker`."""
+"""Apps and names: what an app, machine, network or WireGuard peer may be called. Pure; the records are in `worker`."""
 
 import hashlib
 import re
@@ -13,6 +13,7 @@ DEFAULT_NETWORK = "default"
 
 _APP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _MACHINE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_PEER_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NETWORK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 
 
@@ -30,6 +31,13 @@ def machine_name(text: str) -> str:
             f"name: {text!r:.80} is not a machine name: use up to 63 letters, digits, dashes, dots and underscores, "
             "beginning with a letter or digit"
         )
+    return text
+
+
+def peer_name(text: str) -> str:
+    """Raises `Unprocessable`."""
+    if not _PEER_NAME.fullmatch(text):
+        raise Unprocessable(f"peer: {text!r:.80} is no name: use up to 63 lower-case letters, digits and dashes")
     return text
 
 

@@ -4,12 +4,15 @@ import base64
 from collections.abc import Collection
 
 import anyio
+import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
-from hawker.errors import Fault, NotFound, NotServed, Unprocessable
+from hawker.errors import Fault, NotFound, NotServed, Unavailable, Unprocessable
 from hawker.host.mesh.peer_gateway import PeerPlace
-from hawker.record.app import APPS
+from hawker.ids import MachineId, NodeId
+from hawker.netpolicy.private_networks import settle
+from hawker.record.app import APPS, NETWORKS, WIREGUARD_PEERS, NetworkOwner
 from hawker.record.machine import networks_here
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.worker.wireguard_peers import MAX_PEERS_OF_ORG, GatewayFacts, PeerKeeper, PeerTable
@@ -17,6 +20,7 @@ from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]
 pytestmark = pytest.mark.anyio
+ME, OTHER = NodeId("0000000a"), NodeId("0000000b")
 FACTS = GatewayFacts("gateway.example.com:51820", "public")
 
 
@@ -26,7 +30,11 @@ def key(number: int) -> str:
 
 @pytest.fixture
 def peers(worker: SimWorker) -> PeerTable:
-    return PeerTable(worker.store, worker.parts.deps.clock, lambda: FACTS)
+    return table(worker)
+
+
+def table(worker: SimWorker, node: NodeId = ME, *, in_fleet: bool = False) -> PeerTable:
+    return PeerTable(node, worker.store, worker.parts.deps.clock, lambda: FACTS, in_fleet=in_fleet)
 
 
 async def test_a_peer_is_in_the_network_of_the_apps_and_keeps_its_address(worker: SimWorker, peers: PeerTable) -> None:
@@ -56,6 +64,7 @@ async def test_a_peer_is_in_the_network_of_the_apps_and_keeps_its_address(worker
         ("a", ""),
         ("a", "x" * 44),
         ("a", key(1)[:-4]),
+        ("a", key(0)[:-2] + "B="),
     ],
 )
 async def test_a_name_or_key_that_is_none_is_refused(peers: PeerTable, name: str, public: str) -> None:
@@ -74,8 +83,30 @@ async def test_two_peers_never_have_one_key_and_an_organization_has_so_many(peer
     await peers.put("eve", "laptop", None, key(9999))
 
 
+async def test_in_a_fleet_a_peer_has_the_number_that_the_fleet_told_or_none(worker: SimWorker) -> None:
+    peers, dev = table(worker, in_fleet=True), NetworkOwner(org="ada", network="dev")
+    claimed = worker.store.count(NETWORKS)
+    with pytest.raises(Unavailable, match="try again"):
+        await peers.put("ada", "laptop", "dev", key(1))
+    assert worker.store.count(NETWORKS) == claimed and peers.list("ada") == []
+    await worker.store.write(lambda tx: settle(tx, 77, dev))
+    assert (await peers.put("ada", "laptop", "dev", key(1))).network_id == 77
+
+
+async def test_a_name_at_two_gateways_has_two_addresses_and_one_that_is_there_stays(
+    worker: SimWorker, peers: PeerTable
+) -> None:
+    made = await peers.put("ada", "laptop", None, key(1))
+    await peers.delete("ada", "laptop")
+    other = await table(worker, OTHER).put("ada", "laptop", None, key(1))
+    assert other.id != made.id
+    old = msgspec.structs.replace(other, id=MachineId("0" * 14))
+    await worker.store.write(lambda tx: tx.put(WIREGUARD_PEERS, "ada/laptop", old))
+    assert (await peers.put("ada", "laptop", None, key(2))).id == old.id
+
+
 async def test_a_node_without_the_setting_lets_nobody_in(worker: SimWorker) -> None:
-    plain = PeerTable(worker.store, worker.parts.deps.clock, None)
+    plain = PeerTable(ME, worker.store, worker.parts.deps.clock, None, in_fleet=False)
     with pytest.raises(NotServed, match="wireguard_listen"):
         await plain.put("ada", "laptop", None, key(1))
     with pytest.raises(NotServed):

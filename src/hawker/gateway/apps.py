@@ -198,6 +198,9 @@ class FleetApps:
         home = self._owners.home_of_app(name)
         if key is None or home is None:
             raise NameTaken(TAKEN)
+        # The catalog may speak of an app that is gone: then the home makes it anew.
+        org, network = call.body.org_slug or DEFAULT_ORG, network_name(call.body.network)
+        await self._networks.settle(org, network, home, call.caller)
         return await self._forwarding.unary_at(home, CREATE_APP, call)
 
     def _home(self) -> NodeId:

@@ -2,10 +2,12 @@
 one node that can answer it, or is the business of the node that the broker stands beside.
 """
 
-from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Container, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hawker.api.caller import Caller
+from hawker.api.contract.app import GET_APP, AppParams
 from hawker.api.contract.cluster import ROOT_CLUSTER_ROUTES
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
@@ -22,6 +24,7 @@ from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList, region_list
+from hawker.api.contract.org import OrgParams
 from hawker.api.contract.registry import REGISTRY_ROUTES, RegistryParams
 from hawker.api.contract.run import (
     ABORT_RUN,
@@ -35,12 +38,12 @@ from hawker.api.contract.run import (
 )
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.contract.volume import MOVE_VOLUME
-from hawker.api.contract.wireguard_peer import WIREGUARD_ROUTES, WireguardPeerParams
+from hawker.api.contract.wireguard_peer import LIST_PEERS, WIREGUARD_ROUTES, WireguardPeerParams
 from hawker.api.directory import AppIndex, AppNodes, Directory, Peers
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, B, Call, NoParams, NoQuery, Q, Unary
 from hawker.api.routes import ROUTES
-from hawker.app import network_name
+from hawker.app import network_name, peer_name
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
@@ -60,6 +63,7 @@ from hawker.gateway.network_claims import NetworkClaims
 from hawker.gateway.owners import Kind, Owners
 from hawker.gateway.silent_hosts import SilentRows
 from hawker.gateway.volumes import FleetVolumes
+from hawker.host.mesh.wireguard import peer_key
 from hawker.ids import AppName, NodeId, new_ulid
 from hawker.permission import DEPLOYING, Action, Attempt
 from hawker.value_object import ValueObject
@@ -357,8 +361,20 @@ class Gateway:
         if "app_name" in named:
             return self._forwarding.bind(handlers, route, self._forwarding.to_home, self._before(route))
         if self._beside.handlers is not None:
-            return handlers.adopt(route, self._beside.handlers)  # with the caller's own token
+            return self._bind_beside(handlers, route, self._beside.handlers)
         return self._to_own.bind(handlers, route, self._to_own.to_own, self._before(route))
+
+    def _bind_beside(self, handlers: Handlers, route: AnyRoute, own: Handlers) -> None:
+        """With the caller's own token; what is done before a call goes to another process is done before this, too."""
+        handlers.adopt(route, own)
+        before = self._before(route)
+        if before is not None:
+            assert isinstance(route, Unary), f"{route.name} is no call that something can be done before"
+            handlers.wrap(route, partial(self._after, before))
+
+    async def _after(self, before: Before, call: AnyCall, inner: Callable[[AnyCall], Awaitable[Any]]) -> Any:
+        await before(call, self._beside.node)
+        return await inner(call)
 
     def _before(self, route: AnyRoute) -> Before | None:
         """What a worker would ask the caller's token, which does not travel; and what an update needs to be there."""
@@ -383,14 +399,21 @@ class Gateway:
         return None
 
     async def _may_enter(self, call: AnyCall, node: NodeId) -> None:
-        """A new peer's network has its number first, as a new app's."""
+        """A new peer's network has its number first, as a new app's. A number is claimed for good, so what the node
+        would refuse is refused before that."""
         org = call.params.org_slug
         if not isinstance(call.params, WireguardPeerParams):
             return call.grant.check(Attempt(Action.READ, org=org))
         call.grant.check(Attempt(Action.CONTROL, org=org))
-        if call.body is not None:
-            await self._networks.settle(org, network_name(call.body.network), node, call.caller)
-        return None
+        if call.body is None:
+            return None
+        peer_name(call.params.peer)
+        peer_key(call.body.pubkey)
+        network = network_name(call.body.network)
+        reach = self._to_own.reach
+        with reach.errors(node, harmless=True):  # a node that is no gateway says so
+            await reach.caller(node, call.caller).call(LIST_PEERS, params=OrgParams(org_slug=org))
+        await self._networks.settle(org, network, node, call.caller)
 
     async def _carry(self, call: AnyCall, node: NodeId) -> None:
         check_image_names(call.grant, call.body.config, self._registries)
@@ -412,9 +435,19 @@ class Gateway:
             check_image_names(call.grant, config, self._registries)
 
     async def _may_assign(self, call: AnyCall, node: NodeId) -> None:
-        known = self._directory.app(AppName(call.params.app_name))
-        if call.body.org_slug and call.body.org_slug not in {each.org for each in known}:
-            call.grant.check(Attempt(Action.WRITE, org=call.body.org_slug))
+        """An address in a private network that is not the app's takes a right there, and the network's number."""
+        body, app = call.body, call.params.app_name
+        known = self._directory.app(AppName(app))
+        if body.org_slug and body.org_slug not in {each.org for each in known}:
+            call.grant.check(Attempt(Action.WRITE, org=body.org_slug))
+        if body.type != "private_v6" or not (body.network or body.org_slug):
+            return
+        network, org = network_name(body.network), body.org_slug
+        if not org:  # as the home has it: the catalog may not say it yet
+            with self._forwarding.reach.errors(node, harmless=True):
+                caller = self._forwarding.reach.caller(node, call.caller)
+                org = (await caller.call(GET_APP, params=AppParams(app_name=app))).organization.slug
+        await self._networks.settle(org, network, node, call.caller)
 
 
 async def _may_show_secrets(call: AnyCall, node: NodeId) -> None:

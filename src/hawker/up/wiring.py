@@ -56,6 +56,7 @@ def node_handlers(
     deps = worker.deps
     side = FleetSide(
         catalog=catalog,
+        in_fleet=bundler is not None,
         fleet=fleet,
         bundles=bundler or bundles,
         wrong_clocks=partial(_wrong_clocks, fleet),

@@ -3,24 +3,22 @@ one private network and has one address there; to the rest of the fleet it is a 
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from hawker.app import network_name
+from hawker.app import network_name, peer_name
 from hawker.clock import Clock
-from hawker.errors import HawkerError, NotFound, NotServed, Unprocessable
+from hawker.errors import HawkerError, NotFound, NotServed, Unavailable, Unprocessable
 from hawker.host.mesh.peer_gateway import PeerPlace
-from hawker.host.mesh.wireguard import is_key
-from hawker.ids import MachineId
+from hawker.host.mesh.wireguard import peer_key
+from hawker.ids import MachineId, NodeId
 from hawker.log import bind
-from hawker.netpolicy.private_networks import number_of
-from hawker.record.app import WIREGUARD_PEERS, PeerRecord
+from hawker.netpolicy.private_networks import number_of, settled
+from hawker.record.app import WIREGUARD_PEERS, NetworkOwner, PeerRecord
 from hawker.store.contract import Store, Tx
 from hawker.value_object import ValueObject
 
 MAX_PEERS, MAX_PEERS_OF_ORG = 2000, 200
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _EVERY_S, _COMPARE_EVERY_S = 0.5, 60.0
 _ID_DIGITS = 14
 _log = bind("hawker.wireguard")
@@ -34,9 +32,18 @@ class GatewayFacts(ValueObject, frozen=True):
 
 
 class PeerTable:
+<<<<<<< HEAD
     """Those of the store. `facts` is None where this node is no gateway."""
+=======
+    """Those of the store. `facts` are none where this node is no gateway; `in_fleet`, the numbers of networks are not
+    this node's to claim."""
+>>>>>>> d641bbbf (Settle a network's number before a peer or an address is in it: a broker in the worker's process did not)
 
-    def __init__(self, store: Store, clock: Clock, facts: Callable[[], GatewayFacts] | None) -> None:
+    def __init__(
+        self, node: NodeId, store: Store, clock: Clock, facts: Callable[[], GatewayFacts] | None, *, in_fleet: bool
+    ) -> None:
+        self._node = node
+        self._in_fleet = in_fleet
         self._store = store
         self._clock = clock
         self._facts = facts
@@ -58,10 +65,8 @@ class PeerTable:
         is another peer. Raises `NotServed`, `Unprocessable`, `Unavailable`."""
         _ = self.gateway
         wanted = network_name(network)
-        if not _NAME.fullmatch(name):
-            raise Unprocessable(f"peer: {name!r:.80} is no name: use up to 63 lower-case letters, digits and dashes")
-        if not is_key(public_key):
-            raise Unprocessable("pubkey: is no public key of WireGuard: 32 bytes in base64, as `wg pubkey` prints them")
+        peer_name(name)
+        peer_key(public_key)
 
         def apply(tx: Tx) -> PeerRecord:
             there = tx.get(WIREGUARD_PEERS, _key(org, name))
@@ -72,20 +77,30 @@ class PeerTable:
                 for _, each in tx.scan(WIREGUARD_PEERS)
             ):
                 raise Unprocessable("pubkey: another peer has this key: make a new pair for each")
-            number = number_of(tx, org, wanted)
+            number = self._number_of(tx, org, wanted)
             record = PeerRecord(
                 org=org,
                 name=name,
                 network=wanted,
                 network_id=number,
                 public_key=public_key,
-                id=_id_of(org, name),
+                id=there.id if there is not None else _id_of(self._node, org, name),
                 created_at=there.created_at if there is not None else self._clock.now(),
             )
             tx.put(WIREGUARD_PEERS, _key(org, name), record)
             return record
 
         return await self._store.write(apply)
+
+    def _number_of(self, tx: Tx, org: str, network: str) -> int:
+        if not self._in_fleet:
+            return number_of(tx, org, network)
+        number = settled(tx, NetworkOwner(org=org, network=network))
+        if number is None:
+            raise Unavailable(
+                f"the fleet has not told this node the number of network '{network}': try again in a moment"
+            )
+        return number
 
     async def delete(self, org: str, name: str) -> None:
         """Raises `NotFound`, `NotServed`."""
@@ -151,6 +166,6 @@ def _key(org: str, name: str) -> str:
     return f"{org}/{name}"
 
 
-def _id_of(org: str, name: str) -> MachineId:
-    """As long as a machine's: it makes the peer's address."""
-    return MachineId(hashlib.sha256(f"wireguard peer {org}/{name}".encode()).hexdigest()[:_ID_DIGITS])
+def _id_of(node: NodeId, org: str, name: str) -> MachineId:
+    """As long as a machine's: it makes the peer's address, which leads to one gateway."""
+    return MachineId(hashlib.sha256(f"wireguard peer {node}/{org}/{name}".encode()).hexdigest()[:_ID_DIGITS])

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.errors import CannotStart
+from hawker.errors import CannotStart, Unprocessable
 from hawker.host.mesh.device import MemoryDevice
-from hawker.host.mesh.wireguard import MeshPeer, difference, is_key, own_key, read_uapi, read_wg, uapi_change
+from hawker.host.mesh.wireguard import MeshPeer, difference, is_key, own_key, peer_key, read_uapi, read_wg, uapi_change
 
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(3)]
 ADDRESSES = [f"fdaa::{number}/112" for number in range(4)]
@@ -89,6 +89,18 @@ def test_a_text_that_is_no_answer_is_an_error(said: str) -> None:
         read_uapi(said)
     with pytest.raises(ValueError):
         read_wg(said)
+
+
+def test_a_key_has_one_spelling() -> None:
+    """The last two of the bits that 43 digits have mean nothing."""
+    key = base64.b64encode(bytes(32)).decode()
+    assert key.endswith("AA=") and is_key(key)
+    for other in ("B", "C", "D"):
+        spelled = key[:-2] + other + "="
+        assert base64.b64decode(spelled, validate=True) == bytes(32) and not is_key(spelled)
+        with pytest.raises(Unprocessable, match="wg pubkey"):
+            peer_key(spelled)
+    assert not is_key(key + "\n") and not is_key("\u00e4" * 44) and not is_key("")
 
 
 def test_a_key_is_made_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:

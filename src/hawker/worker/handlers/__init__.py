@@ -42,10 +42,12 @@ from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedg
 
 
 class FleetSide(ValueObject, frozen=True, kw_only=True):
-    """What the worker's answers take from its fleet: nothing on a node that is alone. `wrong_clocks` are nodes, and
-    what is wrong with the clock of each; `agent_findings` tells what is wrong with an agent that keeps the catalog."""
+    """What the worker's answers take from its fleet: nothing on a node that is alone. In a fleet (`in_fleet`)
+    other nodes keep the numbers of networks, too. `wrong_clocks` are nodes, and what is wrong with the clock of each;
+    `agent_findings` tells what is wrong with an agent that keeps the catalog."""
 
     catalog: Catalog | None = None
+    in_fleet: bool = False
     fleet: MeasuredFleet | None = None
     bundles: AppBundles | None = None
     wrong_clocks: Callable[[], Iterable[tuple[NodeId, str]]] = tuple
@@ -156,7 +158,7 @@ def _bind_node(worker: AssembledWorker, side: FleetSide, handlers: Handlers) -> 
     ).bind(handlers)
     registries = deps.settings.listed_registries
     images = ImageHandlers(deps.store, deps.images, deps.rootfs, deps.logins, registries)
-    handlers.add(WireguardHandlers(worker.node.id, deps.store, deps.clock, worker.gateway))
+    handlers.add(WireguardHandlers(worker.node.id, deps.store, deps.clock, worker.gateway, in_fleet=side.in_fleet))
     handlers.add(RunHandlers(runner), images, RegistryHandlers(worker.node.id, deps.logins, deps.images))
     reconciler = reconciler_of(worker)
     doctor = DoctorHandlers(

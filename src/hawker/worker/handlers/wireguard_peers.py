@@ -35,15 +35,24 @@ else:
 class WireguardHandlers:
     """`gateway` is none where no peers are let in."""
 
-    def __init__(self, node: NodeId, store: Store, clock: Clock, gateway: "Callable[[], GatewayFacts] | None") -> None:
+    def __init__(
+        self,
+        node: NodeId,
+        store: Store,
+        clock: Clock,
+        gateway: "Callable[[], GatewayFacts] | None",
+        *,
+        in_fleet: bool,
+    ) -> None:
         self._node = node
         self._store = store
         self._clock = clock
         self._gateway = gateway
+        self._in_fleet = in_fleet
 
     @cached_property
     def _peers(self) -> "PeerTable":
-        return wireguard_peers.PeerTable(self._store, self._clock, self._gateway)
+        return wireguard_peers.PeerTable(self._node, self._store, self._clock, self._gateway, in_fleet=self._in_fleet)
 
     @answers(LIST_PEERS)
     async def list_(self, call: Call[OrgParams, NoQuery, None]) -> WireguardPeerList:
