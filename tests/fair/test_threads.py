@@ -1,5 +1,6 @@
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 import anyio
 import pytest
@@ -68,7 +69,7 @@ async def test_who_rests_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> Non
         for number in range(8):
             with on_behalf_of(f"tired-{number}"):
                 await in_thread_with_rests(Pool.BODIES, sum, range(10))
-                tasks.start_soon(in_thread_with_rests, Pool.BODIES, sum, range(10))
+                tasks.start_soon(partial(in_thread_with_rests, Pool.BODIES, sum, range(10)))
         await anyio.wait_all_tasks_blocked()
         with on_behalf_of("lively"), anyio.fail_after(30):
             assert await in_thread_with_rests(Pool.BODIES, sum, range(3)) == 3

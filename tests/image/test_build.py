@@ -126,8 +126,8 @@ async def test_full_disk_while_making_the_block_is_no_room(tmp_path: Path, small
 async def test_image_too_large_for_memory_is_staged_on_disk(tmp_path: Path) -> None:
     class Tight(Staging):
         def places(self, most: int, *, memory: bool = True) -> Iterator[StagingPlace]:
-            [memory, disk] = super().places(most, memory=memory)
-            yield StagingPlace(memory.directory, 100, memory.prefix)
+            [shared, disk] = super().places(most, memory=memory)
+            yield StagingPlace(shared.directory, 100, shared.prefix)
             yield disk
 
     staging = staging_in(tmp_path, Tight)

@@ -32,12 +32,8 @@ class GatewayFacts(ValueObject, frozen=True):
 
 
 class PeerTable:
-<<<<<<< HEAD
-    """Those of the store. `facts` is None where this node is no gateway."""
-=======
-    """Those of the store. `facts` are none where this node is no gateway; `in_fleet`, the numbers of networks are not
+    """Those of the store. `facts` is None where this node is no gateway. `in_fleet`: the numbers of networks are not
     this node's to claim."""
->>>>>>> d641bbbf (Settle a network's number before a peer or an address is in it: a broker in the worker's process did not)
 
     def __init__(
         self, node: NodeId, store: Store, clock: Clock, facts: Callable[[], GatewayFacts] | None, *, in_fleet: bool

@@ -37,7 +37,7 @@ class Limited(Everything):
 @pytest.fixture
 def handlers(worker: SimWorker) -> WireguardHandlers:
     facts = GatewayFacts("gateway.example.com:51820", "public")
-    return WireguardHandlers(NodeId("a" * 14), worker.store, worker.parts.deps.clock, lambda: facts)
+    return WireguardHandlers(NodeId("a" * 14), worker.store, worker.parts.deps.clock, lambda: facts, in_fleet=False)
 
 
 def call(params: Any, grant: Limited, body: Any = None) -> Call[Any, Any, Any]:
