@@ -40,7 +40,7 @@ def own_signals() -> Iterator[None]:
     ("late", "begins_anew"),
     [((), True), ((signal.SIGHUP,), True), ((signal.SIGTERM,), False), ((signal.SIGHUP, signal.SIGINT), False)],
 )
-def test_what_asks_for_the_end_while_the_edge_process_ends_is_heeded(
+def test_a_signal_to_end_is_heeded_while_the_edge_process_ends(
     late: tuple[signal.Signals, ...], begins_anew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Renewing(Warden):

@@ -62,7 +62,7 @@ async def test_probe_names_the_pool_whose_threads_do_not_come_back(monkeypatch: 
     await probe.check()
 
 
-async def test_who_rests_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_owner_that_rests_holds_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "RESTS", 1e9)
     monkeypatch.setattr(threads, "LONGEST_REST_S", 60.0)
     async with anyio.create_task_group() as tasks:
