@@ -159,9 +159,11 @@ def move(
     workload: str, modes: tuple[str, ...], flow: str | None, places: tuple[str, ...], no_cuts: bool,
     data_dir: Path | None, json: bool,
 ) -> int:  # fmt: skip
-    """Move a machine with its volume between two real nodes, again and again. At every step of the flows `move`,
-    `deliver` and `receive` kill the daemon that is at it, source or destination; cut the link between them. A client
-    writes all the time: whatever it was told is on disk must be there afterwards, and the machine must run at one node.
+    """Move a machine and kill the nodes at every step.
+
+    A machine with a volume goes between two real nodes, again and again. At every step of the flows `move`, `deliver`
+    and `receive` kill the daemon that is at it, source or destination; cut the link between them. A client writes all
+    the time: whatever it was told is on disk must be there afterwards, and the machine must run at one node.
 
     For root. Hosts are network namespaces; all of it is gone at the end.
 

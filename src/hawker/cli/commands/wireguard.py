@@ -51,7 +51,9 @@ def command() -> None:
 @output_option
 @click.pass_context
 def create(ctx: click.Context, org: str, name: str, file: Path | None, network: str | None, form: Form) -> None:
-    """Make a peer, and write its configuration for wg-quick to FILE, or to standard output.
+    """Make a peer, and write its wg-quick configuration.
+
+    The configuration goes to FILE, or to standard output.
 
     The pair of keys is made here; only the public one goes to the node. A name that is there gets the new key.
     """
