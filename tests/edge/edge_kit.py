@@ -184,6 +184,7 @@ class PlayedHost:
             await anyio.wait_readable(self.channel)
             wanted = msgspec.msgpack.decode(self.channel.recv(1 << 20), type=WantedDoors)
             self.sockets.want(wanted.doors)
+            told &= set(wanted.doors)
             for door, listener in self.sockets.bound.items():
                 if door not in told:
                     given = msgspec.msgpack.encode(GivenDoor(address=door[0], port=door[1]))

@@ -348,8 +348,9 @@ async def test_an_asker_for_another_name_or_with_more_protocols_is_shown_no_proo
     async with app_server(says(OK)) as inside:
         port = free_port()
         await host.publish(route(port, inside, handlers=("tls", "http")))
-        for owner, is_shown in (((), True), ((AppAddress(app=AppName("other"), ip=HOST),), False)):
-            shown = ShownChallenge(hostname=NAME, token="t0ken", answer="t0ken.thumb", app=SHOP, kind=TLS_ALPN_01)
+        its_own = (AppAddress(app=SHOP, ip=HOST),)
+        for owner, app, is_shown in (((), SHOP, True), (its_own, SHOP, True), (its_own, AppName("mallory"), False)):
+            shown = ShownChallenge(hostname=NAME, token="t0ken", answer="t0ken.thumb", app=app, kind=TLS_ALPN_01)
             machines = tuple(host.worker.machines.values())
             host.worker.say(AllMachines(machines=machines, addresses=(HOST,), challenges=(shown,), app_addresses=owner))
             await eventually(lambda: host.edge.certificates.tls_challenge(NAME))

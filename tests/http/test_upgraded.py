@@ -20,6 +20,7 @@ UPGRADE = (
 )
 PING = b"\x89\x80mask"
 END = b"\x81\x83\0\0\0\0end"
+CLOSED, CLOSED_TOO = b"\x88\x02\x03\xe8", b"\x88\x82\0\0\0\0\x03\xe8"
 
 
 class Begun:
@@ -91,6 +92,8 @@ def converse(port: int, *pieces: bytes) -> bytes:
             connection.sendall(piece)
         while data := connection.recv(65536):
             answer += data
+            if answer.endswith(CLOSED):
+                connection.sendall(CLOSED_TOO)
         return answer
 
 
