@@ -103,7 +103,7 @@ async def serving(server: Server, listener: socket.socket, tls: "MutualTls | Non
 def bind(host: str, port: int) -> socket.socket:
     """Port 0 takes a free one. Raises `CannotStart` when the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # unnamed, asyncio leaves Nagle's delay on
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -38,7 +38,7 @@ def bind(listen: str) -> socket.socket:
     if not host or not port.isdigit():
         raise CannotStart(f"the catalog listens on HOST:PORT, not {listen!r}: give --catalog-listen another value")
     host = host.strip("[]")
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, int(port)))
