@@ -156,6 +156,29 @@ async def test_a_reader_of_a_machine_that_rests_for_a_while_hears_of_its_next_li
                 desk.ring.write("two\n")
 
 
+async def test_a_reader_that_begins_finds_what_was_written_before_it_asked(desk: Desk) -> None:
+    """Looks at a machine at rest are 1.6 s apart."""
+    async with desk.daemon() as logs:
+        desk.ring.write("first\n")
+        await until(logs, "first")
+        looks = desk.ring.reads
+        await eventually(lambda: desk.ring.reads >= looks + 4)
+        for number in range(3):
+            desk.ring.write(f"{number}\n")
+            await logs.catch_up(APP)
+            assert (await told(logs))[-1] == str(number)
+
+
+async def test_a_reader_of_an_app_that_rests_waits_for_nothing(desk: Desk) -> None:
+    async with desk.daemon() as logs:
+        await desk.ends(logs)
+        await eventually(lambda: not logs._apps[APP].busy)
+        looks = desk.ring.reads
+        await logs.catch_up(APP)
+        await logs.catch_up(AppName("nobody"))
+        assert desk.ring.reads == looks
+
+
 async def test_the_end_of_a_machine_is_told_after_all_that_it_wrote(desk: Desk) -> None:
     async with desk.daemon() as logs:
         desk.ring.write(*(f"{number}\n" for number in range(350)), "rest")

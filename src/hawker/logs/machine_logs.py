@@ -43,7 +43,7 @@ LOOK_FIRST_S, LOOK_LAST_S = 0.1, 1.6
 APP_BYTES_PER_S = 8 << 20
 """Of output that is taken of one app on one node in the long run."""
 
-_DRAIN_S = 2.0
+_DRAIN_S, _CATCH_UP_S = 2.0, 0.5
 _TRIM_EVERY_S = 60.0
 _LOOK_BYTES = 4 << 20  # of text in one frame, and what one machine has beyond it
 _READS = 8  # of one machine's ring in one look, of 4 MiB at the most each
@@ -53,18 +53,25 @@ _log = bind("hawker.logs")
 
 
 class _Watched:
-    """An app: which of its machines changed, which run, who reads. `turn` is which of them is looked at first."""
+    """An app: which of its machines changed, which run, who reads. `turn` is which of them is looked at first; `begun`
+    and `ended` count looks, and `looked` is set when one has ended."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
         self.wake = anyio.Event()
         self.grown = anyio.Event()
+        self.looked = anyio.Event()
+        self.begun, self.ended = 0, 0
         self.changed: set[MachineId] = set()
         self.words: list[KeptLine] = []
         self.running: dict[MachineId, MachineRecord] = {}
         self.readers, self.turn = 0, 0
         self.busy, self.failing = False, False
         self.log: AppLog | None = None
+
+    def tell_looked(self) -> None:
+        looked, self.looked = self.looked, anyio.Event()
+        looked.set()
 
 
 class _Look(ValueObject, frozen=True):
@@ -172,6 +179,18 @@ class MachineLogs:
             watched.readers -= 1
             self._let_go(app, watched)
 
+    async def catch_up(self, app: AppName) -> None:
+        """What the app's machines have written, and what has happened to them, is in the log when this returns, as far
+        as one look takes it. Waits 0.5 s at most."""
+        watched = self._apps.get(app)
+        if watched is None:
+            return
+        begun = watched.begun  # it may have passed by what is new
+        watched.wake.set()
+        with anyio.move_on_after(_CATCH_UP_S):
+            while watched.busy and watched.ended <= begun:
+                await watched.looked.wait()
+
     # Looking.
 
     def _watched(self, app: AppName) -> _Watched:
@@ -203,7 +222,10 @@ class MachineLogs:
             with on_behalf_of(app):
                 while watched.changed or watched.running or watched.words:
                     watched.wake = anyio.Event()
+                    watched.begun += 1
                     size = await self._look(app, watched)
+                    watched.ended += 1
+                    watched.tell_looked()
                     pause_s = LOOK_FIRST_S if size else min(2 * pause_s, LOOK_LAST_S)
                     if watched.readers:
                         pause_s = LOOK_FIRST_S
@@ -212,6 +234,7 @@ class MachineLogs:
                         await watched.wake.wait()
         finally:
             watched.busy = False
+            watched.tell_looked()
             self._let_go(app, watched)
 
     async def _look(self, app: AppName, watched: _Watched) -> int:

@@ -35,10 +35,13 @@ class AppLogHandlers:
 
     @answers(NODE_LOG)
     async def read(self, call: Call[AppParams, NodeLogQuery, None]) -> NodeLogPart:
-        """What is there; where that is nothing, what comes within the time that the caller has."""
+        """What is there, and for who begins to read also what was about to be; where that is nothing, what comes within
+        the time that the caller has."""
         app, query = self._apps.get(self._store, call.params.app_name).name, call.query
         if self._logs is None:
             return NodeLogPart(lines=(), position=-1 if query.after is None else query.after)
+        if query.after is None:
+            await self._logs.catch_up(app)
         part = await self._part(self._logs, app, query, query.after)
         if not part.lines and query.wait_s:
             with self._followers.hold_now(app):
