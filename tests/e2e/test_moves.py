@@ -8,7 +8,7 @@ import pytest
 
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveParams, MoveRequest
-from hawker.api.contract.volume import VolumeParams
+from hawker.api.contract.volume import GET_VOLUME, Volume, VolumeParams
 from hawker.chaos.guests import bring_kernels
 from hawker.errors import BadRequest, HawkerError, NoDestination, NoRoom, NotFound, NotServed, Unavailable
 from tests.e2e.command_line import CommandLine
@@ -152,6 +152,46 @@ async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says
         await shop.client.call(MOVE_FREE_VOLUME, params=params, body=MoveRequest(to=ids[1 - here]))
     refused = command("moves", "cancel", move_id)
     assert refused.status == 0 and "done" in refused.out
+
+
+async def test_a_fork_in_a_zone_of_its_own_has_the_content_on_the_other_host(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
+) -> None:
+    machine = await with_ledger(shop, toolbox_image)
+    here = 0 if owns(hosts[0], machine) else 1
+    assert machine.config is not None and machine.config.mounts
+    source, other = str(machine.config.mounts[0].volume), hosts[1 - here]
+    before = await said(shop, machine)
+
+    async def left() -> Volume | None:
+        """One that leaves, once the source's node has heard of the other one."""
+        made = await make(shop, name="copy", size_gb=None, source_volume_id=source, require_unique_zone=True)
+        return made if made.zone == other.node.node_id or made.state == "hydrating" else None
+
+    fork = await eventually(left, WITHIN_S)
+    assert fork is not None
+    at = VolumeParams(app_name=shop.app, volume_id=fork.id)
+
+    async def there() -> bool:
+        """Also for a broker that has not heard of the move yet."""
+        try:
+            shown = await shop.client.call(GET_VOLUME, params=at)
+        except HawkerError:
+            return False
+        return (shown.zone, shown.state) == (other.node.node_id, "created")
+
+    await eventually(there, WITHIN_S)
+    assert (other.node.data_dir / "volumes" / fork.id / "disk").exists()
+    config = {
+        "image": toolbox_image,
+        "guest": {"memory_mb": 64},
+        "init": {"exec": ["/bin/sleep", "1000"]},
+        "mounts": [{"volume": fork.id, "path": "/data"}],
+    }
+    reader = await shop.run(config, name="reader")
+    await shop.wait(reader.id, "started")
+    copied = [int(line) for line in (await shop.said(reader.id, "cat", "/data/ledger")).split()]
+    assert before in copied and copied == list(range(1, len(copied) + 1))
 
 
 @pytest.mark.long(reason="emulated machines boot three times; the tests above move containers by the same flows")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, Volume
+from hawker.api.contract.volume import CREATE_SNAPSHOT, DELETE_VOLUME, LIST_SNAPSHOTS, Volume
 from hawker.errors import Forbidden, HawkerError, NotFound, Unprocessable
 from hawker.permission import Action, Attempt
 from tests.gateway.town import FAR, HERE, Broker, Town, of_volume, town_of
@@ -105,3 +105,28 @@ async def test_an_origin_is_only_for_who_may_read_it(town: Town) -> None:
 async def test_a_backup_is_only_for_who_may_read_its_app(town: Town) -> None:
     with pytest.raises(Forbidden):
         await first(town, grant=Blind(), apart=True).api.volume(backup="vol_a/20261123T161500Z-aaaa")
+
+
+async def test_volumes_that_want_a_zone_of_their_own_lie_apart_whatever_is_free(town: Town) -> None:
+    """The fuller host has none of the name: it is where the next one goes."""
+    api = first(town).api
+    full = await api.volume(name="other", size_gb=50)
+    there = {(await api.volume(require_unique_zone=True)).zone for _ in range(2)}
+    assert there == {host.id for host in town.hosts.values() if host.region == HERE} and full.zone in there
+    assert (await api.volume(require_unique_zone=True)).zone in there
+
+
+async def test_volumes_apart_from_all_of_their_app_count_each_name(town: Town) -> None:
+    api = first(town).api
+    other = await api.volume(name="other")
+    apart = await api.volume(name="data", require_unique_zone=True, unique_zone_app_wide=True)
+    assert apart.zone != other.zone
+
+
+async def test_a_volume_on_its_way_out_keeps_no_zone_from_others(town: Town) -> None:
+    api = first(town).api
+    gone = await api.volume(size_gb=1)
+    await api.call(DELETE_VOLUME, params=of_volume(gone.id))
+    await api.volume(name="weight", size_gb=50, require_unique_zone=True, unique_zone_app_wide=True)
+    kept = {(await api.volume(require_unique_zone=True)).zone for _ in range(2)}
+    assert gone.zone in kept and len(kept) == 2

@@ -285,7 +285,7 @@ class Gateway:
             self._tokens,
             self._apps,
             Lists(self._owners, self._fan_out, self._directory, self._directory),
-            FleetVolumes(self._forwarding, self._app_sync),
+            FleetVolumes(self._forwarding, self._app_sync, self._fan_out),
             FleetRuns(self._forwarding, self._fan_out),
             FleetMoves(self._forwarding, self._fan_out),
             FleetDeploys(self._forwarding, self._fan_out),

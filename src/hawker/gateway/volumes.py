@@ -2,12 +2,16 @@
 node that has none sends the call to the next.
 """
 
+from collections.abc import Sequence
+
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.owner import Owner
 from hawker.api.contract.volume import (
     CREATE_VOLUME,
     FIND_SNAPSHOT,
+    LIST_VOLUMES,
     CreateVolumeRequest,
+    ListVolumesQuery,
     SnapshotOwner,
     SnapshotParams,
     Volume,
@@ -17,17 +21,22 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.errors import HawkerError, NoRoom, NotFound, Unavailable, Unprocessable
 from hawker.gateway.app_sync import AppSync
+from hawker.gateway.fan_out import FanOut
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.owners import Kind
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
+from hawker.record.volume import count_beside
 from hawker.region import accepts
 
 MOST_TRIED = 5
+MOST_ASKED = 64
+_UNKNOWN = 1_000_000  # volumes of a node that does not say
 
 
 class FleetVolumes:
-    def __init__(self, passing: Forwarding, app_sync: AppSync) -> None:
+    def __init__(self, passing: Forwarding, app_sync: AppSync, fan_out: FanOut) -> None:
+        self._fan_out = fan_out
         self._forwarding = passing
         self._owners = passing.owners
         self._app_sync = app_sync
@@ -45,7 +54,7 @@ class FleetVolumes:
         if body.backup:
             call.grant.check(Attempt(Action.READ, app=app))
         refusals: list[HawkerError] = []
-        for node in self._candidates(app, body.region, body.name)[:MOST_TRIED]:
+        for node in (await self._candidates(app, body, call.caller))[:MOST_TRIED]:
             try:
                 return await self._at(node, app, call)
             except (NoRoom, Unavailable) as error:
@@ -67,7 +76,7 @@ class FleetVolumes:
     async def _at(self, node: NodeId, app: AppName, call: Call[AppParams, NoQuery, CreateVolumeRequest]) -> Volume:
         await self._app_sync.to(app, node, call.caller)
         made = await self._forwarding.unary_at(node, CREATE_VOLUME, call)
-        self._owners.remember("volume", made.id, node)
+        self._owners.remember("volume", made.id, NodeId(made.zone))
         self._owners.remember("app", app, node)
         return made
 
@@ -92,15 +101,32 @@ class FleetVolumes:
             raise NotFound(f"{kind} {name:.40} not found")
         return found
 
-    def _candidates(self, app: AppName, region: str | None, name: str) -> list[NodeId]:
+    async def _candidates(self, app: AppName, body: CreateVolumeRequest, caller: str) -> list[NodeId]:
         """Nodes that take volumes, the emptiest first. One that knows the app comes after one that does not, so that
-        volumes of one name come to lie apart."""
+        volumes of one name come to lie apart; where they have to, one with fewer of them comes first."""
         directory = self._owners.directory
         knows = frozenset(self._owners.nodes_of_app(app))
-        wanted = region or directory.region
+        wanted = body.region or directory.region
         able = [node for node in directory.nodes() if _open(node) and accepts(wanted, node.region)]
-        ordered = sorted(able, key=lambda node: (node.region != directory.region, -_free_mib(node), node.id in knows))
-        return [node.id for node in ordered]
+        asked = [node.id for node in able if node.id in knows][:MOST_ASKED] if body.require_unique_zone else []
+        have = await self._counted(app, body, asked, caller) if len(able) > 1 else {}
+
+        def rank(node: Node) -> tuple[bool, int, int, bool]:
+            return node.region != directory.region, have.get(node.id, 0), -_free_mib(node), node.id in knows
+
+        return [node.id for node in sorted(able, key=rank)]
+
+    async def _counted(
+        self, app: AppName, body: CreateVolumeRequest, nodes: Sequence[NodeId], caller: str
+    ) -> dict[NodeId, int]:
+        """How many volumes each has that this one is to be apart from. One that does not say comes last."""
+        params, query = AppParams(app_name=app), ListVolumesQuery(summary=True)
+        asked = await self._fan_out.every(
+            nodes, caller, lambda there: there.call(LIST_VOLUMES, params=params, query=query)
+        )
+        name = None if body.unique_zone_app_wide else body.name
+        counted = {node: count_beside(page.items, name) for node, page in asked.answers}
+        return {node: _UNKNOWN for node, _ in asked.silent} | counted
 
 
 def _open(node: Node) -> bool:

@@ -3,7 +3,9 @@
 Records tolerate unknown fields, so that an older worker reads what a newer one wrote.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -89,6 +91,21 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self) -> Resources:
         """What it takes of the node until its file is gone."""
         return Resources(disk_mib=self.size_gb * MIB_PER_GB)
+
+
+class Named(Protocol):
+    """A volume, as a record or as a node answers it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+
+
+def count_beside(there: Iterable[Named], name: str | None) -> int:
+    """How many are of this name, or of any, and not on their way out: a volume in a zone of its own is on a host that
+    has none of them."""
+    return sum(name in (None, each.name) and each.state not in GOING for each in there)
 
 
 class SnapshotStatus(StrEnum):

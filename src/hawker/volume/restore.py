@@ -122,10 +122,10 @@ class VolumeClones:
         record: VolumeRecord,
         order: CreateVolumeRequest,
         origin: VolumeOrigin,
-        note: Callable[[Tx], None] = lambda tx: None,
+        note: Callable[[Tx, VolumeRecord], None] = lambda tx, made: None,
     ) -> VolumeRecord:
         """`record` is as an empty one is made of the completed order. Promised once this returns; `note` is done in the
-        same transaction."""
+        same transaction, once the run is accepted."""
         copied = origin.snapshot or origin.volume
         assert copied is not None, "an origin is a snapshot or a volume"
         check_room(await self._snapshots.copies.room(copied), origin.what)
@@ -133,8 +133,9 @@ class VolumeClones:
         reach(f"{flow.name}.accept.before")
 
         def accept(tx: Tx) -> VolumeRecord:
-            note(tx)
-            return self._accept(tx, record, order, origin, flow)
+            accepted = self._accept(tx, record, order, origin, flow)
+            note(tx, accepted)
+            return accepted
 
         made = await self._store.write(accept)
         reach(f"{flow.name}.accept.after")

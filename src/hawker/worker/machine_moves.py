@@ -71,6 +71,7 @@ from hawker.worker.lifecycle.move import (
     candidates,
     files_of,
     migrated,
+    takers,
 )
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
 
@@ -78,6 +79,7 @@ AT_ONCE = 2
 """Moves to a node under way at once."""
 
 _log = bind("hawker.moves")
+_ANYWHERE = MoveRequest()
 _MODES = frozenset({None, "auto", *MoveMode})
 _LATER = {
     "through": "the mode `through` (run at the destination while the source is copied) is not served yet",
@@ -118,6 +120,7 @@ class MachineMoves:
             run = deps.runs.accept(
                 tx, MOVE.name, machine_resource(record.id), MoveInput(signal=signal, timeout_s=timeout_s)
             )
+            self._check_alone(tx, record.app)
             move = self._order(tx, run, record.app, record, volume, wish)
             deps.table.change(tx, record, migrated("preparing", move))
             return move
@@ -139,10 +142,24 @@ class MachineMoves:
                     f" `hawker machine move {volume.machine}`"
                 )
             _check_volume(volume)
-            run = deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
-            return self._order(tx, run, volume.app, None, volume, wish)
+            self._check_alone(tx, volume.app)
+            return self.of_free(tx, volume, wish)
 
         return await self._commit(apply)
+
+    def of_free(self, tx: Tx, volume: VolumeRecord, wish: MoveRequest = _ANYWHERE) -> MoveRecord:
+        """In the caller's transaction, behind what is under way at the volume; nobody may use it until the move has
+        ended. Raises `NoDestination`, and what a key that cannot be opened raises."""
+        run = self._deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
+        return self._order(tx, run, volume.app, None, volume, wish)
+
+    def may_leave(self, region: str) -> bool:
+        """Whether another node of the region takes volumes now; which has room is asked by the move itself."""
+        try:
+            others = self._deps.others.there
+        except Unavailable:
+            return False
+        return bool(takers(others.nodes(), others.me, region))
 
     def _check(self, wish: MoveRequest) -> None:
         if wish.mode in _LATER:
@@ -186,7 +203,6 @@ class MachineMoves:
         )
         if volume is not None and volume.key is not None:
             self._open_key(volume.key)  # or what was granted could not be opened there
-        self._check_alone(tx, app)
         others = self._deps.others.there
         candidates(others.nodes(), others.me, move)  # or nothing is begun
         tx.put(MOVES, move.id, move)

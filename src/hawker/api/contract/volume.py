@@ -60,8 +60,10 @@ class OrgVolumes(Answer, frozen=True, kw_only=True):
 
 
 class CreateVolumeRequest(Request, frozen=True, kw_only=True):
-    """Empty, or restored from `snapshot_id` or from a `backup` of this app, or a fork of `source_volume_id`. What says
-    where to place it (zones, `compute`) has one answer on one node."""
+    """Empty, or restored from `snapshot_id` or from a `backup` of this app, or a fork of `source_volume_id`.
+    `require_unique_zone`: on a host of the region that has no volume of this name, with `unique_zone_app_wide` none of
+    the app, and a fork not on that of its source, where there is such a host that takes it; `zone` in the answer is the
+    host. `compute` has no effect."""
 
     name: str
     region: str | None = None

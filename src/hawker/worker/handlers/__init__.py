@@ -115,6 +115,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.backups,
         worker.soft_deletes,
         deps.table,
+        worker.moves,
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
     BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)

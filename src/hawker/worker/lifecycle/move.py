@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from hawker.api.contract.app import AppParams
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import (
     DROP_INCOMING,
@@ -18,6 +19,7 @@ from hawker.api.contract.move import (
     IncomingRequest,
     MoveParams,
 )
+from hawker.api.contract.volume import LIST_VOLUMES, ListVolumesQuery
 from hawker.api.directory import Node
 from hawker.config import stop_config
 from hawker.config.process_rules import LONGEST_STOP_S
@@ -44,13 +46,14 @@ from hawker.record.move import (
     MoveRecord,
     MoveState,
 )
-from hawker.record.volume import VOLUMES, volume_resource
+from hawker.record.volume import VOLUMES, VolumeRecord, count_beside, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFiles
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
+from hawker.worker.other_nodes import OtherNodes
 from hawker.worker.table import Happened
 
 PREPARE_S = 600.0
@@ -108,23 +111,49 @@ async def choose(context: Context[MoveInput]) -> Outcome:
     if move.to:
         return Done(result=[move.to])
     others = context.deps.others.there
+    free = None if move.machine is not None or move.volume is None else context.deps.store.get(VOLUMES, move.volume)
+    if move.machine is None and free is None:
+        return Abort(NotFound(f"volume {move.volume} could not be made, so there is nothing to move"))
     try:
-        return Done(result=candidates(others.nodes(), others.me, move))
+        able = candidates(others.nodes(), others.me, move)
     except NoDestination as error:  # it went away since the move was ordered, or this daemon has not met it yet
         return Retry(str(error))
+    return Done(result=able if free is None or len(able) == 1 else await _apart_first(others, able, free))
+
+
+async def _apart_first(others: OtherNodes, able: Sequence[NodeId], volume: VolumeRecord) -> list[NodeId]:
+    """Nodes without a volume of this name before those that have one, or do not say."""
+    params, query = AppParams(app_name=volume.app), ListVolumesQuery(summary=True)
+    knows, have = frozenset(others.nodes_of_app(volume.app)), set[NodeId]()
+    for node in knows.intersection(able):
+        try:
+            there = await others.caller(node).call(LIST_VOLUMES, params=params, query=query)
+        except NotFound:
+            continue
+        except HawkerError:
+            have.add(node)
+            continue
+        if count_beside(there.items, volume.name):
+            have.add(node)
+    return sorted(able, key=lambda node: node in have)
 
 
 def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:
     """The emptiest first. A node that is asked for by name may be of any region. Raises `NoDestination`."""
-    able = [node for node in nodes if node.id != me and node.alive and not node.cordoned and not node.draining]
     if move.wanted:
-        if not any(node.id == move.wanted for node in able):
+        if not any(node.id == move.wanted for node in takers(nodes, me)):
             raise NoDestination(f"node {move.wanted} is silent, takes no machines now, or is not known here")
         return [move.wanted]
-    near = [node for node in able if node.region == move.region]
+    near = takers(nodes, me, move.region)
     if not near:
         raise NoDestination(f"no other node of region {move.region} lives and takes machines")
     return [node.id for node in sorted(near, key=lambda node: (-_free_mib(node), node.id))]
+
+
+def takers(nodes: Sequence[Node], me: NodeId, region: str | None = None) -> list[Node]:
+    """The other nodes, of that region or of any, that live and take machines and volumes now."""
+    able = [node for node in nodes if node.id != me and node.alive and not node.cordoned and not node.draining]
+    return [node for node in able if region in (None, node.region)]
 
 
 def _free_mib(node: Node) -> int:
@@ -136,6 +165,7 @@ def _free_mib(node: Node) -> int:
 async def prepare(context: Context[MoveInput]) -> Outcome:
     """One of them holds room and has what the machine needs. The machine runs meanwhile."""
     deps, refusals = context.deps, list[str]()
+    _ = deps.others.there  # raises, and so is tried again, while the daemon is on its way up and has met nobody
     for node in context.result("choose", list[NodeId]):
         await deps.store.write(lambda tx, node=node: change_move(tx, deps, context.run_id, to=node))  # type: ignore[misc]
         try:
@@ -437,14 +467,15 @@ def files_of(deps: FlowDeps) -> MovedFiles:
     return deps.moved_files
 
 
+_MEETING = Backoff(attempts=15, first_s=0.2, cap_s=2.0)  # of a daemon that is on its way up
 OFTEN = Backoff(attempts=1000, first_s=0.2, cap_s=30.0)
 
 MOVE = Flow(
     name="move",
     input=MoveInput,
     steps=(
-        Step("choose", choose, backoff=Backoff(attempts=15, first_s=0.2, cap_s=2.0)),
-        Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, durable=True),
+        Step("choose", choose, backoff=_MEETING),
+        Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, backoff=_MEETING, durable=True),
         Step("warm", warm, undo=undo_warm, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=5), points=("watched",)),
         Step("stop", stop, undo=undo_halt, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=OFTEN,
              durable=True, points=("intended", "asked")),

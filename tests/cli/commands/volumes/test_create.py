@@ -81,3 +81,14 @@ def test_a_fork_with_a_name_of_its_own_needs_no_warning(node: FakeNode, hawker: 
     node.add("shop")
     node.keep("shop", volume(SOURCE, name="logs"))
     assert "several volumes" not in hawker("volumes", "fork", "logs", "--name", "other").err
+
+
+@pytest.mark.parametrize(("zone", "said"), [("0badcafe", True), ("0badbeef", False)])
+def test_a_fork_that_is_to_lie_apart_says_when_it_does_not(
+    node: FakeNode, hawker: Hawker, zone: str, said: bool
+) -> None:
+    node.add("shop")
+    node.keep("shop", volume(SOURCE, name="logs", zone=zone))
+    told = hawker("volumes", "fork", "logs", "--require-unique-zone").err
+    assert ("at the host of its source" in told) is said
+    assert node.call("create_volume").body.require_unique_zone is True

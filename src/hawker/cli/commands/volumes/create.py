@@ -15,6 +15,12 @@ from hawker.cli.volume_summary import about
 from hawker.cli.volumes import OwnedVolume, find_volume, ready
 from hawker.clock import SystemClock
 
+_apart = click.option(
+    "--require-unique-zone",
+    "apart",
+    is_flag=True,
+    help="Have it on a host without a volume of its name, and a fork not on that of its source, where one takes it.",
+)
 _CREATE_HELP = """Create a volume NAME. Several volumes may have one name: a machine that asks for it gets a free one.
 
 \b
@@ -35,6 +41,7 @@ Examples:
 )
 @click.option("--fstype", type=click.Choice(["ext4", "raw"]), help="A filesystem, or bare blocks; default ext4.")
 @click.option("--snapshot-id", metavar="SNAPSHOT", help="Restore this snapshot into it.")
+@_apart
 @keeping_options
 @wait_option
 @within_option
@@ -49,6 +56,7 @@ def command(
     encrypted: bool | None,
     fstype: str | None,
     snapshot_id: str | None,
+    apart: bool,
     keeping: Keeping,
     wait: bool,
     within_s: float,
@@ -61,6 +69,7 @@ def command(
         encrypted=encrypted,
         fstype="raw" if fstype == "raw" else ("ext4" if fstype else None),
         snapshot_id=snapshot_id,
+        require_unique_zone=apart or None,
         snapshot_retention=keeping.snapshot_retention,
         auto_backup_enabled=keeping.scheduled_snapshots,
     )
@@ -73,6 +82,7 @@ def command(
 @app_option
 @click.option("-n", "--name", metavar="NAME", help="The new volume's name; by default the same name.")
 @size_option
+@_apart
 @keeping_options
 @wait_option
 @within_option
@@ -84,6 +94,7 @@ def fork(
     app: str | None,
     name: str | None,
     size: int | None,
+    apart: bool,
     keeping: Keeping,
     wait: bool,
     within_s: float,
@@ -91,19 +102,22 @@ def fork(
 ) -> None:
     """Create a volume with the content of VOLUME at this moment; VOLUME may be in use."""
 
-    async def create(caller: Caller) -> OwnedVolume:
+    async def create(caller: Caller) -> tuple[Volume, OwnedVolume]:
         source = await find_volume(caller, volume, app)
         request = CreateVolumeRequest(
             name=name or source.volume.name,
             size_gb=size,
             source_volume_id=source.volume.id,
+            require_unique_zone=apart or None,
             snapshot_retention=keeping.snapshot_retention,
             auto_backup_enabled=keeping.scheduled_snapshots,
         )
-        return await ordered(caller, source.app, request, within_s if wait else None)
+        return source.volume, await ordered(caller, source.app, request, within_s if wait else None)
 
-    made = talk(ctx, create)
+    source, made = talk(ctx, create)
     say(made, form)
+    if apart and made.volume.zone == source.zone:
+        note(f"volume {made.volume.id} is at the host of its source: no other host of the region takes it now")
     if name is None:
         note(f"several volumes of app {made.app} are named {made.volume.name} now: name this one {made.volume.id}")
 
