@@ -71,7 +71,6 @@ from hawker.worker.lifecycle.move import (
     candidates,
     files_of,
     migrated,
-    takers,
 )
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
 
@@ -152,14 +151,6 @@ class MachineMoves:
         ended. Raises `NoDestination`, and what a key that cannot be opened raises."""
         run = self._deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
         return self._order(tx, run, volume.app, None, volume, wish)
-
-    def may_leave(self, region: str) -> bool:
-        """Whether another node of the region takes volumes now; which has room is asked by the move itself."""
-        try:
-            others = self._deps.others.there
-        except Unavailable:
-            return False
-        return bool(takers(others.nodes(), others.me, region))
 
     def _check(self, wish: MoveRequest) -> None:
         if wish.mode in _LATER:

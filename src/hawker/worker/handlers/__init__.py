@@ -39,6 +39,7 @@ from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, Vol
 from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
 from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
+from hawker.worker.unique_zones import UniqueZones
 
 
 class FleetSide(ValueObject, frozen=True, kw_only=True):
@@ -115,7 +116,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.backups,
         worker.soft_deletes,
         deps.table,
-        worker.moves,
+        UniqueZones(deps, worker.origins, worker.moves),
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
     BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)

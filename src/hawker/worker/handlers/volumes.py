@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import anyio
 import msgspec
 
 from hawker.api.bounds import IN_PAGE
@@ -61,7 +60,7 @@ from hawker.log import bind
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS, AppRecord, org_of
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.move import OPEN_MOVES, MoveRecord, MoveState
+from hawker.record.move import MoveRecord, MoveState
 from hawker.record.node import NodeRecord
 from hawker.record.volume import (
     GB,
@@ -71,7 +70,6 @@ from hawker.record.volume import (
     SnapshotRecord,
     VolumeRecord,
     VolumeState,
-    count_beside,
 )
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
@@ -86,10 +84,9 @@ from hawker.volume.table import VolumeTable
 from hawker.worker import leases
 from hawker.worker.apps import AppTable
 from hawker.worker.handlers.orgs import readable_apps
-from hawker.worker.lifecycle.move import LOOK_S
-from hawker.worker.machine_moves import MachineMoves
 from hawker.worker.order import serves_region
 from hawker.worker.table import MachineTable, volume_event
+from hawker.worker.unique_zones import UniqueZones
 
 
 def volume(record: VolumeRecord, zone: str, usage: Usage | None) -> Volume:
@@ -139,9 +136,6 @@ def _blocks(usage: Usage | None) -> dict[str, int]:
 SETTLE_S = 20.0
 """How long an answer waits for the flow behind it, so that most clients never see a volume in the making."""
 
-AWAY_S = 60.0
-"""The same, of a volume that moves to another host once it is made."""
-
 _log = bind("hawker.volumes")
 
 
@@ -161,10 +155,10 @@ class VolumeHandlers:
         backups: VolumeBackups,
         soft_deletes: SoftDeletes,
         machines: MachineTable,
-        moves: MachineMoves,
+        zones: UniqueZones,
     ) -> None:
         self._machines = machines
-        self._moves = moves
+        self._zones = zones
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -216,45 +210,24 @@ class VolumeHandlers:
             record = await self._volumes.create(self._with_key(record))
         elif origin.backup is not None:
             record = await self._backups.restore(record, origin)
-        elif self._is_to_leave(record, body, origin):
-            return await self._made_elsewhere(record, body, origin)
+        elif self._zones.wanted(record, body, origin):
+            return await self._elsewhere(
+                *await self._zones.create(record, body, origin, partial(self._note_copy, origin))
+            )
         else:
             record = await self._origins.create(record, body, origin, partial(self._note_copy, origin))
         return await self.settled(app.name, record)
 
-    def _is_to_leave(self, record: VolumeRecord, body: CreateVolumeRequest, origin: VolumeOrigin) -> bool:
-        """Whether what it is to be apart from is on this host, and another host may take it."""
-        if not body.require_unique_zone or not self._moves.may_leave(record.region):
-            return False
-        name = None if body.unique_zone_app_wide else record.name
-        there = self._volume_table.of_app(self._store, record.app)
-        return origin.volume is not None or count_beside(there, name) > 0
-
-    async def _made_elsewhere(self, record: VolumeRecord, body: CreateVolumeRequest, origin: VolumeOrigin) -> Volume:
-        """Made here, and moved once it is whole: one transaction accepts both. The answer is where it is then, which is
-        here where no other host took it, or while it is still on its way. Raises `Fault` when it could not be made."""
-
-        move: MoveRecord | None = None
-
-        def leave(tx: Tx, made: VolumeRecord) -> None:
-            nonlocal move
-            self._note_copy(origin, tx, made)
-            move = self._moves.of_free(tx, made)
-
-        record = await self._origins.create(record, body, origin, leave)
-        assert move is not None, "it was ordered in the transaction that is written"
-        with anyio.move_on_after(AWAY_S):
-            while (move := self._moves.get(move.id)).state in OPEN_MOVES:
-                await self._clock.sleep(LOOK_S)
+    async def _elsewhere(self, record: VolumeRecord, move: MoveRecord) -> Volume:
+        """Where it is once it has moved: here, where no other host took it, or while it is still on its way."""
         if move.state is MoveState.ABORTED:
             return await self._kept(record, move.reason)
-        if move.granted_at is None:
-            return await self._show(msgspec.structs.replace(record, state=VolumeState.HYDRATING), summary=True)
         state = VolumeState.CREATED if move.state is MoveState.DONE else VolumeState.HYDRATING
-        return volume(msgspec.structs.replace(record, state=state), move.to, None)
+        shown = msgspec.structs.replace(record, state=state)
+        return volume(shown, self._zone if move.granted_at is None else move.to, None)
 
     async def _kept(self, record: VolumeRecord, reason: str) -> Volume:
-        """Beside what it was made from."""
+        """Raises `Fault` when it could not be made."""
         try:
             kept = self._volumes.get(record.app, record.id)
         except NotFound as error:
