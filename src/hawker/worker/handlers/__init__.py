@@ -1,9 +1,11 @@
 """The worker's answers to the route table, one file per noun. They translate; what they call decides."""
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
+from hawker.deferred import deferred
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.value_object import ValueObject
@@ -39,7 +41,11 @@ from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, Vol
 from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
 from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
-from hawker.worker.unique_zones import UniqueZones
+
+if TYPE_CHECKING:
+    from hawker.worker import unique_zones
+else:
+    unique_zones = deferred("hawker.worker.unique_zones")
 
 
 class FleetSide(ValueObject, frozen=True, kw_only=True):
@@ -116,7 +122,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         worker.backups,
         worker.soft_deletes,
         deps.table,
-        UniqueZones(deps, worker.origins, worker.moves),
+        lambda: unique_zones.UniqueZones(deps, worker.origins, worker.moves),
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
     BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)

@@ -1,8 +1,8 @@
 """Answers about volumes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -86,7 +86,9 @@ from hawker.worker.apps import AppTable
 from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.order import serves_region
 from hawker.worker.table import MachineTable, volume_event
-from hawker.worker.unique_zones import UniqueZones
+
+if TYPE_CHECKING:
+    from hawker.worker.unique_zones import UniqueZones
 
 
 def volume(record: VolumeRecord, zone: str, usage: Usage | None) -> Volume:
@@ -155,7 +157,7 @@ class VolumeHandlers:
         backups: VolumeBackups,
         soft_deletes: SoftDeletes,
         machines: MachineTable,
-        zones: UniqueZones,
+        zones: Callable[[], "UniqueZones"],
     ) -> None:
         self._machines = machines
         self._zones = zones
@@ -210,10 +212,8 @@ class VolumeHandlers:
             record = await self._volumes.create(self._with_key(record))
         elif origin.backup is not None:
             record = await self._backups.restore(record, origin)
-        elif self._zones.wanted(record, body, origin):
-            return await self._elsewhere(
-                *await self._zones.create(record, body, origin, partial(self._note_copy, origin))
-            )
+        elif body.require_unique_zone and (zones := self._zones()).wanted(record, body, origin):
+            return await self._elsewhere(*await zones.create(record, body, origin, partial(self._note_copy, origin)))
         else:
             record = await self._origins.create(record, body, origin, partial(self._note_copy, origin))
         return await self.settled(app.name, record)
