@@ -133,3 +133,12 @@ async def test_a_bid_says_what_a_neighbour_has(worker: SimWorker) -> None:
     object.__setattr__(worker.parts.deps.images, "has_neighbour", lambda name: True)
     found = bid(worker, image="web:1", layers=layers)
     assert (found.missing_bytes, found.nearby_bytes) == (700, 700)
+
+
+async def test_a_plain_volume_is_bid_with_where_encryption_is_a_wish(tmp_path: Path) -> None:
+    """Clients copy `encrypted` into the machines that they order with it; the node that has the volume takes them."""
+    for setting, expected in (("wished", None), ("required", DeclineKind.VOLUME)):
+        async with MemoryWorld(tmp_path / setting, volume_encryption=setting).open() as worker:
+            await worker.app()
+            made = await worker.volume("data", size_gb=1, encrypted=False)
+            assert kind(worker, mounts=[{"volume": made.id, "path": "/data", "encrypted": True}]) is expected

@@ -128,8 +128,9 @@ class Bidder:
         if wanted.spread is Spread.HARD and same_app:
             return Decline(kind=DeclineKind.APART, reason=f"machines of the app that the node has already: {same_app}")
         try:
-            to_guest = self._parts.deps.driver.features.disks
-            attachment.findable(self._parts.deps.store, AppName(ask.app), ask.machine.config, to_guest=to_guest)
+            deps, config = self._parts.deps, ask.machine.config
+            config = attachment.as_wished(config) if deps.settings.volume_encryption == "wished" else config
+            attachment.findable(deps.store, AppName(ask.app), config, to_guest=deps.driver.features.disks)
         except HawkerError as error:
             return _refused(DeclineKind.VOLUME, error)
         return self._out_of_reach(ask)
