@@ -2,7 +2,9 @@
 
 import pytest
 
+from hawker.config.machine import MachineConfig, Port, Service, Static
 from hawker.deploys.plan import WantedRelease, budget, limits_of, warnings_of, waves_of
+from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.reader import read_app_config
 from hawker.record.deploy import DeployLimits, SlotKind, SlotRecord
 
@@ -57,7 +59,16 @@ def test_an_immediate_deploy_is_taken_back_only_where_the_file_says_so() -> None
 def test_a_setting_without_effect_is_said() -> None:
     config = read_app_config('[hawker.deploy]\nsurge = true\nkeep_blue = "5m"\n', ".toml").config
     assert config is not None
-    assert [each.split(":")[0] for each in warnings_of(config)] == ["hawker.deploy.keep_blue"]
+    assert [each.split(":")[0] for each in warnings_of(config, {})] == ["hawker.deploy.keep_blue"]
+
+
+def test_a_field_that_machines_keep_without_effect_is_said_once_for_all_groups() -> None:
+    udp = Service(protocol="udp", internal_port=53, ports=(Port(port=53),))
+    each = MachineConfig(image="web:3", services=(udp,), statics=(Static(guest_path="/s", url_prefix="/s"),))
+    assert warnings_of(AppConfig(), {"web": each, "job": each}) == (
+        "statics are kept and not served",
+        "services of protocol udp are kept and not served: port 53",
+    )
 
 
 def slot(region: str) -> SlotRecord:

@@ -5,13 +5,15 @@ does not.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+import click
+
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.published_port import LIST_PUBLISHED_PORTS, PublishedPortState
 from hawker.cli.exits import Failure
 from hawker.clock import Clock
 from hawker.config import MachineConfig
-from hawker.config.machine import Port
+from hawker.config.service_rules import kept_only
 from hawker.errors import HawkerError, Unavailable
 from hawker.feed import NOT_YET, PUBLISH
 
@@ -51,32 +53,21 @@ async def published_now(
 
 
 def unserved(config: MachineConfig) -> Iterator[str]:
-    """What a config says and nobody acts on: it is kept, and without effect. A sentence each."""
-    if config.statics:
-        yield "statics are kept and not served"
-    if not config.services:
-        if config.disable_machine_autostart is not None:
-            yield "disable_machine_autostart is kept and without effect: the machine has no services"
-        return
-    if not (config.metadata or {}).get(PUBLISH):
+    """What a config says and nobody acts on, and what is to be done before its services are reached."""
+    if config.services and not (config.metadata or {}).get(PUBLISH):
         yield (
             "its services are reached from outside only if its app has an address (hawker ips allocate),"
             " or if it is published: -p, or metadata hawker_publish=*"
         )
-    for service in config.services:
-        if service.force_instance_key or service.force_instance_description:
-            yield f"force_instance_key is kept and not acted on: port {service.internal_port}"
-        if service.protocol == "udp":
-            yield f"services of protocol udp are kept and not served: port {service.internal_port}"
-        for port in service.ports or ():
-            yield from _unserved_of_port(port)
+    yield from kept_only(config)
 
 
-def _unserved_of_port(port: Port) -> Iterator[str]:
-    number = port.port or port.start_port
-    offered = (port.tls_options.alpn if port.tls_options else None) or ()
-    if "http" in (port.handlers or ()) and set(offered) - {"h2", "http/1.1"}:
-        yield f"port {number}: of tls_options.alpn only h2 and http/1.1 are offered to clients of the http handler"
+def warn(config: MachineConfig, before: MachineConfig | None = None) -> None:
+    """Of that on stderr, less what was so `before`."""
+    known = frozenset(unserved(before) if before is not None else ())
+    for sentence in unserved(config):
+        if sentence not in known:
+            click.echo(f"warning: {sentence}", err=True)
 
 
 def addresses(ports: Sequence[PublishedPortState]) -> str:

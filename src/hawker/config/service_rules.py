@@ -233,3 +233,28 @@ def standbys(config: MachineConfig) -> Iterator[str]:
     for index, machine_id in enumerate(given):
         if not is_machine_id(machine_id):
             yield f"standbys[{index}] is not the id of a machine: {machine_id!r}"
+
+
+# What is kept and not acted on: no complaint, but who gives it is told.
+
+
+def kept_only(config: MachineConfig) -> Iterator[str]:
+    """What a config says and nobody acts on: it is kept, and without effect. A sentence each."""
+    if config.statics:
+        yield "statics are kept and not served"
+    if not config.services and config.disable_machine_autostart is not None:
+        yield "disable_machine_autostart is kept and without effect: the machine has no services"
+    for service in config.services or ():
+        if service.force_instance_key or service.force_instance_description:
+            yield f"force_instance_key is kept and not acted on: port {service.internal_port}"
+        if service.protocol == "udp":
+            yield f"services of protocol udp are kept and not served: port {service.internal_port}"
+        for port in service.ports or ():
+            yield from _kept_of_port(port)
+
+
+def _kept_of_port(port: Port) -> Iterator[str]:
+    number = port.port or port.start_port
+    offered = (port.tls_options.alpn if port.tls_options else None) or ()
+    if "http" in (port.handlers or ()) and set(offered) - {"h2", "http/1.1"}:
+        yield f"port {number}: of tls_options.alpn only h2 and http/1.1 are offered to clients of the http handler"

@@ -121,7 +121,7 @@ class Intake(ValueObject, frozen=True):
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
         command = None if body.skip_release_command or not plan.slots else command_of(wanted, image)
         accepted = self._accepted(wanted, plan, command, asked, definition, label, grant.name)
-        made = replace(accepted, warnings=(*warnings_of(config), *_away(plan)))
+        made = replace(accepted, warnings=(*warnings_of(config, configs), *_away(plan)))
         if not body.dry_run:
             made = await self._with_voters(app, made)
             await self.table.store.write(lambda tx: self._begin(tx, app, made))

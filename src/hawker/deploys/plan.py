@@ -13,6 +13,7 @@ from hawker.api.contract.machine import Machine
 from hawker.config.duration import parse_duration
 from hawker.config.effective import checks
 from hawker.config.machine import Guest, Init, MachineConfig, MachineRestart
+from hawker.config.service_rules import kept_only
 from hawker.errors import Unprocessable
 from hawker.flytoml.app_config import AppConfig, HawkerDeploy
 from hawker.flytoml.machines import GROUP, PLATFORM
@@ -371,8 +372,8 @@ UNKNOWN = (("keep_blue", "blue machines go at the end of the deploy, and are not
 """Settings that are read and have no effect, with what is so instead."""
 
 
-def warnings_of(config: AppConfig) -> tuple[str, ...]:
-    """What the file asks for and does not get."""
+def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig]) -> tuple[str, ...]:
+    """What the file asks for and does not get; `configs` are those of its process groups."""
     own = _own(config)
     said = [f"hawker.deploy.{name}: {text}" for name, text in UNKNOWN if getattr(own, name) is not None]
     if config.deploy is not None and config.deploy.seed_command is not None:
@@ -381,6 +382,7 @@ def warnings_of(config: AppConfig) -> tuple[str, ...]:
         said.append("machine_checks: they are not run; checks and [checks] are")
     if any(section.machine_checks for section in config.services or ()):
         said.append("services.machine_checks: they are not run; checks and [checks] are")
+    said.extend(dict.fromkeys(sentence for each in configs.values() for sentence in kept_only(each)))
     return tuple(said)
 
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from hawker.api.contract.published_port import PublishedPortState
@@ -58,3 +60,13 @@ def test_waiting_may_be_left_out(node: FakeNode, hawker: Hawker) -> None:
 def test_a_concurrent_change_is_told_apart(node: FakeNode, hawker: Hawker) -> None:
     node.failures["update_machine"] = Conflict("machine update failed due to concurrent update")
     assert "hint: another client changed it" in hawker("machine", "update", "web").err
+
+
+def test_a_field_that_is_kept_without_effect_is_said_when_it_is_given(
+    node: FakeNode, hawker: Hawker, tmp_path: Path
+) -> None:
+    file = tmp_path / "machine.json"
+    file.write_text('{"statics": [{"guest_path": "/s", "url_prefix": "/s"}]}')
+    assert "warning: statics are kept and not served" in hawker("machine", "update", "web", "--config", str(file)).err
+    node.add("shop", machine(name="web", config=node.call("update_machine").body.config))
+    assert "statics" not in hawker("machine", "update", "web", "-e", "A=3").err

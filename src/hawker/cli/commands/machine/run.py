@@ -19,7 +19,7 @@ from hawker.cli.ordering import ClientOrder, one_off
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.placed import Count, count_options, filled, show_placed
 from hawker.cli.placement_options import PlacementOptions, placement_options
-from hawker.cli.publishing import addresses, published, unserved
+from hawker.cli.publishing import addresses, published, warn
 from hawker.cli.summary import started
 from hawker.cli.terminal import own_descriptors
 from hawker.clock import SystemClock
@@ -152,8 +152,7 @@ def ordered_config(image: str | None, arguments: tuple[str, ...], flags: Flags) 
     config = configured(MachineConfig(), flags, sources(), image=image, command=arguments)
     if not config.image and not config.containers:
         raise click.UsageError("no image: give it as an argument, or in the file of --config")
-    for sentence in unserved(config):
-        click.echo(f"warning: {sentence}", err=True)
+    warn(config)
     return config
 
 

@@ -13,7 +13,7 @@ from hawker.cli.machines import Owned, find_machine
 from hawker.cli.options import app_option, command_argument, completed, machine_argument, wait_option, within_option
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.progress import pull_if_missing
-from hawker.cli.publishing import addresses, published
+from hawker.cli.publishing import addresses, published, warn
 from hawker.cli.summary import started
 from hawker.cli.uploads import upload
 from hawker.clock import SystemClock
@@ -80,6 +80,7 @@ async def _update(caller: Caller, found: Owned, change: Change, within_s: float 
     """Guarded by the version that the flags were applied to, so that no one's change in between is lost."""
     before = await caller.call(GET_MACHINE, params=found.params)
     config = change.config(before.config or MachineConfig())
+    warn(config, before.config)
     if config.image and (before.config is None or config.image != before.config.image):
         await pull_if_missing(caller, config.image, found.app)
     await upload(caller, found.app, config, change.flags.file)
