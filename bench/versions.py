@@ -17,7 +17,7 @@ from time import perf_counter
 from bench_node import BenchNode, kept_node, rest, timed_ms
 from figures import Samples
 
-_WARM_UP, _AT_ONCE, _ORDERS, _MACHINES = 3, 4, 40, 20
+_WARM_UP, _AT_ONCE, _ORDERS, _MACHINES = 3, (4, 8), 40, 20
 _FLAGS = ("--ephemeral", "--driver", "container", "--memory-mib", "65536", "--shared-cpu-ratio", "64")
 
 
@@ -25,13 +25,14 @@ def main(programs: list[str], rounds: int) -> None:
     with ExitStack() as stack:
         nodes = [_node(stack, program) for program in programs]
         start, create = _starts(nodes, rounds), _creates(nodes, rounds)
-        orders, memory = _orders(nodes, rounds), [_memory_kib(node) for node in nodes]
+        orders = {at_once: _orders(nodes, rounds, at_once) for at_once in _AT_ONCE}
+        memory = [_memory_kib(node) for node in nodes]
     print("| What | before | after | ratio |\n|---|---:|---:|---:|")
     for name, (old, new) in (("start", start), ("create", create)):
         print(f"| {name} at rest, p50 ms | {old.median:.1f} | {new.median:.1f} | {new.median / old.median:.2f}x |")
         print(f"| {name} at rest, p99 ms | {old.p99:.1f} | {new.p99:.1f} | {new.p99 / old.p99:.2f}x |")
     for name, (before, after) in (
-        (f"orders a second, {_AT_ONCE} at once", orders),
+        *((f"orders a second, {at_once} at once", found) for at_once, found in orders.items()),
         ("memory of a machine, KiB", memory),
     ):
         print(f"| {name} | {before:.0f} | {after:.0f} | {after / before:.2f}x |")
@@ -86,43 +87,50 @@ def _create(node: BenchNode) -> str:
     return machine
 
 
-def _orders(nodes: list[BenchNode], rounds: int) -> list[float]:
+def _orders(nodes: list[BenchNode], rounds: int, at_once: int) -> list[float]:
     """Machines that are made and destroyed, in turns of `_ORDERS`."""
     rates: list[list[float]] = [[] for _ in nodes]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        clients = [[node.again() for _ in range(_AT_ONCE)] for node in nodes]
+    with ThreadPoolExecutor(at_once) as pool:
+        clients = [[node.again() for _ in range(at_once)] for node in nodes]
         for _ in range(max(3, rounds // 10)):
             for own, found in zip(clients, rates, strict=True):
                 began = perf_counter()
-                list(pool.map(partial(_order, own), range(_AT_ONCE)))
+                list(pool.map(partial(_order, at_once=at_once), own))
                 found.append(_ORDERS / (perf_counter() - began))
     return [median(each) for each in rates]
 
 
-def _order(clients: list[BenchNode], number: int) -> None:
-    client = clients[number]
-    for _ in range(_ORDERS // _AT_ONCE):
+def _order(client: BenchNode, at_once: int) -> None:
+    for _ in range(_ORDERS // at_once):
         client.destroy(_create(client))
 
 
 def _memory_kib(node: BenchNode) -> float:
-    """What each of many more machines takes, of the daemon and of what it starts: the host's processes are all looked
-    at, so nothing else may begin or grow meanwhile."""
-    before = _proportional_kib()
-    for _ in range(_MACHINES):
-        _create(node)
-    return (_proportional_kib() - before) / _MACHINES
+    """What each of many more machines takes: of its own processes, and what the daemon has grown by."""
+    before = _proportional_kib(Path(f"/proc/{node.pid}"))
+    machines = [_create(node) for _ in range(_MACHINES)]
+    grown = _proportional_kib(Path(f"/proc/{node.pid}")) - before
+    theirs = sum(_proportional_kib(process) for process in Path("/proc").iterdir() if _is_of(process, machines))
+    return (grown + theirs) / _MACHINES
 
 
-def _proportional_kib() -> int:
-    """Of all processes; memory that several share counts once."""
-    total = 0
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            with suppress(OSError):  # it has ended
-                found = (process / "smaps_rollup").read_text().partition("\nPss:")[2].split()
-                total += int(found[0]) if found else 0
-    return total
+def _is_of(process: Path, machines: list[str]) -> bool:
+    """By the names of its control groups."""
+    if not process.name.isdecimal():
+        return False
+    try:
+        groups = (process / "cgroup").read_text()
+    except OSError:  # it has ended
+        return False
+    return any(machine in groups for machine in machines)
+
+
+def _proportional_kib(process: Path) -> int:
+    """Memory that several processes share counts once; none of a process that has ended."""
+    with suppress(OSError):
+        found = (process / "smaps_rollup").read_text().partition("\nPss:")[2].split()
+        return int(found[0]) if found else 0
+    return 0
 
 
 if __name__ == "__main__":

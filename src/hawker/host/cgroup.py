@@ -162,10 +162,13 @@ class Cgroups:
                 _kill_all(group, at_once=self._unified)
 
     def remove(self, machine_id: MachineId) -> None:
-        """`kill`, then remove the group from every tree; the node's own parent group too when it was the last."""
-        if self.knows(machine_id):
+        """`kill`, then remove the group from every tree; the node's own parent group too when it was the last. Groups
+        without a process, as a pilot that has ended leaves them, are removed at once: the kernel refuses the others."""
+        try:
+            self._remove_groups(machine_id)
+        except OSError:
             self.kill(machine_id)
-        self._remove_groups(machine_id)
+            self._remove_groups(machine_id)
         if self._hidden is not None:
             remove_below(self._hidden, self._parent, machine_id)
             self._below -= {machine_id}

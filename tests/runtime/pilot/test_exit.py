@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import NotFound
+from hawker.ids import MachineId
 from hawker.runtime.driver import Exit, Phase
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.rundir import RunDir
@@ -104,3 +106,34 @@ async def test_nothing_that_never_began_has_ended(tmp_path: Path, clock: Patient
     assert (await driver.inspect(MACHINE)).phase is Phase.PREPARED
     await driver.destroy(MACHINE)
     assert os.listdir(tmp_path) == []
+
+
+class Slow(Guest):
+    """Others come while it ends what is left of a machine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = 0
+
+    async def kill(self, machine_id: MachineId, run: RunDir, pid: int | None) -> None:
+        self.ended += 1
+        await anyio.lowlevel.checkpoint()
+        await super().kill(machine_id, run, pid)
+
+
+async def test_an_exit_that_two_wait_for_is_settled_once(tmp_path: Path, clock: PatientClock) -> None:
+    technology = Slow()
+    driver = PilotDriver(technology, tmp_path, clock)
+    await driver.start(spec("sleep 1000"))
+    found: list[Exit] = []
+
+    async def wait() -> None:
+        found.append(await driver.wait(MACHINE))
+
+    ended_before = technology.ended
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(wait)
+        await driver.signal(MACHINE, 9)
+    assert len(found) == 3 and len(set(found)) == 1 and technology.ended == ended_before + 1
+    await driver.destroy(MACHINE)

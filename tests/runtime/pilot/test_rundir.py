@@ -4,6 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hawker.ids import InstanceId, MachineId
@@ -67,6 +68,20 @@ def test_an_exit_goes_into_the_block_that_was_kept_for_it(run: RunDir) -> None:
 def test_a_cut_file_is_no_file(run: RunDir, left: bytes) -> None:
     (run.path / "exit").write_bytes(left)
     assert run.exit() is None
+
+
+def test_what_a_crash_left_of_a_file_is_not_in_the_next_one(run: RunDir) -> None:
+    (run.path / "pid.new").write_bytes(b"1234567890")
+    run.write_pid(77)
+    assert (run.path / "pid").read_bytes() == b"77"
+
+
+@pytest.mark.parametrize("length", [65536 - 100, 65536, 2 * 65536, 200_000])
+def test_a_long_spec_comes_back_whole(run: RunDir, length: int) -> None:
+    short = len(msgspec.json.encode(SPEC)) - len(SPEC.hostname)
+    long = msgspec.structs.replace(SPEC, hostname="x" * (length - short))
+    run.write_spec(long)
+    assert (run.path / "instance").stat().st_size == length and run.spec() == long
 
 
 def test_removing_twice_is_no_error(run: RunDir) -> None:

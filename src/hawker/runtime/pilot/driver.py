@@ -214,14 +214,15 @@ class PilotDriver:
         spec = run.spec()
         if spec is None:
             return Inspection(phase=Phase.ABSENT)
-        lives, state = run.lives(), self._journal.read(run)
+        alive = run.alive()
+        lives, state = alive or run.saved(), self._journal.read(run)
         if not lives and self._journal.has_ended(run, state):
             exit = await self._journal.settle(run)
             return Inspection(phase=Phase.EXITED, instance_id=spec.instance_id, started_at=state.ready_at, exit=exit)
         if not lives or state.ready_at is None:
             return Inspection(phase=Phase.PREPARED, instance_id=spec.instance_id)
         phase = Phase.SUSPENDED if self._technology.is_suspended(run) else Phase.RUNNING
-        pid = await self._link.pid(run) if run.alive() else None
+        pid = await self._link.pid(run) if alive else None
         return Inspection(phase=phase, instance_id=spec.instance_id, pid=pid, started_at=state.ready_at)
 
     async def stats(self, machine_id: MachineId) -> Stats:

@@ -4,6 +4,7 @@ An exit is decided once and kept in the run directory. The journal of a machine 
 its guest: nothing in it is believed that cannot be.
 """
 
+import anyio
 import msgspec
 
 from hawker.clock import Clock
@@ -26,6 +27,7 @@ class ExitJournal:
     def __init__(self, technology: Technology, clock: Clock) -> None:
         self._technology = technology
         self._clock = clock
+        self._settling: dict[RunDir, anyio.Lock] = {}
 
     def read(self, run: RunDir) -> JournalState:
         """What the machine's journal tells; of a guest's, as much as can be believed."""
@@ -41,7 +43,17 @@ class ExitJournal:
     async def settle(self, run: RunDir) -> Exit:
         """The exit of an instance whose pilot is dead: as it was recorded, or what its silence means. Decided once, and
         kept; what else the host holds of the instance is given back now, so that the next start need not. Raises
-        `NotFound` when it never began."""
+        `NotFound` when it never began. Who stops a machine and who watches it come at the same time: one does it, the
+        other waits for that."""
+        lock = self._settling.setdefault(run, anyio.Lock())
+        try:
+            async with lock:
+                return await self._settle(run)
+        finally:
+            if not lock.statistics().tasks_waiting and not lock.locked():
+                self._settling.pop(run, None)
+
+    async def _settle(self, run: RunDir) -> Exit:
         settled = run.exit()
         if settled is not None:
             return settled

@@ -4,6 +4,7 @@ The journal of a machine with a kernel of its own is written by its guest, which
 cannot be. What can have been it may still lie about, to its own loss.
 """
 
+import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -66,10 +67,13 @@ class JournalState(ValueObject, frozen=True):
 
 def read_journal(path: Path) -> JournalState:
     try:
-        with path.open("rb") as file:
-            return replay_journal(file.read(_READ_MAX))
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return JournalState()
+    try:
+        return replay_journal(os.read(fd, _READ_MAX))
+    finally:
+        os.close(fd)
 
 
 def replay_journal(data: bytes) -> JournalState:

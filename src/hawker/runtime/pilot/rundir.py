@@ -21,6 +21,7 @@ from hawker.value_object import ValueObject
 
 _T = TypeVar("_T")
 _ROOM_BYTES = 4096
+_PIECE_BYTES = 65536
 
 
 class RunDir(ValueObject, frozen=True):
@@ -169,28 +170,62 @@ def spec_of(run: RunDir) -> InstanceSpec:
 
 
 def _write(path: Path, value: object) -> None:
+    """Whole or not at all. Files of a run directory are opened a dozen times a start, so by the system's own calls."""
     fresh, data = _new(path), msgspec.json.encode(value)
-    if fresh.exists() and fresh.stat().st_size == _ROOM_BYTES >= len(data):
-        with fresh.open("r+b") as room:
-            room.write(data.ljust(_ROOM_BYTES))  # JSON may end in blanks
-    else:
-        fresh.write_bytes(data)
-    fresh.replace(path)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        size = os.fstat(fd).st_size
+        if size == _ROOM_BYTES >= len(data):
+            data = data.ljust(_ROOM_BYTES)  # JSON may end in blanks
+        elif size:
+            os.ftruncate(fd, 0)
+        _write_all(fd, data)
+    finally:
+        os.close(fd)
+    os.replace(fresh, path)
 
 
 def _keep_room(path: Path) -> None:
     """A block of the disk for what will be written to `path`."""
-    if not _new(path).exists():
-        _new(path).write_bytes(b" " * _ROOM_BYTES)
+    try:
+        fd = os.open(_new(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return
+    try:
+        _write_all(fd, b" " * _ROOM_BYTES)
+    finally:
+        os.close(fd)
 
 
-def _new(path: Path) -> Path:
-    return path.with_name(path.name + ".new")
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _new(path: Path) -> str:
+    return f"{path}.new"
 
 
 def _read(path: Path, shape: type[_T]) -> _T | None:
     """None too for a file that a crash of the host cut: it is then as if it had not been written."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=shape)
-    except (FileNotFoundError, msgspec.DecodeError):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
+    try:
+        data = _read_all(fd)
+    finally:
+        os.close(fd)
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except msgspec.DecodeError:
+        return None
+
+
+def _read_all(fd: int) -> bytes:
+    """Of a regular file: a short read is the last one."""
+    data = piece = os.read(fd, _PIECE_BYTES)
+    while len(piece) == _PIECE_BYTES:
+        piece = os.read(fd, _PIECE_BYTES)
+        data += piece
+    return data

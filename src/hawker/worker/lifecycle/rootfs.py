@@ -229,18 +229,19 @@ class HostRootfs:
     async def unmount(self, machine_id: MachineId, *, kept: str | None = None) -> None:
         """What the machine wrote goes to the disk before a layer is let go, and that may take seconds: in a thread,
         unless nothing is mounted."""
-        if any(is_mounted(self._layers(machine_id) / name) for name in self._layer_names(machine_id)):
-            await in_thread(Pool.HOST, self._unmount, machine_id, kept)
+        names = self._layer_names(machine_id)
+        if any(is_mounted(self._layers(machine_id) / name) for name in names):
+            await in_thread(Pool.HOST, self._unmount, machine_id, kept, names)
         else:
-            self._unmount(machine_id, kept)
+            self._unmount(machine_id, kept, names)
 
-    def _unmount(self, machine_id: MachineId, kept: str | None) -> None:
+    def _unmount(self, machine_id: MachineId, kept: str | None, names: set[str]) -> None:
         target = self._machines / machine_id / "rootfs"
         self._containers(machine_id).unmount()
         unmount(target)
         if kept is not None:
             unmount(self._layers(machine_id) / kept)
-        for name in self._layer_names(machine_id) - ({kept} if kept else set()):
+        for name in names - ({kept} if kept else set()):
             discard_layer(self._disk(machine_id, name), self._layers(machine_id) / name, target, self._trash)
 
     def _layer_names(self, machine_id: MachineId) -> set[str]:
