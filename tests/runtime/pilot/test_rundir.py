@@ -70,7 +70,7 @@ def test_a_cut_file_is_no_file(run: RunDir, left: bytes) -> None:
     assert run.exit() is None
 
 
-def test_what_a_crash_left_of_a_file_is_not_in_the_next_one(run: RunDir) -> None:
+def test_remains_of_a_crash_are_not_in_the_next_file(run: RunDir) -> None:
     (run.path / "pid.new").write_bytes(b"1234567890")
     run.write_pid(77)
     assert (run.path / "pid").read_bytes() == b"77"
