@@ -11,7 +11,7 @@ from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, M
 from hawker.api.contract.volume import GET_VOLUME, Volume, VolumeParams
 from hawker.chaos.guests import bring_kernels
 from hawker.errors import BadRequest, HawkerError, NoDestination, NoRoom, NotFound, NotServed, Unavailable
-from tests.e2e.command_line import CommandLine
+from tests.e2e.command_line import CommandLine, Done
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, Host
 from tests.e2e.test_volumes import make
@@ -62,7 +62,16 @@ async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64) -> Machine
 
     made = await eventually(ran, WITHIN_S)
     assert made is not None
+    await eventually(lambda: _written(shop, made), WITHIN_S)
     return made
+
+
+async def _written(shop: Shop, machine: Machine) -> bool:
+    """Whether the ledger has begun: the machine is started a moment before."""
+    try:
+        return (await shop.shell(machine.id, "test -s /data/ledger")).exit_code == 0
+    except HawkerError:
+        return False
 
 
 async def said(shop: Shop, machine: Machine) -> int:
@@ -137,8 +146,14 @@ async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says
     ids = [host.node.node_id for host in hosts]
     here = 0 if (hosts[0].node.data_dir / "volumes" / volume.id / "disk").exists() else 1
     command = CommandLine(hosts[0].node.environment | {"HAWKER_DATA_DIR": str(hosts[0].node.data_dir)})
-    told = command("volumes", "move", volume.id, "-a", shop.app, "--to-node", ids[1 - here])
-    assert told.status == 0 and "done" in told.out, told
+
+    async def told() -> Done | None:
+        """Once the owner has heard of the other node."""
+        done = command("volumes", "move", volume.id, "-a", shop.app, "--to-node", ids[1 - here])
+        return None if "is not known here" in done.err else done
+
+    done = await eventually(told, WITHIN_S)
+    assert done is not None and done.status == 0 and "done" in done.out, done
     assert (hosts[1 - here].node.data_dir / "volumes" / volume.id / "disk").exists()
     listed = command.say("moves", "list", "-a", shop.app)
     assert volume.id in listed and "done" in listed
