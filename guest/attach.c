@@ -108,6 +108,9 @@ static bool has_ended(const struct attachment *attached) {
     return attached->peer && (!process_goes_on(attached->process) || attached->process->run.number != attached->run);
 }
 
+/* Whether its client has given back all credit: what is sent and not read can be lost with the machine. */
+static bool all_is_read(const struct attachment *attached) { return attached->credit == OUT_WINDOW; }
+
 static void tell_end(struct attachment *attached) {
     peer_send_ending(attached->peer, attached->channel, &attached->process->run.ending);
     attach_leave(attached);
@@ -120,7 +123,7 @@ void attach_tick(void) {
         if (!has_ended(attached)) continue;
         if (attached->until < 0) attached->until = now_ms() + LAST_READ_MS;
         while (process_read(attached->process)) {}
-        if (room(attached->process) || now_ms() >= attached->until) tell_end(attached);
+        if (all_is_read(attached) || now_ms() >= attached->until) tell_end(attached);
     }
 }
 

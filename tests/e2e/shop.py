@@ -36,11 +36,12 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import RESTART_MACHINE, START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
 from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
-from hawker.errors import Unavailable
+from hawker.errors import HawkerError, NoRoom, Unavailable
 from tests.waiting import eventually
 
 HELLO = "hawker/hello"
 WAIT_S = 55.0
+HEARD_WITHIN_S = 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,22 @@ class Shop:
     async def run(self, config: dict[str, Any], **fields: Any) -> Machine:
         """Once it has started."""
         made = await self.order(config, **fields)
+        return await self.wait(made.id, "started")
+
+    async def run_somewhere(self, config: dict[str, Any], *later: type[HawkerError], **fields: Any) -> Machine:
+        """Once it has started, on a host that the broker may not have heard all of: that a node lives is known before
+        its labels and what it has; or of what may raise `later`."""
+
+        passing: tuple[type[HawkerError], ...] = (NoRoom, Unavailable, *later)
+
+        async def filled() -> Machine | None:
+            try:
+                return await self.order(config, **fields)
+            except passing:
+                return None
+
+        made = await eventually(filled, HEARD_WITHIN_S)
+        assert made is not None
         return await self.wait(made.id, "started")
 
     async def wait(self, machine_id: str, *states: str) -> Machine:

@@ -94,7 +94,7 @@ async def stocked(shop: Shop, port: int, hosts: Sequence[str]) -> None:
         service = {"internal_port": 8080, "protocol": "tcp", "ports": [{"port": port, "handlers": ["http"]}]}
         config: dict[str, Any] = {"image": HELLO, "services": [service], "metadata": metadata}
         for _ in range(2):
-            await shop.run({**config, "guest": {"memory_mb": 64}})
+            await shop.run_somewhere({**config, "guest": {"memory_mb": 64}})
 
 
 async def deployed(shop: Shop, body: CreateDeployRequest) -> DeployInfo:

@@ -35,7 +35,7 @@ async def _machines(shop: Shop, hosts: tuple[Host, ...]) -> list[str]:
     made = []
     for number, _ in enumerate(hosts):
         metadata = {**PLATFORM, GROUP: "app", "hawker_labels": f"host={number}"}
-        made.append((await shop.run({**CONFIG, "metadata": metadata})).id)
+        made.append((await shop.run_somewhere({**CONFIG, "metadata": metadata})).id)
     return made
 
 

@@ -14,7 +14,7 @@ from hawker.api.contract.machine import Machine, WaitState
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.clock import SystemClock
-from hawker.errors import BadRequest, NoRoom, Unavailable
+from hawker.errors import BadRequest, Unavailable
 from hawker.feed import EVERYWHERE, PUBLISH
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
@@ -88,16 +88,8 @@ class Load:
 async def order(shop: Shop, number: int) -> Machine:
     service = {"internal_port": 8080, "ports": [{"port": PORT, "handlers": ["tls", "http"]}]}
     metadata = {"hawker_labels": f"host={number}", PUBLISH: EVERYWHERE}
-
-    async def filled() -> Machine | None:
-        try:
-            return await shop.run({"image": "hawker/hello", "services": [service], "metadata": metadata, **SMALL})
-        except (NoRoom, Unavailable, BadRequest):
-            return None
-
-    machine = await eventually(filled, WITHIN_S)
-    assert machine is not None
-    return machine
+    config = {"image": "hawker/hello", "services": [service], "metadata": metadata, **SMALL}
+    return await shop.run_somewhere(config, BadRequest)
 
 
 @pytest.mark.parametrize(

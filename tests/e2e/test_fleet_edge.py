@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from anyio.to_thread import run_sync
 
-from hawker.api.contract.machine import Machine, WaitState
-from hawker.errors import NoRoom, Unavailable
+from hawker.api.contract.machine import WaitState
+from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
@@ -62,18 +62,6 @@ def config(number: int, **service: Any) -> dict[str, Any]:
     return {"image": "hawker/hello", "services": [http, raw], "metadata": metadata, **SMALL}
 
 
-async def order(shop: Shop, wanted: dict[str, Any]) -> Machine:
-    async def filled() -> Machine | None:
-        try:
-            return await shop.run(wanted)
-        except (NoRoom, Unavailable):
-            return None
-
-    machine = await eventually(filled, WITHIN_S)
-    assert machine is not None
-    return machine
-
-
 async def page(host: Host, port: int = HTTP_PORT) -> Page:
     return await run_sync(lambda: ask(host.address, port=port))
 
@@ -87,7 +75,7 @@ async def served(host: Host, port: int = HTTP_PORT) -> bool:
 
 async def test_a_request_reaches_a_machine_of_another_host_and_wakes_it(hosts: tuple[Host, Host], shop: Shop) -> None:
     here, there = hosts
-    machine = await order(shop, config(1))
+    machine = await shop.run_somewhere(config(1))
     await eventually(lambda: served(here), WITHIN_S)
     assert machine.id in (await page(here)).body
     await eventually(lambda: served(here, RAW_PORT), WITHIN_S)
@@ -112,11 +100,11 @@ def edge_process(host: Host) -> int:
 
 async def test_a_port_that_a_machine_here_has_is_not_taken_from_elsewhere(hosts: tuple[Host, Host], shop: Shop) -> None:
     here, _ = hosts
-    far = await order(shop, config(1))
+    far = await shop.run_somewhere(config(1))
     await eventually(lambda: served(here, RAW_PORT), WITHIN_S)
     async with hosts[0].node.client() as client:
         other = await Shop(client, "fleet-edge-own").open()
-        near = await order(other, config(0))
+        near = await other.run_somewhere(config(0))
 
         async def own() -> bool:
             return near.id in (await page(here, RAW_PORT)).body
@@ -128,7 +116,7 @@ async def test_a_port_that_a_machine_here_has_is_not_taken_from_elsewhere(hosts:
 
 async def test_the_gate_answers_nobody_from_outside_of_the_cluster(hosts: tuple[Host, Host], shop: Shop) -> None:
     here, there = hosts
-    await order(shop, config(1))
+    await shop.run_somewhere(config(1))
     await eventually(lambda: served(here), WITHIN_S)
     for noise in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(2000), b"\x16\x03\x01\x00\x05hello"):
         with closing(socket.create_connection((there.address, there.port + HOP_OFFSET), 5)) as stranger:
@@ -152,7 +140,7 @@ async def test_every_edge_shows_the_certificate_that_was_imported_at_one_node(
     here, there = hosts
     wanted = config(0)
     wanted["services"] = [{"internal_port": 8080, "ports": [{"port": TLS_PORT, "handlers": ["tls", "http"]}]}]
-    await order(shop, wanted)
+    await shop.run_somewhere(wanted)
     chain, key = issued("*.example.com")
     for name, text in (("chain.pem", chain), ("key.pem", key), ("root.pem", root_pem())):
         (tmp_path / name).write_text(text)
@@ -184,7 +172,7 @@ async def test_every_edge_shows_the_certificate_that_was_imported_at_one_node(
 
 async def test_route_explain_names_the_other_host(hosts: tuple[Host, Host], shop: Shop) -> None:
     here, there = hosts
-    await order(shop, config(1))
+    await shop.run_somewhere(config(1))
     await eventually(lambda: served(here), WITHIN_S)
     line = CommandLine(here.node.environment | {"HAWKER_DATA_DIR": str(here.node.data_dir)})
     said = line.say("route", "explain", "-a", shop.app, f"http://{here.address}:{HTTP_PORT}")

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.registry import PUT_LOGIN, LoginRequest, RegistryParams
-from hawker.errors import BadRequest, HawkerError, NoRoom, Unavailable
+from hawker.errors import BadRequest, HawkerError, Unavailable
 from tests.e2e.command_line import CommandLine
 from tests.e2e.images import variant, write_docker_archive
 from tests.e2e.shop import Shop
@@ -50,18 +50,8 @@ async def shops(hosts: tuple[Host, Host], request: pytest.FixtureRequest) -> Asy
 
 async def at_host(shop: Shop, number: int, image: str, *later: type[HawkerError]) -> Machine:
     """At the host of that label, once the broker has heard of it; also of a login, where `later` may be raised."""
-
-    waited_for: tuple[type[HawkerError], ...] = (NoRoom, Unavailable, *later)  # nor of what was imported a moment ago
-
-    async def filled() -> Machine | None:
-        try:
-            return await shop.run({"image": image, "metadata": {"hawker_labels": f"host={number}"}, **SMALL})
-        except waited_for:
-            return None
-
-    machine = await eventually(filled, WITHIN_S)
-    assert machine is not None
-    return machine
+    config = {"image": image, "metadata": {"hawker_labels": f"host={number}"}, **SMALL}
+    return await shop.run_somewhere(config, *later)  # nor of what was imported a moment ago
 
 
 async def test_a_login_made_at_one_node_pulls_at_another(

@@ -25,7 +25,7 @@ from hawker.api.contract.cluster import (
 )
 from hawker.api.contract.machine import Machine
 from hawker.cli.exits import ExitStatus
-from hawker.errors import Conflict, NoRoom, Unavailable
+from hawker.errors import Conflict, Unavailable
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import Shop
 from tests.e2e.test_process_driver import shell
@@ -108,17 +108,7 @@ async def the_node(client: Client, node_id: str) -> FleetNode:
 
 async def order_at(shop: Shop, number: int, script: str) -> Machine:
     """At the host of that label, once the broker has heard of it."""
-    metadata = {"hawker_labels": f"host={number}"}
-
-    async def filled() -> Machine | None:
-        try:
-            return await shop.run(shell(script, metadata=metadata))
-        except NoRoom:
-            return None
-
-    machine = await eventually(filled, WITHIN_S)
-    assert machine is not None
-    return machine
+    return await shop.run_somewhere(shell(script, metadata={"hawker_labels": f"host={number}"}))
 
 
 async def test_three_hosts_join_sell_for_each_other_and_lose_one(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
 from hawker.clock import SystemClock
-from hawker.errors import BadRequest, NoRoom, Unavailable
+from hawker.errors import BadRequest, Unavailable
 from hawker.host.address import mesh_name
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
@@ -142,16 +142,7 @@ async def at_host(shop: Shop, number: int) -> Machine:
         "services": [{"protocol": "tcp", "internal_port": 8080, "ports": [{"port": 8080}]}],
         **SMALL,
     }
-
-    async def filled() -> Machine | None:
-        try:
-            return await shop.run(config)
-        except (NoRoom, Unavailable, BadRequest):
-            return None
-
-    machine = await eventually(filled, WITHIN_S)
-    assert machine is not None
-    return machine
+    return await shop.run_somewhere(config, BadRequest)
 
 
 async def asked(shop: Shop, machine: Machine, host: str, what: str = "small", within_s: str = MOST_S) -> str:

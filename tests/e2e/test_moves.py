@@ -10,7 +10,7 @@ from hawker.api.contract.machine import Machine
 from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveParams, MoveRequest
 from hawker.api.contract.volume import GET_VOLUME, Volume, VolumeParams
 from hawker.chaos.guests import bring_kernels
-from hawker.errors import BadRequest, HawkerError, NoDestination, NoRoom, NotFound, NotServed, Unavailable
+from hawker.errors import BadRequest, HawkerError, NoDestination, NotFound, NotServed, Unavailable
 from tests.e2e.command_line import CommandLine, Done
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, Host
@@ -53,15 +53,7 @@ async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64) -> Machine
         "restart": {"policy": "no"},
         "stop_config": {"signal": "SIGKILL", "timeout": 1},
     }
-
-    async def ran() -> Machine | None:
-        try:
-            return await shop.run(config, name="ledger")
-        except (NoRoom, Unavailable):
-            return None
-
-    made = await eventually(ran, WITHIN_S)
-    assert made is not None
+    made = await shop.run_somewhere(config, name="ledger")
     await eventually(lambda: _written(shop, made), WITHIN_S)
     return made
 

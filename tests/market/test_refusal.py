@@ -56,6 +56,8 @@ def test_the_least_that_is_missing_is_told_with_the_nearest_that_could() -> None
         ((), (NoRoom("x", scope="host", shortfall={"cpus": 1}),), NoRoom, "short of 1 cpus"),
         ((CLOSED,), (), NoRoom, r"as the order wants it \(the node is cordoned\)"),
         ((), (), NoRoom, "as the order wants it"),
+        ((CLOSED, "no answer in time"), (), NoRoom, "; region 'cdg' has; one of its hosts did not answer, try again"),
+        ((FULL, "no answer", "refused"), (), NoRoom, "; 2 of its hosts did not answer, try again"),
     ],
 )
 def test_a_reason_the_caller_can_act_on_comes_first(

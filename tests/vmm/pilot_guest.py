@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.waiting import wait_for
 TREE = ".tree"
 """Added to the name of an image's file: the directory that the guest has instead."""
 _BLOCK = 4096
+_LAST_WORDS_S = 5.0
 _HEAD = 32  # of a segment: its first record tells it from the one before
 _ENTER = (
     'mount -t proc proc "$1/proc" && tree=$1 pilot=$2 && shift 2 && exec chroot "$tree" "/proc/self/fd/$pilot" "$@"'
@@ -45,6 +47,7 @@ class PilotGuest:
         self._host = 0
         self._mirror = threading.Lock()
         self._known: dict[str, tuple[bytes, int]] = {}
+        self._back: list[threading.Thread] = []
 
     def start(self, machine: Machine) -> None:
         self._place.mkdir(exist_ok=True)
@@ -140,7 +143,8 @@ class PilotGuest:
             threading.Thread(target=self._accept, args=(vsock,), daemon=True).start()
 
     def _watch(self) -> None:
-        """The ledger as it is, then the end: a guest that has turned itself off ends its VMM."""
+        """The ledger as it is, then the end: a guest that has turned itself off ends its VMM. Who reads has first what
+        it said last."""
         fd = os.pidfd_open(self._host)
 
         def over() -> bool:
@@ -150,6 +154,9 @@ class PilotGuest:
         with suppress(TimeoutError):
             wait_for(over, 3600.0)
         self._copy()
+        until_s = time.monotonic() + _LAST_WORDS_S
+        for back in self._back:
+            back.join(max(0.0, until_s - time.monotonic()))
         os._exit(0)
 
     def _accept(self, vsock: socket.socket) -> None:
@@ -168,6 +175,7 @@ class PilotGuest:
             talk = Talk(self._memory)
             back = threading.Thread(target=self._pump_back, args=(pilot, joined, talk), daemon=True)
             back.start()
+            self._back = [each for each in self._back if each.is_alive()] + [back]
             while data := joined.recv(65536):
                 to_pilot, to_client = talk.of_client(data)
                 if to_client:

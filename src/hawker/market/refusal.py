@@ -87,6 +87,8 @@ def _no_room(
         )
     if nearest is not None:
         text += f"; region '{nearest}' has"
+    if silent := sum(isinstance(bid, str) for survey in surveys for bid in survey.bids.values()):
+        text += f"; {'one' if silent == 1 else silent} of its hosts did not answer, try again"
     return NoRoom(text, scope="region", shortfall=least, nearest=nearest)
 
 
