@@ -28,15 +28,19 @@ def spec(
     output_bytes: int = 8 << 20,
     told: bool = False,
     held: tuple[int, ...] = (),
+    stdin: bool = False,
 ) -> bytes:
-    """The run spec of plain processes of this host; a string is for the shell. `held` are those that wait."""
+    """The run spec of plain processes of this host; a string is for the shell. `held` are those that wait; `stdin`:
+    their input is open."""
     argvs = [("/bin/sh", "-c", command) if isinstance(command, str) else command for command in commands]
     return messages.run_spec(
         InstanceSpec(
             machine_id=MachineId("00000000000001"),
             instance_id=InstanceId(instance),
             hostname="unused",
-            processes=tuple(ProcessSpec(argv=argv, env={}, held=index in held) for index, argv in enumerate(argvs)),
+            processes=tuple(
+                ProcessSpec(argv=argv, env={}, held=index in held, stdin=stdin) for index, argv in enumerate(argvs)
+            ),
             ends=Ends.TOLD if told else Ends.FIRST,
             limits=InstanceLimits(cpus=1, cpu_weight=1, memory_mib=1, pids=1),
             output_bytes=output_bytes,

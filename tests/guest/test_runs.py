@@ -67,6 +67,24 @@ def test_a_run_that_was_begun_is_answered_and_not_begun_again(tmp_path: Path) ->
         assert [chunk.data for chunk in running.output()] == [b"once\n"]
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_client_at_a_process_is_told_of_its_end_once_it_has_read_all(told: bool, tmp_path: Path) -> None:
+    with pilot(tmp_path) as running:
+        begun(running, spec("read go; echo done", told=told, stdin=True))
+        running.watch(7)
+        running.stream.sendall(messages.attach_request(1, 0, 0, 0))
+        running.take(FrameKind.ATTACHED)
+        running.send(FrameKind.STDIN, 1, b"go\n")
+        said = running.take(FrameKind.STDOUT).payload
+        assert said == b"done\n"
+        running.until(0, ProcessPhase.EXITED)
+        running.send(FrameKind.WATCH, 8)
+        while (frame := running.next()).kind != FrameKind.WATCHING:
+            assert frame.kind != FrameKind.EXIT
+        running.send(FrameKind.CREDIT, 1, frames.number(len(said), 4))
+        assert running.exit().exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
