@@ -103,7 +103,7 @@ OPTIONS |= {
 
 _PASSWORD = {"-p": "a password on the command line can be read by every user of this host: --password-stdin"}
 _ORDERING = dict.fromkeys(("run", "create", "update", "clone"), OPTIONS)
-OF_COMMAND = _ORDERING | {"login": _PASSWORD, "pull": _PASSWORD}
+OF_COMMAND = _ORDERING | {"login": _PASSWORD, "pull": _PASSWORD, "stats": {"--no-stream": "it looks once; -f goes on"}}
 
 
 def told(error: click.UsageError) -> tuple[str, str | None]:

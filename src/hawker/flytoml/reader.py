@@ -3,7 +3,7 @@ and not served is refused by name; nothing is passed over in silence."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -29,6 +29,7 @@ REFUSED: Mapping[str, str] = {
     "build.builtin": f"not served: {_BUILD}",
     "build.settings": f"not served: {_BUILD}",
     "build.compose": f"not served: {_BUILD}",
+    "services[].script_checks": "not served: a check is tcp or http; machine_checks run a command at a deploy",
     "statics[].tigris_bucket": "not served: files come from the machine itself",
     "machine_config": "not served: write what it says as sections of this file",
     "container": "not served: a machine of this file has one container",
@@ -39,9 +40,17 @@ REFUSED: Mapping[str, str] = {
 }
 """Keys of the current format that ask for something that is not here, `[]` for each item."""
 
+_OF_AN_OLDER_PLATFORM = "no effect: Fly's older platform had it, its Machines do not"
+
 WITHOUT_EFFECT: Mapping[str, str] = {
     "experimental.lazy_load_images": "no effect: an image is there as a whole before its machine starts",
+    "experimental.allowed_public_ports": _OF_AN_OLDER_PLATFORM,
+    "services[].tcp_checks[].restart_limit": _OF_AN_OLDER_PLATFORM,
+    "services[].http_checks[].restart_limit": _OF_AN_OLDER_PLATFORM,
 }
+
+_WRITTEN_EMPTY = ("processes", "services[].script_checks")
+"""Keys that an older flyctl wrote as empty lists into every file; such a list says nothing."""
 
 _OLDER: tuple[tuple[Path, Path], ...] = (
     (("mount",), ("mounts",)),
@@ -79,6 +88,9 @@ def read_app_config(text: str, suffix: str, *, lax: bool = False) -> Reading:
         return Reading(None, problems.sorted())
     for older, current in _OLDER:
         _rename(root, older, current)
+    for _, path, table in _places(root, _WRITTEN_EMPTY):
+        if table[str(path[-1])].value == []:
+            del table[str(path[-1])]
     _take_out(root, REFUSED, problems, warning=False)
     _take_out(root, WITHOUT_EFFECT, problems, warning=True)
     config: AppConfig = shaped(root, AppConfig, problems, lax=lax)
@@ -124,25 +136,30 @@ def _table(root: Located, path: Path) -> dict[str, Located] | None:
 
 
 def _take_out(root: Located, keys: Mapping[str, str], problems: Problems, *, warning: bool) -> None:
-    for pattern, said in keys.items():
+    for pattern, path, table in _places(root, keys):
+        problems.add(path, keys[pattern], warning=warning)
+        del table[str(path[-1])]
+
+
+def _places(root: Located, patterns: Iterable[str]) -> Iterator[tuple[str, Path, dict[str, Located]]]:
+    """Where the keys are: the pattern, the path, and the table that has it."""
+    for pattern in patterns:
         section, _, key = pattern.rpartition(".")
-        for path, table in _tables(root, section):
+        for path, table in _tables(root, section.split(".") if section else []):
             if key in table:
-                problems.add((*path, key), said, warning=warning)
-                del table[key]
+                yield pattern, (*path, key), table
 
 
-def _tables(root: Located, section: str) -> Iterator[tuple[Path, dict[str, Located]]]:
-    """That section, or each of them where it is a list."""
-    assert isinstance(root.value, dict), "checked before"
-    name = section.removesuffix("[]")
-    node = root if not name else root.value.get(name)
-    if node is not None and isinstance(node.value, dict):
-        yield (name,) if name else (), node.value
-    elif node is not None and isinstance(node.value, list):
+def _tables(node: Located, sections: Sequence[str], path: Path = ()) -> Iterator[tuple[Path, dict[str, Located]]]:
+    """Those at the end of the sections, each of them where one is a list."""
+    if isinstance(node.value, list):
         for index, each in enumerate(node.value):
             if isinstance(each.value, dict):
-                yield (name, index), each.value
+                yield from _tables(each, sections, (*path, index))
+    elif isinstance(node.value, dict) and not sections:
+        yield path, node.value
+    elif isinstance(node.value, dict) and (inner := node.value.get(name := sections[0].removesuffix("[]"))) is not None:
+        yield from _tables(inner, sections[1:], (*path, name))
 
 
 def _rules(config: AppConfig) -> Iterator[tuple[Path, str]]:
