@@ -8,7 +8,7 @@ import click
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.options import Command
 from hawker.flytoml.app_config import AppConfig
-from hawker.flytoml.document import MAX_BYTES
+from hawker.flytoml.document import MAX_BYTES, Unreadable, read
 from hawker.flytoml.reader import read_app_config
 from hawker.value_object import ValueObject
 
@@ -62,8 +62,26 @@ def read_fly_file(file: str | None, *, lax: bool = False) -> FlyFile:
     return FlyFile(path, reading.config, reading.document)
 
 
+def app_here() -> str | None:
+    """The app that the file here names. A file with other errors names it too; without a file, or where that cannot be
+    read, None."""
+    path = _here()
+    if path is None:
+        return None
+    try:
+        root = read(_content(path, MAX_BYTES).decode(), path.suffix).value
+    except (UnicodeDecodeError, Unreadable):
+        return None
+    app = root["app"].value if isinstance(root, dict) and "app" in root else None
+    return app if isinstance(app, str) else None
+
+
+def _here() -> Path | None:
+    return next((Path(name) for name in NAMES if Path(name).is_file()), None)
+
+
 def _found() -> Path:
-    found = next((Path(name) for name in NAMES if Path(name).is_file()), None)
+    found = _here()
     if found is None:
         raise Failure(
             "there is no fly.toml here: name the file with -c FILE, or write one with `hawker launch`", ExitStatus.USAGE

@@ -78,6 +78,18 @@ app_option = click.option(
 """Passed on as `app`; None means all apps, or for an order the default one."""
 
 
+def _app_here(ctx: click.Context, param: click.Parameter, app: str | None) -> str:
+    """By name: what reads a file is imported where no app was named."""
+    return app or found("hawker.cli.fly_file", "app_here")() or DEFAULT_APP
+
+
+one_app_option = click.option(
+    "-a", "--app", metavar="NAME", envvar="HAWKER_APP", show_envvar=True, shell_complete=completed("apps"),
+    callback=_app_here, help=f"The app; that of the fly.toml here, else `{DEFAULT_APP}`, unless told.",
+)  # fmt: skip
+"""Passed on as `app`, for commands about an app itself and not about a machine of it."""
+
+
 def _complete_machine(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """By name: a client of the API is imported when a shell asks."""
     items: list[CompletionItem] = found("hawker.cli.machines", "complete_machine")(ctx, param, incomplete)

@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,14 @@ def test_secrets_are_listed_and_shown_only_on_request(hawker: Hawker, node: Fake
 def test_a_text_that_is_no_pair_is_refused_without_showing_it(hawker: Hawker, pair: str) -> None:
     said = hawker("secrets", "set", "-a", "shop", pair)
     assert said.status == ExitStatus.USAGE and "is not NAME=VALUE" in said.err
+
+
+def test_the_app_is_the_one_named_else_that_of_the_file_here_else_the_default_one(
+    hawker: Hawker, node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hawker("secrets", "unset", "A")
+    Path("fly.toml").write_text("app = 'shop'\n")
+    hawker("secrets", "unset", "A")
+    hawker("secrets", "unset", "-a", "other", "A")
+    assert [call.params.app_name for call in node.calls["update_secrets"]] == ["default", "shop", "other"]

@@ -22,7 +22,7 @@ from hawker.api.contract.certificate import (
     OrderCertificateRequest,
 )
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option
+from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, local, output_option, show, show_change, table
 
 _MOST_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ def command() -> None:
 
 
 @command.command("list")
-@app_option
+@one_app_option
 @click.option("--filter", "part", metavar="TEXT", help="Only host names with this in them.")
 @output_option
 @click.pass_context
@@ -65,7 +65,7 @@ def certificates_table(answer: CertificateList) -> str:
 
 
 @command.command("import")
-@app_option
+@one_app_option
 @_hostname
 @click.option("--chain", required=True, metavar="FILE", help="PEM: the host's certificate, then who issued it.")
 @click.option("--key", required=True, metavar="FILE", help="PEM: its private key, without a passphrase; - for stdin.")
@@ -86,7 +86,7 @@ def import_certificate(ctx: click.Context, app: str, hostname: str, chain: str, 
 
 
 @command.command("add")
-@app_option
+@one_app_option
 @_hostname
 @output_option
 @click.pass_context
@@ -105,7 +105,7 @@ def order_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -
 
 
 @command.command("show")
-@app_option
+@one_app_option
 @_hostname
 @output_option
 @click.pass_context
@@ -116,7 +116,7 @@ def show_certificate(ctx: click.Context, app: str, hostname: str, form: Form) ->
 
 
 @command.command("check")
-@app_option
+@one_app_option
 @_hostname
 @output_option
 @click.pass_context
@@ -127,7 +127,7 @@ def check_certificate(ctx: click.Context, app: str, hostname: str, form: Form) -
 
 
 @command.command("remove")
-@app_option
+@one_app_option
 @_hostname
 @output_option
 @click.pass_context

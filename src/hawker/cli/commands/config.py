@@ -11,7 +11,7 @@ from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.fly_file import NAMES, FlyFile, config_option, lax_option, read_fly_file
-from hawker.cli.options import completed
+from hawker.cli.options import completed, one_app_option
 from hawker.cli.output import Form, as_json, fields, output_option, show_change
 from hawker.config import MachineConfig, guest
 from hawker.flytoml.machines import machine_configs
@@ -75,7 +75,7 @@ def show(ctx: click.Context, app: str | None, file: str | None, lax: bool, form:
 
 
 @command.command("save")
-@click.option("-a", "--app", metavar="NAME", shell_complete=completed("apps"), required=True, help="The app.")
+@one_app_option
 @click.option("-c", "--config", "file", metavar="FILE", default=NAMES[0], show_default=True, help="What to write.")
 @click.option("-y", "--yes", is_flag=True, help="Write over a file that is there.")
 @output_option

@@ -27,7 +27,7 @@ from hawker.cli.connect import talk
 from hawker.cli.deploys import begin, deploys_table, described, follow
 from hawker.cli.exits import ExitStatus, Failure, text_of
 from hawker.cli.fly_file import FlyFile, config_option, lax_option, read_fly_file
-from hawker.cli.options import Command, app_option, completed
+from hawker.cli.options import Command, completed, one_app_option
 from hawker.cli.output import Form, note, output_option, show
 from hawker.errors import HawkerError, NotFound
 
@@ -163,9 +163,7 @@ _version = click.argument("version", metavar="[VERSION]", default="latest")
 """A release's number, with or without a v; the newest deploy unless told."""
 
 
-def _params(app: str | None, version: str) -> DeployParams:
-    if not app:
-        raise Failure("name the app with -a NAME", ExitStatus.USAGE)
+def _params(app: str, version: str) -> DeployParams:
     return DeployParams(app_name=app, version=version.removeprefix("v"))
 
 
@@ -175,37 +173,36 @@ def _get(ctx: click.Context, params: DeployParams) -> DeployInfo:
 
 @command.command("status")
 @_version
-@app_option
+@one_app_option
 @output_option
 @click.pass_context
-def status(ctx: click.Context, version: str, app: str | None, form: Form) -> None:
+def status(ctx: click.Context, version: str, app: str, form: Form) -> None:
     """Show a deploy and how far each machine is; the newest unless told."""
     show(_get(ctx, _params(app, version)), form, described)
 
 
 @command.command("list")
-@app_option
+@one_app_option
 @output_option
 @click.pass_context
-def list_(ctx: click.Context, app: str | None, form: Form) -> None:
+def list_(ctx: click.Context, app: str, form: Form) -> None:
     """List an app's deploys, newest first."""
-    name = _params(app, "latest").app_name
-    found = talk(ctx, lambda caller: caller.call(LIST_DEPLOYS, params=AppParams(app_name=name)))
+    found = talk(ctx, lambda caller: caller.call(LIST_DEPLOYS, params=AppParams(app_name=app)))
     show(found, form, lambda found: deploys_table(found.deploys))
 
 
 @command.command("watch")
 @_version
-@app_option
+@one_app_option
 @output_option
 @click.pass_context
-def watch(ctx: click.Context, version: str, app: str | None, form: Form) -> int:
+def watch(ctx: click.Context, version: str, app: str, form: Form) -> int:
     """Follow a deploy until it has ended. Ctrl-C stops watching, not the deploy."""
     return follow(ctx, _get(ctx, _params(app, version)), form)
 
 
-def _word(route: Unary[DeployParams, Any, None, DeployInfo]) -> Callable[[click.Context, str | None, str, Form], None]:
-    def say(ctx: click.Context, app: str | None, version: str, form: Form) -> None:
+def _word(route: Unary[DeployParams, Any, None, DeployInfo]) -> Callable[[click.Context, str, str, Form], None]:
+    def say(ctx: click.Context, app: str, version: str, form: Form) -> None:
         params = _params(app, version)
         show(talk(ctx, lambda caller: caller.call(route, params=params)), form, described)
 
@@ -214,7 +211,7 @@ def _word(route: Unary[DeployParams, Any, None, DeployInfo]) -> Callable[[click.
 
 def _worded(name: str, route: Unary[DeployParams, Any, None, DeployInfo], text: str) -> Command:
     made: Command = command.command(name, help=text)(
-        _version(app_option(output_option(click.pass_context(_word(route)))))
+        _version(one_app_option(output_option(click.pass_context(_word(route)))))
     )
     return made
 
@@ -225,11 +222,11 @@ resume = _worded("resume", RESUME_DEPLOY, "Go on with a paused deploy.")
 
 @command.command("abort")
 @_version
-@app_option
+@one_app_option
 @click.option("--keep", is_flag=True, help="Leave every machine as it is.")
 @output_option
 @click.pass_context
-def abort(ctx: click.Context, version: str, app: str | None, keep: bool, form: Form) -> None:
+def abort(ctx: click.Context, version: str, app: str, keep: bool, form: Form) -> None:
     """End a deploy and take back what it changed."""
     params, body = _params(app, version), AbortDeployRequest(keep=keep)
     show(talk(ctx, lambda caller: caller.call(ABORT_DEPLOY, params=params, body=body)), form, described)

@@ -13,7 +13,7 @@ from hawker.api.contract.ip_assignment import (
     IpParams,
 )
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option, completed
+from hawker.cli.options import completed, one_app_option
 from hawker.cli.output import Form, local, output_option, show, show_change, table
 
 TYPES = ("v4", "v6", "shared_v4", "private_v6")
@@ -37,7 +37,7 @@ def command() -> None:
 
 
 @command.command("list")
-@app_option
+@one_app_option
 @output_option
 @click.pass_context
 def list_ips(ctx: click.Context, app: str, form: Form) -> None:
@@ -57,7 +57,7 @@ def _kind(ip: IpAssignment) -> str:
 
 
 @command.command("allocate")
-@app_option
+@one_app_option
 @click.argument("kind", metavar="TYPE", type=click.Choice(TYPES))
 @click.option(
     "--region", metavar="CODE", shell_complete=completed("regions"), help="The region of the address; default global."
@@ -82,7 +82,7 @@ def allocate_ip(
 
 
 @command.command("release")
-@app_option
+@one_app_option
 @click.argument("address")
 @output_option
 @click.pass_context

@@ -16,7 +16,7 @@ from hawker.api.contract.network_policy import (
     Selector,
 )
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option, completed
+from hawker.cli.options import completed, one_app_option
 from hawker.cli.output import Form, output_option, show, show_change, table
 from hawker.policy import Direction, Transport
 
@@ -40,7 +40,7 @@ def command() -> None:
 
 
 @command.command("list")
-@app_option
+@one_app_option
 @output_option
 @click.pass_context
 def list_policies(ctx: click.Context, app: str, form: Form) -> None:
@@ -62,7 +62,7 @@ def policies_table(policies: tuple[NetworkPolicy, ...]) -> str:
 
 
 @command.command("set")
-@app_option
+@one_app_option
 @click.argument("name")
 @click.option("--id", "policy_id", metavar="ID", help="The policy to replace; by default a new one.")
 @click.option(
@@ -103,7 +103,7 @@ def set_policy(
 
 
 @command.command("remove")
-@app_option
+@one_app_option
 @click.argument("policy_id", metavar="ID")
 @output_option
 @click.pass_context

@@ -5,12 +5,12 @@ import click
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery, ReleaseList
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option
+from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, local, output_option, show, table
 
 
 @click.command("releases")
-@app_option
+@one_app_option
 @click.option("-n", "--limit", type=click.IntRange(1, 100), default=25, show_default=True, help="How many.")
 @output_option
 @click.pass_context

@@ -11,7 +11,7 @@ from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery, Releas
 from hawker.cli.connect import talk
 from hawker.cli.deploys import begin
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.options import app_option
+from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, output_option
 
 _MOST = 100
@@ -20,12 +20,12 @@ _STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
 
 @click.command("rollback")
 @click.argument("version", metavar="[VERSION]", required=False)
-@app_option
+@one_app_option
 @click.option("--strategy", type=click.Choice(_STRATEGIES), help="How machines are replaced; wins over the release's.")
 @click.option("--detach", is_flag=True, help="Do not follow it.")
 @output_option
 @click.pass_context
-def command(ctx: click.Context, version: str | None, app: str | None, strategy: Any, detach: bool, form: Form) -> int:
+def command(ctx: click.Context, version: str | None, app: str, strategy: Any, detach: bool, form: Form) -> int:
     """Deploy an older complete release once more: the one before the newest complete release, or VERSION.
 
     The whole release comes back: its image and its config. Its release command is not run.
@@ -35,8 +35,6 @@ def command(ctx: click.Context, version: str | None, app: str | None, strategy: 
       hawker rollback -a shop
       hawker rollback 12 -a shop
     """
-    if not app:
-        raise Failure("name the app with -a NAME", ExitStatus.USAGE)
     query, params = ListReleasesQuery(limit=_MOST), AppParams(app_name=app)
     releases = talk(ctx, lambda caller: caller.call(LIST_RELEASES, params=params, query=query)).releases
     wanted = chosen(app, releases, version)

@@ -7,7 +7,7 @@ import click
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.published_port import EXPLAIN_ROUTE, ExplainQuery, RouteExplanation
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option
+from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, output_option, show, table
 
 
@@ -23,7 +23,7 @@ def command() -> None:
 
 
 @command.command("explain")
-@app_option
+@one_app_option
 @click.argument("url")
 @output_option
 @click.pass_context

@@ -11,7 +11,7 @@ from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
 from hawker.cli.connect import talk
 from hawker.cli.deploys import begin
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.options import app_option
+from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, output_option
 
 _MOST = 2000
@@ -30,19 +30,17 @@ def command() -> None:
 
 @command.command("count")
 @click.argument("count", type=click.IntRange(0, _MOST))
-@app_option
+@one_app_option
 @click.option("-g", "--group", metavar="NAME", default="app", show_default=True, help="The process group.")
 @click.option("--detach", is_flag=True, help="Do not follow it.")
 @output_option
 @click.pass_context
-def count_(ctx: click.Context, count: int, app: str | None, group: str, detach: bool, form: Form) -> int:
+def count_(ctx: click.Context, count: int, app: str, group: str, detach: bool, form: Form) -> int:
     """Have COUNT machines of a process group.
 
     They are of the newest complete release. New machines prove themselves as in a deploy, and go again when one does
     not. Machines at rest are destroyed before those that run; machines that stay are not touched.
     """
-    if not app:
-        raise Failure("name the app with -a NAME", ExitStatus.USAGE)
     params, query = AppParams(app_name=app), ListReleasesQuery(limit=1, status="complete")
     found = talk(ctx, lambda caller: caller.call(LIST_RELEASES, params=params, query=query)).releases
     if not found or not isinstance(found[0].definition, dict):

@@ -14,7 +14,7 @@ from hawker.api.contract.secret import (
     UpdateSecretsRequest,
 )
 from hawker.cli.connect import talk
-from hawker.cli.options import app_option
+from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, local, output_option, show, table
 
 
@@ -33,7 +33,7 @@ def command() -> None:
 
 
 @command.command("list")
-@app_option
+@one_app_option
 @click.option("--show", "shown", is_flag=True, help="With their values; needs a token with control over the app.")
 @output_option
 @click.pass_context
@@ -54,7 +54,7 @@ def secrets_table(answer: AppSecrets) -> str:
 
 
 @command.command("set")
-@app_option
+@one_app_option
 @click.argument("pairs", metavar="NAME=VALUE...", nargs=-1, required=True)
 @output_option
 @click.pass_context
@@ -70,7 +70,7 @@ def set_secrets(ctx: click.Context, app: str, pairs: tuple[str, ...], form: Form
 
 
 @command.command("import")
-@app_option
+@one_app_option
 @output_option
 @click.pass_context
 def import_secrets(ctx: click.Context, app: str, form: Form) -> None:
@@ -81,7 +81,7 @@ def import_secrets(ctx: click.Context, app: str, form: Form) -> None:
 
 
 @command.command("unset")
-@app_option
+@one_app_option
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @output_option
 @click.pass_context
