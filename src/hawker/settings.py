@@ -110,6 +110,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     # how the fleet judges nodes
     daemon_away_lost_s: float | None = None
 
+    # deploys that a client drives by itself, when it is gone
+    adopt_deploys: Literal["finish", "back", "off"] = "finish"
+
     # machines
     nameservers: tuple[str, ...] = ()
     resolver: bool = True

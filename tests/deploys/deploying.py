@@ -6,8 +6,10 @@ import anyio
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.deploy import (
+    ABORT_DEPLOY,
     CREATE_DEPLOY,
     GET_DEPLOY,
+    AbortDeployRequest,
     CreateDeployRequest,
     DeployInfo,
     DeployParams,
@@ -26,6 +28,12 @@ CHECKED = {"checks": {"up": {"type": "tcp", "port": 8080, "interval": "2s", "tim
 async def deploy(worker: SimWorker, definition: dict[str, Any] | None = None, **body: Any) -> DeployInfo:
     request = CreateDeployRequest(definition=definition or {}, image=body.pop("image", HELLO), **body)
     return await worker.api.call(CREATE_DEPLOY, params=AppParams(app_name=APP), body=request)
+
+
+async def abort(worker: SimWorker) -> None:
+    """Take back what the newest deploy changed."""
+    params = DeployParams(app_name=APP, version="latest")
+    await worker.api.call(ABORT_DEPLOY, params=params, body=AbortDeployRequest())
 
 
 async def ended(worker: SimWorker, version: int | str = "latest") -> DeployInfo:

@@ -8,7 +8,7 @@ import pytest
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
 from hawker.deploys.releases import CLIENT_GONE_S, ReleaseTable
-from hawker.errors import Conflict, HawkerError
+from hawker.errors import Conflict, HawkerError, Unprocessable
 from hawker.record.app import RELEASES
 from hawker.record.deploy import DEPLOYS
 from hawker.sim.node.sim_worker import SimWorker
@@ -126,3 +126,29 @@ async def test_a_deploy_that_supersedes_ends_the_one_under_way_where_it_is(worke
     await deploy(worker, WEB | {"env": {"A": "3"}}, supersede=True)
     assert ((await ended(worker, 2)).status, (await ended(worker, 3)).status) == ("interrupted", "complete")
     assert {release for _, release, _ in groups(await machines(worker))} == {"3"}
+
+
+async def test_a_deploy_touches_what_it_is_narrowed_to(worker: SimWorker) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    one, other = (each.id for each in await machines(worker))
+    three = {"processes": {"web": "serve", "jobs": "work", "late": "wait"}}
+
+    async def touched(definition: dict[str, Any], **scope: Any) -> list[tuple[str, str]]:
+        planned = await deploy(worker, definition, dry_run=True, **scope)
+        return sorted((slot.kind, slot.machine_id) for slot in planned.slots)
+
+    assert await touched(WEB, only_machines=(one,)) == [("update", one)]
+    assert await touched(three, exclude_machines=(one,)) == [("create", ""), ("update", other)]
+    assert await touched(three, process_groups=("late",)) == [("create", "")]
+    assert await touched(three, update_only=True) == sorted([("update", one), ("update", other)])
+    assert await touched(WEB, exclude_regions=("local",)) == []
+    gone = {"processes": {"web": "serve"}}
+    assert {kind for kind, _ in await touched(gone)} == {"update", "destroy"}
+    assert {kind for kind, _ in await touched(gone, update_only=True)} == {"update"}
+
+
+async def test_a_deploy_that_is_narrowed_to_what_is_not_there_is_refused(worker: SimWorker) -> None:
+    with pytest.raises(Unprocessable, match="no machine 'abc' of the app") as refused:
+        await deploy(worker, WEB, only_machines=("abc",), process_groups=("mail",))
+    assert "no process group 'mail'" in str(refused.value)

@@ -1,6 +1,7 @@
 """Deploys on a whole worker, whose time is simulated: what becomes of an app's machines."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from hawker.errors import Unprocessable
 from hawker.machine import State
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployWish, SlotRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
-from tests.deploys.deploying import BAD, CHECKED, WEB, deploy, ended, groups, machines
+from tests.deploys.deploying import BAD, CHECKED, WEB, abort, deploy, ended, groups, machines
 
 pytestmark = pytest.mark.anyio
 
@@ -136,6 +137,33 @@ async def test_bluegreen_replaces_all_machines_and_leaves_as_many(worker: SimWor
     assert green.id != blue.id and not green.cordoned and green.state is State.STARTED
 
 
+async def test_blue_machines_are_kept_at_rest_for_as_long_as_the_file_says(worker: SimWorker) -> None:
+    kept = CHECKED | {"hawker": {"deploy": {"keep_blue": "5m"}}}
+    await deploy(worker, kept)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    await deploy(worker, kept, strategy="bluegreen")
+    await worker.parts.deps.clock.sleep(120)
+    states = {each.id: (each.state, each.cordoned) for each in await machines(worker)}
+    assert states.pop(blue.id) == (State.STOPPED, True) and list(states.values()) == [(State.STARTED, False)]
+    assert (await ended(worker)).status == "complete"
+    (green,) = await machines(worker)
+    assert green.id != blue.id and worker.parts.deps.clock.monotonic() >= 300
+
+
+async def test_an_abort_while_blue_machines_are_kept_starts_them_again(worker: SimWorker) -> None:
+    kept = CHECKED | {"hawker": {"deploy": {"keep_blue": "5m"}}}
+    await deploy(worker, kept)
+    await ended(worker)
+    (blue,) = await machines(worker)
+    await deploy(worker, kept, strategy="bluegreen")
+    await worker.parts.deps.clock.sleep(120)
+    await abort(worker)
+    assert (await ended(worker)).status == "rolled_back"
+    (left,) = await machines(worker)
+    assert (left.id, left.version, left.state, left.cordoned) == (blue.id, blue.version, State.STARTED, False)
+
+
 async def test_bluegreen_that_fails_leaves_the_blue_machines_as_they_were(worker: SimWorker) -> None:
     await deploy(worker, CHECKED)
     await ended(worker)
@@ -165,15 +193,15 @@ async def test_a_word_that_comes_just_before_old_machines_go_is_heeded(
     await deploy(worker, CHECKED)
     await ended(worker)
     (blue,) = await machines(worker)
-    route = Moves.route
+    each = Moves.each
 
-    async def then_a_word(deploying: Moves, slots: Iterable[SlotRecord], *, into: bool) -> None:
-        await route(deploying, slots, into=into)
-        if not into:
+    async def then_a_word(deploying: Moves, slots: Iterable[SlotRecord], route: Any) -> None:
+        await each(deploying, slots, route)
+        if route is CORDON_MACHINE:
             await deploying.table.ask(APP, deploying.version, wish, lambda record: None)
 
     monkeypatch.setattr(flows, "_unless_stopped", lambda deploy, do: do(deploy))
-    monkeypatch.setattr(Moves, "route", then_a_word)
+    monkeypatch.setattr(Moves, "each", then_a_word)
     await deploy(worker, CHECKED, strategy="bluegreen")
     assert (await ended(worker)).status == status
     assert blue.id in [each.id for each in await machines(worker)]

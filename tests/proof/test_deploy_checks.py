@@ -13,7 +13,7 @@ from hawker.record.deploy import (
     DEPLOYS,
     DeployLimits,
     DeployRecord,
-    ReleaseCommand,
+    DeployTask,
     SlotBefore,
     SlotKind,
     SlotRecord,
@@ -76,7 +76,7 @@ async def broken(
 
 BEFORE = SlotBefore(version="1", config=config_of(metadata={RELEASE: "1"}), started=True)
 ONE, TWO = f"{1:014x}", f"{2:014x}"
-COMMAND = ReleaseCommand(config=config_of(), region=None, timeout_s=1.0)
+COMMAND = DeployTask(config=config_of(), region=None, timeout_s=1.0)
 
 
 async def test_a_deploy_that_ended_as_it_should_is_nothing_to_report() -> None:

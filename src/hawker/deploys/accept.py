@@ -33,14 +33,15 @@ from hawker.deploys.plan import (
     MOST_SLOTS,
     MOST_TEXT,
     DeployPlan,
+    DeployScope,
     WantedRelease,
-    command_of,
     limits_of,
     planned,
     warnings_of,
     waves_of,
 )
-from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, next_version, unfinished
+from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, has_complete, next_version, unfinished
+from hawker.deploys.tasks import command_of, machine_checks_of, seed_of
 from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
@@ -51,7 +52,7 @@ from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
 from hawker.permission import DEPLOYING, Attempt
 from hawker.record.app import APPS, ReleaseRecord
-from hawker.record.deploy import DeployRecord, ReleaseCommand, SlotKind, deploy_resource
+from hawker.record.deploy import DeployRecord, SlotKind, deploy_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
 from hawker.value_object import ValueObject
@@ -81,9 +82,9 @@ class Intake(ValueObject, frozen=True):
     nodes: Callable[[], CoordinatingNodes]
     registries: Container[str] = msgspec.field(default=())
 
-    async def accept(self, app: str, body: CreateDeployRequest, grant: Grant) -> Accepted:
-        """Raises `Conflict` when another deploy of the app is under way, `Unprocessable`, `BadRequest` and `NotFound`
-        saying what has to change."""
+    async def accept(self, app: str, body: CreateDeployRequest, grant: Grant, behind: tuple[str, ...] = ()) -> Accepted:
+        """`behind` are machines whose hosts are away, beside those that are seen to be. Raises `Conflict` when another
+        deploy of the app is under way, `Unprocessable`, `BadRequest` and `NotFound` saying what has to change."""
         for action in DEPLOYING:
             grant.check(Attempt(action, app=app))
         if not body.supersede or body.dry_run:
@@ -110,6 +111,14 @@ class Intake(ValueObject, frozen=True):
             ha=body.ha is not False,
             now=self.clock.now(),
             counts=body.counts or {},
+            scope=DeployScope(
+                only_machines=body.only_machines,
+                exclude_machines=body.exclude_machines,
+                only_regions=body.only_regions,
+                exclude_regions=body.exclude_regions,
+                process_groups=body.process_groups,
+                update_only=bool(body.update_only),
+            ),
             unfinished=unfinished(self.table.store, app),
         )
         plan = planned(wanted, await _machines(app, caller))
@@ -119,8 +128,9 @@ class Intake(ValueObject, frozen=True):
         await self._check_volumes(app, configs, plan, caller)
         if len(plan.slots) > MOST_SLOTS:
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
-        command = None if body.skip_release_command or not plan.slots else command_of(wanted, image)
-        accepted = self._accepted(wanted, plan, command, asked, definition, label, grant.name)
+        accepted = self._accepted(wanted, plan, asked, definition, label, grant.name, behind)
+        if plan.slots:
+            accepted = replace(accepted, deploy=await self._with_tasks(wanted, accepted.deploy, image, body, grant))
         made = replace(accepted, warnings=(*warnings_of(config, configs), *_away(plan)))
         if not body.dry_run:
             made = await self._with_voters(app, made)
@@ -183,6 +193,22 @@ class Intake(ValueObject, frozen=True):
             return f"{reference}@{found.digest}"
         return image
 
+    async def _with_tasks(
+        self, wanted: WantedRelease, deploy: DeployRecord, image: str, body: CreateDeployRequest, grant: Grant
+    ) -> DeployRecord:
+        """Its commands, and the machine checks, each of an image that is there."""
+        commands, checks, pinned = not body.skip_release_command, machine_checks_of(wanted, image), {image: image}
+        for asked in {each.config.image or image for each in checks} - {image}:
+            pinned[asked] = await self._pinned(wanted.app, asked, self.fleet.caller, grant)
+        return replace(
+            deploy,
+            command=command_of(wanted, image) if commands else None,
+            seed=seed_of(wanted, image) if commands and not has_complete(self.table.store, wanted.app) else None,
+            checks=tuple(
+                replace(each, config=replace(each.config, image=pinned[each.config.image or image])) for each in checks
+            ),
+        )
+
     async def _check_volumes(
         self, app: str, configs: dict[str, MachineConfig], plan: DeployPlan, caller: Caller
     ) -> None:
@@ -211,11 +237,11 @@ class Intake(ValueObject, frozen=True):
         self,
         wanted: WantedRelease,
         plan: DeployPlan,
-        command: ReleaseCommand | None,
         image: str,
         definition: bytes,
         label: str,
         user: str,
+        behind: tuple[str, ...],
     ) -> Accepted:
         now = wanted.now
         release = ReleaseRecord(
@@ -233,10 +259,10 @@ class Intake(ValueObject, frozen=True):
             version=wanted.version,
             strategy=wanted.strategy,
             limits=limits_of(wanted.config, wanted.strategy),
-            command=command,
             stage="begins",
             alone=plan.alone,
             waves=waves_of(wanted, plan.slots),
+            behind=tuple(dict.fromkeys((*plan.away, *behind))),
             began_at=now,
         )
         return Accepted(release=release, deploy=deploy, plan=plan)

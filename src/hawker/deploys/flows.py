@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from hawker.api.caller import LateCaller
+from hawker.api.contract.machine_operation import CORDON_MACHINE, STOP_MACHINE, UNCORDON_MACHINE
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import LAST_STAGE, DeployTable
@@ -23,12 +24,12 @@ from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deplo
 from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:
-    from hawker.deploys import command, coordinator, moves, releases
+    from hawker.deploys import coordinator, moves, releases, tasks
 else:
-    command = deferred("hawker.deploys.command")
     coordinator = deferred("hawker.deploys.coordinator")
     moves = deferred("hawker.deploys.moves")
     releases = deferred("hawker.deploys.releases")
+    tasks = deferred("hawker.deploys.tasks")
 
 _FORWARD, _BACK = "deploy", "deploy_back"
 _LONG_S = 30 * 86_400.0
@@ -99,8 +100,8 @@ class DeploySteps:
         self._coordinator_type = coordinators
 
     async def release_command(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Runs once for each deploy, whatever is killed meanwhile."""
-        return await self._guarded(context, command.run_release_command)
+        """It and the seed command run once for each deploy, whatever is killed meanwhile."""
+        return await self._guarded(context, tasks.run_commands)
 
     async def canary(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
         """One machine of each group, which proves itself outside of routing and goes; the second one of a group stays.
@@ -123,19 +124,21 @@ class DeploySteps:
         return await self._guarded(context, lambda deploy: deploy.by_waves(gated=deploy.record.strategy != "immediate"))
 
     async def switch(self, context: StepContext[DeployDeps, DeployInput]) -> Outcome:
-        """Bluegreen: all green machines are in routing, then no blue one is."""
+        """Bluegreen: all green machines are in routing, then no blue one is; those are kept at rest for as long as the
+        file says."""
 
         async def do(deploy: "moves.Moves") -> None:
             green = [slot for slot in deploy.slots(SlotKind.CREATE) if slot.cordoned]
             if not green:
                 return
             await deploy.say("the new machines come into routing")
-            await deploy.route(green, into=True)
+            await deploy.each(green, UNCORDON_MACHINE)
             context.reach("switched")
             await context.clock.sleep(_heard_s(context.deps))
             await deploy.say("the old machines leave routing")
-            await deploy.route(deploy.slots(SlotKind.DESTROY), into=False)
+            await deploy.each(deploy.slots(SlotKind.DESTROY), CORDON_MACHINE)
             await context.clock.sleep(_heard_s(context.deps))
+            await _keep_blue(deploy)
 
         return await self._guarded(context, do)
 
@@ -155,7 +158,7 @@ class DeploySteps:
         extra = [msgspec.structs.replace(slot, state=SlotState.PROVING) for slot in seconds]
         if extra:
             with suppress(moves.SlotFailed):
-                await deploy.route(extra, into=False)
+                await deploy.each(extra, CORDON_MACHINE)
             await context.clock.sleep(_heard_s(context.deps))
         for slot in (*extra, *deploy.slots(SlotKind.DESTROY)):
             try:
@@ -192,10 +195,13 @@ class DeploySteps:
     async def _take_back(self, context: StepContext[DeployDeps, DeployInput], term: "coordinator.Term") -> Outcome:
         deploy = self._moves(context, term)
         await deploy.say("changes are taken back")
+        await tasks.remove_tasks(deploy)
         blue = [slot for slot in deploy.slots(SlotKind.DESTROY) if not slot.cordoned]
         if any(slot.cordoned for slot in deploy.slots(SlotKind.CREATE)):
             try:
-                await deploy.route(blue, into=True)
+                if deploy.record.blue_until is not None:
+                    await deploy.wake(blue)
+                await deploy.each(blue, UNCORDON_MACHINE)
             except moves.SlotFailed as failed:
                 await deploy.note(failed.slot, text=failed.text)
         await deploy.back(deploy.slots(SlotKind.UPDATE, SlotKind.CREATE, SlotKind.CANARY))
@@ -219,7 +225,8 @@ class DeploySteps:
         """Raises `Unavailable` while the node does not answer yet."""
         deps, given = context.deps, context.input
         table, caller = table_of(deps), deps.fleet.caller
-        return self._moves_type()(given.app, given.version, table, caller, context.clock, context.reach, term)
+        check = tasks.run_machine_checks
+        return self._moves_type()(given.app, given.version, table, caller, context.clock, context.reach, term, check)
 
     async def _led(
         self,
@@ -249,11 +256,11 @@ class DeploySteps:
         found = await here.lead(unless_behind)
         return Done() if found is None else found
 
-    async def _guarded(self, context: StepContext[DeployDeps, DeployInput], do: "command.Work") -> Outcome:
+    async def _guarded(self, context: StepContext[DeployDeps, DeployInput], do: "tasks.Work") -> Outcome:
         return await self._led(context, partial(self._until_stopped, context, do))
 
     async def _until_stopped(
-        self, context: StepContext[DeployDeps, DeployInput], do: "command.Work", term: "coordinator.Term"
+        self, context: StepContext[DeployDeps, DeployInput], do: "tasks.Work", term: "coordinator.Term"
     ) -> Outcome:
         """`do` until it is done, a slot fails, or a person wants it stopped."""
         deploy = self._moves(context, term)
@@ -274,6 +281,7 @@ class DeploySteps:
         """Back, or an end where it is."""
         given, deps = context.input, context.deps
         if not back:
+            await tasks.remove_tasks(self._moves(context, term))
             await deps.store.write(lambda tx: _stay(tx, deps, given, why))
             await term.keep()
             return Abort(why)
@@ -285,7 +293,7 @@ class DeploySteps:
         return HandOff(_BACK, DeployInput(app=given.app, version=given.version, why=why), commit=commit)
 
 
-async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
+async def _unless_stopped(deploy: "moves.Moves", do: "tasks.Work") -> None:
     failures: list[Exception] = []
     async with anyio.create_task_group() as tasks:
 
@@ -306,6 +314,20 @@ async def _unless_stopped(deploy: "moves.Moves", do: "command.Work") -> None:
         tasks.start_soon(work)
     if failures:
         raise failures[0]
+
+
+async def _keep_blue(deploy: "moves.Moves") -> None:
+    """Old machines rest for as long as the file says, while new ones are watched: until then the way back is a start
+    and a switch. Raises `SlotFailed`."""
+    kept_s, clock = deploy.record.limits.keep_blue_s, deploy.clock
+    if not kept_s:
+        return
+    if deploy.record.blue_until is None:
+        await deploy.change(blue_until=clock.now() + kept_s)
+    await deploy.each([slot for slot in deploy.slots(SlotKind.DESTROY) if slot.machine], STOP_MACHINE)
+    left_s = max(0.0, min(kept_s, (deploy.record.blue_until or 0.0) - clock.now()))
+    await deploy.say(f"the old machines are kept at rest for {left_s:.0f} s")
+    await deploy.watch(left_s)
 
 
 def _end(tx: Tx, deps: DeployDeps, given: DeployInput, status: str, error: str) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 
 import anyio
@@ -28,14 +29,9 @@ from hawker.api.contract.machine import (
     MachineParams,
     UpdateMachineRequest,
 )
-from hawker.api.contract.machine_operation import (
-    CORDON_MACHINE,
-    START_MACHINE,
-    UNCORDON_MACHINE,
-)
+from hawker.api.contract.machine_operation import START_MACHINE
 from hawker.api.route import B, Q, R, Unary
 from hawker.clock import Clock
-from hawker.config import MachineConfig
 from hawker.deploys.coordinator import Term
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.health_gates import Expected, GateState, fallen, judged, start_of
@@ -75,7 +71,8 @@ class SlotSkipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The moves of one deploy, in a term of its coordinator. `reach` is a point where a test may kill the process."""
+    """The moves of one deploy, in a term of its coordinator. `reach` is a point where a test may kill the process.
+    `check` runs the machine checks of the slot's group, and raises `SlotFailed`."""
 
     app: str
     version: int
@@ -84,6 +81,7 @@ class Moves:
     clock: Clock
     reach: Callable[[str], None]
     term: Term
+    check: "Callable[[Moves, SlotRecord], Awaitable[None]]"
 
     # What is written down.
 
@@ -109,9 +107,10 @@ class Moves:
 
     async def say(self, stage: str) -> None:
         if self.record.stage != stage:
-            await self._changed_deploy(stage=stage)
+            await self.change(stage=stage)
 
-    async def _changed_deploy(self, **fields: Any) -> None:
+    async def change(self, **fields: Any) -> None:
+        """Of the deploy's record."""
         await self.table.store.write(lambda tx: self.table.change(tx, self.app, self.version, **fields))
 
     # Forward.
@@ -126,7 +125,7 @@ class Moves:
 
             async def watch() -> None:
                 try:
-                    await self._watch()
+                    await self.watch()
                 except SlotFailed as failed:
                     failures.append(failed)
                     tasks.cancel_scope.cancel()
@@ -163,16 +162,17 @@ class Moves:
         if record.baked >= wave:
             return
         if record.baked_at is None:
-            await self._changed_deploy(baked_at=self.clock.now() + record.limits.bake_s)
+            await self.change(baked_at=self.clock.now() + record.limits.bake_s)
         left_s = min(record.limits.bake_s, (self.record.baked_at or 0.0) - self.clock.now())
         await self.say(f"wave {wave} of {len(record.waves)} is watched for {max(left_s, 0):.0f} s")
         await self.clock.sleep(max(left_s, 0.0))
-        await self._changed_deploy(baked=wave, baked_at=None)
+        await self.change(baked=wave, baked_at=None)
 
-    async def _watch(self) -> None:
-        """Machines that have proven themselves go on serving. Raises `SlotFailed`."""
-        while True:
-            await self.clock.sleep(_WATCH_S)
+    async def watch(self, for_s: float = inf) -> None:
+        """Machines that have proven themselves go on serving for so long. Raises `SlotFailed`."""
+        until = self.clock.monotonic() + for_s
+        while (left_s := until - self.clock.monotonic()) > 0:
+            await self.clock.sleep(min(left_s, _WATCH_S))
             slots = self.slots(SlotKind.UPDATE, SlotKind.CREATE)
             done = {slot.machine: slot for slot in slots if slot.state is SlotState.DONE and slot.launch}
             with suppress(HawkerError):
@@ -206,7 +206,7 @@ class Moves:
         proven = any(slot.launch and slot.state is SlotState.DONE for slot in slots)
         if gated and not proven and left:
             first = next((slot for slot in left if slot.launch), left[0])
-            await self.go(first, limits.smoke_s, gated=gated)
+            await self.go(first, limits.smoke_s, gated=gated, first=True)
             left.remove(first)
 
         async def one(slot: SlotRecord) -> None:
@@ -239,12 +239,17 @@ class Moves:
         """Machines of a group that may be away at once in a region. `warm` are its machines that run, by region."""
         return budget(self.record.limits.max_unavailable, warm[region])
 
-    async def go(self, slot: SlotRecord, smoke_s: float, *, gated: bool) -> None:
-        """Change the slot's machine and wait until it has proven itself. Raises `SlotFailed`."""
+    async def go(self, slot: SlotRecord, smoke_s: float, *, gated: bool, first: bool = False) -> None:
+        """Change the slot's machine and wait until it has proven itself; the `first` one of its group is also held to
+        the machine checks. Raises `SlotFailed`."""
         await self.until_resumed()
         try:
             slot = await self._changed(slot)
             self.reach("changed")
+            if gated and slot.launch and first and any(task.group == slot.group for task in self.record.checks):
+                await self.prove(slot, Expected(slot.version, smoke_s, checks=False))
+                await self.check(self, slot)
+                smoke_s = 0.0
             if gated:
                 await self.prove(slot, Expected(slot.version, smoke_s) if slot.launch else None)
         except SlotSkipped as skipped:
@@ -371,9 +376,8 @@ class Moves:
     async def delete(self, slot: SlotRecord) -> None:
         await self._change(DELETE_MACHINE, slot, query=DeleteMachineQuery(force=True))
 
-    async def route(self, slots: Iterable[SlotRecord], *, into: bool) -> None:
-        """Into routing, or out of it, all of them. Raises `SlotFailed`."""
-        route = UNCORDON_MACHINE if into else CORDON_MACHINE
+    async def each(self, slots: Iterable[SlotRecord], route: Unary[MachineParams, Any, Any, Any]) -> None:
+        """One call for each slot's machine, which may be made twice. Raises `SlotFailed`."""
 
         async def one(slot: SlotRecord) -> None:
             there = replace(slot, kind=SlotKind.UPDATE)
@@ -424,6 +428,11 @@ class Moves:
         self.reach("returned")
         await self.note(slot, state=SlotState.RETURNED, machine=slot.machine, text=why)
 
+    async def wake(self, slots: Iterable[SlotRecord]) -> None:
+        """Machines that a deploy let rest run again, those that ran before it. Raises `SlotFailed`."""
+        resting = [slot for slot in slots if slot.before is not None and slot.before.started]
+        await _side_by_side(self._restore, resting, AT_ONCE)
+
     async def _restore(self, slot: SlotRecord) -> None:
         before = slot.before
         assert before is not None
@@ -457,15 +466,6 @@ class Moves:
 
     async def get(self, slot: SlotRecord) -> Machine:
         return await self.caller.call(GET_MACHINE, params=self.at(slot))
-
-    async def order_beside(self, config: MachineConfig, region: str | None, name: str) -> Machine:
-        """A machine beside the slots, which is ordered once."""
-        await self.term.check()
-        key = f"deploy-{self.version}-{name}-{self.record.began_at:.3f}"
-        body = CreateMachineRequest(config=config, region=region)
-        return await self.caller.call(
-            CREATE_MACHINE, params=AppParams(app_name=self.app), body=body, idempotency_key=key
-        )
 
 
 async def _side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:

@@ -12,32 +12,58 @@ from msgspec.structs import replace
 from hawker.api.contract.machine import Machine
 from hawker.config.duration import parse_duration
 from hawker.config.effective import checks
-from hawker.config.machine import Guest, Init, MachineConfig, MachineRestart
+from hawker.config.machine import MachineConfig
 from hawker.config.service_rules import kept_only
 from hawker.errors import Unprocessable
 from hawker.flytoml.app_config import AppConfig, HawkerDeploy
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.machine import GONE, State
-from hawker.record.deploy import DeployLimits, ReleaseCommand, SlotBefore, SlotKind, SlotRecord
+from hawker.record.deploy import DeployLimits, SlotBefore, SlotKind, SlotRecord
 from hawker.value_object import ValueObject
 
 COMMAND_GROUP = "fly_app_release_command"
 RELEASE = "fly_release_version"
 RELEASE_ID = "fly_release_id"
 _BLUEGREEN = "fly_bluegreen_deployment_tag"
-_OF_CLIENTS = {COMMAND_GROUP, "fly_app_test_machine_command", "fly_app_console"}
+CHECK_GROUP = "fly_app_test_machine_command"
+_OF_CLIENTS = {COMMAND_GROUP, CHECK_GROUP, "fly_app_console"}
 """Groups of machines that a client or a deploy makes for one task."""
-_USUAL_COMMAND_GUEST = Guest(cpu_kind="shared", cpus=2, memory_mb=512)
-_COMMAND_S = 300.0
 MOST_TEXT = 4000
 MOST_SLOTS = 2000
 """Machines that one deploy moves."""
 
 
+class DeployScope(ValueObject, frozen=True, kw_only=True):
+    """What of an app a deploy touches; None is all. `update_only`: machines that are there, and no other."""
+
+    only_machines: Collection[str] | None = None
+    exclude_machines: Collection[str] | None = None
+    only_regions: Collection[str] | None = None
+    exclude_regions: Collection[str] | None = None
+    process_groups: Collection[str] | None = None
+    update_only: bool = False
+
+    def has_group(self, group: str) -> bool:
+        return self.process_groups is None or group in self.process_groups
+
+    def has_region(self, region: str | None) -> bool:
+        named = self.only_regions is None or region in self.only_regions
+        return named and region not in (self.exclude_regions or ())
+
+    def has(self, row: "_Row") -> bool:
+        named = self.only_machines is None or row.id in self.only_machines
+        spared = row.id in (self.exclude_machines or ())
+        return named and not spared and self.has_group(row.group) and self.has_region(row.region)
+
+    def makes(self, region: str | None) -> bool:
+        """Whether a group that has no machine gets one there."""
+        return not self.update_only and self.only_machines is None and self.has_region(region)
+
+
 class WantedRelease(ValueObject, frozen=True, kw_only=True):
     """What is to be: the app's file, one config for each of its groups, and how to get there. `now` is Unix seconds.
-    `counts`, if there are any, are all that is to change. `unfinished` are versions of bluegreen releases that a client
-    drove by itself and did not bring to their end."""
+    `counts`, if there are any, are all that is to change, and `scope` narrows the rest. `unfinished` are versions of
+    bluegreen releases that a client drove by itself and did not bring to their end."""
 
     app: str
     version: int
@@ -47,6 +73,7 @@ class WantedRelease(ValueObject, frozen=True, kw_only=True):
     ha: bool
     now: float
     counts: Mapping[str, int] = msgspec.field(default_factory=dict)
+    scope: DeployScope = DeployScope()
     unfinished: Collection[str] = ()
 
 
@@ -64,7 +91,7 @@ def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
     away = tuple(each.id for each in machines if each.host_status != "ok")
     there = [each for each in machines if each.state not in GONE and each.id not in away]
     mine = {each.id: group for each in there if (group := _group_of(each)) is not None}
-    alone = sum(each.id not in mine and not _passing(each) for each in there)
+    alone = sum(each.id not in mine and not is_passing(each) for each in there)
     rows = [_Row.of(each, mine[each.id]) for each in sorted(there, key=lambda each: each.id) if each.id in mine]
     refused = _refusals(wanted, rows)
     if away and not limits_of(wanted.config).skip_unreachable:
@@ -101,7 +128,7 @@ class _Row(ValueObject, frozen=True):
         return SlotBefore(version=self.version, config=self.config, started=self.is_warm)
 
 
-def _passing(machine: Machine) -> bool:
+def is_passing(machine: Machine) -> bool:
     """Made for one task, and gone after it."""
     metadata = (machine.config.metadata if machine.config else None) or {}
     return metadata.get(GROUP) in _OF_CLIENTS or metadata.get("process_group") in _OF_CLIENTS
@@ -110,7 +137,7 @@ def _passing(machine: Machine) -> bool:
 def _group_of(machine: Machine) -> str | None:
     """None for a machine that no client that deploys has made."""
     metadata = (machine.config.metadata if machine.config else None) or {}
-    if any(metadata.get(key) != value for key, value in PLATFORM.items()) or _passing(machine):
+    if any(metadata.get(key) != value for key, value in PLATFORM.items()) or is_passing(machine):
         return None
     return metadata.get(GROUP) or metadata.get("process_group") or "app"
 
@@ -128,6 +155,14 @@ def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
     ]
     if sum(wanted.counts.values()) > MOST_SLOTS:
         said.append(f"counts: one deploy moves at most {MOST_SLOTS} machines")
+    for group in wanted.scope.process_groups or ():
+        if group not in wanted.configs and all(row.group != group for row in rows):
+            said.append(f"process_groups: the app has no process group {group!r:.80}")
+    known = {row.id for row in rows}
+    for machine in wanted.scope.only_machines or ():
+        if machine not in known:
+            said.append(f"only_machines: no machine {machine!r:.80} of the app is there and of a process group")
+    rows = [row for row in rows if wanted.scope.has(row)]
     for group, config in wanted.configs.items():
         mounted = bool(config.mounts)
         if mounted and wanted.strategy in ("canary", "bluegreen"):
@@ -157,18 +192,22 @@ def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
         slots += [_destroyed(wanted, row) for row in mine[count:]]
     if wanted.counts:
         return slots
+    scope, region = wanted.scope, wanted.config.primary_region
+    touched = [row for row in rows if scope.has(row)]
     for group, config in wanted.configs.items():
-        mine = [row for row in rows if row.group == group]
-        if not mine:
-            slots += [_created(wanted, group, config, wanted.config.primary_region) for _ in _first(wanted, config)]
-        elif wanted.strategy == "bluegreen":
+        mine = [row for row in touched if row.group == group]
+        if not any(row.group == group for row in rows):
+            if scope.has_group(group) and scope.makes(region):
+                slots += [_created(wanted, group, config, region) for _ in _first(wanted, config)]
+        elif mine and wanted.strategy == "bluegreen":
             slots += _green(wanted, mine, config)
-        else:
+        elif mine:
             if wanted.strategy == "canary":
                 slots.append(_canary(wanted, mine[0], config))
             slots += _second(wanted, mine, config)
             slots += [_updated(wanted, row, config) for row in _warm_first(mine)]
-    slots += [_destroyed(wanted, row) for row in rows if row.group not in wanted.configs]
+    if not scope.update_only:
+        slots += [_destroyed(wanted, row) for row in touched if row.group not in wanted.configs]
     return slots
 
 
@@ -232,7 +271,7 @@ def _created(
     like: _Row | None = None,
     cordoned: bool = False,
 ) -> SlotRecord:
-    full = _stamped(wanted, _kept_of(like, config) if like else config)
+    full = stamped(wanted, _kept_of(like, config) if like else config)
     return SlotRecord(
         number=0,
         kind=SlotKind.CREATE,
@@ -262,7 +301,7 @@ def _second(wanted: WantedRelease, rows: Sequence[_Row], config: MachineConfig) 
 
 
 def _updated(wanted: WantedRelease, row: _Row, config: MachineConfig) -> SlotRecord:
-    kept = _stamped(wanted, _kept_of(row, config))
+    kept = stamped(wanted, _kept_of(row, config))
     mounts = [
         replace(new, volume=old.volume) for new, old in zip(kept.mounts or (), row.config.mounts or (), strict=False)
     ]
@@ -307,10 +346,15 @@ def _kept_of(row: _Row, config: MachineConfig) -> MachineConfig:
     )
 
 
-def _stamped(wanted: WantedRelease, config: MachineConfig) -> MachineConfig:
+def stamped(wanted: WantedRelease, config: MachineConfig) -> MachineConfig:
     """With the release that it is of."""
     release = {RELEASE: str(wanted.version), RELEASE_ID: f"{wanted.app}.{wanted.version}"}
     return replace(config, metadata={**(config.metadata or {}), **release})
+
+
+def is_group(machine: Machine) -> bool:
+    """Whether a client that deploys has made it, to stay."""
+    return _group_of(machine) is not None
 
 
 def is_of(config: MachineConfig | None, version: int) -> bool:
@@ -328,12 +372,13 @@ def limits_of(config: AppConfig, strategy: str = "rolling") -> DeployLimits:
     asked = own.rollback if own.rollback is not None else auto_rollback
     return DeployLimits(
         max_unavailable=(given.max_unavailable if given else None) or usual.max_unavailable,
-        wait_s=_seconds(given.wait_timeout if given else None, usual.wait_s),
-        smoke_s=_seconds(own.smoke, usual.smoke_s),
-        smoke_rest_s=_seconds(own.smoke_rest, usual.smoke_rest_s),
+        wait_s=seconds_of(given.wait_timeout if given else None, usual.wait_s),
+        smoke_s=seconds_of(own.smoke, usual.smoke_s),
+        smoke_rest_s=seconds_of(own.smoke_rest, usual.smoke_rest_s),
         rollback=strategy != "immediate" if asked is None else asked,
         skip_unreachable=own.unreachable != "fail",
-        bake_s=_seconds(own.bake, usual.bake_s),
+        bake_s=seconds_of(own.bake, usual.bake_s),
+        keep_blue_s=seconds_of(own.keep_blue, usual.keep_blue_s),
     )
 
 
@@ -341,7 +386,7 @@ def _own(config: AppConfig) -> HawkerDeploy:
     return (config.hawker.deploy if config.hawker else None) or HawkerDeploy()
 
 
-def _seconds(text: str | None, usual: float) -> float:
+def seconds_of(text: str | None, usual: float) -> float:
     return usual if text is None else parse_duration(text)
 
 
@@ -368,58 +413,10 @@ def budget(limit: float, warm: int) -> int:
     return max(1, min(int(share), max(warm, 1)))
 
 
-UNKNOWN = (("keep_blue", "blue machines go at the end of the deploy, and are not kept"),)
-"""Settings that are read and have no effect, with what is so instead."""
-
-
 def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig]) -> tuple[str, ...]:
     """What the file asks for and does not get; `configs` are those of its process groups."""
-    own = _own(config)
-    said = [f"hawker.deploy.{name}: {text}" for name, text in UNKNOWN if getattr(own, name) is not None]
-    if config.deploy is not None and config.deploy.seed_command is not None:
-        said.append("deploy.seed_command: it is not run; use the release command")
-    if config.machine_checks or (config.http_service and config.http_service.machine_checks):
-        said.append("machine_checks: they are not run; checks and [checks] are")
-    if any(section.machine_checks for section in config.services or ()):
-        said.append("services.machine_checks: they are not run; checks and [checks] are")
+    said = []
+    if _own(config).keep_blue is not None and (config.deploy is None or config.deploy.strategy != "bluegreen"):
+        said.append("hawker.deploy.keep_blue: it counts for bluegreen alone")
     said.extend(dict.fromkeys(sentence for each in configs.values() for sentence in kept_only(each)))
     return tuple(said)
-
-
-# The release command.
-
-
-def command_of(wanted: WantedRelease, image: str) -> ReleaseCommand | None:
-    """A machine with the new image and env, without volumes, services, checks or a name."""
-    given = wanted.config.deploy
-    if given is None or not given.release_command:
-        return None
-    group = wanted.config.default_group
-    config = wanted.configs[group]
-    env = {**(config.env or {}), "RELEASE_COMMAND": "1", "FLY_PROCESS_GROUP": COMMAND_GROUP}
-    init = replace(config.init or Init(), cmd=given.release_command, exec=None)
-    made = MachineConfig(
-        image=image,
-        env=env,
-        init=init,
-        guest=_command_guest(wanted),
-        metadata={**PLATFORM, GROUP: COMMAND_GROUP},
-        files=config.files,
-        restart=MachineRestart(policy="no"),
-        stop_config=config.stop_config,
-    )
-    timeout_s = _seconds(given.release_command_timeout, _COMMAND_S)
-    return ReleaseCommand(config=_stamped(wanted, made), region=wanted.config.primary_region, timeout_s=timeout_s)
-
-
-def _command_guest(wanted: WantedRelease) -> Guest:
-    vm = wanted.config.deploy.release_command_vm if wanted.config.deploy else None
-    own = wanted.configs[wanted.config.default_group].guest
-    if vm is None:
-        return own or _USUAL_COMMAND_GUEST
-    usual = own or _USUAL_COMMAND_GUEST
-    return Guest(
-        cpu_kind=vm.cpu_kind or usual.cpu_kind,
-        cpus=vm.cpus or usual.cpus,
-        memory_mb=vm.memory or usual.memory_mb,
-    )

@@ -28,7 +28,8 @@ class ReleaseStatus(StrEnum):
 
 CLIENT_GONE_S = 300.0
 """After so long a client that drives a deploy by itself, and has not said that it ended, counts as gone."""
-_DRIVEN = frozenset({ReleaseStatus.PENDING, ReleaseStatus.RUNNING})
+DRIVEN = frozenset({ReleaseStatus.PENDING, ReleaseStatus.RUNNING})
+"""Of a release that a client brings machines to by itself."""
 ENDED = frozenset({ReleaseStatus.COMPLETE, ReleaseStatus.FAILED, ReleaseStatus.INTERRUPTED, ReleaseStatus.ROLLED_BACK})
 
 
@@ -92,7 +93,7 @@ def check_free(reader: Reader, app: str, now: float) -> None:
     if journal.active(reader, deploy_resource(app)) is not None:
         raise Conflict(f"a deploy of app '{app}' is under way: see `hawker deploy status -a {app}`, or abort it")
     newest = max((record for _, record in reader.scan(RELEASES, f"{app}/")), key=_version, default=None)
-    if newest is None or newest.status not in _DRIVEN:
+    if newest is None or newest.status not in DRIVEN:
         return
     if reader.get(DEPLOYS, deploy_key(app, newest.version)) is not None:
         return
@@ -114,6 +115,11 @@ def unfinished(reader: Reader, app: str) -> frozenset[str]:
         and record.status != ReleaseStatus.COMPLETE
         and reader.get(DEPLOYS, deploy_key(app, record.version)) is None
     )
+
+
+def has_complete(reader: Reader, app: str) -> bool:
+    """Whether the app was ever brought to a release."""
+    return any(record.status == ReleaseStatus.COMPLETE for _, record in reader.scan(RELEASES, f"{app}/"))
 
 
 def _version(record: ReleaseRecord) -> int:

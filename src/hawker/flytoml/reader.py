@@ -24,11 +24,6 @@ _BUILD = "images are not built here: build it elsewhere and give the image"
 REFUSED: Mapping[str, str] = {
     "host_dedication_id": "not served: hosts are not dedicated",
     "vm[].host_dedication_id": "not served: hosts are not dedicated",
-    "build.builder": f"not served: {_BUILD}",
-    "build.buildpacks": f"not served: {_BUILD}",
-    "build.builtin": f"not served: {_BUILD}",
-    "build.settings": f"not served: {_BUILD}",
-    "build.compose": f"not served: {_BUILD}",
     "services[].script_checks": "not served: a check is tcp or http; machine_checks run a command at a deploy",
     "statics[].tigris_bucket": "not served: files come from the machine itself",
     "machine_config": "not served: write what it says as sections of this file",
@@ -43,6 +38,11 @@ REFUSED: Mapping[str, str] = {
 _OF_AN_OLDER_PLATFORM = "no effect: Fly's older platform had it, its Machines do not"
 
 WITHOUT_EFFECT: Mapping[str, str] = {
+    "build.builder": _BUILD,
+    "build.buildpacks": _BUILD,
+    "build.builtin": _BUILD,
+    "build.settings": _BUILD,
+    "build.compose": _BUILD,
     "experimental.lazy_load_images": "no effect: an image is there as a whole before its machine starts",
     "experimental.allowed_public_ports": _OF_AN_OLDER_PLATFORM,
     "services[].tcp_checks[].restart_limit": _OF_AN_OLDER_PLATFORM,

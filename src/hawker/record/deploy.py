@@ -46,7 +46,8 @@ class DeployLimits(msgspec.Struct, frozen=True, kw_only=True):
     """`max_unavailable` is a count from 1 on, a share below it. `wait_s` is for each gate that can take long, `smoke_s`
     how long the first machine of a group must stay up, `smoke_rest_s` each other one; all in seconds. `rollback`: a
     gate that fails takes the deploy back. `skip_unreachable`: a machine whose host is away does not stop it. `bake_s`
-    is for how long the machines of a wave are watched before the next one begins."""
+    is for how long the machines of a wave are watched before the next one begins, `keep_blue_s` for how long old
+    machines of a bluegreen deploy are kept at rest before they go."""
 
     max_unavailable: float = 0.33
     wait_s: float = 300.0
@@ -55,32 +56,40 @@ class DeployLimits(msgspec.Struct, frozen=True, kw_only=True):
     rollback: bool = True
     skip_unreachable: bool = True
     bake_s: float = 30.0
+    keep_blue_s: float = 0.0
 
 
-class ReleaseCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that runs once in a machine of its own before anything is changed, and must exit with 0. `machine` is
+class DeployTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that runs once, in a machine of its own beside those of the app, and must exit with 0 within
+    `timeout_s` seconds. `group` is the process group whose first machine it checks, empty for a command. `machine` is
     its id once it is ordered; `exit_code` is known once it has ended."""
 
     config: MachineConfig
     region: str | None
     timeout_s: float
+    group: str = ""
     machine: str = ""
     exit_code: int | None = None
 
 
 class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One deploy, of the release of its version, whose status tells how it ended. `serial` rises with each change of
-    the deploy or of one of its slots. `stage` is what it does now and `error` what went wrong, both for people. `alone`
-    counts machines of the app that are of no process group, which no deploy touches. `voters` are the nodes that keep
-    the deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one that a
+    the deploy or of one of its slots. `command` and `seed` run before any machine is changed, `checks` against the
+    first one of each group. `stage` is what it does now and `error` what went wrong, both for people. `alone` counts
+    machines of the app that are of no process group, which no deploy touches. `voters` are the nodes that keep the
+    deploy's register; with fewer than three the app's home keeps the deploy alone. `term` is the last one that a
     majority of them granted, 0 before; `coordinator` is whose term that is. `kept`: a majority has the deploy. `waves`
     are the regions whose machines are updated one after the other, none where all are at once; of them `baked` were
-    watched to their end, and the next is watched until `baked_at`, when it is. Times are Unix seconds."""
+    watched to their end, and the next is watched until `baked_at`, when it is. `blue_until`: the old machines of a
+    bluegreen deploy are kept at rest until then. `behind` are machines whose host was away when it was accepted. Times
+    are Unix seconds."""
 
     version: int
     strategy: str
     limits: DeployLimits
-    command: ReleaseCommand | None = None
+    command: DeployTask | None = None
+    seed: DeployTask | None = None
+    checks: tuple[DeployTask, ...] = ()
     asked: DeployWish = DeployWish.NOTHING
     stage: str = ""
     error: str = ""
@@ -93,6 +102,8 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     waves: tuple[tuple[str, ...], ...] = ()
     baked: int = 0
     baked_at: float | None = None
+    blue_until: float | None = None
+    behind: tuple[str, ...] = ()
     began_at: float
     ended_at: float | None = None
 

@@ -50,6 +50,7 @@ from hawker.up.boot_refusal import or_refuse, wrapped_in
 from hawker.up.build import archive_of, deps_of, edge_of, image_settings, parts_of, resolver_of, traces_of
 from hawker.up.servers import Doors, Front, audit_trail, bind_public, front_alone, open_doors
 from hawker.up.template import Template
+from hawker.up.wiring import catch_up_of
 from hawker.version import VERSION
 from hawker.worker.assembly import AssembledWorker, begin, reconciler_of, supervisor_of
 from hawker.worker.capacity import usual_layer_mib
@@ -291,10 +292,8 @@ async def _serve(
             tasks.start_soon(edge.serve)
             if settings.acme_directory is not None:
                 spread_s = certificate_orders.SPREAD_S if fleet is None else certificate_orders.FLEET_SPREAD_S
-                buyer = certificate_orders.CertificateBuyer(
-                    deps.store, deps.certificates, settings, deps.clock, spread_s
-                )
-                tasks.start_soon(buyer.serve)
+                buyer = certificate_orders.CertificateBuyer
+                tasks.start_soon(buyer(deps.store, deps.certificates, settings, deps.clock, spread_s).serve)
             if resolver is not None:
                 tasks.start_soon(resolver.serve)
                 if fleet is not None:
@@ -307,6 +306,7 @@ async def _serve(
         async with _answering(doors, front, fleet) as url:
             if doors.public is not None:
                 place.announce(url)
+            tasks.start_soon(catch_up_of(parts).serve)
             gc.freeze()  # what is here now stays: else the collector walks it again and again, and nobody is answered
             sys.stdout.write(f"ready {url}\n")
             sys.stdout.flush()

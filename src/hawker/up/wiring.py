@@ -25,13 +25,14 @@ from hawker.worker.lifecycle import FLOWS
 from hawker.worker.order import AppBundles
 
 if TYPE_CHECKING:
-    from hawker.deploys import accept, register, term_fence
+    from hawker.deploys import accept, catch_up, register, term_fence
     from hawker.fleet import members
     from hawker.fleet.app_bundle import AppBundler
     from hawker.fleet.invites import Invites
     from hawker.fleet.membership import Fleet
 else:
     accept = deferred("hawker.deploys.accept")
+    catch_up = deferred("hawker.deploys.catch_up")
     register = deferred("hawker.deploys.register")
     term_fence = deferred("hawker.deploys.term_fence")
     members = deferred("hawker.fleet.members")
@@ -81,6 +82,10 @@ def node_handlers(
         handlers.add(register.RegisterHandlers(deps.store, deps.clock))
         term_fence.TermFence(deps.store, deps.clock).stand_before(handlers)
     return handlers
+
+
+def catch_up_of(worker: AssembledWorker) -> "catch_up.CatchUp":
+    return catch_up.CatchUp(partial(_intake_of, worker), worker.deps.settings.adopt_deploys)
 
 
 def _intake_of(worker: AssembledWorker) -> "accept.Intake":

@@ -57,6 +57,16 @@ def test_an_option_wins_over_the_file(hawker: Hawker, node: FakeNode, file: Path
     assert "get_deploy" not in node.calls
 
 
+def test_a_deploy_is_narrowed_and_paced(hawker: Hawker, node: FakeNode, file: Path) -> None:
+    file.write_text(FILE + "[deploy]\nstrategy = 'canary'\n")
+    narrowed = ("--only-regions", "ams, lhr", "--exclude-machines", "m1", "--process-groups", "web", "--update-only")
+    assert hawker("deploy", *narrowed, "--wait-timeout", "10m", "--max-unavailable", "2", "--detach").status == 0
+    body = node.call("create_deploy").body
+    assert body.definition["deploy"] == {"strategy": "canary", "wait_timeout": "10m", "max_unavailable": 2.0}
+    assert (body.only_regions, body.exclude_machines, body.process_groups) == (("ams", "lhr"), ("m1",), ("web",))
+    assert body.update_only and body.only_machines is None
+
+
 def test_the_content_of_local_files_goes_along(hawker: Hawker, node: FakeNode, file: Path) -> None:
     (file.parent / "motd").write_text("hello")
     file.write_text(FILE + '[[files]]\nguest_path = "/etc/motd"\nlocal_path = "motd"\n')

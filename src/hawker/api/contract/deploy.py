@@ -18,18 +18,26 @@ MOST_WAIT_S = 30.0
 
 class CreateDeployRequest(Request, frozen=True, kw_only=True):
     """`definition` is the app's fly.toml as a JSON object, at most 256 KiB; its files have their content in
-    `raw_value`, since the node has no local paths. `image` and `strategy` win over the file's. With `ha`, as
-    unless told, a new group that has services and no volumes gets two machines, else one. `counts` is how many
-    machines groups are to have: then machines are made or destroyed for that, and no other machine is touched.
-    `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would be. `lax`
-    takes keys that nobody knows. `supersede` ends a deploy of the app that is under way, and leaves machines where they
-    are for this one. `label` is a word for whoever reads the list, at most 2,000 characters."""
+    `raw_value`, since the node has no local paths. `image` and `strategy` win over the file's. With `ha`, as unless
+    told, a new group that has services and no volumes gets two machines, else one. `counts` is how many machines groups
+    are to have: then machines are made or destroyed for that, and no other machine is touched. `only_machines` and
+    `exclude_machines` (ids), `only_regions`, `exclude_regions` and `process_groups` narrow what is touched, as they do
+    for flyctl; with `update_only` no machine is made for a group that has none, and none of a group that the file lacks
+    is destroyed. `skip_release_command`: it is not run. With `dry_run` nothing is done, and the answer is what would
+    be. `lax` takes keys that nobody knows. `supersede` ends a deploy of the app that is under way, and leaves machines
+    where they are for this one. `label` is a word for whoever reads the list, at most 2,000 characters."""
 
     definition: dict[str, Any] | None = None
     image: str | None = None
     strategy: Strategy | None = None
     ha: bool | None = None
     counts: dict[str, int] | None = None
+    only_machines: tuple[str, ...] | None = None
+    exclude_machines: tuple[str, ...] | None = None
+    only_regions: tuple[str, ...] | None = None
+    exclude_regions: tuple[str, ...] | None = None
+    process_groups: tuple[str, ...] | None = None
+    update_only: bool | None = None
     skip_release_command: bool | None = None
     dry_run: bool | None = None
     lax: bool | None = None

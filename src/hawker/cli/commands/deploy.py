@@ -27,9 +27,11 @@ from hawker.cli.connect import talk
 from hawker.cli.deploys import begin, deploys_table, described, follow
 from hawker.cli.exits import ExitStatus, Failure, text_of
 from hawker.cli.fly_file import FlyFile, config_option, lax_option, read_fly_file
-from hawker.cli.options import Command, completed, one_app_option
+from hawker.cli.notation import Written
+from hawker.cli.options import Command, completed, gathered, one_app_option
 from hawker.cli.output import Form, note, output_option, show
 from hawker.errors import HawkerError, NotFound
+from hawker.value_object import ValueObject
 
 _HELP = """Bring an app's machines to what its fly.toml says, one after the other, each proven before the next.
 
@@ -43,6 +45,39 @@ Examples:
   hawker deploy --dry-run
   hawker deploy watch -a shop
 """
+
+
+class _Scope(ValueObject, frozen=True):
+    """What of the app is touched; empty is all."""
+
+    only_machines: tuple[str, ...]
+    exclude_machines: tuple[str, ...]
+    only_regions: tuple[str, ...]
+    exclude_regions: tuple[str, ...]
+    process_groups: tuple[str, ...]
+    update_only: bool
+
+
+def _several(name: str, metavar: str, text: str) -> Callable[[Command], Command]:
+    return click.option(name, metavar=metavar, type=Written(_words, "list"), default="", help=text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in text.split(","))))
+
+
+_scope_options = gathered(
+    _Scope,
+    "scope",
+    [
+        _several("--only-machines", "ID,...", "Change these machines alone."),
+        _several("--exclude-machines", "ID,...", "Leave these machines as they are."),
+        _several("--only-regions", "REGION,...", "Change machines of these regions alone."),
+        _several("--exclude-regions", "REGION,...", "Leave machines of these regions as they are."),
+        _several("--process-groups", "GROUP,...", "Change machines of these process groups alone."),
+        click.option("--update-only", is_flag=True, help="Make no machine of a new group, destroy none of an old one."),
+    ],
+)
 STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
 
 
@@ -65,6 +100,15 @@ STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
     help="What machines run; wins over the file's.",
 )
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How machines are replaced; wins over the file's.")
+@click.option(
+    "--wait-timeout",
+    metavar="TIME",
+    help="How long each machine may take to be ready, such as 10m; wins over the file's.",
+)
+@click.option(
+    "--max-unavailable", type=float, metavar="N", help="So many at a time, or a share below 1; wins over the file's."
+)
+@_scope_options
 @click.option("--ha/--no-ha", default=True, help="Two machines for a new group with services, or one.")
 @click.option("--public-ips/--no-public-ips", default=True, help="A shared address for a new app that speaks HTTP.")
 @click.option("--skip-release-command", is_flag=True, help="Do not run it.")
@@ -81,6 +125,9 @@ def command(
     app: str | None,
     image: str | None,
     strategy: Any,
+    wait_timeout: str | None,
+    max_unavailable: float | None,
+    scope: _Scope,
     ha: bool,
     public_ips: bool,
     skip_release_command: bool,
@@ -98,11 +145,21 @@ def command(
         raise Failure(f"{found.path} names no app: give one with -a NAME", ExitStatus.USAGE)
     if not image and not (found.config.build and found.config.build.image):
         raise Failure(f"{found.path} names no image in [build]: give one with --image IMAGE", ExitStatus.USAGE)
+    definition = definition_of(found)
+    paced = {"wait_timeout": wait_timeout, "max_unavailable": max_unavailable}
+    if given := {key: value for key, value in paced.items() if value is not None}:
+        definition["deploy"] = {**definition.get("deploy", {}), **given}
     body = CreateDeployRequest(
-        definition=definition_of(found),
+        definition=definition,
         image=image,
         strategy=strategy,
         ha=ha,
+        only_machines=scope.only_machines or None,
+        exclude_machines=scope.exclude_machines or None,
+        only_regions=scope.only_regions or None,
+        exclude_regions=scope.exclude_regions or None,
+        process_groups=scope.process_groups or None,
+        update_only=scope.update_only or None,
         skip_release_command=skip_release_command,
         dry_run=dry_run,
         lax=lax,

@@ -91,6 +91,8 @@ HELP: dict[str, str] = {
     " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
     "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
+    "adopt_deploys": "What becomes of a deploy that a client such as flyctl drove and left: the app's home finishes it,"
+    " goes back to the release before it, or leaves it as it is.",
     "nameservers": "A name server for machines' names of the world, instead of the host's; may be repeated.",
     "resolver": "Answer machines' questions for names, those of their private network among them; default: yes."
     " Without it they ask the name servers themselves.",

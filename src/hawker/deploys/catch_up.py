@@ -1,0 +1,195 @@
+"""What an app's home does for its releases by itself. It brings machines whose host was away to the release that
+counts, once that host is back; and it ends what a client left that drives deploys by itself, such as a flyctl that was
+killed.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.deploy import CreateDeployRequest, Strategy
+from hawker.api.contract.lease import GET_LEASE
+from hawker.api.contract.machine import DELETE_MACHINE, LIST_MACHINES, DeleteMachineQuery, Machine, MachineParams
+from hawker.api.grant import Everything
+from hawker.deferred import deferred
+from hawker.deploys.releases import DRIVEN, ReleaseStatus, moved
+from hawker.errors import HawkerError, NotFound
+from hawker.fsm import journal
+from hawker.log import bind
+from hawker.machine import GONE, OFF
+from hawker.record.app import APPS, RELEASES, ReleaseRecord
+from hawker.record.deploy import DEPLOYS, DeployRecord, SlotKind, SlotState, deploy_key, deploy_resource
+from hawker.store.contract import Tx
+from hawker.value_object import ValueObject
+
+if TYPE_CHECKING:
+    from hawker.deploys import accept, plan
+else:
+    plan = deferred("hawker.deploys.plan")
+
+LOOK_S = 10.0
+SILENT_S = 60.0
+"""After so long without a word, a lease, a change or a machine of its own a client that drives a deploy is gone."""
+Adoption: TypeAlias = Literal["finish", "back", "off"]
+_log = bind("hawker.deploys")
+
+
+class _Behind(ValueObject, frozen=True):
+    """Machines that a complete deploy left behind: those that are to be of its release, and those that were to go."""
+
+    late: frozenset[str]
+    leaving: frozenset[str]
+
+
+class CatchUp:
+    """One task of a node. `intake` begins deploys; it is asked for when one is due. `adopt` is what becomes of a deploy
+    whose client is gone: it is finished, the release before it comes back, or nothing."""
+
+    def __init__(self, intake: "Callable[[], accept.Intake]", adopt: Adoption) -> None:
+        self.intake = intake
+        self._adopt = adopt
+        self._said: dict[str, str] = {}
+
+    async def serve(self) -> None:
+        """Until cancelled."""
+        clock = self.intake().clock
+        while True:
+            await clock.sleep(LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Once at every app of which this node is the home."""
+        store = self.intake().table.store
+        for app, _ in list(store.scan(APPS)):
+            try:
+                await self._look_at(app)
+                self._said.pop(app, None)
+            except HawkerError as error:
+                if self._said.get(app) != str(error):
+                    self._said[app] = str(error)
+                    _log.warning("cannot bring machines to their release", extra={"app": app, "error": str(error)})
+        self._said = {app: said for app, said in self._said.items() if store.get(APPS, app) is not None}
+
+    async def _look_at(self, app: str) -> None:
+        intake = self.intake()
+        store = intake.table.store
+        releases = [record for _, record in store.scan(RELEASES, f"{app}/")]
+        if not releases or journal.active(store, deploy_resource(app)) is not None:
+            return
+        newest = max(releases, key=lambda release: release.version)
+        deploy = store.get(DEPLOYS, deploy_key(app, newest.version))
+        if deploy is not None and newest.status == ReleaseStatus.COMPLETE:
+            await self._bring(app, newest, deploy)
+        elif deploy is None and self._adopt != "off" and self._is_silent(newest):
+            await self._take_up(app, newest, releases)
+
+    # Machines whose host was away.
+
+    async def _bring(self, app: str, release: ReleaseRecord, deploy: DeployRecord) -> None:
+        behind = self._behind(app, deploy)
+        if not (behind.late or behind.leaving):
+            return
+        there = [each for each in await self._machines(app) if each.host_status == "ok" and each.state not in GONE]
+        for machine in there:
+            if machine.id in behind.leaving:
+                await self._remove(app, deploy, machine)
+        back = [each.id for each in there if each.id in behind.late and plan.is_group(each)]
+        if back:
+            still_late = tuple(behind.late.difference(back))
+            pinned = msgspec.structs.replace(release, image=self._image_of(app, deploy) or release.image)
+            await self._begin(app, pinned, "hosts that were away are back", only=back, behind=still_late)
+
+    def _behind(self, app: str, deploy: DeployRecord) -> _Behind:
+        table = self.intake().table
+        skipped = [each for each in table.slots(table.store, app, deploy.version) if each.state is SlotState.SKIPPED]
+        late = {each.machine for each in skipped if each.kind is SlotKind.UPDATE}
+        leaving = {each.machine for each in skipped if each.kind is SlotKind.DESTROY}
+        return _Behind(frozenset(late | set(deploy.behind)), frozenset(leaving))
+
+    def _image_of(self, app: str, deploy: DeployRecord) -> str | None:
+        """With the digest that its name meant when the deploy was accepted."""
+        table = self.intake().table
+        configs = (each.config for each in table.slots(table.store, app, deploy.version))
+        return next((config.image for config in configs if config is not None), None)
+
+    async def _remove(self, app: str, deploy: DeployRecord, machine: Machine) -> None:
+        table, params = self.intake().table, MachineParams(app_name=app, machine_id=machine.id)
+        with suppress(NotFound):
+            await self.intake().fleet.caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
+        slot = next(each for each in table.slots(table.store, app, deploy.version) if each.machine == machine.id)
+        await table.store.write(
+            lambda tx: table.change_slot(tx, app, deploy.version, slot.number, state=SlotState.DONE, text="")
+        )
+
+    # Clients that are gone.
+
+    def _is_silent(self, release: ReleaseRecord) -> bool:
+        waits = release.status in DRIVEN or (release.status == ReleaseStatus.INTERRUPTED and self._adopt == "back")
+        return waits and self.intake().clock.now() - release.updated_at >= SILENT_S
+
+    async def _take_up(self, app: str, release: ReleaseRecord, releases: Collection[ReleaseRecord]) -> None:
+        machines = await self._machines(app)
+        changed = [each for each in machines if plan.is_of(each.config, release.version) and plan.is_group(each)]
+        if await self._is_at_work(app, machines):
+            return
+        before = [each for each in releases if each.status == ReleaseStatus.COMPLETE]
+        await self.intake().table.store.write(lambda tx: self._interrupted(tx, app, release))
+        said = {"app": app, "release": release.version, "client": release.user}
+        if not changed:
+            _log.warning("a client is gone that had changed no machine", extra=said)
+        elif self._adopt == "finish":
+            _log.warning("a deploy is taken up whose client is gone", extra=said)
+            await self._begin(app, release, f"finishes release {release.version} of {release.user}")
+        elif before:
+            _log.warning("a deploy is taken back whose client is gone", extra=said)
+            last = max(before, key=lambda each: each.version)
+            await self._begin(app, last, f"takes back release {release.version} of {release.user}")
+
+    async def _is_at_work(self, app: str, machines: Collection[Machine]) -> bool:
+        """Whether a client does something with the app: it has a machine for a task, a lease, or changed one lately."""
+        now, caller = self.intake().clock.now(), self.intake().fleet.caller
+        if any(plan.is_passing(each) and each.state not in {*GONE, *OFF} for each in machines):
+            return True
+        for machine in machines:
+            if now - machine.updated_at.timestamp() < SILENT_S:
+                return True
+            with suppress(NotFound):
+                await caller.call(GET_LEASE, params=MachineParams(app_name=app, machine_id=machine.id))
+                return True
+        return False
+
+    def _interrupted(self, tx: Tx, app: str, release: ReleaseRecord) -> None:
+        if release.status in DRIVEN:
+            moved(tx, app, release.version, ReleaseStatus.INTERRUPTED, self.intake().clock.now())
+        else:  # looked at once
+            failed = msgspec.structs.replace(release, status=ReleaseStatus.FAILED)
+            tx.put(RELEASES, deploy_key(app, release.version), failed)
+
+    async def _begin(
+        self,
+        app: str,
+        release: ReleaseRecord,
+        label: str,
+        *,
+        only: Collection[str] | None = None,
+        behind: tuple[str, ...] = (),
+    ) -> None:
+        """A deploy of ours with the release's content. Its commands are not run: nobody knows how far they were."""
+        strategy: Strategy = "immediate" if release.strategy == "immediate" else "rolling"
+        body = CreateDeployRequest(
+            definition=msgspec.json.decode(release.definition) if release.definition else {},
+            image=release.image or None,
+            strategy=strategy,
+            only_machines=None if only is None else tuple(only),
+            skip_release_command=True,
+            lax=True,
+            label=label,
+        )
+        await self.intake().accept(app, body, Everything("hawker"), behind)
+
+    async def _machines(self, app: str) -> list[Machine]:
+        page = await self.intake().fleet.caller.call(LIST_MACHINES, params=AppParams(app_name=app))
+        return list(page.items)
