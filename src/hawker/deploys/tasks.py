@@ -155,8 +155,9 @@ async def run_machine_checks(deploy: Moves, slot: SlotRecord) -> None:
     with 0."""
     for index, task in enumerate(deploy.record.checks):
         if task.group == slot.group and task.exit_code != 0:
-            tested = await deploy.again(slot, lambda: deploy.get(slot))
+            stage, tested = deploy.record.stage, await deploy.again(slot, lambda: deploy.get(slot))
             await _run(deploy, _check_place(index), against=tested)
+            await deploy.say(stage)
 
 
 async def remove_tasks(deploy: Moves) -> None:

@@ -22,8 +22,8 @@ from hawker.cli.output import Form, line_of_json, output_option
 from hawker.clock import SystemClock
 
 _HELP = """Print the output of machines: what they wrote to stdout on stdout, the rest on stderr. With --app and no
-MACHINE, the log of the app: that of all its machines, on whichever hosts, also of those that are gone, and what the
-nodes did with them, on stderr.
+MACHINE, or in the folder of a fly.toml, the log of the app: that of all its machines, on whichever hosts, also of those
+that are gone, and what the nodes did with them, on stderr.
 
 \b
 Examples:
@@ -89,6 +89,7 @@ def command(
     deploy: str,
     form: Form,
 ) -> None:
+    app = app or (None if machines else found("hawker.cli.fly_file", "app_here")())
     if not machines and app is None:
         raise click.UsageError("name a MACHINE, or an app with --app for the output of all its machines")
     if machines and (region or deploy):
