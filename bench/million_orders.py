@@ -24,8 +24,8 @@ from bench.schedulers.workload import Order, Workload, orders
 from hawker.api.directory import Node
 from hawker.clock import ManualClock
 from hawker.config.placement import Placement
-from hawker.market.candidates import Fields, Wanted, rounds
 from hawker.market.preferences import Limits, preferences
+from hawker.market.survey import Fields, Wanted, rounds
 from hawker.node import Capacity, Resources
 
 _PLAN_MIB = 32_768 * 5 // 4  # of a host of the plan, on average

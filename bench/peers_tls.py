@@ -19,7 +19,7 @@ from hawker.api.contract.machine import GET_MACHINE
 from hawker.api.listener import listening
 from hawker.api.server import Server
 from hawker.auth.node_certificate import NodePapers
-from hawker.auth.peer_tokens import PeerTokens
+from hawker.auth.peer_key import PeerTokens
 from hawker.clock import SystemClock
 from hawker.gateway.peers import HttpPeers
 from hawker.http.mutual_tls import MutualTls

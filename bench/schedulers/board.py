@@ -50,7 +50,7 @@ class Board:
             self._enter(host)
 
     def rounds(self, seed: float) -> Iterator[list[Host]]:
-        """Works as `hawker.market.candidates.rounds` does. What is published meanwhile may move hosts between its
+        """Works as `hawker.market.survey.rounds` does. What is published meanwhile may move hosts between its
         rounds."""
         limits = self._preferences.limits
         if not self._sorted:

@@ -1,13 +1,74 @@
+"""None"""
+
 import os
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
-from hawker.audit.audit_log import AuditLog, lines, segments
-from hawker.audit.chain import broken, read_line
+from hawker.audit.audit_log import (
+    BEGINNING,
+    AuditEntry,
+    AuditLog,
+    AuditPiece,
+    WantedEntries,
+    broken,
+    line_of,
+    lines,
+    read_line,
+    read_piece,
+    sealed,
+    segments,
+)
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
+
+
+def chain(count: int) -> list[bytes]:
+    found, before = [], BEGINNING
+    for number in range(1, count + 1):
+        entry = sealed(AuditEntry(number=number, at="t", what="exec_machine", who="ann", before=before))
+        found.append(line_of(entry))
+        before = entry.hash
+    return found
+
+
+def test_a_whole_chain_holds_and_so_does_what_is_left_of_one_after_rotation() -> None:
+    lines = chain(5)
+    assert broken(lines) is None and broken(lines[2:]) is None and broken([]) is None
+
+
+@pytest.mark.parametrize("place", [1, 2, 4])
+def test_an_entry_that_was_changed_is_found(place: int) -> None:
+    lines = chain(5)
+    lines[place] = lines[place].replace(b"ann", b"eve")
+    found = broken(lines)
+    assert found is not None and (found.line, found.number, found.why) == (place + 1, place + 1, "it was changed")
+
+
+def test_an_entry_with_a_new_hash_breaks_the_chain_at_the_next() -> None:
+    lines = chain(5)
+    lines[2] = line_of(sealed(msgspec.structs.replace(read_line(lines[2]), who="eve")))
+    found = broken(lines)
+    assert found is not None and (found.line, found.why) == (4, "it does not follow entry 3")
+
+
+def test_an_entry_that_is_missing_moved_or_torn_is_found() -> None:
+    lines = chain(5)
+    for bad in (lines[:2] + lines[3:], [lines[0], lines[2], lines[1]], [*lines[:2], lines[1], *lines[2:]]):
+        found = broken(bad)
+        assert found is not None and found.line in (2, 3)
+    torn = broken([*lines[:2], lines[2][:-20]])
+    assert torn is not None and torn.why == "this is no entry"
+
+
+def test_a_field_that_was_added_is_found() -> None:
+    lines = chain(2)
+    lines[1] = lines[1].replace(b"{", b'{"more":1,', 1)
+    found = broken(lines)
+    assert found is not None and found.why == "it was changed"
+
 
 pytestmark = pytest.mark.anyio
 
@@ -81,3 +142,104 @@ async def test_callers_that_wait_together_share_a_sync(tmp_path: Path, monkeypat
         for _ in range(20):
             tasks.start_soon(call)
     assert 1 <= len(synced) < 20
+
+
+ALL = WantedEntries()
+
+
+def written(directory: Path, entries: int, segment_bytes: int = 4096) -> AuditLog:
+    clock = ManualClock()
+    log = AuditLog(directory, clock, segment_bytes * 100, segment_bytes)
+    log.open()
+    for number in range(entries):
+        log.append(what=f"call{number}", who="ann" if number % 2 else "bob", things={"app_name": f"a{number % 3}"})
+        clock.advance(1)
+    return log
+
+
+def pieces(
+    directory: Path, selection: WantedEntries = ALL, *, most_bytes: int, most_scanned: int = 1 << 20
+) -> list[AuditPiece]:
+    found = [read_piece(directory, selection, None, most_bytes=most_bytes, most_scanned=most_scanned)]
+    while found[-1].more:
+        after = found[-1].position
+        found.append(read_piece(directory, selection, after, most_bytes=most_bytes, most_scanned=most_scanned))
+    return found
+
+
+@pytest.mark.parametrize("most_bytes", [1, 500, 5000, 1 << 20])
+@pytest.mark.parametrize("most_scanned", [1, 700, 1 << 20])
+def test_every_entry_comes_once_however_the_log_is_cut(tmp_path: Path, most_bytes: int, most_scanned: int) -> None:
+    written(tmp_path / "audit", 60)
+    assert len(segments(tmp_path / "audit")) > 2
+    found = pieces(tmp_path / "audit", most_bytes=most_bytes, most_scanned=most_scanned)
+    assert [each.entry.number for piece in found for each in piece.found] == list(range(1, 61))
+    assert not [piece.broken for piece in found if piece.broken]
+    assert all(sum(len(each.line) for each in piece.found[1:]) <= most_bytes for piece in found)
+
+
+def test_a_piece_goes_on_with_what_came_since(tmp_path: Path) -> None:
+    log = written(tmp_path / "audit", 3)
+    first = read_piece(tmp_path / "audit", ALL, None, most_bytes=1 << 20)
+    assert not read_piece(tmp_path / "audit", ALL, first.position, most_bytes=1 << 20).found
+    log.append(what="late")
+    later = read_piece(tmp_path / "audit", ALL, first.position, most_bytes=1 << 20)
+    assert [each.entry.what for each in later.found] == ["late"]
+
+
+@pytest.mark.parametrize("edited", range(1, 60))
+def test_an_edited_entry_is_found_at_the_edge_of_any_piece(tmp_path: Path, edited: int) -> None:
+    written(tmp_path / "audit", 60)
+    for segment in segments(tmp_path / "audit"):
+        segment.write_bytes(segment.read_bytes().replace(b'"call%d"' % edited, b'"cal1%d"' % edited))
+    broken = [piece.broken for piece in pieces(tmp_path / "audit", most_bytes=1) if piece.broken]
+    assert [(each.number, each.why) for each in broken] == [(edited + 1, "it was changed")]
+
+
+def test_an_entry_that_is_taken_out_between_two_pieces_is_found(tmp_path: Path) -> None:
+    written(tmp_path / "audit", 20, segment_bytes=1 << 20)
+    (segment,) = segments(tmp_path / "audit")
+    first = read_piece(tmp_path / "audit", ALL, None, most_bytes=1)
+    held = segment.read_bytes().splitlines(keepends=True)
+    segment.write_bytes(held[0] + b"".join(held[2:]))
+    second = read_piece(tmp_path / "audit", ALL, first.position, most_bytes=1)
+    assert second.broken is not None and second.broken.why == "it does not follow entry 1"
+
+
+def test_a_line_that_is_no_entry_is_told_and_named(tmp_path: Path) -> None:
+    written(tmp_path / "audit", 2, segment_bytes=1 << 20)
+    (segment,) = segments(tmp_path / "audit")
+    segment.write_bytes(segment.read_bytes() + b"\xff\x00 what\n")
+    piece = read_piece(tmp_path / "audit", ALL, None, most_bytes=1 << 20)
+    assert piece.broken is not None and piece.broken.why == "this is no entry"
+    assert piece.found[-1].entry.what.startswith("(no entry")
+
+
+@pytest.mark.parametrize("at", [0, 1, 17, 33, 58, 59])
+def test_segments_before_a_moment_are_not_read_and_nothing_after_it_is_left_out(tmp_path: Path, at: int) -> None:
+    written(tmp_path / "audit", 60)
+    all_of_it = read_piece(tmp_path / "audit", ALL, None, most_bytes=1 << 20).found
+    since = all_of_it[at].entry.at
+    found = pieces(tmp_path / "audit", WantedEntries(since=since), most_bytes=1 << 20)
+    assert [each.entry.number for piece in found for each in piece.found] == list(range(at + 1, 61))
+
+
+def test_a_log_that_was_rotated_away_meanwhile_goes_on_with_what_is_left(tmp_path: Path) -> None:
+    written(tmp_path / "audit", 60)
+    first = read_piece(tmp_path / "audit", ALL, None, most_bytes=1)
+    oldest, second, *_ = segments(tmp_path / "audit")
+    oldest.unlink()
+    found = read_piece(tmp_path / "audit", ALL, first.position, most_bytes=1)
+    assert found.found[0].entry.number == int(second.stem.removeprefix("audit-"))
+    assert found.broken is None
+
+
+@pytest.mark.parametrize(
+    ("selection", "numbers"),
+    [(WantedEntries(who="bob"), [1, 3, 5]), (WantedEntries(app="a1"), [2, 5]), (WantedEntries(what="call3"), [4])],
+)
+def test_entries_selected_are_told(tmp_path: Path, selection: WantedEntries, numbers: list[int]) -> None:
+    written(tmp_path / "audit", 6)
+    assert [
+        each.entry.number for each in read_piece(tmp_path / "audit", selection, None, most_bytes=9999).found
+    ] == numbers

@@ -14,8 +14,7 @@ from hawker.api.contract.secret import LIST_SECRETS, SET_SECRET, SecretParams, S
 from hawker.api.listener import listening
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
-from hawker.audit.audit_log import AuditLog, lines
-from hawker.audit.chain import AuditEntry, broken, read_line
+from hawker.audit.audit_log import AuditEntry, AuditLog, broken, lines, read_line
 from hawker.auth.audit_trail import AuditTrail
 from hawker.auth.caveat import Actions, Apps, Holder
 from hawker.auth.macaroon import key_of, mint, narrow, to_text

@@ -1,3 +1,5 @@
+"""None"""
+
 import stat
 from pathlib import Path
 
@@ -7,13 +9,35 @@ from msgspec.structs import replace
 from hawker.api.grant import Grant
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Orgs, Sources
 from hawker.auth.macaroon import Macaroon, key_of, mint, narrow, to_text
-from hawker.auth.tokens import Tokens, load_or_create_token
+from hawker.auth.tokens import Revocations, Tokens, load_or_create_token
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import CannotStart, Forbidden, Unauthorized
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
+from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_a_revoked_id_counts_wherever_it_stands_in_a_chain() -> None:
+    revocations = Revocations(MemoryStore(), ManualClock())
+    await revocations.add("b", by="ann", note="lost")
+    assert revocations(["a", "b", "c"]) and not revocations(["a", "c"]) and not revocations([])
+
+
+async def test_the_first_revocation_stands() -> None:
+    clock = ManualClock()
+    revocations = Revocations(MemoryStore(), clock)
+    first = await revocations.add("b", by="ann", note="lost")
+    clock.advance(10)
+    assert await revocations.add("b", by="eve") == first
+    assert list(revocations.list()) == [first]
+
+
+async def test_a_revocation_outlives_the_daemon() -> None:
+    store = MemoryStore()
+    await Revocations(store, ManualClock()).add("b", by="ann")
+    assert Revocations(store.crash(0), ManualClock())(["b"])
 
 
 def test_first_boot_writes_a_token_that_only_its_owner_can_read(tmp_path: Path) -> None:

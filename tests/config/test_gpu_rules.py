@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.config import MachineConfig
-from hawker.config.gpu_rules import demand_of, gpus
-from hawker.config.rules import validate
+from hawker.config.rules import demand_of, gpus, validate
 from hawker.errors import Unprocessable
 from hawker.gpu import Demand
 from hawker.runtime.driver import Features

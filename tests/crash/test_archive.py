@@ -13,7 +13,7 @@ import pytest
 
 from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.errors import NotFound
-from hawker.history.flow import ARCHIVE
+from hawker.history.archivist import ARCHIVE
 from tests.archive.s3_server import BUCKET, KEYS, S3Server, s3_server
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node

@@ -10,7 +10,7 @@ from hawker.errors import Forbidden, HawkerError, NotFound, Unauthorized, Unproc
 from hawker.fleet.invites import KEPT_S, MOST_INVITES, Invites
 from hawker.ids import NodeId
 from hawker.log import Secret
-from hawker.record.invite import INVITES, InviteRecord
+from hawker.record.node import INVITES, InviteRecord
 from hawker.store.contract import Store
 from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore

@@ -5,7 +5,7 @@ from hawker.fleet.quotas import USAGE, QuotaExchange, quota_sources
 from hawker.fleet.rows import upsert
 from hawker.ids import NodeId
 from hawker.quota.quotas import Quotas
-from hawker.record.quota import QUOTAS, Amount, QuotaRule
+from hawker.record.org import QUOTAS, Amount, QuotaRule
 from hawker.sim.node.sim_worker import APP, SimWorker
 from tests.fleet.desk import Desk
 

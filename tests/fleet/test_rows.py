@@ -44,8 +44,7 @@ from hawker.node import Capacity, Resources
 from hawker.record.app import AppRecord, CertificateRecord, IpRecord, PeerRecord
 from hawker.record.machine import CheckResult
 from hawker.record.node import NodeRecord, TakeoverRecord
-from hawker.record.quota import Amount, QuotaRecord, QuotaRule
-from hawker.record.registry import LoginRecord
+from hawker.record.org import Amount, LoginRecord, QuotaRecord, QuotaRule
 from hawker.record.volume import VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import config_of
 from tests.worker.machines import machine

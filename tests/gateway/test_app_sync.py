@@ -8,7 +8,7 @@ import pytest
 from hawker.api.contract.app import DELETE_APP, DeleteAppQuery
 from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.errors import NotFound, Unavailable
-from hawker.gateway.app_sync import AppSync
+from hawker.gateway.apps import AppSync
 from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.owners import Owners
 from hawker.ids import AppName

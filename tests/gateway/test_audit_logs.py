@@ -13,12 +13,11 @@ from hawker.api.grant import Everything, Grant
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoParams
-from hawker.audit.audit_log import AuditLog, segments
-from hawker.audit.chain import broken
+from hawker.audit.audit_log import AuditLog, broken, segments
 from hawker.clock import Clock, ManualClock
 from hawker.errors import BadRequest, Forbidden, NotFound, Unavailable
-from hawker.gateway import audit_logs
-from hawker.gateway.audit_logs import fleet_audit
+from hawker.gateway import fleet_logs
+from hawker.gateway.fleet_logs import fleet_audit
 from hawker.ids import NodeId
 from hawker.permission import Action, Attempt
 from hawker.sim.harness.loop import LoopClock
@@ -84,8 +83,8 @@ class Fleet:
 async def test_entries_of_all_nodes_come_once_and_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setattr(audit_logs, "_LEAST_BYTES", least)
-    monkeypatch.setattr(audit_logs, "PAGE_BYTES", 1)
+    monkeypatch.setattr(fleet_logs, "_LEAST_BYTES", least)
+    monkeypatch.setattr(fleet_logs, "PAGE_BYTES", 1)
     fleet = Fleet(tmp_path, a=[1, 4, 5, 9, 12], b=[2, 3, 6, 30], c=[20, 21])
     found = await fleet.all()
     whats = [entry.split('"what":"')[1].split('"')[0] for _, entry in found]
@@ -95,8 +94,8 @@ async def test_entries_of_all_nodes_come_once_and_in_order(
 
 
 async def test_a_clock_that_went_back_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_logs, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(audit_logs, "PAGE_BYTES", 1)
+    monkeypatch.setattr(fleet_logs, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(fleet_logs, "PAGE_BYTES", 1)
     fleet = Fleet(tmp_path, a=[50, 3, 4, 60, 1], b=[2, 51])
     assert len(await fleet.all()) == 7
 

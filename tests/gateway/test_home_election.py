@@ -11,10 +11,9 @@ from hawker.api.contract.owner import CARRY_APP, SETTLE_HOME, HomeRequest
 from hawker.api.contract.secret import SET_SECRET, SecretParams, SetSecretRequest
 from hawker.api.in_process import InProcessCaller
 from hawker.errors import Conflict, NotFound, Unavailable
-from hawker.gateway.app_sync import AppSync
+from hawker.gateway.apps import AppSync
 from hawker.gateway.fan_out import FanOut, Reach
-from hawker.gateway.home_election import HomeElection
-from hawker.gateway.owners import Owners
+from hawker.gateway.owners import HomeElection, Owners
 from hawker.ids import AppName
 from hawker.record.app import APPS, AppRecord
 from hawker.sim.node.sim_worker import config_of

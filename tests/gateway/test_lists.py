@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +13,68 @@ from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, Machin
 from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachinesQuery, OrgParams
 from hawker.api.contract.run import LIST_RUNS, ListRunsQuery
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, LIST_VOLUMES, ListVolumesQuery
+from hawker.api.directory import KnownMachine, KnownVolume, Node
 from hawker.errors import BadRequest, NotFound, Unavailable
-from hawker.gateway.lists import PagePart, Whole, merged
+from hawker.gateway.lists import PagePart, Whole, machine_of, merged, selects, volume_of
 from hawker.ids import MachineId, NodeId
+from hawker.machine import State
 from hawker.permission import Attempt
 from hawker.record.volume import VOLUMES
 from tests.gateway.town import APP, FAR, HERE, SHOP, Broker, Town, town_of
 from tests.worker.hourglass import in_virtual_time
+
+HOST = Node(id=NodeId("0000000a"), region="mad", alive=False, labels={})
+
+
+def row(state: str = "started") -> KnownMachine:
+    return KnownMachine(
+        id="m1",
+        name="web",
+        state=state,
+        version="v1",
+        image="sha256:1",
+        private_ip="fd00::1",
+        cordoned=False,
+        metadata={"tier": "front"},
+        created_at=1.0,
+        updated_at=2.0,
+    )
+
+
+def test_a_machine_is_unreachable_and_its_host_named() -> None:
+    machine = machine_of(row(), HOST)
+    assert machine is not None
+    shown = msgspec.to_builtins(machine)
+    assert (shown["state"], shown["host_status"], shown["host"], shown["region"]) == (
+        "started",
+        "unreachable",
+        HOST.id,
+        "mad",
+    )
+    assert "config" not in shown
+
+
+def test_a_state_of_another_version_is_not_shown() -> None:
+    assert machine_of(row("levitating"), HOST) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "selected"),
+    [
+        (ListMachinesQuery(), True),
+        (ListMachinesQuery(state=(State.STARTED,), metadata={"tier": "front"}), True),
+        (ListMachinesQuery(state=(State.STOPPED,)), False),
+        (ListMachinesQuery(metadata={"tier": "back"}), False),
+    ],
+)
+def test_rows_are_selected_as_a_worker_selects_its_own(query: ListMachinesQuery, selected: bool) -> None:
+    assert selects(query)(row()) is selected
+
+
+def test_a_volume_names_its_host_as_its_zone() -> None:
+    free = volume_of(KnownVolume(id="vol_1", name="data", state="created", size_gb=3, machine=""), HOST)
+    assert (free.host_status, free.zone, free.attached_machine_id) == ("unreachable", HOST.id, None)
+
 
 KEYS = st.text("abc", min_size=1, max_size=3)
 

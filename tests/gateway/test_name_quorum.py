@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.errors import NameTaken, Unavailable
+from hawker.gateway.claims import ABANDONED_S, KEEPERS, NameQuorum, keepers
 from hawker.gateway.fan_out import FanOut, Reach
-from hawker.gateway.name_quorum import ABANDONED_S, KEEPERS, NameQuorum, keepers
 from hawker.ids import AppName, NodeId
 from hawker.record.app import NAMES
 from tests.gateway.town import FAR, HERE, Broker, Town, town_of

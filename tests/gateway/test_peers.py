@@ -36,13 +36,12 @@ from hawker.api.route import AnyRoute, Call, Stream, Unary
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
 from hawker.api.server import Server
 from hawker.auth.node_certificate import NodePapers
-from hawker.auth.peer_tokens import PeerTokens
+from hawker.auth.peer_key import PeerTokens
 from hawker.clock import SystemClock
 from hawker.errors import Fault, Forbidden, NotFound, Unauthorized, Unavailable, WrongState
 from hawker.gateway.fan_out import FanOut, Reach
 from hawker.gateway.forwarding import Forwarding
-from hawker.gateway.home_election import HomeElection
-from hawker.gateway.owners import Owners
+from hawker.gateway.owners import HomeElection, Owners
 from hawker.gateway.peers import BesidePeers, HttpPeers
 from hawker.http.message import OriginTls
 from hawker.http.mutual_tls import MutualTls, name_of

@@ -22,16 +22,14 @@ from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, Unary
-from hawker.auth.revocations import Revocations
-from hawker.auth.tokens import Tokens
+from hawker.auth.tokens import Revocations, Tokens
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.gateway.fan_out import FanOutLimits
 from hawker.gateway.gateway import Beside, Gateway
-from hawker.gateway.revocations import FleetRevocations
-from hawker.gateway.silent_hosts import ALL_ROWS
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.lists import ALL_ROWS
+from hawker.gateway.tokens import FleetRevocations, TokenHandlers
 from hawker.ids import AppName, NodeId
 from hawker.log import Secret
 from hawker.market.handlers import MarketHandlers

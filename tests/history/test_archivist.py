@@ -9,8 +9,7 @@ from hawker.archive.failure import ArchiveRefused
 from hawker.errors import Unavailable
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import KEEP_RUNS
-from hawker.history.archivist import AGAIN_S, PARALLEL
-from hawker.history.flow import history_resource
+from hawker.history.archivist import AGAIN_S, PARALLEL, history_resource
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.machine import ARCHIVED, DESTROYED, EVENTS

@@ -7,7 +7,7 @@ from hawker.archive.directory import DirectoryBackend
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.view import RunView
-from hawker.history.flow import ARCHIVE, Export, history_resource
+from hawker.history.archivist import ARCHIVE, Export, history_resource
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.record.machine import ARCHIVED

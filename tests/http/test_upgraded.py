@@ -10,7 +10,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from hawker.fair.pieces import LARGE_PIECE
+from hawker.fair.round_robin import LARGE_PIECE
 from hawker.http.incoming import conversations, incoming
 from hawker.http.upgraded import UpgradedConnection
 

@@ -15,8 +15,7 @@ from anyio import to_thread
 from hawker import log
 from hawker.clock import SystemClock
 from hawker.observe.metrics import MetricsRegistry, build_metrics
-from hawker.observe.stall import StallLimits
-from hawker.observe.watchdog import Watchdog
+from hawker.observe.watchdog import StallLimits, Watchdog
 
 _PIECE_S = 0.05
 

@@ -8,7 +8,7 @@ from hawker.errors import Fault, NotFound, Unavailable, Unprocessable
 from hawker.ids import NodeId
 from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
-from hawker.record.registry import REGISTRY_LOGINS, LoginRecord
+from hawker.record.org import REGISTRY_LOGINS, LoginRecord
 from hawker.secret.registry_logins import MOST_LOGINS, CarriedLogin, RegistryLogins, registry_name
 from hawker.store.memory_store import MemoryStore
 from hawker.vault import KEY_BYTES, Vault

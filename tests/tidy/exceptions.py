@@ -88,7 +88,6 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     ),
     # Small, and a noun of its own that a stranger looks for by name.
     Allowed("floor", "src/hawker/market/singleflight.py", "*", "a known mechanism, which is found by its name"),
-    Allowed("floor", "src/hawker/http/connection_pool.py", "*", "pure policy, tested without a socket"),
     Allowed("floor", "src/hawker/http/upgraded.py", "*", "imported for the first WebSocket, and no boot waits for it"),
     Allowed("floor", "src/hawker/image/resolver.py", "*", "imported with aiohttp, for the first pull"),
     Allowed("floor", "src/hawker/runtime/pilot/inventory.py", "*", "keeps `HostView`, and is looked for by that word"),
@@ -298,7 +297,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     ),
     Allowed(
         "unkeyed_shares",
-        "src/hawker/market/bids.py",
+        "src/hawker/market/survey.py",
         "collections.deque",
         "by node; each waits for an order that a rate limit let in",
     ),

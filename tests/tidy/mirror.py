@@ -1,4 +1,4 @@
-"""Tests mirror the source: `src/hawker/store/codec.py` is tested by `tests/store/test_codec.py`."""
+"""Tests mirror the source: `src/hawker/store/contract.py` is tested by `tests/store/test_contract.py`."""
 
 import ast
 from collections.abc import Iterator

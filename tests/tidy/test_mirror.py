@@ -9,15 +9,18 @@ def subjects(texts: dict[str, str]) -> list[str]:
 
 
 def test_code_without_its_test_is_found() -> None:
-    assert subjects({"src/hawker/store/codec.py": CODE, "src/hawker/ids.py": CODE}) == [
+    assert subjects({"src/hawker/store/contract.py": CODE, "src/hawker/ids.py": CODE}) == [
         "hawker.ids",
-        "hawker.store.codec",
+        "hawker.store.contract",
     ]
 
 
 def test_code_with_its_test_is_not_found() -> None:
-    tests = {"tests/store/test_codec.py": "def test_x(): ...", "tests/test_ids.py": "class T:\n    def test_x(s): ..."}
-    assert subjects({"src/hawker/store/codec.py": CODE, "src/hawker/ids.py": CODE, **tests}) == []
+    tests = {
+        "tests/store/test_contract.py": "def test_x(): ...",
+        "tests/test_ids.py": "class T:\n    def test_x(s): ...",
+    }
+    assert subjects({"src/hawker/store/contract.py": CODE, "src/hawker/ids.py": CODE, **tests}) == []
 
 
 def test_a_test_file_without_a_test_does_not_count() -> None:
@@ -39,6 +42,6 @@ def test_a_package_below_a_room_may_have_one_test() -> None:
 
 
 def test_a_room_may_not_be_tested_by_one_file() -> None:
-    assert subjects({"src/hawker/store/codec.py": CODE, "tests/test_store.py": "def test_x(): ..."}) == [
-        "hawker.store.codec"
+    assert subjects({"src/hawker/store/contract.py": CODE, "tests/test_store.py": "def test_x(): ..."}) == [
+        "hawker.store.contract"
     ]

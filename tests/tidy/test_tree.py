@@ -2,8 +2,8 @@ from tests.tidy.tree import project, tree_of
 
 
 def test_a_file_knows_its_module() -> None:
-    tree = tree_of({"src/hawker/store/codec.py": "", "src/hawker/store/__init__.py": ""})
-    assert [file.module for file in tree.product()] == ["hawker.store", "hawker.store.codec"]
+    tree = tree_of({"src/hawker/store/contract.py": "", "src/hawker/store/__init__.py": ""})
+    assert [file.module for file in tree.product()] == ["hawker.store", "hawker.store.contract"]
 
 
 def test_the_project_is_read_without_what_is_built() -> None:

@@ -43,7 +43,7 @@ class File:
 
     @property
     def module(self) -> str:
-        """`src/hawker/store/codec.py` is `hawker.store.codec`; a package's file has the package's name."""
+        """`src/hawker/store/contract.py` is `hawker.store.contract`; a package's file has the package's name."""
         parts = PurePosixPath(self.path.removeprefix("src/")).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

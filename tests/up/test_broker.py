@@ -14,7 +14,7 @@ from hawker.api.listener import listening
 from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import Server
 from hawker.auth.macaroon import key_of, mint, to_text
-from hawker.auth.peer_tokens import PeerTokens
+from hawker.auth.peer_key import PeerTokens
 from hawker.clock import ManualClock, SystemClock
 from hawker.cluster import found_cluster, write_cluster
 from hawker.errors import CannotStart, Unauthorized, Unavailable

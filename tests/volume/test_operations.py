@@ -23,7 +23,7 @@ from hawker.ids import AppName, VolumeId, is_volume_id
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.record.node import used
-from hawker.record.quota import QuotaRule
+from hawker.record.org import QuotaRule
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld

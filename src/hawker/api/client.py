@@ -24,8 +24,8 @@ from hawker.api.route import B, P, Q, R, Route, Socket, Stream, U, Unary, Upload
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import OverShare, RateLimited
+from hawker.http.connection_pool import HttpTransport, NotSent
 from hawker.http.message import AnswerTooLong, HttpResponse, OriginTls, origin_of
-from hawker.http.transport import HttpTransport, NotSent
 from hawker.log import Secret
 
 if TYPE_CHECKING:

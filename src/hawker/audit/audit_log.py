@@ -1,23 +1,120 @@
-"""The audit log of a node, in DATA_DIR/audit: segments of JSON lines, only ever appended to.
+"""The audit log of a node, in DATA_DIR/audit: segments of JSON lines, only ever appended to, each with the hash of the
+one before; and its reader, which checks that chain.
 
 A line is in the kernel's hands when `append` returns, so it outlives a daemon that is killed; it is on disk when
 `sync` returns. A line that was torn by a crash is cut off at the next start. The oldest segments go when the log is
-larger than it may be.
+larger than it may be. Who may write the files can write a new chain: ship the log elsewhere.
 """
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
 import msgspec
 from anyio import to_thread
 
-from hawker.audit.chain import BEGINNING, AuditEntry, line_of, read_line, sealed
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.log import bind
+from hawker.value_object import ValueObject
+
+BEGINNING = "0" * 64
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`number` counts the entries of a node, `at` is its clock as RFC 3339, `request` the id that the answer carries.
+    `who` is the holder's name, `tokens` the ids of the tokens that were shown. `source` is the caller's address, `node`
+    the node that passed the call on. `what` is the name of a route, `action` its class, in letters; `things` are the
+    parts of the path. `status` is the answer's, 0 for a call that is about to be done, and whose end is another entry.
+    `lost` counts entries that could not be written before this one. Never a body, a query, a header or a value."""
+
+    number: int
+    at: str
+    request: str = ""
+    who: str = ""
+    tokens: tuple[str, ...] = ()
+    source: str = ""
+    node: str = ""
+    what: str
+    action: str = ""
+    things: dict[str, str] = {}
+    status: int = 0
+    lost: int = 0
+    before: str = BEGINNING
+    hash: str = ""
+
+
+class Broken(ValueObject, frozen=True):
+    """Where a chain does not hold: the line's place in all that was read, from 1, and why."""
+
+    line: int
+    number: int | None
+    why: str
+
+    def __str__(self) -> str:
+        which = "" if self.number is None else f", entry {self.number}"
+        return f"the chain breaks at line {self.line}{which}: {self.why}"
+
+
+def sealed(entry: AuditEntry) -> AuditEntry:
+    """With its hash."""
+    plain = msgspec.structs.replace(entry, hash="")
+    digest = hashlib.sha256(entry.before.encode() + msgspec.json.encode(plain)).hexdigest()
+    return msgspec.structs.replace(plain, hash=digest)
+
+
+def line_of(entry: AuditEntry) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
+
+
+def read_line(line: bytes) -> AuditEntry:
+    """Raises `ValueError`."""
+    return msgspec.json.decode(line, type=AuditEntry)
+
+
+class Chain:
+    """Checks lines one after the other, from wherever they begin: what was rotated away before is not missed. After a
+    break it goes on from there."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.first: int | None = None
+        self.last: AuditEntry | None = None
+
+    def check(self, line: bytes) -> Broken | None:
+        """Why the line does not hold, if it does not."""
+        self.entries += 1
+        before = self.last
+        try:
+            entry = self.last = read_line(line)
+        except ValueError:
+            self.last = None
+            return Broken(self.entries, None, "this is no entry")
+        self.first = entry.number if self.first is None else self.first
+        if why := _fault(entry, line, before):
+            return Broken(self.entries, entry.number, why)
+        return None
+
+
+def _fault(entry: AuditEntry, line: bytes, before: AuditEntry | None) -> str:
+    if before is not None and entry.before != before.hash:
+        return f"it does not follow entry {before.number}"
+    if before is not None and entry.number != before.number + 1:
+        return f"its number does not follow {before.number}"
+    if sealed(entry).hash != entry.hash or line.rstrip(b"\n") != line_of(entry).rstrip(b"\n"):
+        return "it was changed"
+    return ""
+
+
+def broken(lines: Iterable[bytes]) -> Broken | None:
+    """The first place where the chain does not hold."""
+    chain = Chain()
+    return next((found for line in lines if (found := chain.check(line))), None)
+
 
 SEGMENT_BYTES = 8 << 20
 _TAIL_BYTES = 64 * 1024
@@ -186,3 +283,117 @@ def _last(segment: Path) -> AuditEntry | None:
     except msgspec.DecodeError:
         _log.error("the audit log's last line is no entry: a new chain begins", extra={"file": str(segment)})
         return AuditEntry(number=0, at="", what="")
+
+
+SCANNED_BYTES = 2 << 20
+"""The most that one piece looks at, whether it is wanted or not: some 0.1 s of a processor."""
+_OFFSETS = 1 << 28  # more than any segment has bytes
+
+
+class WantedEntries(ValueObject, frozen=True, kw_only=True):
+    """Empty for all. `who` is a holder's name or a token's id, `since` RFC 3339 or the beginning of one."""
+
+    app: str = ""
+    machine: str = ""
+    who: str = ""
+    what: str = ""
+    since: str = ""
+
+    def __contains__(self, entry: AuditEntry) -> bool:
+        things = entry.things
+        return (
+            self.app in ("", things.get("app_name"))
+            and self.machine in ("", things.get("machine_id"))
+            and (self.who in ("", entry.who) or self.who in entry.tokens)
+            and self.what in ("", entry.what)
+            and entry.at >= self.since
+        )
+
+
+class AuditPlaced(ValueObject, frozen=True):
+    position: int
+    entry: AuditEntry
+    line: bytes
+
+
+class AuditPiece(ValueObject, frozen=True, kw_only=True):
+    """`position` is None where nothing was read yet; `seen` the latest moment that was read. `more`: there is more
+    now. `broken` is the first place where the chain does not hold."""
+
+    found: tuple[AuditPlaced, ...]
+    position: int | None
+    seen: str
+    more: bool
+    broken: Broken | None
+
+
+def read_piece(
+    directory: Path,
+    selection: WantedEntries,
+    after: int | None,
+    *,
+    most_bytes: int,
+    most_scanned: int = SCANNED_BYTES,
+) -> AuditPiece:
+    """At least one line, if there is one, and `most_bytes` of what is selected. Raises `OSError`."""
+    chain, broken = Chain(), None
+    found, size, scanned = list[AuditPlaced](), 0, 0
+    position, seen = after, ""
+    for at, line in _lines(directory, after, selection.since):
+        if at == after:
+            chain.check(line)
+            continue
+        if (found and size + len(line) > most_bytes) or scanned >= most_scanned:
+            return AuditPiece(found=tuple(found), position=position, seen=seen, more=True, broken=broken)
+        scanned += len(line)
+        position = at
+        broken = broken or chain.check(line)
+        entry = entry_of(line)
+        seen = max(seen, entry.at)
+        if entry in selection:
+            found.append(AuditPlaced(at, entry, line))
+            size += len(line)
+    return AuditPiece(found=tuple(found), position=position, seen=seen, more=False, broken=broken)
+
+
+def entry_of(line: bytes) -> AuditEntry:
+    """What stands for it where it is none."""
+    try:
+        return read_line(line)
+    except ValueError:
+        return AuditEntry(number=0, at="", what="(no entry: see `hawker audit verify`)")
+
+
+def _lines(directory: Path, after: int | None, since: str) -> Iterator[tuple[int, bytes]]:
+    """Each with its position, from `after` on. A segment that goes meanwhile is left out; a last line without its end
+    is none yet."""
+    held = segments(directory)
+    first, offset = (_first_since(held, since), 0) if after is None else divmod(after, _OFFSETS)
+    for segment in held:
+        number = number_of(segment)
+        if number < first:
+            continue
+        try:
+            with segment.open("rb") as file:
+                at = file.seek(offset if number == first else 0)
+                for line in file:
+                    if line.endswith(b"\n"):
+                        yield number * _OFFSETS + at, line
+                    at += len(line)
+        except FileNotFoundError:
+            continue
+
+
+def _first_since(held: list[Path], since: str) -> int:
+    """The number of the first segment that may have something from then on."""
+    first = 0
+    for segment, following in pairwise(held):
+        try:
+            with following.open("rb") as file:
+                begins = entry_of(file.readline()).at
+        except FileNotFoundError:
+            break
+        if not begins or begins >= since:
+            break
+        first = number_of(segment) + 1
+    return first

@@ -1,12 +1,14 @@
-"""Who may call, and what: the node's root token, made at first boot, and the macaroons that were made from it.
+"""Who may call, and what: the node's root token, made at first boot, the macaroons that were made from it, and which of
+them were revoked.
 
-Verified with nothing but the root token and the list of what was revoked. The format is `hawker.tokens`'s.
+Verified with nothing but the root token and the list of what was revoked. The format is `macaroon.py`'s.
 """
 
 import hmac
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -17,7 +19,43 @@ from hawker.clock import Clock
 from hawker.errors import CannotStart, Forbidden, Unauthorized
 from hawker.log import Secret
 from hawker.permission import Attempt, words_of
+from hawker.record.node import REVOKED, Revocation
+from hawker.store.contract import Store
 from hawker.value_object import ValueObject
+
+
+class Ended(Protocol):
+    """What was revoked, as `tokens` and the answers about tokens ask it."""
+
+    def __call__(self, ids: Sequence[str]) -> bool: ...
+
+    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
+        """Durable when it returns; the first one stands."""
+
+    def list(self) -> Iterable[Revocation]: ...
+
+
+class Revocations:
+    """Keeps `Ended` for one node."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def __call__(self, ids: Sequence[str]) -> bool:
+        return any(self._store.get(REVOKED, token_id) is not None for token_id in ids)
+
+    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
+        """Durable when it returns; the first one stands."""
+        made = Revocation(token_id=token_id, at=self._clock.now(), by=by, note=note)
+        there = self._store.get(REVOKED, token_id)
+        if there is None:
+            await self._store.write(lambda tx: tx.put(REVOKED, token_id, made))
+        return there or made
+
+    def list(self) -> Iterator[Revocation]:
+        return (revocation for _, revocation in self._store.scan(REVOKED))
+
 
 MAX_OFFERED = 16
 _SCHEMES = ("bearer", "flyv1")  # in any case, as RFC 9110 has it

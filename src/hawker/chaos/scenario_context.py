@@ -62,7 +62,7 @@ from hawker.config import Init, MachineConfig, MachineRestart
 from hawker.config.machine import Mount
 from hawker.errors import Conflict, DeadlineExceeded, NameTaken, NotFound
 from hawker.guest import hello_path
-from hawker.history.flow import ARCHIVE
+from hawker.history.archivist import ARCHIVE
 from hawker.ids import MachineId, VolumeId
 from hawker.image.digest import digest_of, hex_of
 from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST

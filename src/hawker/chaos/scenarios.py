@@ -29,7 +29,7 @@ from hawker.chaos.volume_scenarios import (
 )
 from hawker.failpoint import ELSEWHERE
 from hawker.flytoml.machines import GROUP, PLATFORM
-from hawker.history.flow import ARCHIVE
+from hawker.history.archivist import ARCHIVE
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.proof.promises import ClientCall

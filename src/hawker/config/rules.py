@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from hawker.config import container_rules, dns, gpu_rules, service_rules
+from hawker.config import container_rules, dns, service_rules
 from hawker.config.effective import PRESETS, SERVICE_CHECK, Persist, guest, persist_of, persistence, rootfs_mib
 from hawker.config.machine import MachineConfig, Mount
 from hawker.config.process_rules import (
@@ -22,7 +22,49 @@ from hawker.config.process_rules import (
 )
 from hawker.config.service_rules import MAX_CHECKS, check_complaints
 from hawker.errors import Unprocessable
+from hawker.gpu import MOST, Demand, is_kind
 from hawker.value_object import ValueObject
+
+
+class Attached(Protocol):
+    """What the driver that will run the machine can do about it (`runtime.driver.Features` is one)."""
+
+    @property
+    def driver(self) -> str: ...
+    @property
+    def gpus(self) -> bool: ...
+
+
+def demand_of(config: MachineConfig) -> Demand | None:
+    """None: no GPU. A kind without a number is one device."""
+    given = config.guest
+    if given is None or not given.gpu_kind:
+        return None
+    return Demand(kind=given.gpu_kind, count=1 if given.gpus is None else given.gpus)
+
+
+def gpus(config: MachineConfig) -> Iterator[str]:
+    given, demand = config.guest, demand_of(config)
+    if given is None:
+        return
+    if demand is None:
+        if given.gpus:
+            yield "guest.gpus says how many, but guest.gpu_kind does not say of what kind"
+        return
+    if not is_kind(demand.kind):
+        yield f"guest.gpu_kind must be small letters, digits and dashes, not {demand.kind!r:.80}"
+    if not 1 <= demand.count <= MOST:
+        yield f"guest.gpus must be between 1 and {MOST}, not {demand.count}"
+    if given.max_memory_mb:
+        yield "guest.max_memory_mb and guest.gpu_kind exclude each other: devices write to all memory of their machine"
+
+
+def unserved_gpus(config: MachineConfig, served: Attached) -> Iterator[str]:
+    if demand_of(config) is not None and not served.gpus:
+        yield (
+            f"guest.gpu_kind is not served by this node's driver ({served.driver}): its machines have no devices of "
+            "the host"
+        )
 
 
 class UnservedField(ValueObject, frozen=True):
@@ -258,7 +300,7 @@ MAX_METADATA_BYTES = 64 * 1024
 MAX_PROCESSES = 16
 
 
-class Served(Sized, gpu_rules.Attached, Protocol):
+class Served(Sized, Attached, Protocol):
     """What the driver that will run the machine can do (`runtime.driver.Features` is one)."""
 
     @property
@@ -284,7 +326,7 @@ def validate(config: MachineConfig, served: Served) -> None:
     for rule in _RULES:
         for complaint in rule(config):
             raise Unprocessable(f"config.{complaint}")
-    for complaint in (*unserved(config, served), *gpu_rules.unserved(config, served)):
+    for complaint in (*unserved(config, served), *unserved_gpus(config, served)):
         raise Unprocessable(f"config.{complaint}")
 
 
@@ -375,7 +417,7 @@ _RULES: tuple[Callable[[MachineConfig], Iterator[str]], ...] = (
     _size,
     memory,
     persist,
-    gpu_rules.gpus,
+    gpus,
     kernel_args,
     _env,
     _commands,

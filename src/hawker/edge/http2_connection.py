@@ -21,7 +21,7 @@ from hawker.edge.requester import HttpServices
 from hawker.edge.routes import Door
 from hawker.edge.splice import UNSENT_MAX, address_of, reset, watch_peer
 from hawker.edge.writing import Origin, OwnAnswer, refusal
-from hawker.fair.pieces import Pieces
+from hawker.fair.round_robin import Pieces
 from hawker.ids import AppName, new_ulid
 
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"

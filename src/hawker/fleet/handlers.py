@@ -54,9 +54,8 @@ from hawker.deferred import deferred
 from hawker.errors import Forbidden, HawkerError, NotFound, Unprocessable, WrongState
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId
-from hawker.record.invite import InviteRecord
 from hawker.record.machine import MACHINES
-from hawker.record.node import NODE, NodeRecord
+from hawker.record.node import NODE, InviteRecord, NodeRecord
 from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:

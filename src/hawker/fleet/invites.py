@@ -15,7 +15,7 @@ from hawker.clock import Clock
 from hawker.errors import Forbidden, NotFound, Unauthorized, Unprocessable
 from hawker.ids import NodeId
 from hawker.log import Secret, bind
-from hawker.record.invite import INVITES, InviteRecord, JoinedHost
+from hawker.record.node import INVITES, InviteRecord, JoinedHost
 from hawker.store.contract import Store, Tx
 
 USUAL_S, SHORTEST_S, LONGEST_S = 3600, 60, 7 * 86_400

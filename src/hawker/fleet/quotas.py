@@ -15,7 +15,7 @@ from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, quota_row, usage_row
 from hawker.ids import NodeId
 from hawker.log import bind
-from hawker.record.quota import QUOTAS, Amount, QuotaRecord, QuotaRule
+from hawker.record.org import QUOTAS, Amount, QuotaRecord, QuotaRule
 from hawker.store.contract import Reader
 
 LOOK_S, CALM_LOOK_S = 0.25, 1.0

@@ -17,7 +17,7 @@ from hawker.fleet.publish import Source
 from hawker.fleet.quotas import CatalogRows
 from hawker.fleet.rows import Row, login_row
 from hawker.ids import NodeId
-from hawker.record.registry import REGISTRY_LOGINS, LoginRecord
+from hawker.record.org import REGISTRY_LOGINS, LoginRecord
 from hawker.secret.registry_logins import CarriedLogin, RegistryLogins
 from hawker.store.contract import Reader
 from hawker.vault import Vault

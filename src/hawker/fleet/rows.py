@@ -16,8 +16,7 @@ from hawker.node import Capacity, Resources
 from hawker.record.app import AppRecord, CertificateRecord, IpRecord, PeerRecord
 from hawker.record.machine import CheckResult, MachineRecord, counted
 from hawker.record.node import NodeRecord, TakeoverRecord
-from hawker.record.quota import Amount, QuotaRecord
-from hawker.record.registry import LoginRecord
+from hawker.record.org import Amount, LoginRecord, QuotaRecord
 from hawker.record.volume import VolumeRecord
 from hawker.value_object import ValueObject
 

@@ -1,5 +1,6 @@
 """Apps of a fleet. Each has a home, the node where it was made, which keeps its secrets, policies and addresses; other
-nodes know it as soon as they have a machine of it. A name is one app's: see `names`.
+nodes know it as soon as they have a machine of it: the broker brings it to them, and carries what it cannot read.
+A name is one app's: see `claims.py`.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from hawker.api.contract.app import (
     DeleteAppQuery,
     ListAppsQuery,
 )
+from hawker.api.contract.market import EXPORT_APP, OrderedApp
 from hawker.api.contract.network_policy import (
     DELETE_POLICY,
     PUT_POLICY,
@@ -30,6 +32,7 @@ from hawker.api.contract.network_policy import (
     NetworkPolicyRequest,
     PolicyParams,
 )
+from hawker.api.contract.owner import CARRY_APP
 from hawker.api.contract.release import UPDATE_RELEASE, Release, ReleaseParams, UpdateReleaseRequest
 from hawker.api.directory import AppIndex
 from hawker.api.handlers import Handlers
@@ -37,15 +40,69 @@ from hawker.api.paging import after_of, cursor_after
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG, app_name, network_name
 from hawker.errors import Fault, HawkerError, NameTaken, NotFound, Unavailable, Unprocessable, WrongState
-from hawker.gateway.app_sync import AppSync
+from hawker.gateway.claims import TAKEN, NameQuorum, NetworkClaims
 from hawker.gateway.fan_out import Asked, FanOut
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.lists import PagePart, merged
-from hawker.gateway.name_quorum import TAKEN, NameQuorum
-from hawker.gateway.network_claims import NetworkClaims
 from hawker.gateway.owners import Owners
 from hawker.ids import AppName, NodeId
 from hawker.permission import Action, Attempt
+
+
+class AppSync:
+    def __init__(self, owners: Owners, asking: FanOut) -> None:
+        self._owners = owners
+        self._fan_out = asking
+
+    async def to(self, app: AppName, node: NodeId, behalf: str) -> None:
+        """Where its home cannot be asked, a node that knows the app goes on with what it has. Raises `NotFound`, and
+        `Unavailable` when the node cannot be told, or does not know the app and nobody who does can be asked."""
+        if self._owners.home_of_app(app) == node:
+            return
+        knows = node in self._owners.nodes_of_app(app)
+        packed = await self._packed(app, behalf, only_home=knows)
+        if packed is None:
+            return
+        params = AppParams(app_name=app)
+        reach = self._fan_out.reach
+        with reach.errors(node, harmless=True):
+            await reach.caller(node, behalf).call(CARRY_APP, params=params, body=packed)
+        self._owners.remember("app", app, node)
+
+    async def everywhere(self, app: AppName, behalf: str) -> Asked[object]:
+        """To all nodes that know it beside its home."""
+        home = self._owners.home_of_app(app)
+        nodes = [node for node in self._owners.nodes_of_app(app) if node != home]
+        packed = await self._packed(app, behalf, only_home=False) if nodes else None
+
+        async def one(caller: Caller) -> object:
+            assert packed is not None
+            return await caller.call(CARRY_APP, params=AppParams(app_name=app), body=packed)
+
+        return await self._fan_out.every(nodes if packed else (), behalf, one)
+
+    async def _packed(self, app: AppName, behalf: str, *, only_home: bool) -> OrderedApp | None:
+        """As its home has it, else as anybody has it who knows it."""
+        home = self._owners.home_of_app(app)
+        nodes = self._owners.nodes_of_app(app)
+
+        async def one(caller: Caller) -> OrderedApp:
+            return await caller.call(EXPORT_APP, params=AppParams(app_name=app))
+
+        asked = await self._fan_out.first((home,) if home is not None else (), behalf, one)
+        if not asked.answers and home is not None and not asked.silent:
+            raise NotFound("app not found")
+        if not asked.answers and only_home:
+            return None
+        for _, packed in asked.answers:
+            return packed
+        others = await self._fan_out.first([node for node in nodes if node != home], behalf, one)
+        for _, packed in others.answers:
+            return packed
+        for _, why in (*asked.silent, *others.silent):
+            raise Unavailable(f"nobody who knows app '{app}' can be asked: {why}")
+        raise NotFound("app not found")
+
 
 MOST_LISTED = APPS_IN_PAGE
 

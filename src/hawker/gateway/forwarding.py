@@ -12,8 +12,7 @@ from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.route import AnyRoute, B, Call, P, Q, R, Socket, Stream, U, Unary, Upload
 from hawker.errors import HawkerError, Moved, NotFound, Unavailable
 from hawker.gateway.fan_out import Reach
-from hawker.gateway.home_election import HomeElection
-from hawker.gateway.owners import Kind, Owners
+from hawker.gateway.owners import HomeElection, Kind, Owners
 from hawker.ids import AppName, NodeId
 
 AnyCall: TypeAlias = Call[Any, Any, Any]

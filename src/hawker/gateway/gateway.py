@@ -50,18 +50,13 @@ from hawker.config import MachineConfig
 from hawker.deferred import deferred
 from hawker.errors import Forbidden, NotFound, Unavailable
 from hawker.fair.threads import PoolProbe
-from hawker.gateway.app_logs import FleetLogs
-from hawker.gateway.app_sync import AppSync
-from hawker.gateway.apps import FleetApps
-from hawker.gateway.audit_logs import FleetAudit
+from hawker.gateway.apps import AppSync, FleetApps
+from hawker.gateway.claims import NameQuorum, NetworkClaims
 from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
+from hawker.gateway.fleet_logs import FleetAudit, FleetLogs
 from hawker.gateway.forwarding import AnyCall, Before, Forwarding
-from hawker.gateway.home_election import HomeElection
-from hawker.gateway.lists import Lists
-from hawker.gateway.name_quorum import NameQuorum
-from hawker.gateway.network_claims import NetworkClaims
-from hawker.gateway.owners import Kind, Owners
-from hawker.gateway.silent_hosts import SilentRows
+from hawker.gateway.lists import Lists, SilentRows
+from hawker.gateway.owners import HomeElection, Kind, Owners
 from hawker.gateway.volumes import FleetVolumes
 from hawker.host.mesh.wireguard import peer_key
 from hawker.ids import AppName, NodeId, new_ulid

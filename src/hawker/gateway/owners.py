@@ -1,19 +1,25 @@
 """Who has a machine, a volume or a snapshot, and which nodes know an app: the catalog's word, what this broker saw pass
 a moment ago, and, where neither knows, what the nodes themselves say.
+
+An app whose home was forgotten is given another by the broker that next needs it: of the nodes that know it, the one
+that was last brought up to date. Brokers that choose at the same moment ask the same nodes the same; should they see
+others, the directory has an order of homes that is the same for all.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
-from hawker.api.call_metadata import place_of
+from hawker.api.call_metadata import CallMetadata, place_of
 from hawker.api.caller import Caller
-from hawker.api.contract.owner import GET_OWNER, Owner, OwnerParams
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.owner import GET_OWNER, SETTLE_HOME, AppCopy, HomeRequest, Owner, OwnerParams
 from hawker.api.directory import Directory
 from hawker.clock import Clock
-from hawker.errors import Unavailable
+from hawker.errors import Conflict, NotFound, Unavailable
 from hawker.gateway.fan_out import FanOut
 from hawker.ids import AppName, NodeId, is_machine_id, is_snapshot_id, is_volume_id
+from hawker.log import bind
 
 Kind: TypeAlias = Literal["machine", "volume", "snapshot"]
 
@@ -99,3 +105,55 @@ class Owners:
     def _remembered(self, kind: str, name: str) -> NodeId | None:
         node, until = self._seen.get((kind, name), (None, 0.0))
         return node if self._clock.monotonic() < until else None
+
+
+_log = bind("hawker.broker")
+
+
+class HomeElection:
+    """`forgotten`: whether a node was, which is more than that nobody has heard of it."""
+
+    def __init__(self, owners: Owners, asking: FanOut, forgotten: Callable[[NodeId], bool]) -> None:
+        self._owners = owners
+        self._fan_out = asking
+        self._forgotten = forgotten
+
+    async def home(self, app: AppName, behalf: str) -> NodeId | None:
+        """None when nobody knows the app, or nobody who does may be its home."""
+        directory = self._owners.directory
+        home = directory.home_of_app(app)
+        if home is not None:
+            return home
+        nodes = directory.nodes_of_app(app)
+        if not nodes:
+            return self._owners.home_of_app(app)
+
+        async def one(caller: Caller) -> AppCopy:
+            return await caller.call(SETTLE_HOME, params=AppParams(app_name=app), body=HomeRequest())
+
+        asked = await self._fan_out.every(nodes, behalf, one)
+        copies = sorted(asked.answers, key=lambda pair: (*_freshness(pair[1]), pair[0]))
+        if not copies:
+            return None
+        heir, copy = copies[-1]
+        if copy.home == heir:
+            return heir  # it is, and the catalog does not say so yet
+        return await self._take(app, heir, NodeId(copy.home), behalf) if self._forgotten(NodeId(copy.home)) else None
+
+    async def _take(self, app: AppName, heir: NodeId, old: NodeId, behalf: str) -> NodeId | None:
+        """Returns once this broker can read it."""
+        metadata, reach = CallMetadata(), self._fan_out.reach
+        body, params = HomeRequest(old=old, take=True), AppParams(app_name=app)
+        try:
+            with reach.errors(heir, harmless=True):
+                await reach.caller(heir, behalf).call(SETTLE_HOME, params=params, body=body, metadata=metadata)
+        except (Conflict, NotFound):
+            return None
+        _log.warning("app has a new home", extra={"app": app, "home": heir, "forgotten": old})
+        if metadata.version is not None:
+            await self._owners.directory.caught_up(metadata.version, timeout_s=CATCH_UP_S)
+        return heir
+
+
+def _freshness(copy: AppCopy) -> tuple[int, int, float]:
+    return copy.reign, copy.number, copy.read_at

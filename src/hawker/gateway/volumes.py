@@ -20,7 +20,7 @@ from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.errors import HawkerError, NoRoom, NotFound, Unavailable, Unprocessable
-from hawker.gateway.app_sync import AppSync
+from hawker.gateway.apps import AppSync
 from hawker.gateway.fan_out import FanOut
 from hawker.gateway.forwarding import Forwarding
 from hawker.gateway.owners import Kind

@@ -1,12 +1,19 @@
-"""Which connection a request takes, and which request waits for one. Pure: a connection and a waiter are any objects
-that can be hashed, `now` is in seconds and comes from outside, and nothing here opens, closes or waits.
+"""Requests to one origin over connections that are kept. `ConnectionPool` decides which connection a request takes and
+which request waits for one: it is pure, and `now` comes from outside, in seconds. `HttpTransport` opens and sends.
 
 A request begins with `enter`, or with `queue` when that refuses, and ends with `leave`. In between it may `take` an
-idle connection and `put` it back.
+idle connection and `put` it back. A request that may not be repeated is sent once at most.
 """
 
+import asyncio
+import ssl
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
+
+import anyio
+
+from hawker.http.http1 import Http1Connection, connect_tcp
+from hawker.http.message import MAX_ANSWER_BYTES, HttpOrigin, HttpResponse, OriginTls
 
 C = TypeVar("C")  # a connection
 W = TypeVar("W")  # a waiting request
@@ -77,3 +84,148 @@ class ConnectionPool(Generic[C, W]):
         idle = list(self._idle)
         self._idle.clear()
         return idle
+
+
+MAX_IDLE_S = 15.0  # less than the server keeps an idle connection
+_REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+
+_Turn: TypeAlias = asyncio.Future[None]
+
+
+class NotSent(Exception):
+    """No connection was free or could be opened in time: nothing was sent."""
+
+
+class HttpTransport:
+    """`max_connections` is 0 or more, 0 for no limit. A request waits at most `queue_s` seconds for one that is free,
+    and opening one takes at most `connect_s`. `tls` is how an origin of https is
+    spoken to, as everybody does unless told."""
+
+    def __init__(
+        self,
+        origin: HttpOrigin,
+        *,
+        max_connections: int,
+        connect_s: float,
+        queue_s: float,
+        tls: OriginTls | None = None,
+    ) -> None:
+        self.origin = origin
+        self._connect_s = connect_s
+        self._queue_s = queue_s
+        self._tls = tls
+        self._usual: ssl.SSLContext | None = None
+        self._open: set[Http1Connection] = set()
+        self._pool: ConnectionPool[Http1Connection, _Turn] = ConnectionPool(
+            max_in_use=max_connections, max_idle_s=MAX_IDLE_S
+        )
+
+    async def request(
+        self, method: str, request: bytes, timeout_s: float, most_bytes: int = MAX_ANSWER_BYTES
+    ) -> HttpResponse:
+        """Send the bytes of a request and wait for its response, `timeout_s` seconds at most, waiting and connecting
+        included. The response has at most `most_bytes`, with its head. A GET,
+        HEAD, PUT or DELETE is sent once more when a kept connection turns out to be closed.
+
+        Raises `NotSent`, `TimeoutError`, another `OSError` when the connection is lost, `AnswerTooLong` and
+        `HttpParserError`."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        if not self._pool.enter():
+            await self._wait_for_turn(deadline)
+        try:
+            return await self._exchange(method, request, deadline, most_bytes)
+        finally:
+            self._wake(self._pool.leave())
+
+    async def close(self) -> None:
+        """Close all connections; requests that are under way are lost. A later one opens a new connection."""
+        self._pool.clear()
+        for connection in list(self._open):
+            connection.close()
+
+    async def _exchange(self, method: str, request: bytes, deadline: float, most_bytes: int) -> HttpResponse:
+        connection = self._idle() or await self._connect(deadline)
+        try:
+            return await self._send(connection, request, deadline, most_bytes)
+        except OSError:
+            if method not in _REPEATABLE or not connection.was_stale:
+                raise
+        return await self._send(await self._connect(deadline), request, deadline, most_bytes)
+
+    async def _send(
+        self, connection: Http1Connection, request: bytes, deadline: float, most_bytes: int
+    ) -> HttpResponse:
+        try:
+            return await connection.request(request, deadline, most_bytes)
+        finally:
+            if connection.is_reusable:
+                self._pool.put(connection, asyncio.get_running_loop().time())
+            else:
+                connection.close()
+
+    def _idle(self) -> Http1Connection | None:
+        for expired in self._pool.expire(asyncio.get_running_loop().time()):
+            expired.close()
+        while (connection := self._pool.take()) is not None:
+            if connection.is_reusable:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self, deadline: float) -> Http1Connection:
+        """Raises `NotSent`."""
+        origin, left_s = self.origin, deadline - asyncio.get_running_loop().time()
+        try:
+            with anyio.move_on_after(min(left_s, self._connect_s)):
+                connection = await connect_tcp(origin.host, origin.port, self._context(), self._made, self._name)
+                if connection.is_reusable:  # else it was lost already
+                    self._open.add(connection)
+                return connection
+        except (OSError, UnicodeError) as error:
+            raise NotSent(str(error)) from error
+        raise NotSent("it takes too long")
+
+    def _context(self) -> ssl.SSLContext | None:
+        """Raises `OSError` when what this node would show is not there."""
+        if not self.origin.tls:
+            return None
+        if self._tls is not None:
+            return self._tls.context()
+        if self._usual is None:
+            self._usual = ssl.create_default_context()
+        return self._usual
+
+    @property
+    def _name(self) -> str | None:
+        return self._tls.name if self._tls is not None and self.origin.tls else None
+
+    def _made(self) -> Http1Connection:
+        return Http1Connection(self._lost)
+
+    def _lost(self, connection: Http1Connection) -> None:
+        self._open.discard(connection)
+        self._pool.discard(connection)
+
+    async def _wait_for_turn(self, deadline: float) -> None:
+        """Raises `NotSent`."""
+        loop = asyncio.get_running_loop()
+        turn: _Turn = loop.create_future()
+        self._pool.queue(turn)
+        timer = loop.call_at(min(deadline, loop.time() + self._queue_s), _end, turn)
+        try:
+            await turn
+        except BaseException:
+            self._wake(self._pool.abandon(turn))
+            raise
+        finally:
+            timer.cancel()
+
+    def _wake(self, turn: _Turn | None) -> None:
+        """A waiter that gave up at this moment passes its turn on itself, by `abandon`."""
+        if turn is not None and not turn.done():
+            turn.set_result(None)
+
+
+def _end(turn: _Turn) -> None:
+    if not turn.done():
+        turn.set_exception(NotSent("no connection became free"))

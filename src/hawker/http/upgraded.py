@@ -5,8 +5,7 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from hawker.fair.pieces import Pieces
-from hawker.fair.round_robin import RoundRobin
+from hawker.fair.round_robin import Pieces, RoundRobin
 from hawker.http.message import CERTIFIED
 
 

@@ -1,10 +1,11 @@
-"""From an order to machines: regions in the order of preference, bids, the best, and a refusal that says why.
+"""From an order to machines: regions in the order of preference, bids, the best, and a refusal that says what its
+caller can act on first.
 
 Stateless: all that this remembers may be lost at any moment. What must not be lost is at the workers: who filled what,
 what was cancelled where, and at an app's home the claims of orders with a key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 
@@ -14,21 +15,111 @@ from msgspec.structs import replace
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import GET_MACHINE, MachineParams
-from hawker.api.contract.market import EXPORT_APP, BidAsk, BidShown, OrderedApp
+from hawker.api.contract.market import EXPORT_APP, BidAsk, BidShown, Decline, DeclineKind, OrderedApp
 from hawker.api.directory import Directory, Peers
+from hawker.api.failure import error_of
 from hawker.clock import Clock
+from hawker.config import MachineConfig
 from hawker.config.placement import placement_of
-from hawker.errors import AlreadyExists, DeadlineExceeded, HawkerError, NoRoom, NotFound, Unavailable
+from hawker.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    Fault,
+    Forbidden,
+    HawkerError,
+    NoRoom,
+    NoRoomAtVolume,
+    NotFound,
+    OrderCancelled,
+    Unauthorized,
+    Unavailable,
+)
 from hawker.ids import NodeId, new_ulid
-from hawker.market.bids import Bidding
-from hawker.market.candidates import Wanted
 from hawker.market.orders import Filled, Order, Orders
 from hawker.market.preferences import Preferences
-from hawker.market.refusal import no_such_region, refusal
 from hawker.market.singleflight import Singleflight
-from hawker.market.survey import Surveyed, Surveyor
+from hawker.market.survey import Bidding, Surveyed, Surveyor, Wanted
+from hawker.node import shortfall_text
 from hawker.region import by_distance, preference
 from hawker.value_object import ValueObject
+
+_PASSING = (NoRoom, Unavailable, OrderCancelled, Fault, DeadlineExceeded, Unauthorized, Forbidden)
+"""What says something of one node, and nothing of the order."""
+
+
+def no_such_region(wanted: str, nearest: str | None) -> NoRoom:
+    text = f"could not find a candidate host: no host in region '{wanted}'"
+    if nearest is not None:
+        text += f", the nearest is '{nearest}'"
+    return NoRoom(text, scope="region", shortfall={"hosts": 1}, nearest=nearest)
+
+
+def refusal(
+    regions: Sequence[str],
+    surveys: Sequence[Surveyed],
+    errors: Sequence[HawkerError],
+    config: MachineConfig,
+    nearest: str | None,
+) -> HawkerError:
+    """`errors` are those of nodes that were sent the order."""
+    telling = [error for error in errors if not isinstance(error, _PASSING)]
+    if telling:
+        return telling[0]
+    declines = [bid.decline for survey in surveys for bid in survey.heard if bid.decline is not None]
+    problems = [each for each in declines if each.problem is not None]
+    if problems and len(problems) == len(declines) and not errors:
+        first = min(problems, key=lambda each: (each.kind is not DeclineKind.VOLUME, each.http_status))
+        assert first.problem is not None
+        return error_of(first.http_status, first.problem)
+    if not declines and not errors and _unreachable(surveys):
+        return Unavailable(f"{_named(regions)} cannot be reached: none of its hosts answers")
+    if errors and not declines and not any(isinstance(error, NoRoom) for error in errors):
+        return Unavailable(f"no host in {_named(regions)} took the order, and none has it: {errors[-1]}")
+    return _no_room(
+        regions, surveys, declines, [error for error in errors if isinstance(error, NoRoom)], config, nearest
+    )
+
+
+def _unreachable(surveys: Iterable[Surveyed]) -> bool:
+    """Whether there are hosts that would have been asked, and none could be."""
+    silent = any(isinstance(bid, str) for survey in surveys for bid in survey.bids.values())
+    down = [reason for survey in surveys for reason in survey.passed_over.values()]
+    return silent or (bool(down) and all(reason == "the node cannot be reached" for reason in down))
+
+
+def _no_room(
+    regions: Sequence[str],
+    surveys: Sequence[Surveyed],
+    declines: Sequence[Decline],
+    refused: Sequence[NoRoom],
+    config: MachineConfig,
+    nearest: str | None,
+) -> HawkerError:
+    mount = config.mounts[0] if config.mounts else None
+    shortfalls = [each.shortfall for each in declines if each.shortfall] + [each.shortfall for each in refused]
+    least = min(shortfalls, key=lambda each: (len(each), sum(each.values())), default={"hosts": 1})
+    if mount is not None and mount.volume and any(each.kind is DeclineKind.NO_ROOM for each in declines):
+        return NoRoomAtVolume(f"insufficient resources to create new machine with existing volume id '{mount.volume}'")
+    if least == {"hosts": 1}:
+        reasons = [each.reason for each in declines]
+        reasons += [reason for survey in surveys for reason in survey.passed_over.values()]
+        why = f" ({reasons[0]})" if reasons else ""
+        text = f"could not find a candidate host: no host in {_named(regions)} is as the order wants it{why}"
+    else:
+        text = (
+            f"could not find a candidate host: no host in {_named(regions)} has room, short of {shortfall_text(least)}"
+        )
+    if nearest is not None:
+        text += f"; region '{nearest}' has"
+    if silent := sum(isinstance(bid, str) for survey in surveys for bid in survey.bids.values()):
+        text += f"; {'one' if silent == 1 else silent} of its hosts did not answer, try again"
+    return NoRoom(text, scope="region", shortfall=least, nearest=nearest)
+
+
+def _named(regions: Sequence[str]) -> str:
+    named = ", ".join(f"'{region}'" for region in regions)
+    return f"region {named}" if len(regions) == 1 else f"regions {named}"
+
 
 _REGIONS_ASKED = 3  # for the nearest that could
 _ASKED_THERE = 4

@@ -1,6 +1,6 @@
 """Whose the 32 bits of a private network are. The number is computed from an organization and a name, and claimed: two
 pairs that come to the same one, by chance or by search, do not get it both. Records alone; in a fleet the gateway asks
-a majority of keepers first (`gateway/network_claims.py`) and tells the app's home what came of it.
+a majority of keepers first (`gateway/claims.py`) and tells the app's home what came of it.
 
 A claim is for good: an address that somebody kept leads to nobody else's network, ever.
 """

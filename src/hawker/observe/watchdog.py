@@ -1,7 +1,9 @@
 """A thread that watches the event loop: how long it lets a call wait, whether it has stalled, and where.
 
 A loop that has stalled for too long will hardly come back, and a new daemon takes up everything; so the process ends.
-The thread itself never logs: a loop that is stuck in writing a log line holds the lock that logging needs.
+Only time in which the watching thread ran as well counts: when the whole process stood still (SIGSTOP, a paused virtual
+machine), the loop is not to blame. The thread itself never logs: a loop that is stuck in writing a log line holds the
+lock that logging needs.
 """
 
 import asyncio
@@ -12,13 +14,74 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum
 from threading import Event, Thread, get_ident
 from typing import assert_never
 
 from hawker import log
 from hawker.clock import Clock
 from hawker.observe.metrics import LoopMetrics
-from hawker.observe.stall import StallDetector, StallLimits, StallSighting, StallVerdict
+from hawker.value_object import ValueObject
+
+
+class StallLimits(ValueObject, frozen=True, kw_only=True):
+    """In seconds, 0 or more: a loop that has not turned for `report_s` is told in the log, after `end_s` the process is
+    ended. 0 switches one off."""
+
+    report_s: float
+    end_s: float
+
+    @property
+    def tick_s(self) -> float:
+        """How often to look, so that a stall is seen in good time."""
+        return min([0.25, *(limit / 4 for limit in (self.report_s, self.end_s) if limit > 0)])
+
+
+class StallVerdict(Enum):
+    FINE = "fine"
+    STALLED = "stalled"  # for `report_s` now
+    STILL = "still"  # for twice as long as when it was last said
+    OVER = "over"  # it turns again, after a stall that was reported
+    END = "end"
+
+
+class StallSighting(ValueObject, frozen=True):
+    """`seconds` is how long the loop has not turned, or had not when it is over."""
+
+    verdict: StallVerdict
+    seconds: float
+
+
+class StallDetector:
+    """Fed with one `tick` after the other, from `now` on."""
+
+    def __init__(self, patience: StallLimits, now: float) -> None:
+        self._patience = patience
+        self._last = now
+        self._seconds = 0.0
+        self._report_at = patience.report_s
+
+    def tick(self, now: float, turned: bool) -> StallSighting:
+        """`turned`: the loop has answered since the tick before. A gap much longer than a tick counts as two."""
+        ran_s = min(now - self._last, 2 * self._patience.tick_s)
+        self._last = now
+        return self._over() if turned else self._still(ran_s)
+
+    def _still(self, ran_s: float) -> StallSighting:
+        self._seconds += ran_s
+        if 0 < self._patience.end_s <= self._seconds:
+            return StallSighting(StallVerdict.END, self._seconds)
+        if 0 < self._report_at <= self._seconds:
+            first = self._report_at == self._patience.report_s
+            self._report_at *= 2
+            return StallSighting(StallVerdict.STALLED if first else StallVerdict.STILL, self._seconds)
+        return StallSighting(StallVerdict.FINE, self._seconds)
+
+    def _over(self) -> StallSighting:
+        reported, seconds = self._report_at > self._patience.report_s, self._seconds
+        self._report_at, self._seconds = self._patience.report_s, 0.0
+        return StallSighting(StallVerdict.OVER if reported else StallVerdict.FINE, seconds)
+
 
 EXIT_STATUS = 70  # EX_SOFTWARE: not 2, which says that a new start cannot help
 LAST_WORDS_S = 2.0

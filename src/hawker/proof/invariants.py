@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from hawker.config import Container, guest
 from hawker.config.effective import container_restart
-from hawker.config.gpu_rules import demand_of
+from hawker.config.rules import demand_of
 from hawker.fsm import journal
 from hawker.fsm.run import State as RunState
 from hawker.gpu import assigned

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hawker.config import MachineConfig
-from hawker.config.gpu_rules import demand_of
+from hawker.config.rules import demand_of
 from hawker.fsm.contract import Resource, StepContext
 from hawker.gpu import Gpu, assigned, choose, keep
 from hawker.ids import AppName, EventId, InstanceId, MachineId, OrderId, Version

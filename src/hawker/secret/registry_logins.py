@@ -17,7 +17,7 @@ from hawker.image.failure import BadImage
 from hawker.image.reference import RegistryReference, parse
 from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
-from hawker.record.registry import REGISTRY_LOGINS, LoginRecord
+from hawker.record.org import REGISTRY_LOGINS, LoginRecord
 from hawker.store.contract import Store, Tx
 from hawker.vault import Vault
 

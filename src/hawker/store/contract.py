@@ -5,12 +5,16 @@ crash or fail on request; one contract suite tests both. An observer watches the
 nothing of metrics; listeners are told what it wrote, change by change.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
+import msgspec
+
+from hawker.errors import Fault
 from hawker.value_object import ValueObject
 
 T = TypeVar("T")
@@ -133,3 +137,21 @@ class SilentStoreObserver:
 
 
 _NOTHING = nullcontext()
+
+
+encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
+
+
+@cache
+def _decoder(type_: Hashable) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(cast(Any, type_))
+
+
+def decode(bucket: Bucket[T], key: str, data: bytes) -> T:
+    """The value that `encode` made. Raises `Fault` naming the record when the bytes are not of that type."""
+    try:
+        value: T = _decoder(cast(Hashable, bucket.type)).decode(data)
+    except msgspec.DecodeError as error:
+        name = f"{key.replace(chr(0), ' ').strip()!r} in bucket {bucket.name}"
+        raise Fault(f"record {name} of the store cannot be read ({error}): restore a backup of the store") from error
+    return value

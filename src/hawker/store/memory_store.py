@@ -15,8 +15,7 @@ import anyio.lowlevel
 
 from hawker.clock import Clock
 from hawker.errors import NotServed, Unavailable
-from hawker.store.codec import decode, encode
-from hawker.store.contract import Bucket, ChangeListener, ChangeListeners, Durability, Reader, Tx
+from hawker.store.contract import Bucket, ChangeListener, ChangeListeners, Durability, Reader, Tx, decode, encode
 from hawker.value_object import ValueObject
 
 T = TypeVar("T")

@@ -22,7 +22,6 @@ import apsw
 
 from hawker.errors import CannotStart, HawkerError, Unavailable
 from hawker.fair.threads import Pool, in_thread
-from hawker.store.codec import decode, encode
 from hawker.store.contract import (
     Bucket,
     ChangeListener,
@@ -32,6 +31,8 @@ from hawker.store.contract import (
     SilentStoreObserver,
     StoreObserver,
     Tx,
+    decode,
+    encode,
 )
 from hawker.store.writer import Job, StoreWriter
 

@@ -16,7 +16,7 @@ from hawker.api.listener import bind, serving
 from hawker.api.routes import PUBLIC_ROUTES
 from hawker.api.server import Server
 from hawker.auth.node_certificate import NodePapers
-from hawker.auth.peer_tokens import PeerTokens
+from hawker.auth.peer_key import PeerTokens
 from hawker.auth.tokens import Tokens
 from hawker.catalog.reads import PointReader
 from hawker.cli.entry import USUAL_COLLECTION
@@ -26,8 +26,7 @@ from hawker.gateway.catalog_directory import CatalogDirectory
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import HttpPeers
 from hawker.gateway.rate_limits import RateLimits
-from hawker.gateway.revocations import FleetRevocations, RemoteRevocations
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.tokens import FleetRevocations, RemoteRevocations, TokenHandlers
 from hawker.http.mutual_tls import MutualTls
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import load_preferences

@@ -17,8 +17,7 @@ from hawker import log
 from hawker.api.handlers import Handlers
 from hawker.api.listener import url_of
 from hawker.auth.node_certificate import NodePapers
-from hawker.auth.peer_key import presence_key
-from hawker.auth.peer_tokens import PeerTokens
+from hawker.auth.peer_key import PeerTokens, presence_key
 from hawker.auth.tokens import load_or_create_token
 from hawker.catalog.storage import SqliteStorage
 from hawker.cluster import host_of, peer_hosts, write_cluster

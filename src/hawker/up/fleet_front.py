@@ -11,8 +11,7 @@ from hawker.api.in_process import InProcessCaller
 from hawker.api.route import AnyRoute
 from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
-from hawker.auth.revocations import Revocations
-from hawker.auth.tokens import Tokens, load_or_create_token
+from hawker.auth.tokens import Revocations, Tokens, load_or_create_token
 from hawker.catalog.reads import PointReader
 from hawker.fleet.file_handover import FleetFiles
 from hawker.fleet.image_handover import FleetNeighbours
@@ -22,8 +21,7 @@ from hawker.fleet.rows import Row, revoked_row
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
-from hawker.gateway.revocations import FleetRevocations
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.tokens import FleetRevocations, TokenHandlers
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import NodeId
 from hawker.market.handlers import MarketHandlers

@@ -35,8 +35,7 @@ from hawker.market.preferences import load_preferences
 from hawker.node import labels_of
 from hawker.observe.metrics import build_metrics
 from hawker.observe.spans import load_exporter
-from hawker.observe.stall import StallLimits
-from hawker.observe.watchdog import Watchdog
+from hawker.observe.watchdog import StallLimits, Watchdog
 from hawker.place import Place
 from hawker.record.machine import MACHINES, MachineRecord, MachineTarget
 from hawker.record.move import OPEN_MOVE_OF

@@ -19,8 +19,7 @@ from hawker.api.routes import PUBLIC_ROUTES, ROUTES
 from hawker.api.server import Server
 from hawker.audit.audit_log import AuditLog
 from hawker.auth.audit_trail import AuditTrail
-from hawker.auth.revocations import Revocations
-from hawker.auth.tokens import Tokens, load_or_create_token
+from hawker.auth.tokens import Revocations, Tokens, load_or_create_token
 from hawker.clock import Clock
 from hawker.config.placement import parse_labels
 from hawker.deferred import deferred
@@ -29,7 +28,7 @@ from hawker.flyfront.operations import GraphqlHandlers
 from hawker.flyfront.uiex import UiexHandlers
 from hawker.gateway.alone import NoPeers, OneNode
 from hawker.gateway.rate_limits import RateLimits
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.tokens import TokenHandlers
 from hawker.market.handlers import MarketHandlers
 from hawker.market.preferences import Preferences
 from hawker.observe.metrics import ApiMetrics
@@ -45,11 +44,11 @@ from hawker.worker.order import HomeOfAll
 
 if TYPE_CHECKING:
     from hawker.catalog.http import server as catalog_server
-    from hawker.gateway import app_logs, audit_logs
+    from hawker.gateway import fleet_logs
     from hawker.http.mutual_tls import MutualTls
 else:
-    app_logs = deferred("hawker.gateway.app_logs")
-    audit_logs = deferred("hawker.gateway.audit_logs")
+    fleet_logs = deferred("hawker.gateway.fleet_logs")
+    fleet_logs = deferred("hawker.gateway.fleet_logs")
     catalog_server = deferred("hawker.catalog.http.server")
 
 
@@ -120,12 +119,12 @@ class LogsAlone:
 
     def __init__(self, directory: Directory, peers: Peers, clock: Clock) -> None:
         self._directory, self._peers, self._clock = directory, peers, clock
-        self._made: app_logs.FleetLogs | None = None
+        self._made: fleet_logs.FleetLogs | None = None
 
     @property
-    def _logs(self) -> "app_logs.FleetLogs":
+    def _logs(self) -> "fleet_logs.FleetLogs":
         if self._made is None:
-            self._made = app_logs.fleet_logs(self._directory, self._peers, self._clock)
+            self._made = fleet_logs.fleet_logs(self._directory, self._peers, self._clock)
         return self._made
 
     @answers(APP_LOG_PAGE)
@@ -138,7 +137,7 @@ class LogsAlone:
 
     @answers(LIST_AUDIT)
     async def audit(self, call: Call[NoParams, AuditQuery, None]) -> AuditPage:
-        return await audit_logs.fleet_audit(self._directory, self._peers).page(call)
+        return await fleet_logs.fleet_audit(self._directory, self._peers).page(call)
 
 
 def this_node(parts: AssembledWorker) -> Node:

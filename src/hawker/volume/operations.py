@@ -26,7 +26,7 @@ from hawker.record.app import APPS, org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.record.move import check_here
 from hawker.record.node import used
-from hawker.record.quota import Amount
+from hawker.record.org import Amount
 from hawker.record.volume import GOING, IN_MAKING, VOLUMES, Fstype, VolumeRecord, VolumeState, volume_resource
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx

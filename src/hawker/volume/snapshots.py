@@ -21,7 +21,7 @@ from hawker.machine import State
 from hawker.quota.quotas import Quotas
 from hawker.record.machine import MACHINES
 from hawker.record.move import check_here
-from hawker.record.quota import Amount
+from hawker.record.org import Amount
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
     IN_MAKING,

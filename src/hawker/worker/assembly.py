@@ -11,8 +11,7 @@ from hawker.history.archivist import Archivist
 from hawker.netpolicy.policies import Policies
 from hawker.node import Capacity
 from hawker.observe.metrics import MetricsRegistry
-from hawker.quota.quotas import Quotas
-from hawker.quota.usage import UsageCount, no_files
+from hawker.quota.quotas import Quotas, UsageCount, no_files
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.value_object import ValueObject

@@ -13,8 +13,8 @@ from hawker.api.contract.market import NUMBERED, Bid, BidAsk, Decline, DeclineKi
 from hawker.api.failure import problem_of
 from hawker.config import validate
 from hawker.config.effective import image_names
-from hawker.config.gpu_rules import demand_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
+from hawker.config.rules import demand_of
 from hawker.errors import BadRequest, HawkerError, Moved, Unprocessable
 from hawker.gpu import Demand
 from hawker.ids import AppName, Digest, OrderId

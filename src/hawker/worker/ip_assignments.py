@@ -19,7 +19,7 @@ from hawker.ids import next_ulid
 from hawker.netpolicy.private_networks import number_of
 from hawker.quota.quotas import Quotas
 from hawker.record.app import APPS, IPS, IPS_TAKEN, AppRecord, IpOwner, IpRecord
-from hawker.record.quota import Amount
+from hawker.record.org import Amount
 from hawker.region import accepts
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx

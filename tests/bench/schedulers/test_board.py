@@ -5,8 +5,8 @@ from bench.schedulers.board import Board
 from bench.schedulers.host import Host
 from bench.schedulers.valuation import node_id
 from hawker.api.directory import Node
-from hawker.market.candidates import by_promise, rounds
 from hawker.market.preferences import Limits, preferences
+from hawker.market.survey import by_promise, rounds
 from hawker.node import Capacity, Resources
 from tests.bench.schedulers.pieces import Stage, host, order, stage
 

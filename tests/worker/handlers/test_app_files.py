@@ -22,9 +22,8 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import SystemClock
 from hawker.errors import NotFound, NotServed, QuotaExceeded, Unprocessable
-from hawker.quota.quotas import Quotas
-from hawker.quota.usage import UsageCount
-from hawker.record.quota import QuotaRule
+from hawker.quota.quotas import Quotas, UsageCount
+from hawker.record.org import QuotaRule
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.app_files import AppFiles
 from hawker.worker.handlers.app_files import AppFileHandlers

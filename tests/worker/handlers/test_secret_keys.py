@@ -24,7 +24,7 @@ from hawker.api.contract.secret_key import (
     VerifyRequest,
 )
 from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
-from hawker.secret.keyring import KeyType
+from hawker.secret.secret_keys import KeyType
 from hawker.sim.node.sim_worker import APP, SimWorker
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,7 @@ from msgspec.structs import asdict
 
 from hawker.api.caller import Caller
 from hawker.api.contract.audit import LIST_AUDIT, AuditQuery
-from hawker.audit.audit_log import lines
-from hawker.audit.audit_reader import WantedEntries, entry_of
-from hawker.audit.chain import AuditEntry, Broken, Chain
+from hawker.audit.audit_log import AuditEntry, Broken, Chain, WantedEntries, entry_of, lines
 from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.options import completed

@@ -18,14 +18,12 @@ from hawker.api.directory import KnownApp, KnownMachine, KnownVolume, Node
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call
-from hawker.auth.revocations import Revocations
-from hawker.auth.tokens import Tokens
+from hawker.auth.tokens import Revocations, Tokens
 from hawker.deploys.term_fence import GUARDED
 from hawker.fsm.contract import Flow, Step
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
-from hawker.gateway.revocations import FleetRevocations
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.tokens import FleetRevocations, TokenHandlers
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import Secret
 from hawker.market.handlers import MarketHandlers

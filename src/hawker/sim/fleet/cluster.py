@@ -15,8 +15,7 @@ import anyio.lowlevel
 
 from hawker.api.directory import Peers
 from hawker.api.handlers import Handlers
-from hawker.auth.revocations import Revocations
-from hawker.auth.tokens import Tokens
+from hawker.auth.tokens import Revocations, Tokens
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
 from hawker.catalog.reads import PointReader
@@ -37,8 +36,7 @@ from hawker.fleet.sources import follow, worker_sources
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
-from hawker.gateway.revocations import FleetRevocations
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.tokens import FleetRevocations, TokenHandlers
 from hawker.gossip.contract import NodeMeta
 from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork

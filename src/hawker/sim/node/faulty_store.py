@@ -18,8 +18,7 @@ import anyio
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.sim.harness.trace import Speaker, Trace
-from hawker.store.codec import encode
-from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
+from hawker.store.contract import Bucket, Durability, Reader, Store, Tx, encode
 from hawker.store.memory_store import MemoryStore
 from hawker.store.sqlite import SqliteStore
 from hawker.store.writer import Job, StoreWriter

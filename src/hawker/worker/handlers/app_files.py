@@ -21,7 +21,7 @@ from hawker.fair.table import HANDOVERS
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.quota.quotas import Quotas
-from hawker.record.quota import Amount
+from hawker.record.org import Amount
 from hawker.store.contract import Store
 from hawker.worker.app_files import AppFiles
 from hawker.worker.apps import AppTable

@@ -11,9 +11,9 @@ from hawker.errors import Unavailable
 from hawker.fair.threads import Pool, in_thread
 
 if TYPE_CHECKING:
-    from hawker.audit import audit_reader
+    from hawker.audit import audit_log
 else:
-    audit_reader = deferred("hawker.audit.audit_reader")
+    audit_log = deferred("hawker.audit.audit_log")
 
 
 class AuditHandlers:
@@ -26,9 +26,9 @@ class AuditHandlers:
 
     def _read(self, query: NodeAuditQuery) -> NodeAuditPart:
         """Raises `Unavailable`."""
-        wanted = audit_reader.WantedEntries(**{name: getattr(query, name) for name in AuditSelection.__struct_fields__})
+        wanted = audit_log.WantedEntries(**{name: getattr(query, name) for name in AuditSelection.__struct_fields__})
         try:
-            piece = audit_reader.read_piece(self._directory, wanted, query.after, most_bytes=query.most_bytes)
+            piece = audit_log.read_piece(self._directory, wanted, query.after, most_bytes=query.most_bytes)
         except OSError as error:
             raise Unavailable(f"the audit log cannot be read: {error.strerror}") from error
         return NodeAuditPart(

@@ -30,8 +30,7 @@ from hawker.api.contract.market import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.config import Guest, MachineConfig
-from hawker.config.gpu_rules import demand_of
-from hawker.config.rules import validate
+from hawker.config.rules import demand_of, validate
 from hawker.errors import BadRequest, Unprocessable
 from hawker.gpu import how_often
 from hawker.ids import AppName, NodeId, OrderId

@@ -17,7 +17,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.errors import NotFound
 from hawker.quota.quotas import Quotas
-from hawker.record.quota import Amount, QuotaRecord, QuotaRule
+from hawker.record.org import Amount, QuotaRecord, QuotaRule
 from hawker.store.contract import Store
 
 _KINDS = ("org", "app")

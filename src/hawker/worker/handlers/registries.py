@@ -18,7 +18,7 @@ from hawker.image.cache import ImageCache
 from hawker.image.registry_auth import Credentials
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
-from hawker.record.registry import LoginRecord
+from hawker.record.org import LoginRecord
 from hawker.secret.registry_logins import RegistryLogins, registry_name
 
 

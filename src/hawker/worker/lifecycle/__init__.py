@@ -3,7 +3,7 @@
 from typing import Any
 
 from hawker.fsm.contract import Flow
-from hawker.history.flow import ARCHIVE
+from hawker.history.archivist import ARCHIVE
 from hawker.volume.flows import (
     VOLUME_BACKUP,
     VOLUME_CREATE,

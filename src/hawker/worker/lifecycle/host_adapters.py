@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from hawker.config.effective import EffectiveTempDir
-from hawker.config.gpu_rules import demand_of
+from hawker.config.rules import demand_of
 from hawker.gpu import assigned
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.record.machine import MachineRecord, Network, claimed_by

@@ -14,7 +14,7 @@ from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.errors import HawkerError
 from hawker.fsm.runner import Runner
-from hawker.history.flow import history_resource
+from hawker.history.archivist import history_resource
 from hawker.ids import MachineId, VolumeId
 from hawker.log import bind
 from hawker.record.deploy import DEPLOY_KIND

@@ -26,8 +26,8 @@ from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound, Unavailable
-from hawker.gateway.app_logs import FleetLogs
 from hawker.gateway.fan_out import Reach
+from hawker.gateway.fleet_logs import FleetLogs
 from hawker.ids import AppName, NodeId
 from hawker.sim.harness.loop import LoopClock
 from tests.worker.hourglass import in_virtual_time

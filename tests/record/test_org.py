@@ -1,4 +1,4 @@
-from hawker.record.quota import Amount, QuotaRule
+from hawker.record.org import Amount, QuotaRule
 
 HAS = Amount(machines=3, cpus=4, memory_mb=1024)
 

@@ -1,6 +1,6 @@
-"""The broker's answers about tokens."""
+"""The broker's answers about tokens, and which tokens no longer count: by the token's nonce, in the node's store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
@@ -27,19 +27,65 @@ from hawker.api.contract.token import (
     TokenNonce,
     VerifiedToken,
 )
+from hawker.api.directory import Peers
 from hawker.api.grant import ROOT
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
 from hawker.auth.caveat import Apps, Caveat, Expires, Holder, Machines, Orgs, holder_of
 from hawker.auth.macaroon import NONCE_BYTES, Macaroon, is_token_id, narrow, to_text
-from hawker.auth.revocations import Ended
-from hawker.auth.tokens import Narrowed, Offered, Tokens
+from hawker.auth.tokens import Ended, Narrowed, Offered, Tokens
 from hawker.clock import Clock
 from hawker.config.duration import parse_duration
 from hawker.errors import BadRequest, NotFound, Unprocessable
+from hawker.ids import NodeId
 from hawker.permission import Action, Attempt, actions_of
 from hawker.record.node import Revocation
+
+
+class FleetRevocations:
+    """Keeps `Ended` for a fleet. `told` is what the catalog has of all nodes; `mine` is kept where this broker's node
+    keeps it, and counts here at once."""
+
+    def __init__(self, told: Callable[[], Mapping[str, Revocation]], mine: Ended) -> None:
+        self._told = told
+        self._mine = mine
+
+    def __call__(self, ids: Sequence[str]) -> bool:
+        told = self._told()
+        return any(token_id in told for token_id in ids) or self._mine(ids)
+
+    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
+        there = self._told().get(token_id)
+        return there or await self._mine.add(token_id, by=by, note=note)
+
+    def list(self) -> Iterable[Revocation]:
+        found = {each.token_id: each for each in self._mine.list()} | dict(self._told())
+        return sorted(found.values(), key=lambda each: (each.at, each.token_id))
+
+
+class RemoteRevocations:
+    """Keeps `Ended` for a broker that is a process of its own: its `node` writes them down. What this broker has sent
+    there is known here until the catalog has it."""
+
+    def __init__(self, peers: Peers, node: NodeId) -> None:
+        self._peers = peers
+        self._node = node
+        self._sent: dict[str, Revocation] = {}
+
+    def __call__(self, ids: Sequence[str]) -> bool:
+        return any(token_id in self._sent for token_id in ids)
+
+    async def add(self, token_id: str, *, by: str, note: str = "") -> Revocation:
+        caller = self._peers.caller(self._node, behalf=by)
+        made = await caller.call(REVOKE_TOKEN, body=RevokeTokenRequest(token_id=token_id, note=note))
+        sent = Revocation(token_id=token_id, at=made.revoked_at.timestamp(), by=made.revoked_by, note=made.note)
+        self._sent[token_id] = sent
+        return sent
+
+    def list(self) -> Iterable[Revocation]:
+        return tuple(self._sent.values())
+
 
 _UNKNOWN_HERE = ("app_feature", "machine_feature", "org_feature", "mutation", "storage_object", "volume_id")
 

@@ -1,21 +1,29 @@
-"""One app for one name, in a fleet in which nobody is in charge: a majority of three nodes that the name itself chooses
-(rendezvous hashing) keeps it for whoever asked them first. Brokers that want a name at the same moment ask the same
-three in the same order, and only one of them gets two.
-
-In a partition the side with the majority of a name's keepers makes apps of that name, the other is refused. While nodes
-join or are forgotten two brokers may see other keepers for a moment; then the catalog's word is what is left.
+"""What a majority (quorum) of nodes agrees to in a fleet in which nobody is in charge: the name of an app, and the
+number of its private network.
 """
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import islice
 
 import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import GET_APP, AppParams
-from hawker.api.contract.owner import KEEP_NAME, RELEASE_NAME, NameKept, NameRequest, ReleaseQuery
-from hawker.api.directory import Directory
-from hawker.errors import HawkerError, NameTaken, NotFound, Unavailable
+from hawker.api.contract.owner import (
+    KEEP_NAME,
+    KEEP_NETWORK,
+    RELEASE_NAME,
+    NameKept,
+    NameRequest,
+    NetworkKept,
+    NetworkParams,
+    NetworkRequest,
+    ReleaseQuery,
+)
+from hawker.api.directory import AppIndex, Directory
+from hawker.app import network_id, network_ids
+from hawker.errors import HawkerError, NameTaken, NotFound, Unavailable, Unprocessable
 from hawker.gateway.fan_out import FanOut
 from hawker.ids import AppName, NodeId
 
@@ -100,3 +108,65 @@ class NameQuorum:
         except HawkerError:
             return False
         return False
+
+
+TRIES = 16
+
+
+class NetworkClaims:
+    def __init__(self, directory: Directory, index: AppIndex, asking: FanOut) -> None:
+        self._directory = directory
+        self._index = index
+        self._fan_out = asking
+
+    async def settle(self, org: str, network: str, home: NodeId, behalf: str) -> None:
+        """`home` knows the number of this pair's network. Raises `Unavailable` when too few keepers answer,
+        `Unprocessable` when they keep too many for the organization."""
+        number = self._index.network_of(org, network)
+        if number is None:
+            number = await self._claimed(org, network, behalf)
+        request = NetworkRequest(org=org, network=network, settled=True)
+        try:
+            await self._ask(home, number, request, behalf)
+        except NotFound:  # of the version before, which computes it
+            if number != network_id(org, network):
+                raise
+
+    async def _claimed(self, org: str, network: str, behalf: str) -> int:
+        for number in islice(network_ids(org, network), TRIES):
+            if any(pair != (org, network) for pair in self._index.pairs_of(number)):
+                continue
+            if await self._is_ours(number, NetworkRequest(org=org, network=network), behalf):
+                return number
+        raise Unavailable(f"the numbers that network '{network}' could have are all another's: choose another name")
+
+    async def _is_ours(self, number: int, request: NetworkRequest, behalf: str) -> bool:
+        """One keeper after the other, in an order that all brokers have: of two at once one has the majority."""
+        among = keepers(f"network:{number}", [node.id for node in self._directory.nodes()])
+        ours, others, silent = 0, 0, list[HawkerError]()
+        for node in among:
+            try:
+                kept = await self._ask(node, number, request, behalf)
+            except HawkerError as error:
+                silent.append(error)
+                continue
+            mine = (kept.org, kept.network) == (request.org, request.network)
+            ours, others = ours + mine, others + (not mine)
+        if ours > len(among) // 2:
+            return True
+        if others + ours == len(among) or others > len(among) // 2:
+            return False
+        for refusal in silent:
+            if isinstance(refusal, Unprocessable):
+                raise refusal
+        reasons = "; ".join(map(str, silent))
+        raise Unavailable(f"too few nodes answer to make the new network '{request.network}': {reasons}")
+
+    async def _ask(self, node: NodeId, number: int, request: NetworkRequest, behalf: str) -> NetworkKept:
+        async def one(caller: Caller) -> NetworkKept:
+            return await caller.call(KEEP_NETWORK, params=NetworkParams(number=f"{number:08x}"), body=request)
+
+        asked = await self._fan_out.every((node,), behalf, one)
+        for _, kept in asked.answers:
+            return kept
+        raise asked.silent[0][1] if asked.silent else Unavailable(f"node {node} keeps no networks")

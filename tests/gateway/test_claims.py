@@ -15,9 +15,8 @@ from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.contract.wireguard_peer import PUT_PEER, WireguardPeer, WireguardPeerParams, WireguardPeerRequest
 from hawker.app import network_id, network_ids
 from hawker.errors import NotServed, Unavailable, Unprocessable
+from hawker.gateway.claims import NetworkClaims, keepers
 from hawker.gateway.fan_out import FanOut, Reach
-from hawker.gateway.name_quorum import keepers
-from hawker.gateway.network_claims import NetworkClaims
 from hawker.host.address import network_prefix
 from hawker.netpolicy import private_networks
 from hawker.netpolicy.private_networks import keep, settled

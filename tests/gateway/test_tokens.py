@@ -1,4 +1,4 @@
-"""Tokens over the broker's own answers, each call as it would come over HTTP."""
+"""None"""
 
 import pytest
 
@@ -21,16 +21,29 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import B, Call, P, Q, R, Unary
 from hawker.auth.caveat import Actions, Apps, Caveat, Expires, Holder, Machines, Orgs
 from hawker.auth.macaroon import Macaroon, from_text, key_of, mint, narrow, to_text
-from hawker.auth.revocations import Revocations
-from hawker.auth.tokens import Tokens
+from hawker.auth.tokens import Revocations, Tokens
 from hawker.clock import ManualClock
 from hawker.errors import BadRequest, Forbidden, HawkerError, NotFound, Unauthorized, Unprocessable
-from hawker.gateway.token_handlers import TokenHandlers
+from hawker.gateway.tokens import FleetRevocations, TokenHandlers
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
+from hawker.record.node import Revocation
 from hawker.store.memory_store import MemoryStore
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_in_a_fleet_what_any_node_ended_counts() -> None:
+    clock, told = ManualClock(), dict[str, Revocation]()
+    mine = Revocations(MemoryStore(), clock)
+    fleet = FleetRevocations(lambda: told, mine)
+    assert not fleet(["a", "b"])
+    told["a"] = Revocation(token_id="a", at=9.0, by="bob")
+    await fleet.add("b", by="ann")
+    assert fleet(["x", "a"]) and fleet(["b"]) and mine(["b"]) and not fleet(["x"])
+    assert (await fleet.add("a", by="ann")).by == "bob" and not mine(["a"])
+    assert [each.token_id for each in fleet.list()] == ["a", "b"]
+
 
 ROOT = "hwk_1"
 SHOP = AppParams(app_name="shop")
