@@ -23,7 +23,7 @@ import msgspec
 from bench_node import BenchNode, kept_node
 from traced_node import Span
 
-from hawker.runtime.pilot.journal import BootStages, read_journal
+from hawker.runtime.pilot.exit import BootStages, read_journal
 
 _WARM_UP = 1
 _IDLE_VMS, _IDLE_MIB, _SETTLE_S = 3, 256, 5.0

@@ -12,7 +12,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import HawkerError
 from hawker.guest import pilot_path
-from hawker.host.tsc import tsc_khz
+from hawker.host.facts import tsc_khz
 from hawker.runtime.kernel.guest_kernel import BootFiles, GuestKernel
 from hawker.runtime.kernel.kernel_import import import_package, usual_package
 from hawker.runtime.kernel.kernel_store import KernelStore

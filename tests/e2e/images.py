@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hawker.image.platform import host_platform
+from hawker.image.manifest import host_platform
 from tests.fixtures.parts import ImageParts, layer, pointer, tar
 from tests.rootfs import host_programs
 

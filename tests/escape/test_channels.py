@@ -15,8 +15,7 @@ from hawker.runtime.pilot.channel import endpoint, short_path
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.vmm.qemu import MONITOR
 from hawker.runtime.vmm.qmp import monitor
-from hawker.runtime.vmm.vmm_api import SOCKET
-from hawker.runtime.vmm.vmm_socket import exchange
+from hawker.runtime.vmm.vmm_api import SOCKET, exchange
 from tests.runtime.vmm.cells import OTHER, Prison, With
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]

@@ -17,8 +17,8 @@ from hawker.host.mount import discard_overlay, fresh_overlay
 from hawker.ids import InstanceId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.container import container_driver
 from hawker.runtime.launcher.launcher_choice import LauncherChoice
+from hawker.runtime.oci_bundle import seccomp_profile
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, ProcessSpec
-from hawker.runtime.syscall_filter import seccomp_profile
 from tests.rootfs import host_programs
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]

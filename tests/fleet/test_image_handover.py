@@ -8,9 +8,9 @@ from hawker.api.directory import Node
 from hawker.errors import Forbidden, HawkerError, NotFound, OverShare, Unavailable
 from hawker.fleet.image_handover import FleetNeighbours, PeerSource
 from hawker.ids import Digest, NodeId
+from hawker.image.blobs import EVERYBODY
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
-from hawker.image.readers import EVERYBODY
 from hawker.image.transport import TryLater
 from tests.fleet.desk import Desk
 

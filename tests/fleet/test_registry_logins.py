@@ -11,7 +11,7 @@ from hawker.errors import NotFound, Unavailable
 from hawker.fleet.registry_logins import FleetLogins, login_source
 from hawker.fleet.rows import upsert
 from hawker.ids import NodeId
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.store.memory_store import MemoryStore

@@ -14,8 +14,8 @@ from hawker import guest
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import Exit, OutputChunk, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames, messages
+from hawker.runtime.pilot.exit import JournalState, read_journal
 from hawker.runtime.pilot.frames import Frame, FrameKind, FrameParser, PayloadReader
-from hawker.runtime.pilot.journal import JournalState, read_journal
 from hawker.runtime.pilot.output import Segment, read_output
 from hawker.runtime.spec import Ends, InstanceLimits, InstanceSpec, ProcessSpec
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.host.tsc import tsc_khz
+from hawker.host.facts import tsc_khz
 from hawker.ids import InstanceId, MachineId
 from hawker.runtime.driver import ExecSpec, OutputChunk
 from hawker.runtime.pilot import messages

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from hawker.host.address import GATEWAY4, gateway, machine_link_local, machine_mac, machine_prefix
-from hawker.host.network_plan import NetworkPlan
+from hawker.host.machine_link import NetworkPlan
 
 _ICMP6, _UDP, _DESTINATION_OPTIONS = 58, 17, 60
 _NONCE = 14

@@ -18,11 +18,9 @@ import anyio.to_thread
 
 from hawker.host import links, netns
 from hawker.host.address import machine_mac
-from hawker.host.forwarding import prepare_machine
-from hawker.host.machine_link import TAP, addressed, join, open_taps
+from hawker.host.machine_link import TAP, NetworkPlan, addressed, join, open_taps, prepare_machine
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.vmm_user import user_of
 
 T = TypeVar("T")

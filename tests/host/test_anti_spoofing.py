@@ -14,10 +14,9 @@ import pytest
 
 from hawker.host import anti_spoofing, links, netns
 from hawker.host.address import bridge_name, veth_name
-from hawker.host.machine_link import MachineLink, TappedLink, WiredLink
+from hawker.host.machine_link import MachineLink, NetworkPlan, TappedLink, WiredLink
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket, host_sockets
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.vmm_user import user_of
 from hawker.ids import MachineId, NodeId
 from tests.host.forging import Forger, ear, heard, send

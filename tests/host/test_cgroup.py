@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.host.cgroup import CgroupLayout, Cgroups, Hierarchies, find_hierarchies
-from hawker.host.cgroup_usage import CgroupUsage
+from hawker.host.cgroup import CgroupLayout, Cgroups, CgroupUsage, Hierarchies, find_hierarchies
 from hawker.host.mount import mounts, parse_mountinfo
 from hawker.ids import MachineId, NodeId
 

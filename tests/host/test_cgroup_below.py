@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.cgroup import Cgroups, Hierarchies
-from hawker.host.cgroup_below import machines_below, remove_below
+from hawker.host.cgroup import Cgroups, Hierarchies, machines_below, remove_below
 from hawker.host.mount import mount, unmount
 from hawker.ids import MachineId, NodeId
 

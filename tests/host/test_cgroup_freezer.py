@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.host.cgroup import find_hierarchies
-from hawker.host.cgroup_freezer import freeze, is_frozen, thaw
+from hawker.host.cgroup import find_hierarchies, freeze, is_frozen, thaw
 from hawker.host.mount import mounts
 
 

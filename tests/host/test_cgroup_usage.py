@@ -1,5 +1,5 @@
 from hawker.errors import NotFound
-from hawker.host.cgroup_usage import read_flat, read_usage
+from hawker.host.cgroup import read_flat, read_usage
 
 
 def test_flat_files_are_read_line_by_line() -> None:

@@ -15,9 +15,9 @@ from hawker.errors import Fault
 from hawker.host import links, netns
 from hawker.host.address import GATEWAY4, gateway
 from hawker.host.egress import METADATA, PRIVATE, Egress, Network, egress_mark, parse_allowed, plan_egress
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.network_policy import FilteredPort, NodePacketFilters, PacketFilter
 from hawker.host.nft_messages import remove_table
 from hawker.ids import MachineId, NodeId

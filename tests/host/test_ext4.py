@@ -11,9 +11,9 @@ import pytest
 from hawker.errors import BadRequest, NotServed, Unavailable
 from hawker.host import ext4
 from hawker.host.block import loops
+from hawker.host.ext4 import read_superblock
 from hawker.host.mount import unmount
 from hawker.host.sparse import allocated_bytes
-from hawker.host.superblock import read_superblock
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.ext4_template import Ext4Templates
+from hawker.host.ext4 import Ext4Templates, read_superblock
 from hawker.host.sparse import allocated_bytes
-from hawker.host.superblock import read_superblock
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host import links, netns
-from hawker.host.forwarding import allow_forwarding, prepare_bridge, prepare_machine
+from hawker.host.machine_link import allow_forwarding, prepare_bridge, prepare_machine
 from hawker.host.netlink import NetlinkSocket
 
 pytestmark = pytest.mark.root

@@ -9,10 +9,9 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.host.block import loops
-from hawker.host.ext4_template import Ext4Templates
+from hawker.host.ext4 import Ext4Templates, read_superblock
 from hawker.host.layer_disk import LayerDisks, ReadyLayers, discard_layer, prepare_kept
 from hawker.host.mount import is_mounted, mounts, unmount
-from hawker.host.superblock import read_superblock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 MIB = 1 << 20

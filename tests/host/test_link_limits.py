@@ -14,8 +14,8 @@ import pytest
 
 from hawker.host import netns
 from hawker.host.egress import Egress, parse_allowed
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.nftables import LinkLimits, ruleset
 from hawker.ids import MachineId, NodeId
 

@@ -18,10 +18,9 @@ import pytest
 
 from hawker.host import links, netns
 from hawker.host.address import gateway, machine_mac
-from hawker.host.machine_link import TAP, MachineLink, TappedLink, WiredLink
+from hawker.host.machine_link import TAP, MachineLink, NetworkPlan, TappedLink, WiredLink
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.vmm_user import user_of
 from hawker.ids import MachineId, NodeId
 from tests.host.guest import OFFLOADS, Guest, guest

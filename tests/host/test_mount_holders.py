@@ -4,8 +4,7 @@ from pathlib import Path
 import pytest
 
 from hawker.host.block import loops
-from hawker.host.mount import unmount
-from hawker.host.mount_holders import mount_holders
+from hawker.host.mount import mount_holders, unmount
 from tests.host.strangers import stranger
 
 pytestmark = pytest.mark.root

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.mount import is_mounted, mount
-from hawker.host.mount_namespace import privately
+from hawker.host.mount import is_mounted, mount, privately
 
 pytestmark = pytest.mark.root
 

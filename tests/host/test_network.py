@@ -14,10 +14,10 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.host import links, netns, nft_messages, nftables
 from hawker.host.address import bridge_name, gateway, interface_prefix, veth_name
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.mount import unmount
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId, NodeId, new_node_id
 from tests.waiting import eventually
 

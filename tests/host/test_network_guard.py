@@ -7,9 +7,9 @@ import pytest
 
 from hawker.host import anti_spoofing, links
 from hawker.host.address import veth_name
+from hawker.host.machine_link import NetworkPlan, read_label
 from hawker.host.netlink import host_sockets
 from hawker.host.network import NodeNetwork, admit_all, has_rules
-from hawker.host.network_plan import NetworkPlan, read_label
 from hawker.host.nft_messages import remove_table
 from hawker.host.nftables import table_name
 from hawker.ids import MachineId

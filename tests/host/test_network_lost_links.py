@@ -8,10 +8,9 @@ import pytest
 
 from hawker.host import anti_spoofing, links, netns
 from hawker.host.address import network_prefix, veth_name
-from hawker.host.machine_link import MACHINE_LINK
+from hawker.host.machine_link import MACHINE_LINK, NetworkPlan
 from hawker.host.netlink import NetlinkSocket, host_sockets
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]

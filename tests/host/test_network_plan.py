@@ -4,7 +4,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from hawker.host.network_plan import NetworkPlan, read_label
+from hawker.host.machine_link import NetworkPlan, read_label
 from hawker.ids import MachineId
 
 MACHINE = MachineId("0123456789abcd")

@@ -16,9 +16,9 @@ import pytest
 from hawker.errors import Fault
 from hawker.host import netns, nft_messages
 from hawker.host.address import bridge_name
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.netlink import NETLINK_NETFILTER, NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.network_policy import FilteredPort, FilteredPorts, NodePacketFilters, PacketFilter, mark, policy_table
 from hawker.ids import MachineId, NodeId
 from tests.waiting import eventually

@@ -13,9 +13,9 @@ import pytest
 
 from hawker.host import links, netns
 from hawker.host.address import bridge_name, gateway, network_prefix
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.netlink import NetlinkSocket
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]

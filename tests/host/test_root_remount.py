@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.mount import is_mounted, unmount
-from hawker.host.root_remount import remount_root
+from hawker.host.mount import is_mounted, remount_root, unmount
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_stray")]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.host.superblock import LENGTH, OFFSET, parse_superblock, read_superblock
+from hawker.host.ext4 import LENGTH, OFFSET, parse_superblock, read_superblock
 
 
 @pytest.fixture

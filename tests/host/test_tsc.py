@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import ManualClock, SystemClock
-from hawker.host.tsc import tsc_khz
+from hawker.host.facts import tsc_khz
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has this counter")
 

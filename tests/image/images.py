@@ -6,12 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hawker.clock import Clock, ManualClock
-from hawker.image.blobs import BlobStore
+from hawker.image.blobs import BlobReaders, BlobStore, ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.download import Arrivals
 from hawker.image.limits import ImageSettings
-from hawker.image.platform import host_platform
-from hawker.image.readers import BlobReaders, ImageReader
+from hawker.image.manifest import host_platform
 from tests.fixtures.parts import ImageParts, layer, tar
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hawker.ids import Digest
 from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Compression
-from hawker.image.rootfs import write_tree
+from hawker.image.tree import write_tree
 from hawker.image.unpack import LayerBlob, Unpacker
 from tests.fixtures.parts import sha256
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.arriving_blob import ArrivingBlob, BlobLost
+from hawker.image.blobs import ArrivingBlob, BlobLost
 
 _CONTENT = bytes(range(200)) * 50
 

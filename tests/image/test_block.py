@@ -8,7 +8,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from hawker.errors import NoRoom, Unavailable
-from hawker.image.block import host_choice, kernel_has, make_block
+from hawker.image.block_image import host_choice, kernel_has, make_block
 from hawker.image.limits import BlockChoice
 
 pytestmark = pytest.mark.anyio

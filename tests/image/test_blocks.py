@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from hawker.ids import Digest
-from hawker.image.blocks import Blocks
+from hawker.image.block_image import Blocks, Staging
 from hawker.image.limits import BlockChoice, ImageLimits
-from hawker.image.staging import Staging
 from tests.fixtures.parts import tar
 from tests.image.layers import blobs
 

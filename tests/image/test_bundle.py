@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from hawker.image.bundle import DirectoryBundle, TarBundle, open_archive
 from hawker.image.failure import BadImage
+from hawker.image.layout import DirectoryBundle, TarBundle, open_archive
 from hawker.image.limits import MIB, ImageLimits
 from tests.fixtures.parts import directory, hard_link, symlink, tar
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NoRoom, TooLarge
-from hawker.image.bundle import archive_name, receive
 from hawker.image.failure import BadImage
+from hawker.image.layout import archive_name, receive
 
 pytestmark = pytest.mark.anyio
 

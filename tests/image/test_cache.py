@@ -14,7 +14,7 @@ from hawker.image.config import Image
 from hawker.image.failure import BadImage, BadLayer
 from hawker.image.limits import ImageLimits, ImageSettings
 from hawker.image.progress import PullProgress, PullStage
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from tests.fixtures.parts import OCI_INDEX, ImageParts, docker_files, index, layer, layout, pointer, push, sha256, tar
 from tests.fixtures.registry import PASSWORD, USER, Registry

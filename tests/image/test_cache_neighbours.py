@@ -10,11 +10,11 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import NotFound, Unavailable
 from hawker.ids import Digest, NodeId
+from hawker.image.blobs import EVERYBODY, ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
 from hawker.image.neighbours import ImportedElsewhere
-from hawker.image.readers import EVERYBODY, ImageReader
 from hawker.image.source import Piece, Stored
 from hawker.image.transport import TryLater
 from tests.fixtures.parts import ImageParts, docker_files, tar

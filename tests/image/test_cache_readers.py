@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound, Unavailable
+from hawker.image.blobs import ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.failure import BadImage
 from hawker.image.limits import ImageSettings
-from hawker.image.readers import ImageReader
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from tests.fixtures.parts import ImageParts, docker_files, layer, tar
 from tests.fixtures.registry import PASSWORD, USER

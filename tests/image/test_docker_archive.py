@@ -6,10 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.image.bundle import TarBundle
-from hawker.image.docker_archive import open_docker
 from hawker.image.failure import BadImage
-from hawker.image.layout import LocalImage
+from hawker.image.layout import LocalImage, TarBundle, open_docker
 from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Manifest, read_manifest
 from tests.fixtures.parts import ImageParts, docker_files, layer, sha256, tar

@@ -12,9 +12,8 @@ import pytest
 from hawker.fair.table import BUILDS
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
-from hawker.image.arriving_blob import ArrivingBlob, BlobLost
-from hawker.image.blobs import BlobStore
-from hawker.image.blocks import Blocks
+from hawker.image.blobs import ArrivingBlob, BlobLost, BlobStore
+from hawker.image.block_image import Blocks, Staging
 from hawker.image.cache import ImageCache
 from hawker.image.config import Layer
 from hawker.image.contents import ImageContents
@@ -24,7 +23,6 @@ from hawker.image.limits import BlockChoice, ImageLimits, ImageSettings
 from hawker.image.locks import KeyedLocks
 from hawker.image.manifest import Manifest
 from hawker.image.progress import PullProgress, PullStage, silent
-from hawker.image.staging import Staging
 from tests.fixtures.parts import ImageParts, layer, sha256, tar
 from tests.image.fake_registry import FakeRegistry
 from tests.image.images import architecture, opened_cache

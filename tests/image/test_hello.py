@@ -8,8 +8,8 @@ import pytest
 from hawker.image.config import read_config
 from hawker.image.hello import hello_source
 from hawker.image.limits import ImageLimits
-from hawker.image.local import LocalSource
 from hawker.image.manifest import Manifest, read_manifest
+from hawker.image.source import LocalSource
 from tests.image.layers import unpack
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 from hawker.ids import Digest
 from hawker.image.config import Image, ImageConfig, Layer
 from hawker.image.image_index import ImageIndex, ImageName, ImageNames
+from hawker.image.manifest import Resolved, named
 from hawker.image.reference import parse
-from hawker.image.resolve import Resolved, named
 
 pytestmark = pytest.mark.anyio
 

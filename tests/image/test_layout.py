@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.bundle import DirectoryBundle
 from hawker.image.failure import BadImage
-from hawker.image.layout import open_layout
+from hawker.image.layout import DirectoryBundle, open_layout
 from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Platform
 from tests.fixtures.parts import ImageParts, layer, layout, tar

@@ -1,8 +1,8 @@
 import pytest
 
 from hawker.ids import Digest, NodeId
+from hawker.image.blobs import EVERYBODY
 from hawker.image.neighbours import NoNeighbours
-from hawker.image.readers import EVERYBODY
 
 
 def test_a_node_alone_has_nobody_to_ask() -> None:

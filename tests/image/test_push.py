@@ -13,7 +13,7 @@ from hawker.errors import NotFound, Unavailable
 from hawker.image.cache import ImageCache
 from hawker.image.failure import BadImage
 from hawker.image.progress import PullProgress, PullStage
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from tests.fixtures.parts import docker_files, tar
 from tests.fixtures.registry import PASSWORD, USER, Registry

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from hawker.ids import Digest
-from hawker.image.blobs import BlobStore
-from hawker.image.digest import hex_of
-from hawker.image.readers import EVERYBODY, NODE, BlobReaders, ImageReader
+from hawker.image.blobs import EVERYBODY, NODE, BlobReaders, BlobStore, ImageReader
+from hawker.image.reference import hex_of
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawker.image.limits import ImageLimits
-from hawker.image.rootfs import RefusedNode, write_tree
-from hawker.image.tree import Fifo, FileMeta, FileTree, Symlink, TreeDirectory, TreeFile
+from hawker.image.tree import Fifo, FileMeta, FileTree, RefusedNode, Symlink, TreeDirectory, TreeFile, write_tree
 from tests.fixtures.parts import directory, entry, hard_link, symlink, tar
 from tests.image.layers import unpack
 

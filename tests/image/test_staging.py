@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.image.staging import Staging, StagingPlace, area, available_memory
+from hawker.image.block_image import Staging, StagingPlace, area, available_memory
 
 pytestmark = pytest.mark.anyio
 

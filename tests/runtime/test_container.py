@@ -13,9 +13,9 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, CannotStart, Unavailable, WrongState
 from hawker.host.cgroup import find_hierarchies
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.mount import discard_overlay, fresh_overlay, mounts
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import InstanceId, MachineId, NodeId, new_machine_id, new_ulid
 from hawker.runtime.container import container_driver
 from hawker.runtime.driver import Exit, Phase

@@ -7,9 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hawker.host.mount import is_mounted
-from hawker.host.mount_namespace import privately
-from hawker.runtime.crun_stage import STAGE, SYS, make_stage, staged
+from hawker.host.mount import is_mounted, privately
+from hawker.runtime.crun import STAGE, SYS, make_stage, staged
 from hawker.runtime.spec import MountSpec
 from tests.runtime.test_oci_bundle import SPEC
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hawker.errors import NotFound
-from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.runtime.driver import GuestVolumes
 from hawker.runtime.spec import VolumeDisk
 from tests.runtime.guests import guests
 

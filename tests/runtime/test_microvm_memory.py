@@ -12,9 +12,8 @@ from hawker.clock import SystemClock
 from hawker.errors import Unavailable, WrongState
 from hawker.host.cgroup import Cgroups, Hierarchies
 from hawker.ids import InstanceId, MachineId, NodeId
-from hawker.runtime.microvm_launch import write_plan
+from hawker.runtime.microvm_launch import MicroVMPlan, write_plan
 from hawker.runtime.microvm_memory import MicroVMMemory
-from hawker.runtime.microvm_plan import MicroVMPlan
 from hawker.runtime.pilot.requests import GuestMemory
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceLimits, InstanceSpec

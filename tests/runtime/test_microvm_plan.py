@@ -9,7 +9,7 @@ from msgspec import structs
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, HawkerError, NotServed
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.microvm_plan import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan
+from hawker.runtime.microvm_launch import MicroVMFiles, MicroVMPlan, bounds, devices, make_plan
 from hawker.runtime.spec import (
     DiskLimits,
     GuestLink,

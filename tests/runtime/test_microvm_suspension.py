@@ -11,8 +11,7 @@ from hawker.host.vmm_user import user_of
 from hawker.ids import MachineId
 from hawker.runtime import microvm_suspension
 from hawker.runtime.driver import Phase
-from hawker.runtime.microvm_launch import read_plan
-from hawker.runtime.microvm_plan import MicroVMPlan, StoredGrant
+from hawker.runtime.microvm_launch import MicroVMPlan, StoredGrant, read_plan
 from hawker.runtime.microvm_suspension import (
     SAVED,
     MicroVMSnapshot,

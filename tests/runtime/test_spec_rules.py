@@ -5,9 +5,18 @@ import pytest
 
 from hawker.errors import BadRequest, NotServed, WrongState
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.driver import Exit, Features, ProcessPhase, ProcessState
+from hawker.runtime.driver import (
+    MAX_PROCESSES,
+    Exit,
+    Features,
+    ProcessPhase,
+    ProcessState,
+    may_begin,
+    process_of,
+    refuse_conclusion,
+    refuse_containers,
+)
 from hawker.runtime.spec import FileSpec, InstanceLimits, InstanceSpec, MountSpec, ProcessSpec
-from hawker.runtime.spec_rules import MAX_PROCESSES, may_begin, process_of, refuse_conclusion, refuse_containers
 
 ALL = Features(rootfs=True, network=True, limits=True, containers=True)
 M = MachineId("0123456789abcd")

@@ -6,7 +6,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.errors import Fault, NotFound, Unavailable, Unprocessable
 from hawker.ids import NodeId
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from hawker.record.org import REGISTRY_LOGINS, LoginRecord
 from hawker.secret.registry_logins import MOST_LOGINS, CarriedLogin, RegistryLogins, registry_name

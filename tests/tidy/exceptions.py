@@ -91,9 +91,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("floor", "src/hawker/http/upgraded.py", "*", "imported for the first WebSocket, and no boot waits for it"),
     Allowed("floor", "src/hawker/image/resolver.py", "*", "imported with aiohttp, for the first pull"),
     Allowed("floor", "src/hawker/runtime/pilot/inventory.py", "*", "keeps `HostView`, and is looked for by that word"),
-    Allowed("floor", "src/hawker/runtime/vmm/vmm_socket.py", "*", "trusts nothing of the file of a socket"),
     Allowed("floor", "src/hawker/runtime/launcher/plan.py", "*", "the twin of a header in C, which names it"),
-    Allowed("floor", "src/hawker/host/cgroup_below.py", "*", "looks where nothing else may, and only there"),
     Allowed("floor", "src/hawker/up/boot_refusal.py", "*", "pure, and tested without a node"),
     Allowed("floor", "src/hawker/fsm/context.py", "*", "the engine's files are as its readers know them"),
     # One word in two rooms that are each the word's home.
@@ -186,13 +184,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     ),
     Allowed(
         "unkeyed_shares",
-        "src/hawker/host/mount_namespace.py",
-        "*",
-        "a thread that ends with the call: it is in another namespace, so no pool may have it",
-    ),
-    Allowed(
-        "unkeyed_shares",
-        "src/hawker/host/root_remount.py",
+        "src/hawker/host/mount.py",
         "*",
         "a thread that ends with the call: it is in another namespace, so no pool may have it",
     ),

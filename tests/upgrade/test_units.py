@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.runtime.syscall_filter import seccomp_profile
+from hawker.runtime.oci_bundle import seccomp_profile
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import HELLO, Shop
 from tests.upgrade.builds import ROOT

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.errors import BadRequest, NotServed, Unavailable
+from hawker.host.ext4 import read_superblock
 from hawker.host.mount import mounts
-from hawker.host.superblock import read_superblock
 from hawker.machine import State
 from hawker.record.volume import GB, Fstype
-from hawker.runtime.guest_volumes import VolumeUsage
+from hawker.runtime.driver import VolumeUsage
 from hawker.volume.guest_disks import GuestDisks
 from tests.contract.disks import VOLUME, disk
 from tests.worker.lifecycle.guests import Guest

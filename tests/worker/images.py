@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from hawker.image.platform import host_platform
+from hawker.image.manifest import host_platform
 from tests.fixtures.parts import OCI_MANIFEST, ImageParts, layer, pointer, tar
 
 

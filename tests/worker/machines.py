@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from hawker.ids import AppName, Digest, InstanceId, MachineId, Version
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MachineRecord, Network, Running

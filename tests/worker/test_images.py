@@ -7,9 +7,9 @@ import pytest
 from hawker.config import MachineConfig
 from hawker.errors import BadRequest
 from hawker.ids import Digest
-from hawker.image.readers import ImageReader
-from hawker.image.registry_auth import Credentials
-from hawker.image.resolve import Resolved
+from hawker.image.blobs import ImageReader
+from hawker.image.manifest import Resolved
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from hawker.worker.images import OrgImages, digests_of, needed, resolve
 from tests.worker.machines import machine

@@ -22,7 +22,7 @@ from hawker.errors import (
     WrongState,
 )
 from hawker.ids import AppName, NodeId, OrderId
-from hawker.image.readers import ImageReader
+from hawker.image.blobs import ImageReader
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord

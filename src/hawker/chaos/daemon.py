@@ -21,7 +21,7 @@ from hawker.chaos.residue import host, left
 from hawker.clock import Clock
 from hawker.errors import Unavailable
 from hawker.failpoint import REACHED, VARIABLE
-from hawker.image.staging import mark_of
+from hawker.image.block_image import mark_of
 from hawker.log import Secret
 from hawker.place import Place
 

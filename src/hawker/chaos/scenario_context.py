@@ -64,9 +64,8 @@ from hawker.errors import Conflict, DeadlineExceeded, NameTaken, NotFound
 from hawker.guest import hello_path
 from hawker.history.archivist import ARCHIVE
 from hawker.ids import MachineId, VolumeId
-from hawker.image.digest import digest_of, hex_of
-from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST
-from hawker.image.platform import host_platform
+from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, host_platform
+from hawker.image.reference import digest_of, hex_of
 from hawker.machine import State
 from hawker.proof.promises import ClientCall, Promises
 from hawker.value_object import ValueObject

@@ -12,11 +12,11 @@ from hawker.api.directory import Node
 from hawker.catalog.change import Value
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, OverShare, Unavailable
 from hawker.ids import Digest, NodeId
+from hawker.image.blobs import ImageReader
 from hawker.image.config import Layer
-from hawker.image.digest import is_digest
 from hawker.image.failure import BadImage
 from hawker.image.neighbours import ImportedElsewhere
-from hawker.image.readers import ImageReader
+from hawker.image.reference import is_digest
 from hawker.image.source import Piece, Stored
 from hawker.image.transport import TryLater
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from hawker.host import nft_messages
 from hawker.host.address import interface_prefix, machine_link_local, machine_mac, machine_prefix
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.nft_messages import BRIDGE, Element
 from hawker.ids import NodeId
 

@@ -1,27 +1,202 @@
-"""The control groups of one node's machines: how they are mounted here, what they count, and their end.
+"""The control groups of one node's machines: how they are mounted here, what they count, how all in them is held still,
+and their end.
 
-Made by the launcher, or by a runtime, at `/hawker-<node>/<machine id>`; only read, emptied and removed here.
+Made by the launcher, or by a runtime, at `/hawker-<node>/<machine id>`; only read, frozen, emptied and removed here.
 `find_hierarchies` reads the layout; `Cgroups` works in all three: v1, v2, and hybrid (v1 with an almost unused v2
-beside it).
+beside it). There an older runtime left plain directories below the mount of v2, which nobody sees and nothing frees:
+they are reached through a copy of the tmpfs that is mounted nowhere, so the host's mounts are not touched.
 """
 
+import ctypes
+import errno
 import os
 import select
 import signal
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
 
 from hawker.errors import NotFound, Unavailable, WrongState
-from hawker.host.cgroup_below import machines_below, remove_below
-from hawker.host.cgroup_freezer import thaw, unless_gone
 from hawker.host.cgroup_restore import Bounds, is_populated, restore_group
-from hawker.host.cgroup_usage import CgroupUsage, read_flat, read_usage
 from hawker.host.mount import MountEntry
+from hawker.host.rmtree import remove_tree
 from hawker.ids import MachineId, NodeId
 from hawker.value_object import ValueObject
+
+ReadFile = Callable[[str, str], str]
+"""The text of a file of the group, by controller and name. Raises `NotFound`."""
+
+_NO_LIMIT = 1 << 60  # bytes; v1 says so many where it means none
+
+
+class CgroupUsage(ValueObject, frozen=True):
+    """Counted since the group was made, but for memory and processes, which are as they are now."""
+
+    cpu_s: float
+    memory_bytes: int
+    pids: int
+    working_set_bytes: int = 0  # memory less the files' pages that the kernel would drop first
+    memory_limit_bytes: int | None = None  # None: no limit
+    oom_kills: int = 0  # processes that the memory limit ended
+    throttled_s: float = 0.0  # how long it was held back for having used its cpu
+    read_bytes: int | None = None  # from disks; None where the kernel does not count it
+    written_bytes: int | None = None
+
+
+def read_usage(read: ReadFile, optional: ReadFile, *, unified: bool) -> CgroupUsage:
+    """`optional` gives "" where `read` raises: not all kernels have all files."""
+    return _read_v2(read, optional) if unified else _read_v1(read, optional)
+
+
+def _read_v2(read: ReadFile, optional: ReadFile) -> CgroupUsage:
+    cpu, used = read_flat(read("cpu", "cpu.stat")), int(read("memory", "memory.current"))
+    limit = optional("memory", "memory.max").strip()
+    disk = _io_stat(optional("io", "io.stat"))
+    return CgroupUsage(
+        cpu_s=cpu["usage_usec"] / 1e6,
+        memory_bytes=used,
+        pids=int(read("pids", "pids.current")),
+        working_set_bytes=_working_set(used, optional("memory", "memory.stat"), "inactive_file"),
+        memory_limit_bytes=int(limit) if limit.isdecimal() else None,
+        oom_kills=read_flat(optional("memory", "memory.events")).get("oom_kill", 0),
+        throttled_s=cpu.get("throttled_usec", 0) / 1e6,
+        read_bytes=disk[0],
+        written_bytes=disk[1],
+    )
+
+
+def _read_v1(read: ReadFile, optional: ReadFile) -> CgroupUsage:
+    used = int(read("memory", "memory.usage_in_bytes"))
+    limit = int(optional("memory", "memory.limit_in_bytes") or _NO_LIMIT)
+    disk = _io_service(optional("blkio", "blkio.throttle.io_service_bytes"))
+    return CgroupUsage(
+        cpu_s=int(read("cpuacct", "cpuacct.usage")) / 1e9,
+        memory_bytes=used,
+        pids=int(read("pids", "pids.current")),
+        working_set_bytes=_working_set(used, optional("memory", "memory.stat"), "total_inactive_file"),
+        memory_limit_bytes=limit if limit < _NO_LIMIT else None,
+        oom_kills=read_flat(optional("memory", "memory.oom_control")).get("oom_kill", 0),
+        throttled_s=read_flat(optional("cpu", "cpu.stat")).get("throttled_time", 0) / 1e9,
+        read_bytes=disk[0],
+        written_bytes=disk[1],
+    )
+
+
+def _working_set(used: int, stat: str, inactive: str) -> int:
+    return max(0, used - read_flat(stat).get(inactive, 0))
+
+
+def _io_stat(text: str) -> tuple[int, int]:
+    """v2: "8:0 rbytes=1 wbytes=2 ..." a device; a group that did nothing has no line."""
+    pairs = [pair.partition("=") for pair in text.split() if "=" in pair]
+    read = sum(int(value) for name, _, value in pairs if name == "rbytes")
+    return read, sum(int(value) for name, _, value in pairs if name == "wbytes")
+
+
+def _io_service(text: str) -> tuple[int | None, int | None]:
+    """v1: "8:0 Read 1" a device and direction, and "Total 1" at the end."""
+    if not text:
+        return None, None
+    lines = [line.split() for line in text.splitlines()]
+    read = sum(int(line[2]) for line in lines if len(line) == 3 and line[1] == "Read")
+    return read, sum(int(line[2]) for line in lines if len(line) == 3 and line[1] == "Write")
+
+
+def read_flat(text: str) -> dict[str, int]:
+    """The kernel's "flat keyed" files: a name and a number on each line."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2}
+
+
+_V1, _V2, _EVENTS = "freezer.state", "cgroup.freeze", "cgroup.events"
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ENODEV)  # the last is a file that was open when its group was removed
+
+
+def freeze(group: Path) -> bool:
+    """Begin to hold the group still, or go on with it; whether all of it is. A process in the middle of a call that
+    cannot be interrupted takes a moment. Raises `NotFound` when there is no such group."""
+    try:
+        _tell(group, "FROZEN" if _is_v1(group) else "1")
+    except OSError as error:
+        raise NotFound(f"no control group {group.name} that could be frozen") from error
+    return is_frozen(group)
+
+
+def thaw(group: Path) -> None:
+    """No error when it is not frozen, or not there."""
+    with unless_gone():
+        _tell(group, "THAWED" if _is_v1(group) else "0")
+
+
+@contextmanager
+def unless_gone() -> Iterator[None]:
+    """No error when a control group's file is not there, or goes away between its opening and its use: another who
+    ends the same machine was faster."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+
+
+def is_frozen(group: Path) -> bool:
+    """Whether all of it is held still. False for one that is not there."""
+    try:
+        if _is_v1(group):
+            return (group / _V1).read_text().strip() == "FROZEN"
+        return "frozen 1" in (group / _EVENTS).read_text().splitlines()
+    except OSError:
+        return False
+
+
+def _is_v1(group: Path) -> bool:
+    return (group / _V1).exists()
+
+
+def _tell(group: Path, word: str) -> None:
+    """The kernel makes the file; a group without one is not given any."""
+    fd = os.open(group / (_V1 if _is_v1(group) else _V2), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    with os.fdopen(fd, "w") as file:
+        file.write(word)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_OPEN_TREE = 428  # on every architecture
+_CLONE = 1
+
+
+def machines_below(mount: Path, parent: str) -> list[str]:
+    """The names of what is in the directory `parent` below what is mounted at `mount`; none where it cannot be seen."""
+    with _below(mount) as place:
+        with suppress(OSError):
+            return sorted(os.listdir(f"{place}/{parent}"))
+        return []
+
+
+def remove_below(mount: Path, parent: str, name: str) -> None:
+    """Remove `name` there, and `parent` when it was the last."""
+    with _below(mount) as place:
+        if place is not None and os.path.isdir(f"{place}/{parent}/{name}"):
+            remove_tree(Path(place, parent, name))
+            with suppress(OSError):
+                os.rmdir(f"{place}/{parent}")
+
+
+@contextmanager
+def _below(mount: Path) -> Iterator[str | None]:
+    """The directory that the mount hides, of a copy of the file system that it is in; None where there is no copy to be
+    had."""
+    copy = _libc.syscall(_OPEN_TREE, -1, os.fsencode(mount.parent), _CLONE | os.O_CLOEXEC)
+    if copy < 0:
+        yield None
+        return
+    try:
+        yield f"/proc/self/fd/{copy}/{mount.name}"
+    finally:
+        os.close(copy)
+
 
 _KILL_TRIES = 20
 _LINKS_OF_A_LEAF = 2

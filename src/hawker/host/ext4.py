@@ -1,4 +1,5 @@
-"""ext4 in a block file: made, checked, mounted and grown.
+"""ext4 in a block file: made, checked, mounted and grown, what its superblock says, and empty ones to copy: one of each
+kind and size, made once, because mke2fs takes tens of milliseconds each time.
 
 Growing is left to the kernel where it lets us, also while the filesystem is in use: it is one journalled change, which
 a crash leaves done or not done. Without the capability for it (CAP_SYS_RESOURCE) it waits until the filesystem is not
@@ -11,14 +12,75 @@ import fcntl
 import os
 import shutil
 import struct
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hawker.errors import BadRequest, NotServed, Unavailable
+from hawker.fair.threads import Pool, in_thread
+from hawker.host import sparse
 from hawker.host.block import attach_loop, loops, set_capacity
 from hawker.host.mount import NODEV, mount
 from hawker.host.spawn import reap, spawn
+from hawker.value_object import ValueObject
+
+OFFSET, LENGTH = 1024, 1024
+_MAGIC = 0xEF53
+_LARGEST_LOG_BLOCK = 6  # 64 KiB
+_VALID, _ERRORS = 0x1, 0x2
+
+
+class Superblock(ValueObject, frozen=True):
+    """Counts are in blocks; `overhead` is what the filesystem keeps for itself, 0 where it does not say. `whole` unless
+    it must be checked before it is mounted: it was seen damaged, or was not unmounted and has no journal."""
+
+    block_size: int
+    blocks: int
+    blocks_free: int
+    blocks_reserved: int
+    overhead: int
+    whole: bool
+
+    @property
+    def bytes(self) -> int:
+        return self.blocks * self.block_size
+
+
+def parse_superblock(raw: bytes) -> Superblock | None:
+    """From `LENGTH` bytes; None when it is not one, or one that contradicts itself."""
+    if len(raw) < LENGTH or struct.unpack_from("<H", raw, 56)[0] != _MAGIC:
+        return None
+    (log_block,) = struct.unpack_from("<I", raw, 24)
+    (state,) = struct.unpack_from("<H", raw, 58)
+    if log_block > _LARGEST_LOG_BLOCK:
+        return None
+    blocks, reserved, free = (_wide(raw, low, high) for low, high in ((4, 336), (8, 340), (12, 344)))
+    if blocks == 0 or free > blocks or reserved > blocks:
+        return None
+    (overhead,) = struct.unpack_from("<I", raw, 584)
+    return Superblock(
+        block_size=1024 << log_block,
+        blocks=blocks,
+        blocks_free=free,
+        blocks_reserved=reserved,
+        overhead=overhead if overhead < blocks - free else 0,
+        whole=bool(state & _VALID) and not state & _ERRORS,
+    )
+
+
+def read_superblock(file: Path) -> Superblock | None:
+    """Raises `OSError`, when there is no file for one."""
+    with file.open("rb") as stream:
+        stream.seek(OFFSET)
+        return parse_superblock(stream.read(LENGTH))
+
+
+def _wide(raw: bytes, low: int, high: int) -> int:
+    low_half: int = struct.unpack_from("<I", raw, low)[0]
+    high_half: int = struct.unpack_from("<I", raw, high)[0]
+    return low_half | high_half << 32
+
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -190,3 +252,73 @@ def _found(tool: str) -> str:
 
 def _find(tool: str) -> str | None:
     return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:{_SBIN}")
+
+
+LEAST_MIB = 16
+"""A smaller ext4 has no room for its own journal."""
+
+_KEPT = 16
+_DRAFT = "draft-"
+_MIB = 1 << 20
+
+
+class Ext4Templates:
+    """Below one directory: `ext4-MIB`, and `bare-MIB` without a journal."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._drafts: set[str] = set()  # of this process; all others are what a crash left
+
+    async def of(self, size_mib: int, *, journal: bool = True) -> Path:
+        """Whoever comes while it is being made makes one of his own, and one of them counts."""
+        template = self._directory / f"{'ext4' if journal else 'bare'}-{size_mib}"
+        try:
+            os.utime(template)  # used last
+        except FileNotFoundError:
+            await self._make(template, size_mib, journal=journal)
+        return template
+
+    async def _make(self, template: Path, size_mib: int, *, journal: bool) -> None:
+        draft = self.draft()
+        try:
+            os.truncate(draft, size_mib * _MIB)
+            await make_filesystem(draft, journal=journal)
+            await sparse.publish(draft, template)
+        finally:
+            self.let_go(draft)
+
+    def draft(self) -> Path:
+        """An empty file beside them that is not tidied away before it is let go of, or this process ends."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd, name = tempfile.mkstemp(prefix=_DRAFT, dir=self._directory)
+        os.close(fd)
+        self._drafts.add(name)
+        return Path(name)
+
+    def let_go(self, draft: Path) -> None:
+        self._drafts.discard(str(draft))
+
+    async def tidy(self) -> None:
+        """Remove those that were not used for long, and what a crash left of one."""
+        await in_thread(Pool.HOST, self._tidy)
+
+    def _tidy(self) -> None:
+        whole = [file for kind in ("ext4", "bare") for file in self._directory.glob(f"{kind}-*")]
+        for file in sorted(whole, key=_used_at)[:-_KEPT]:
+            file.unlink(missing_ok=True)
+        for file in self._directory.glob(f"{_DRAFT}*"):
+            if str(file) not in self._drafts:
+                file.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove all; for a node that is not coming back."""
+        for file in list(self._directory.iterdir()) if self._directory.is_dir() else ():
+            file.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._directory.rmdir()
+
+
+def _used_at(file: Path) -> float:
+    with suppress(FileNotFoundError):
+        return file.stat().st_mtime
+    return 0.0

@@ -17,10 +17,9 @@ from hawker.errors import HawkerError
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4, sparse
 from hawker.host.block import attach_loop
-from hawker.host.ext4_template import Ext4Templates
+from hawker.host.ext4 import Ext4Templates, read_superblock
 from hawker.host.idmap import attach_tree
 from hawker.host.mount import NODEV, detached_mount, discard, discard_overlay, is_mounted, mount, unmount
-from hawker.host.superblock import read_superblock
 from hawker.log import bind
 
 _MIB = 1 << 20

@@ -1,20 +1,20 @@
-"""What a machine's network namespace holds: the far end of its link, and how the machine is reached by it.
+"""Where a machine is plugged in, and what its network namespace holds: the far end of its link, how the machine is
+reached by it, and the kernel's switches (sysctl) for it.
 
-A machine with the host's kernel has the link itself, as `eth0` with its addresses and routes (`WiredLink`). The link
-of one with a kernel of its own is bridged to a tap, at whose other end a virtual machine monitor has the frames of its
-guest, which has addresses and routes (`TappedLink`). A bridge, since the guest's frames then go the way of all frames;
-it learns nothing, so no guest fills its tables.
-
+A machine with the host's kernel has the link itself, as `eth0` (`WiredLink`). The link of one with a kernel of its own
+is bridged to a tap, at whose other end a virtual machine monitor has the frames of its guest (`TappedLink`). A bridge,
+since the guest's frames then go the way of all frames; it learns nothing, so no guest fills its tables.
 All of it runs in the namespace, in a thread that has entered it, and is idempotent.
 """
 
 import errno
 import fcntl
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv4Interface, IPv6Interface
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from pathlib import Path
 from typing import Protocol
 
@@ -28,15 +28,106 @@ from hawker.host.address import (
     machine_mac,
     machine_prefix,
     network_prefix,
+    private_ip,
     tap_mac,
     uplink_mac,
 )
-from hawker.host.forwarding import prepare_machine, silence
 from hawker.host.links import index_of
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId
 from hawker.value_object import ValueObject
+
+
+class NetworkPlan(ValueObject, frozen=True):
+    """`network_id` has 32 bits; `ipv4` comes from the caller's pool and serves outbound traffic only; None: IPv6
+    alone."""
+
+    machine_id: MachineId
+    network_id: int
+    ipv4: IPv4Address | None = None
+
+    @property
+    def label(self) -> str:
+        """What is written on the machine's link, so that whoever finds it knows whose it is."""
+        return f"{self.machine_id} {self.network_id:08x} {self.ipv4 or '-'}"
+
+    @property
+    def ipv6(self) -> IPv6Address:
+        return private_ip(self.network_id, self.machine_id)
+
+
+_LABEL = re.compile(r"([0-9a-f]{14}) ([0-9a-f]{8}) (-|[0-9.]{7,15})")
+
+
+def read_label(text: str | None) -> NetworkPlan | None:
+    """None for what is no label of ours."""
+    found = _LABEL.fullmatch(text or "")
+    if found is None:
+        return None
+    try:
+        ipv4 = None if found[3] == "-" else IPv4Address(found[3])
+    except ValueError:
+        return None
+    return NetworkPlan(MachineId(found[1]), int(found[2], 16), ipv4)
+
+
+_NET = Path("/proc/sys/net")
+_ACCEPT_RA_EVEN_WHEN_FORWARDING = "2"
+_ANSWER_FOR_NOBODY = "8"
+
+
+def allow_forwarding() -> None:
+    """Let the host route. A Linux host that routes ignores router advertisements and would lose its own IPv6 default
+    route, so interfaces that listen to them are told to go on listening. Raises `CannotStart`."""
+    try:
+        if _read("ipv6/conf/all/forwarding") == "0":
+            _keep_listening_to_routers()
+            _write("ipv6/conf/all/forwarding", "1")
+        _write("ipv4/ip_forward", "1")
+    except FileNotFoundError as error:
+        raise CannotStart("IPv6 is disabled on this host: boot the kernel without ipv6.disable=1") from error
+    except OSError as error:
+        raise CannotStart(f"cannot turn on packet forwarding ({error.strerror}): run as root") from error
+
+
+def prepare_bridge(name: str) -> None:
+    """Machines are no routers to the host."""
+    _write(f"ipv6/conf/{name}/accept_ra", "0")
+
+
+def prepare_machine() -> None:
+    """In a machine's fresh namespace, before its link is there: believe no neighbour that claims to be a router, and
+    let any user ping and listen on low ports, for which root would else be needed."""
+    _write("ipv6/conf/default/accept_ra", "0")
+    _write("ipv6/conf/default/accept_redirects", "0")
+    _write("ipv4/ip_unprivileged_port_start", "0")
+    _write("ipv4/ping_group_range", "0 2147483647")
+
+
+def silence() -> None:
+    """In the fresh namespace of a machine with a kernel of its own: frames pass it by, and none is answered or shown to
+    packet rules."""
+    for which in ("all", "default"):
+        _write(f"ipv6/conf/{which}/disable_ipv6", "1")
+        _write(f"ipv4/conf/{which}/arp_ignore", _ANSWER_FOR_NOBODY)
+    for switch in (_NET / "bridge").glob("bridge-nf-call-*"):
+        switch.write_text("0")
+
+
+def _keep_listening_to_routers() -> None:
+    for interface in (_NET / "ipv6/conf").iterdir():
+        key = f"ipv6/conf/{interface.name}/accept_ra"
+        if interface.name not in ("all", "default") and _read(key) == "1":
+            _write(key, _ACCEPT_RA_EVEN_WHEN_FORWARDING)
+
+
+def _read(key: str) -> str:
+    return (_NET / key).read_text().strip()
+
+
+def _write(key: str, value: str) -> None:
+    (_NET / key).write_text(value)
+
 
 _DEVICE = Path("/dev/net/tun")
 _TUNSETIFF, _TUNSETPERSIST, _TUNSETOWNER = 0x400454CA, 0x400454CB, 0x400454CC

@@ -7,8 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from hawker.errors import CannotStart
-from hawker.host.mount import fresh_overlay
-from hawker.host.mount_namespace import privately
+from hawker.host.mount import fresh_overlay, privately
 
 TRIED_ID = 0x40000000
 

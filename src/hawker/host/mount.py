@@ -1,9 +1,9 @@
-"""Mounts of this host: image, overlay and bind mounts, and the list of what is mounted.
+"""Mounts of this host: image, overlay and bind mounts, the list of what is mounted, who holds what is mounted no more,
+and what a process has as its root, mounted here as well (`open_tree(2)`, `move_mount(2)`).
 
-`mount_image` (a read-only block file), `mount_overlay`, `fresh_overlay` (a clean writable layer), `kept_overlay` (one
-that was there before), `bind`, `unmount`,
-`is_mounted`, `mounts`, `empty_trash`. All but `empty_trash` take well under a millisecond and are plain functions;
-each is idempotent: what is mounted already, or not mounted, is no error. Raises `OSError` with the kernel's reason.
+All but `empty_trash`, and what enters another mount namespace by a thread that ends with the call, take well under a
+millisecond and are plain functions; each is idempotent: what is mounted already, or not mounted, is no error. Raises
+`OSError` with the kernel's reason.
 """
 
 import ctypes
@@ -14,9 +14,12 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from contextvars import copy_context
 from pathlib import Path
+from typing import TypeVar
 
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
@@ -311,3 +314,118 @@ def _unescape(field: str) -> str:
 def _escape(path: Path) -> str:
     """Overlay's options end at a comma and its lower directories at a colon, unless a backslash is before it."""
     return re.sub(r"([\\,:])", r"\\\1", str(path))
+
+
+T = TypeVar("T")
+
+_CLONE_FS, _CLONE_NEWNS = 0x200, 0x20000
+
+
+def privately(work: Callable[[], T]) -> T:
+    """Call `work` there; what it starts stays there. Raises `OSError`, and what `work` does."""
+
+    def enter() -> T:
+        if _libc.unshare(_CLONE_FS | _CLONE_NEWNS) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"mount namespace: {os.strerror(code)}")
+        mount("", Path("/"), "", SLAVE | RECURSIVE)
+        return work()
+
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="mounts") as thread:
+        return thread.submit(copy_context().run, enter).result()
+
+
+_PROC = Path("/proc")
+_MACHINES = "/hawker-"  # in the control group of every machine's process, of whatever node
+
+
+class MountHolder(ValueObject, frozen=True):
+    """One process of a namespace; `namespace` is the kernel's number of it."""
+
+    pid: int
+    name: str
+    namespace: int
+
+    def __str__(self) -> str:
+        return f"process {self.pid} ({self.name}) in mount namespace {self.namespace}"
+
+
+def mount_holders(devices: Collection[Path]) -> dict[Path, tuple[MountHolder, ...]]:
+    """For each device that is held, a process of each foreign namespace that holds it; machines' own do not count."""
+    numbers = {number: device for device in devices if (number := _number_of(device)) is not None}
+    found: dict[Path, list[MountHolder]] = {}
+    if numbers:
+        for holder, folder in _first_of_each_namespace():
+            for device in {numbers[number] for number in _mounted_in(folder) if number in numbers}:
+                found.setdefault(device, []).append(holder)
+    return {device: tuple(holders) for device, holders in found.items()}
+
+
+def _first_of_each_namespace() -> Iterator[tuple[MountHolder, Path]]:
+    """Beside our own. A process that ends meanwhile is left out."""
+    seen = {_namespace_of(_PROC / "self")}
+    for folder in sorted((each for each in _PROC.iterdir() if each.name.isdigit()), key=lambda each: int(each.name)):
+        with suppress(OSError, ValueError):
+            namespace = _namespace_of(folder)
+            if namespace in seen or _MACHINES in (folder / "cgroup").read_text():
+                continue
+            seen.add(namespace)
+            name = (folder / "comm").read_text(errors="replace").strip()
+            yield MountHolder(int(folder.name), name, namespace), folder
+
+
+def _namespace_of(folder: Path) -> int:
+    return int(os.readlink(folder / "ns/mnt").partition("[")[2].rstrip("]"))
+
+
+def _mounted_in(folder: Path) -> Iterator[str]:
+    """The devices, as `major:minor`."""
+    with suppress(OSError):
+        for line in (folder / "mountinfo").read_text(errors="replace").splitlines():
+            yield line.split()[2]
+
+
+def _number_of(device: Path) -> str | None:
+    with suppress(OSError):
+        number = device.stat().st_rdev
+        return f"{os.major(number)}:{os.minor(number)}"
+    return None
+
+
+_OPEN_TREE, _MOVE_MOUNT = 428, 429  # the same on every architecture
+_TREE_CLONE, _CLOEXEC = 1, 0o2000000
+_FROM_DESCRIPTOR = 4
+
+
+def remount_root(pid: int, target: Path, path: str = "/") -> None:
+    """Mount at `target` what `pid` has as its root, or as the root of what is mounted at `path`; no change when
+    something is mounted there. Raises `OSError`."""
+    target.mkdir(parents=True, exist_ok=True)
+    if is_mounted(target):
+        return
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="reveal") as thread:
+        tree = thread.submit(_copy_root, pid, path).result()
+    try:
+        moved = _libc.syscall(_MOVE_MOUNT, tree, ctypes.c_char_p(b""), _AT_FDCWD, os.fsencode(target), _FROM_DESCRIPTOR)
+        _check(moved, "move_mount")
+    finally:
+        os.close(tree)
+
+
+def _copy_root(pid: int, path: str) -> int:
+    """In a thread that is not used again: it does not come back from the other namespace."""
+    namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(_libc.unshare(_CLONE_FS), "unshare")
+        _check(_libc.setns(namespace, _CLONE_NEWNS), "setns")
+    finally:
+        os.close(namespace)
+    tree: int = _libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), _TREE_CLONE | _CLOEXEC)
+    _check(tree, "open_tree")
+    return tree
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")

@@ -34,10 +34,8 @@ from hawker.host.address import (
     veth_name,
 )
 from hawker.host.egress import Egress, egress_mark, egress_rules, egress_table
-from hawker.host.forwarding import allow_forwarding, prepare_bridge
-from hawker.host.machine_link import MachineLink
+from hawker.host.machine_link import MachineLink, NetworkPlan, allow_forwarding, prepare_bridge, read_label
 from hawker.host.netlink import NETLINK_NETFILTER, HostSockets, NetlinkSocket, host_sockets
-from hawker.host.network_plan import NetworkPlan, read_label
 from hawker.host.network_policy import policy_table
 from hawker.host.nft_messages import look_up_chain, look_up_table
 from hawker.host.nftables import LinkLimits

@@ -15,8 +15,7 @@ from typing import Any
 
 import anyio
 
-from hawker.host.mount import unmount
-from hawker.host.mount_namespace import privately
+from hawker.host.mount import privately, unmount
 
 _FIRST_FREE = 100  # above every number that a child is given
 _FIRST_PASSED = 3

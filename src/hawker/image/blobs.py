@@ -1,21 +1,118 @@
-"""The content-addressed store of compressed blobs: plain files named by their digest, shared by all images.
+"""The content-addressed store of compressed blobs: plain files named by their digest, shared by all images, and beside
+them which organizations may use which: those that a source gave its bytes to. A blob can be read while it arrives;
+nothing that is read so is verified: only the download knows, once it has seen the last byte.
 
 A file under its digest is whole and verified: it is written under `partial/`, synced, and renamed. Blocking calls;
-those that sync belong in a thread.
+those that sync belong in a thread. A digest is no secret and a registry may say anything: an organization reads a blob
+when it came for that organization, or for everybody, and else it comes once more.
 """
 
 import hashlib
+import io
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NewType
+
+import msgspec
 
 from hawker.failpoint import inside
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
-from hawker.image.arriving_blob import ArrivingBlob
 from hawker.image.config import Layer
-from hawker.image.digest import digest_of, hex_of
 from hawker.image.failure import BadImage
+from hawker.image.locks import KeyedLocks
+from hawker.image.reference import digest_of, hex_of
+from hawker.image.source import open_regular
+from hawker.log import bind
+
+
+class BlobLost(Exception):
+    """What was read is not what will come, or nothing more will."""
+
+
+class ArrivingBlob:
+    """`size` is how long the blob will be, in bytes. The writer's calls and the readers' come from any thread."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._change = threading.Condition()
+        self._path: Path | None = None
+        self._there = 0
+        self._lost = self._verified = False
+
+    def grew(self, path: Path, there: int) -> None:
+        """`there` bytes from the beginning on are at `path` now."""
+        with self._change:
+            self._path, self._there = path, there
+            self._change.notify_all()
+
+    def whole(self, path: Path) -> None:
+        """All of it is at `path`, verified; it may be of another size than was said."""
+        with self._change:
+            self._verified, self.size = True, path.stat().st_size
+        self.grew(path, self.size)
+
+    def lose(self) -> None:
+        """Readers hear of it at their next read, and for good. No effect on a blob that is whole."""
+        with self._change:
+            self._lost = self._lost or not self._verified
+            self._change.notify_all()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether bytes that were read may be others than those that were verified, also where no reader has heard."""
+        with self._change:
+            return self._lost
+
+    def open(self) -> io.RawIOBase:
+        """From the beginning. Waits until the first byte has come. Raises `BlobLost`, also while it is read, and
+        `OSError`."""
+        with self._change:
+            self._change.wait_for(lambda: self._path is not None or self._lost)
+            if self._lost or self._path is None:
+                raise BlobLost
+            path = self._path
+        return _Follower(self, open_regular(path))
+
+    def wait_beyond(self, offset: int) -> int:
+        """How many bytes are there: more than `offset`, unless that is the end. Raises `BlobLost`."""
+        with self._change:
+            self._change.wait_for(lambda: self._there > offset or self._there == self.size or self._lost)
+            if self._lost:
+                raise BlobLost
+            return self._there
+
+
+class _Follower(io.RawIOBase):
+    """Goes on with the file that it opened when that gets its final name."""
+
+    def __init__(self, blob: ArrivingBlob, fd: int) -> None:
+        self._blob = blob
+        self._fd = fd
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        left = self._blob.wait_beyond(self._at) - self._at
+        count = os.preadv(self._fd, [memoryview(buffer)[:left]], self._at) if left > 0 else 0
+        if left > 0 and not count:
+            raise BlobLost  # it was cut off to begin anew, and this is not its end
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._fd)
+        super().close()
+
 
 _CHUNK = 1 << 20
 
@@ -181,3 +278,73 @@ def remove_file(path: Path) -> int:
     except FileNotFoundError:
         return 0
     return freed
+
+
+ImageReader = NewType("ImageReader", str)
+"""An organization's name, or one of the two below, which are none."""
+
+EVERYBODY = ImageReader("*")
+NODE = ImageReader("")  # pulls for nobody's machine, and passes no image on
+
+_log = bind("hawker.image")
+
+
+class BlobReaders:
+    """Of one image cache at `root`."""
+
+    def __init__(self, root: Path, blobs: BlobStore) -> None:
+        self._folder = root / "readers"
+        self._blobs = blobs
+        self._known: dict[Digest, frozenset[ImageReader]] = {}
+        self._writing: KeyedLocks[Digest] = KeyedLocks()
+
+    def open(self) -> None:
+        """Read what is known. A blob from before readers were kept is everybody's, as it was then; a blob whose file
+        cannot be read is nobody's, and comes again. Blocking."""
+        if not self._folder.exists():
+            self._begin()
+        for file in self._folder.iterdir():
+            digest = Digest(f"sha256:{file.name}")
+            if file.suffix or not self._blobs.has(digest):
+                remove_file(file)
+            else:
+                self._known[digest] = _read(file)
+
+    def _begin(self) -> None:
+        """All or nothing: the folder gets its name when it is whole."""
+        fresh = self._folder.with_suffix(".new")
+        fresh.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for digest, _ in self._blobs.all():
+            write_whole(fresh / hex_of(digest), _encode(frozenset({EVERYBODY})), fresh)
+        fresh.rename(self._folder)
+
+    def may_read(self, reader: ImageReader, digests: Iterable[Digest]) -> bool:
+        """Whether all of them are here for the organization. The node itself may read everything."""
+        return reader == NODE or all(self._known.get(each, frozenset()) & {reader, EVERYBODY} for each in digests)
+
+    async def add(self, reader: ImageReader, digest: Digest) -> None:
+        """Its source has given the blob to the organization, or gives it to everybody. No effect for the node, nor
+        when that is known."""
+        if self.may_read(reader, (digest,)):
+            return
+        async with self._writing.hold(digest):
+            readers = self._known.get(digest, frozenset()) | {reader}
+            await in_thread(Pool.IMAGES, write_whole, self._folder / hex_of(digest), _encode(readers), self._folder)
+            self._known[digest] = readers
+
+    def forget(self, digest: Digest) -> None:
+        """The blob is gone. Blocking, but quick."""
+        self._known.pop(digest, None)
+        remove_file(self._folder / hex_of(digest))
+
+
+def _encode(readers: frozenset[ImageReader]) -> bytes:
+    return msgspec.json.encode(sorted(readers))
+
+
+def _read(file: Path) -> frozenset[ImageReader]:
+    try:
+        return frozenset(map(ImageReader, msgspec.json.decode(file.read_bytes(), type=tuple[str, ...])))
+    except (msgspec.DecodeError, OSError) as error:
+        _log.error("readers of a blob cannot be read", extra={"path": str(file), "reason": str(error)})
+        return frozenset()

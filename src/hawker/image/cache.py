@@ -20,30 +20,26 @@ from hawker.fair.threads import Pool, in_thread, whose
 from hawker.fair.turns import Turns
 from hawker.guest import hello_path
 from hawker.ids import Digest
-from hawker.image.blobs import BlobStore
-from hawker.image.blocks import Blocks
-from hawker.image.bundle import archive_name, receive
+from hawker.image.blobs import EVERYBODY, NODE, BlobReaders, BlobStore, ImageReader
+from hawker.image.block_image import Blocks, Staging, area
 from hawker.image.config import Image, Layer
 from hawker.image.contents import ImageContents, Pins
 from hawker.image.download import Arrivals, ImageFetcher
 from hawker.image.early_build import EarlyBuilds
 from hawker.image.failure import BadImage, disk_room
 from hawker.image.image_index import ImageIndex, ImageName, ImageNames
+from hawker.image.layout import archive_name, receive
 from hawker.image.limits import ImageSettings
 from hawker.image.locks import KeyedLocks
-from hawker.image.manifest import Manifest
+from hawker.image.manifest import Manifest, Resolved, find_manifest, host_platform, named
 from hawker.image.neighbours import Neighbours, NoNeighbours
-from hawker.image.platform import host_platform
 from hawker.image.progress import PullProgress, PullStage, Report, silent
 from hawker.image.prune import Pruner, PruneReport
 from hawker.image.reach import PullReach
-from hawker.image.readers import EVERYBODY, NODE, BlobReaders, ImageReader
 from hawker.image.reference import DigestReference, HelloReference, Reference, RegistryReference, parse, pinned_by
-from hawker.image.registry_auth import Credentials
-from hawker.image.resolve import Resolved, find_manifest, named
+from hawker.image.registry import Credentials
 from hawker.image.source import ImageSource
 from hawker.image.sources import ImageSources, Login
-from hawker.image.staging import Staging, area
 from hawker.image.transport import RegistryTransport, TryLater, new_session
 from hawker.log import bind
 

@@ -11,8 +11,7 @@ from hawker.image.blobs import BlobStore
 from hawker.image.config import ReadConfig, read_config
 from hawker.image.failure import BadImage
 from hawker.image.limits import ImageLimits
-from hawker.image.manifest import Manifest, Platform, compression_of, media_type_of, read_manifest
-from hawker.image.platform import check_platform
+from hawker.image.manifest import Manifest, Platform, check_platform, compression_of, media_type_of, read_manifest
 from hawker.image.push import PushedImage
 from hawker.image.unpack import LayerBlob
 

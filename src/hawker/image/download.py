@@ -16,13 +16,11 @@ from hawker.fair.table import DOWNLOADS
 from hawker.fair.threads import Pool, in_thread, whose
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
-from hawker.image.arriving_blob import ArrivingBlob
-from hawker.image.blobs import BlobStore, PartialBlob
+from hawker.image.blobs import ArrivingBlob, BlobReaders, BlobStore, ImageReader, PartialBlob
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, disk_room, no_room
 from hawker.image.locks import KeyedLocks
 from hawker.image.progress import PullProgress, PullStage, Report
-from hawker.image.readers import BlobReaders, ImageReader
 from hawker.image.source import ImageSource, Piece
 from hawker.image.transport import TryLater, persist
 from hawker.value_object import ValueObject

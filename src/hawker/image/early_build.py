@@ -18,8 +18,8 @@ from hawker.fair.table import BUILDS_WHILE_IT_COMES
 from hawker.fair.threads import whose
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
-from hawker.image.arriving_blob import ArrivingBlob, BlobLost
-from hawker.image.blocks import Blocks
+from hawker.image.blobs import ArrivingBlob, BlobLost
+from hawker.image.block_image import Blocks
 from hawker.image.contents import ImageContents
 from hawker.image.locks import KeyedLocks
 from hawker.image.manifest import Manifest

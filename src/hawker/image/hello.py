@@ -9,10 +9,9 @@ from pathlib import Path
 import msgspec
 
 from hawker.ids import Digest
-from hawker.image.digest import digest_of
-from hawker.image.local import LocalSource
-from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST
-from hawker.image.platform import host_platform
+from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, host_platform
+from hawker.image.reference import digest_of
+from hawker.image.source import LocalSource
 
 _FILES: Mapping[str, bytes] = {
     "etc/passwd": b"root:x:0:0:root:/root:/bin/hello\nnobody:x:65534:65534:nobody:/:/bin/hello\n",

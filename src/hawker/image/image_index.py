@@ -16,9 +16,8 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
 from hawker.image.blobs import remove_file, write_whole
 from hawker.image.config import Image
-from hawker.image.digest import hex_of
-from hawker.image.reference import Reference, pinned_by
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
+from hawker.image.reference import Reference, hex_of, pinned_by
 from hawker.log import bind
 
 T = TypeVar("T")

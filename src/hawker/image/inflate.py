@@ -12,10 +12,10 @@ import zstandard
 from isal import igzip_threaded
 from isal.igzip_lib import IsalError
 
-from hawker.image.arriving_blob import ArrivingBlob
+from hawker.image.blobs import ArrivingBlob
 from hawker.image.limits import ImageLimits
-from hawker.image.local import open_regular
 from hawker.image.manifest import Compression
+from hawker.image.source import open_regular
 
 _BUFFER = 1 << 18
 _ZSTD_WINDOW = 1 << 27  # what `zstd --long` writes

@@ -1,15 +1,171 @@
-"""Images in the OCI layout (image-spec, image-layout.md), in a directory or a tar archive."""
+"""Images in files: in the OCI layout (image-spec, image-layout.md) or as `docker save` writes them, in a directory or
+in a tar archive that is read in place and never unpacked; and how an archive is taken in that a client uploads.
+
+Docker's archives have no manifest of the registry's kind, so one is made: always the same for the same archive.
+"""
+
+import hashlib
+import os
+import posixpath
+import stat
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
+from hawker.errors import TooLarge
+from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
-from hawker.image.bundle import ImageBundle
-from hawker.image.digest import hex_of, is_digest
-from hawker.image.failure import BadImage
+from hawker.image.config import read_config
+from hawker.image.failure import BadImage, disk_room
+from hawker.image.inflate import Brake, InflateError, inflated, sniff
 from hawker.image.limits import ImageLimits
-from hawker.image.local import ByteRange, LocalSource
-from hawker.image.manifest import Descriptor, Index, Platform, manifest_digest, read_manifest
-from hawker.image.platform import choose
+from hawker.image.manifest import (
+    OCI_CONFIG,
+    OCI_LAYER,
+    OCI_MANIFEST,
+    Compression,
+    Descriptor,
+    Index,
+    Platform,
+    choose,
+    manifest_digest,
+    read_manifest,
+)
+from hawker.image.reference import RegistryReference, digest_of, hex_of, is_digest, parse
+from hawker.image.source import ByteRange, Content, LocalSource, open_regular
+from hawker.image.tar import EntryKind, TarError, TarReader
+from hawker.value_object import ValueObject
+
+_BATCH = 1 << 20
+_ENTRIES_LIMIT = 100_000
+_LINKS_LIMIT = 8
+
+
+class ImageBundle(Protocol):
+    """`label` is what errors call it."""
+
+    label: str
+
+    def find(self, name: str) -> ByteRange | None: ...
+
+
+class DirectoryBundle:
+    def __init__(self, root: Path) -> None:
+        self.label = str(root)
+        self._root = root
+
+    def find(self, name: str) -> ByteRange | None:
+        path = self._root / name
+        try:
+            found = path.lstat()
+        except OSError:
+            return None
+        return ByteRange(path, 0, found.st_size) if stat.S_ISREG(found.st_mode) else None
+
+
+class _Member(ValueObject, frozen=True):
+    span: ByteRange | None = None
+    link: str = ""
+
+
+class TarBundle:
+    """`archive` is a plain tar file; its entries' places are noted, nothing else is read. Raises `BadImage`."""
+
+    def __init__(self, archive: Path, label: str) -> None:
+        self.label = label
+        self._members: dict[str, _Member] = {}
+        try:
+            with os.fdopen(open_regular(archive), "rb") as stream:
+                for entry in (reader := TarReader(stream, by_seeking=True)):
+                    name = _normal(entry.name)
+                    if entry.kind is EntryKind.FILE:
+                        self._members[name] = _Member(ByteRange(archive, reader.tell(), entry.size))
+                    elif entry.kind is EntryKind.SYMLINK:
+                        self._members[name] = _Member(link=posixpath.join(posixpath.dirname(name), _text(entry.link)))
+                    elif entry.kind is EntryKind.HARD_LINK:
+                        self._members[name] = _Member(link=_text(entry.link))
+                    if len(self._members) > _ENTRIES_LIMIT:
+                        raise BadImage(f"{label} has more than {_ENTRIES_LIMIT} entries")
+        except TarError as error:
+            raise BadImage(f"{label} is not an intact tar archive: {error}") from error
+        except OSError as error:
+            raise BadImage(f"cannot read {label}: {error.strerror}") from error
+
+    def find(self, name: str) -> ByteRange | None:
+        """Links are followed within the archive: old versions of Docker wrote a layer once and linked to it."""
+        for _ in range(_LINKS_LIMIT):
+            member = self._members.get(posixpath.normpath(name))
+            if member is None or member.span is not None:
+                return member.span if member else None
+            name = member.link
+        return None
+
+
+def open_archive(archive: Path, label: str, scratch: Path, limits: ImageLimits, check: Callable[[], None]) -> TarBundle:
+    """A tar file, or a compressed one, which is unpacked to the file `scratch` first. Raises `BadImage`."""
+    try:
+        with os.fdopen(open_regular(archive), "rb") as stream:
+            compression = sniff(stream.read(8))
+    except OSError as error:
+        raise BadImage(f"cannot read {label}: {error.strerror}") from error
+    if compression is Compression.NONE:
+        return TarBundle(archive, label)
+    _inflate(archive, label, compression, scratch, limits, check)
+    return TarBundle(scratch, label)
+
+
+def _inflate(
+    archive: Path, label: str, compression: Compression, scratch: Path, limits: ImageLimits, check: Callable[[], None]
+) -> None:
+    brake = Brake(archive.stat().st_size, limits.max_import_bytes, limits, check)
+    try:
+        with inflated(archive, compression, brake) as stream, scratch.open("wb") as plain:
+            while data := stream.read(_CHUNK):
+                plain.write(data)
+    except InflateError as error:
+        raise BadImage(f"{label} {error}") from error
+
+
+def _normal(name: bytes) -> str:
+    return posixpath.normpath(_text(name))
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+async def receive(stream: AsyncIterator[bytes], file: Path, most: int) -> None:
+    """Take in an archive that a client uploads, up to `most` bytes. Raises `TooLarge` and `NoRoom`; the caller removes
+    the file."""
+    received = 0
+    batch = bytearray()
+    with disk_room("taking in an upload"), file.open("wb") as sink:
+        async for chunk in stream:
+            received += len(chunk)
+            if received > most:
+                raise TooLarge(f"the archive is over {most} bytes")
+            batch += chunk
+            if len(batch) >= _BATCH:
+                await in_thread(Pool.IMAGES, sink.write, bytes(batch))
+                batch.clear()
+        await in_thread(Pool.IMAGES, sink.write, bytes(batch))
+
+
+def archive_name(given: str | None, own: str) -> RegistryReference | None:
+    """What to call an imported image: the name given, else its own if that is one. Raises `BadImage` for a bad name."""
+    if given:
+        reference = parse(given)
+        if not isinstance(reference, RegistryReference) or reference.digest:
+            raise BadImage(f"an imported image needs a name like app:v1, not {given[:200]!r}")
+        return reference
+    try:
+        found = parse(own) if own else None
+    except BadImage:
+        return None
+    return found if isinstance(found, RegistryReference) and not found.digest else None
+
 
 INDEX = "index.json"
 _TAG = "org.opencontainers.image.ref.name"
@@ -59,3 +215,86 @@ def _choose(index: Index, tag: str | None, platform: Platform, label: str) -> De
     if len({(entry.annotations or {}).get(_TAG) for entry in entries}) > 1:
         raise BadImage(f"{label} has several images; name one by its tag")
     return choose(Index(manifests=entries), platform)
+
+
+MANIFEST = "manifest.json"
+_CHUNK = 1 << 20
+_SUFFIXES = {Compression.NONE: "", Compression.GZIP: "+gzip", Compression.ZSTD: "+zstd"}
+
+
+class _Listed(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    config: str
+    repo_tags: tuple[str, ...] | None = None
+    layers: tuple[str, ...] = ()
+
+
+def open_docker(bundle: ImageBundle, limits: ImageLimits, check: Callable[[], None]) -> LocalImage:
+    """Raises `BadImage`. Reads all layers once, for their digests; `check` is called now and then."""
+    listed = _listed(bundle, limits)
+    config = _span(bundle, listed.config).read(0, limits.max_config_bytes)
+    diff_ids = read_config(config).diff_ids
+    if len(diff_ids) != len(listed.layers):
+        raise BadImage(f"{bundle.label} has {len(listed.layers)} layers, its config lists {len(diff_ids)}")
+    layers = [
+        _layer(_span(bundle, name), diff_id, check) for name, diff_id in zip(listed.layers, diff_ids, strict=True)
+    ]
+    manifest = _manifest(config, [pointer for _, pointer in layers])
+    contents: dict[Digest, Content] = {Digest(pointer.digest): span for span, pointer in layers}
+    contents |= {digest_of(config): config, digest_of(manifest): manifest}
+    source = LocalSource(digest_of(manifest), contents.get, limits.max_manifest_bytes)
+    return LocalImage(source=source, name=next(iter(listed.repo_tags or ()), ""))
+
+
+class _Pointer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    media_type: str
+    digest: str
+    size: int
+
+
+class _Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    schema_version: int = 2
+    media_type: str = OCI_MANIFEST
+    config: _Pointer
+    layers: list[_Pointer]
+
+
+def _listed(bundle: ImageBundle, limits: ImageLimits) -> _Listed:
+    found = _span(bundle, MANIFEST)
+    try:
+        listed = msgspec.json.decode(found.read(0, limits.max_manifest_bytes), type=list[_Listed])
+    except msgspec.DecodeError as error:
+        raise BadImage(f"{MANIFEST} of {bundle.label} cannot be read: {error}") from error
+    if len(listed) != 1:
+        raise BadImage(f"{bundle.label} has {len(listed)} images; one is wanted")
+    return listed[0]
+
+
+def _span(bundle: ImageBundle, name: str) -> ByteRange:
+    found = bundle.find(name)
+    if found is None:
+        raise BadImage(f"{bundle.label} is not an archive of docker save: it has no {name[:200]!r}")
+    return found
+
+
+def _layer(span: ByteRange, diff_id: str, check: Callable[[], None]) -> tuple[ByteRange, _Pointer]:
+    """The config's digest is of the unpacked layer; most archives hold just that."""
+    compression = sniff(span.read(0, 8))
+    digest = _digest(span, check)
+    if compression is Compression.NONE and digest != diff_id:
+        raise BadImage(f"layer {diff_id[:80]} does not match its digest: what is in the archive has {digest}")
+    return span, _Pointer(media_type=OCI_LAYER + _SUFFIXES[compression], digest=digest, size=span.size)
+
+
+def _digest(span: ByteRange, check: Callable[[], None]) -> str:
+    found = hashlib.sha256()
+    position = 0
+    while data := span.read(position, _CHUNK):
+        check()
+        found.update(data)
+        position += len(data)
+    return f"sha256:{found.hexdigest()}"
+
+
+def _manifest(config: bytes, layers: list[_Pointer]) -> bytes:
+    pointer = _Pointer(media_type=OCI_CONFIG, digest=digest_of(config), size=len(config))
+    return msgspec.json.encode(_Manifest(config=pointer, layers=layers))

@@ -1,17 +1,32 @@
-"""Manifests and indexes of OCI (image-spec) and Docker (schema 2): read, checked and refused. Pure; nothing is fetched.
+"""Manifests and indexes of OCI (image-spec) and Docker (schema 2): read, checked and refused; and from a source to the
+one manifest for this platform, through indexes and indexes of indexes.
 
-Invariant: what leaves this file has digests of the right form and sizes that the limits allow.
+Invariant: what is read here has digests of the right form and sizes that the limits allow.
 """
 
+import os
 from enum import Enum
+from typing import assert_never
 
 import msgspec
 
 from hawker.ids import Digest
 from hawker.image.config import Layer
-from hawker.image.digest import parse_digest
 from hawker.image.failure import BadImage
 from hawker.image.limits import ImageLimits
+from hawker.image.reference import (
+    DEFAULT_TAG,
+    HELLO,
+    ArchiveReference,
+    DigestReference,
+    HelloReference,
+    LayoutReference,
+    Reference,
+    RegistryReference,
+    digest_of,
+    parse_digest,
+)
+from hawker.image.source import ImageSource
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -153,3 +168,105 @@ def compression_of(layer: Layer) -> Compression:
 
 def manifest_digest(found: Descriptor) -> Digest:
     return parse_digest(found.digest)
+
+
+_MACHINES = {
+    "x86_64": Platform(os="linux", architecture="amd64"),
+    "aarch64": Platform(os="linux", architecture="arm64", variant="v8"),
+    "armv7l": Platform(os="linux", architecture="arm", variant="v7"),
+    "riscv64": Platform(os="linux", architecture="riscv64"),
+    "ppc64le": Platform(os="linux", architecture="ppc64le"),
+    "s390x": Platform(os="linux", architecture="s390x"),
+}
+_ATTESTATION = "vnd.docker.reference.type"  # an annotation of entries that are about an image, not one
+
+
+def host_platform() -> Platform:
+    machine = os.uname().machine
+    return _MACHINES.get(machine, Platform(os="linux", architecture=machine))
+
+
+def choose(index: Index, wanted: Platform) -> Descriptor:
+    """The entry for `wanted`: of its own variant, or one that says no variant, before other variants. An entry that
+    says no platform is taken when it is the only one. Raises `BadImage` listing what there is."""
+    entries = [entry for entry in index.manifests if _ATTESTATION not in (entry.annotations or {})]
+    fitting = [entry for entry in entries if entry.platform and fits(entry.platform, wanted)]
+    if fitting:
+        return min(fitting, key=lambda entry: _distance(entry.platform, wanted))
+    if len(entries) == 1 and not (entries[0].platform and entries[0].platform.architecture):
+        return entries[0]
+    offered = ", ".join(sorted({str(entry.platform or "unknown") for entry in entries})[:12]) or "none"
+    raise BadImage(f"no image for platform {wanted}; there is: {offered}")
+
+
+def fits(offered: Platform, wanted: Platform) -> bool:
+    return (offered.os, offered.architecture) == (wanted.os, wanted.architecture)
+
+
+def _distance(offered: Platform | None, wanted: Platform) -> int:
+    variant = offered.variant if offered else ""
+    if variant == wanted.variant:
+        return 0
+    return 1 if not variant else 2
+
+
+def check_platform(os: str, architecture: str, wanted: Platform) -> None:
+    """For an image that is alone in its manifest: its config says what it is for, or nothing. Raises `BadImage`
+    for another platform."""
+    offered = Platform(os=os, architecture=architecture)
+    if architecture and not fits(offered, wanted):
+        raise BadImage(f"no image for platform {wanted}; there is: {offered}")
+
+
+_NESTED = 4
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reference means now, as plain values that can be stored. `digest` pins it, for this platform; `registry`
+    is empty for what is not from one; `size_bytes` is of all layers, compressed."""
+
+    reference: str
+    registry: str
+    repository: str
+    tag: str
+    digest: Digest
+    size_bytes: int
+    imported: bool = False
+
+
+def named(reference: Reference, digest: Digest, size_bytes: int, *, imported: bool = False) -> Resolved:
+    """`imported`: uploaded under a registry's kind of name, but not from there."""
+    match reference:
+        case RegistryReference():
+            registry, repository, tag = reference.registry, reference.repository, reference.tag or ""
+        case HelloReference():
+            registry, repository, tag = "", HELLO, DEFAULT_TAG
+        case LayoutReference() | ArchiveReference() | DigestReference():
+            registry, repository, tag = "", str(reference), ""
+        case _:
+            assert_never(reference)
+    return Resolved(
+        reference=str(reference),
+        registry="" if imported else registry,
+        repository=repository,
+        tag=tag,
+        digest=digest,
+        size_bytes=size_bytes,
+        imported=imported,
+    )
+
+
+async def find_manifest(source: ImageSource, pinned: Digest | None, platform: Platform, limits: ImageLimits) -> bytes:
+    """The manifest's bytes. `pinned` is the digest that the reference demands. Raises `BadImage`."""
+    digest = pinned
+    for _ in range(_NESTED):
+        stored = await source.manifest(digest)
+        found = digest_of(stored.content)
+        if digest is not None and found != digest:
+            raise BadImage(f"manifest {digest} does not match its digest: what came has {found}")
+        match read_manifest(stored.content, limits, stored.media_type):
+            case Manifest():
+                return stored.content
+            case Index() as index:
+                digest = manifest_digest(choose(index, platform))
+    raise BadImage(f"indexes nested deeper than {_NESTED}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hawker.ids import Digest, NodeId
-from hawker.image.readers import ImageReader
+from hawker.image.blobs import ImageReader
 from hawker.image.source import ImageSource
 from hawker.value_object import ValueObject
 

@@ -7,12 +7,11 @@ import msgspec
 from hawker.clock import Clock
 from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
-from hawker.image.blobs import BlobStore, remove_file
-from hawker.image.blocks import Blocks
+from hawker.image.blobs import BlobReaders, BlobStore, remove_file
+from hawker.image.block_image import Blocks
 from hawker.image.config import Image
 from hawker.image.image_index import ImageIndex
 from hawker.image.locks import KeyedLocks
-from hawker.image.readers import BlobReaders
 
 GRACE_S = 600.0  # an unreferenced blob may belong to a pull whose next step has not begun
 

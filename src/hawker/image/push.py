@@ -19,8 +19,7 @@ from hawker.image.failure import BadImage
 from hawker.image.manifest import Manifest
 from hawker.image.progress import PullProgress, PullStage, Report
 from hawker.image.reference import RegistryReference
-from hawker.image.registry import registry_host
-from hawker.image.registry_auth import Authorizer, Credentials
+from hawker.image.registry import Authorizer, Credentials, registry_host
 from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater, persist
 from hawker.value_object import ValueObject
 

@@ -1,18 +1,41 @@
-"""Image references: what a user may write for an image, and its one canonical form. Pure.
+"""Image references: what a user may write for an image, and its one canonical form; and digests, the addresses of
+content: `sha256:` and 64 hex characters. Pure.
 
 The grammar of registry references, and the defaults (docker.io, library/, latest), are those of the distribution
 project. `parse(str(reference)) == reference` for every reference.
 """
 
+import hashlib
 import re
 from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias
 
 from hawker.ids import Digest
-from hawker.image.digest import is_digest, parse_digest
 from hawker.image.failure import BadImage
 from hawker.value_object import ValueObject
+
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def digest_of(content: bytes) -> Digest:
+    return Digest(f"sha256:{hashlib.sha256(content).hexdigest()}")
+
+
+def is_digest(text: str) -> bool:
+    return _SHA256.fullmatch(text) is not None
+
+
+def parse_digest(text: str) -> Digest:
+    """Raises `BadImage`; other algorithms are not spoken here."""
+    if not is_digest(text):
+        raise BadImage(f"digest {text[:100]!r} is not sha256: and 64 lowercase hex characters")
+    return Digest(text)
+
+
+def hex_of(digest: Digest) -> str:
+    return digest.removeprefix("sha256:")
+
 
 HELLO = "hawker/hello"
 DEFAULT_REGISTRY = "docker.io"

@@ -1,10 +1,22 @@
-"""One image in a registry: its manifests and blobs, by the OCI distribution specification."""
+"""One image in a registry: its manifests and blobs, by the OCI distribution specification, and authentication there:
+credentials given with the pull or from a file in the format of Docker's config.json, the WWW-Authenticate header
+(RFC 9110, section 11), and the answer to it, basic or a bearer token.
 
-from collections.abc import AsyncIterator
+Invariant: a password goes only to the registry itself and to a token server of its own domain, or to the one that the
+credentials name, over a way that is as safe as the one to the registry.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
 
 import anyio
+import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import Unavailable
@@ -13,12 +25,205 @@ from hawker.image.config import Layer
 from hawker.image.failure import BadImage, manifest_failure
 from hawker.image.manifest import ACCEPTED
 from hawker.image.reference import DEFAULT_REGISTRY, RegistryReference
-from hawker.image.registry_auth import Authorizer, Credentials
 from hawker.image.source import Piece, Stored
 from hawker.image.transport import RegistryRefused, RegistryTransport, TryLater, persist
+from hawker.log import Secret
+from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
     import aiohttp
+
+_DOCKER_HUB = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_SCHEME = re.compile(rf"\s*(?:,\s*)?({_TOKEN})(?:\s+(?=[^\s=,]+\s*=)|\s*(?=,|$))")
+_PARAMETER = re.compile(rf'\s*(?:,\s*)?({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))')
+_LENGTH_LIMIT = 8192
+
+_TOKEN_LIMIT = 256 << 10
+_WRONG = "wrong user name or password"
+
+
+class Credentials(ValueObject, frozen=True):
+    """A user name and a password or access token. `realm` is a host that may have them too, as token server."""
+
+    username: str
+    password: Secret
+    realm: str = ""
+
+    def basic(self) -> str:
+        """The value of an Authorization header."""
+        pair = f"{self.username}:{self.password.reveal()}"
+        return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    auth: str = ""
+    username: str = ""
+    password: str = ""
+    realm: str = ""
+
+
+class _AuthFile(msgspec.Struct, frozen=True, kw_only=True):
+    auths: dict[str, _Entry] = {}
+
+
+def find_credentials(file: Path | None, registry: str) -> Credentials | None:
+    """The file's entry for a registry. It is read at each pull, so that a login counts at once. Raises
+    `Unavailable` for a file that cannot be read."""
+    if file is None:
+        return None
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=_AuthFile)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise Unavailable(f"the registry credentials in {file} cannot be read: {error}") from error
+    for key in _keys(registry):
+        if key in found.auths:
+            return _credentials(found.auths[key])
+    return None
+
+
+def _keys(registry: str) -> tuple[str, ...]:
+    names = (
+        registry,
+        f"https://{registry}",
+        f"http://{registry}",
+        f"https://{registry}/v1/",
+        f"https://{registry}/v2/",
+    )
+    return names + _DOCKER_HUB if registry == DEFAULT_REGISTRY else names
+
+
+def _credentials(entry: _Entry) -> Credentials | None:
+    if entry.username:
+        return Credentials(entry.username, Secret(entry.password), entry.realm)
+    try:
+        username, colon, password = base64.b64decode(entry.auth, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return Credentials(username, Secret(password.rstrip("\0")), entry.realm) if colon else None
+
+
+class AuthChallenge(ValueObject, frozen=True):
+    """One way in. `scheme` is in lower case; names of parameters too."""
+
+    scheme: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def get(self, name: str) -> str | None:
+        return next((value for key, value in self.parameters if key == name), None)
+
+
+def parse_challenges(headers: Iterable[str]) -> list[AuthChallenge]:
+    """Every challenge, in order. What cannot be read ends the header it is in."""
+    return [challenge for header in headers for challenge in _parse(header[:_LENGTH_LIMIT])]
+
+
+def _parse(header: str) -> list[AuthChallenge]:
+    found: list[AuthChallenge] = []
+    position = 0
+    while scheme := _SCHEME.match(header, position):
+        position = scheme.end()
+        parameters: list[tuple[str, str]] = []
+        while parameter := _PARAMETER.match(header, position):
+            quoted = re.sub(r"\\(.)", r"\1", parameter[2] or "")
+            parameters.append((parameter[1].lower(), quoted or parameter[3] or ""))
+            position = parameter.end()
+        found.append(AuthChallenge(scheme[1].lower(), tuple(parameters)))
+    return found
+
+
+class _Token(msgspec.Struct, frozen=True, kw_only=True):
+    token: str = ""
+    access_token: str = ""
+
+
+class Authorizer:
+    """For one repository, or none: a login alone. Shared by requests in flight: whoever meets the challenge first
+    answers it for all."""
+
+    def __init__(
+        self, transport: RegistryTransport, registry: str, repository: str, credentials: Credentials | None
+    ) -> None:
+        self._transport = transport
+        self._registry = registry
+        self._repository = repository
+        self._credentials = credentials
+        self._lock = anyio.Lock()
+        self._header: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": self._header} if self._header else {}
+
+    async def answer(self, challenges: list[str], tried: dict[str, str]) -> None:
+        """Find what to send. `tried` are the headers that were refused. Raises `RegistryRefused` when there is nothing
+        else."""
+        async with self._lock:
+            if self.headers() != tried:
+                return  # another request has found it
+            if tried and self._header and self._header.startswith("Basic "):
+                raise self._denied(_WRONG)
+            self._header = await self._find(parse_challenges(challenges))
+
+    async def _find(self, challenges: list[AuthChallenge]) -> str:
+        for challenge in challenges:
+            if challenge.scheme == "bearer" and challenge.get("realm"):
+                return "Bearer " + await self._token(challenge)
+        if any(challenge.scheme == "basic" for challenge in challenges) and self._credentials:
+            return self._credentials.basic()
+        raise self._denied("authentication required")
+
+    async def _token(self, challenge: AuthChallenge) -> str:
+        """The distribution project's token specification: GET realm with service and scope."""
+        realm = challenge.get("realm") or ""
+        scope = challenge.get("scope") or (f"repository:{self._repository}:pull" if self._repository else "")
+        query = {"service": challenge.get("service") or "", "scope": scope}
+        if self._credentials:
+            self._check_realm(urlsplit(realm).hostname or "", self._credentials)
+            query["account"] = self._credentials.username
+        url = realm + ("&" if urlsplit(realm).query else "?") + urlencode({k: v for k, v in query.items() if v})
+        headers = {"Authorization": self._credentials.basic()} if self._credentials else {}
+        own = f"{self._transport.reach.scheme(self._registry)}://{self._registry}"
+        async with self._transport.get(url, headers, self._registry, before=own) as response:
+            if response.status != 200:
+                raise self._denied(_WRONG if self._credentials else "authentication required")
+            return _read_token(await response.content.read(_TOKEN_LIMIT))
+
+    def _check_realm(self, host: str, credentials: Credentials) -> None:
+        """Raises `RegistryRefused` for a token server that is none of the registry's."""
+        if host != credentials.realm and _site(host) != _site(urlsplit(f"//{self._registry}").hostname or ""):
+            raise RegistryRefused(
+                401,
+                "REALM",
+                f"the registry names a token server of another domain, {host[:200]}; allow it with `hawker registry"
+                f" login {self._registry} --realm {host[:200]}`, or with `realm` in --registry-auth-file",
+            )
+
+    def _denied(self, reason: str) -> RegistryRefused:
+        """With what to do next."""
+        login = f"`hawker registry login {self._registry}`"
+        unknown = f"the image does not exist, or needs credentials: {login}"
+        hint = f"log in again with {login}" if self._credentials else unknown
+        return RegistryRefused(401, "UNAUTHORIZED", f"{reason}; {hint}")
+
+
+def _site(host: str) -> str:
+    """The last two parts of a name; an address is its own."""
+    return host if host.replace(".", "").isdigit() or ":" in host else ".".join(host.lower().split(".")[-2:])
+
+
+def _read_token(body: bytes) -> str:
+    try:
+        found = msgspec.json.decode(body, type=_Token)
+    except msgspec.DecodeError as error:
+        raise RegistryRefused(0, "TOKEN", f"the token server's answer cannot be read: {error}") from error
+    token = found.token or found.access_token
+    if not token or not token.isascii() or not token.isprintable():
+        raise RegistryRefused(0, "TOKEN", "the token server gave no token")
+    return token
+
 
 _HUB = "registry-1.docker.io"
 _MANIFEST_S = 30.0  # all tries together: a client waits for it

@@ -12,16 +12,14 @@ from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import NotFound, NotServed
 from hawker.fair.threads import Pool, in_thread
-from hawker.image.bundle import DirectoryBundle, open_archive
-from hawker.image.docker_archive import open_docker
+from hawker.image.blobs import EVERYBODY, ImageReader
+from hawker.image.block_image import area
 from hawker.image.failure import disk_room
-from hawker.image.layout import INDEX, LocalImage, open_layout
+from hawker.image.layout import INDEX, DirectoryBundle, LocalImage, open_archive, open_docker, open_layout
 from hawker.image.limits import ImageSettings
-from hawker.image.local import LocalSource
-from hawker.image.platform import host_platform
+from hawker.image.manifest import host_platform
 from hawker.image.push import RegistryTarget
 from hawker.image.reach import host_of, is_inside
-from hawker.image.readers import EVERYBODY, ImageReader
 from hawker.image.reference import (
     HELLO,
     ArchiveKind,
@@ -32,10 +30,8 @@ from hawker.image.reference import (
     Reference,
     RegistryReference,
 )
-from hawker.image.registry import RegistrySource, check_login
-from hawker.image.registry_auth import Credentials, find_credentials
-from hawker.image.source import ImageSource
-from hawker.image.staging import area
+from hawker.image.registry import Credentials, RegistrySource, check_login, find_credentials
+from hawker.image.source import ImageSource, LocalSource
 from hawker.image.transport import RegistryTransport
 from hawker.value_object import ValueObject
 

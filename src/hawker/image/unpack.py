@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hawker.ids import Digest
-from hawker.image.arriving_blob import ArrivingBlob
+from hawker.image.blobs import ArrivingBlob
 from hawker.image.failure import BadLayer
 from hawker.image.inflate import Brake, InflateError, inflated
 from hawker.image.limits import ImageLimits
 from hawker.image.manifest import Compression
-from hawker.image.tar import EntryKind, TarEntry, TarReader
-from hawker.image.tarfield import TarError
+from hawker.image.tar import EntryKind, TarEntry, TarError, TarReader
 from hawker.image.tree import Fifo, FileMeta, FileTree, Symlink, TreeDirectory, TreeError, TreeFile, shown
 from hawker.value_object import ValueObject
 

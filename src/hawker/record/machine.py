@@ -15,7 +15,7 @@ from hawker.config.rules import demand_of
 from hawker.fsm.contract import Resource, StepContext
 from hawker.gpu import Gpu, assigned, choose, keep
 from hawker.ids import AppName, EventId, InstanceId, MachineId, OrderId, Version
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import WIREGUARD_PEERS

@@ -23,7 +23,7 @@ from hawker import guest
 from hawker.clock import Clock
 from hawker.errors import BadRequest, CannotStart, NotServed, Unavailable, WrongState
 from hawker.fair.threads import Pool, in_thread
-from hawker.host import cgroup_freezer, cgroup_memory, netns
+from hawker.host import cgroup, cgroup_memory, netns
 from hawker.host.apparmor import AppArmor
 from hawker.host.cgroup import CgroupLayout, Cgroups, find_hierarchies
 from hawker.host.facts import lack_of_swap
@@ -33,8 +33,7 @@ from hawker.host.mount import mounts
 from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.log import bind
 from hawker.runtime import proc
-from hawker.runtime.crun import Crun, CrunBundle
-from hawker.runtime.crun_stage import make_stage, staged, staged_config
+from hawker.runtime.crun import Crun, CrunBundle, make_stage, staged, staged_config
 from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, Suspension
 from hawker.runtime.launcher.box import Inexpressible
 from hawker.runtime.launcher.box_launcher import BoxLauncher
@@ -199,7 +198,7 @@ class ContainerTechnology:
             raise NotServed("suspending is switched off on this node, or its kernel has no freezer")
         try:
             with anyio.fail_after(SUSPEND_TIMEOUT_S):
-                while not cgroup_freezer.freeze(self._cgroups.group("freezer", run.machine_id)):
+                while not cgroup.freeze(self._cgroups.group("freezer", run.machine_id)):
                     await self._clock.sleep(_HALTED_EVERY_S)
         except TimeoutError as error:
             self.thaw(run.machine_id)
@@ -213,13 +212,13 @@ class ContainerTechnology:
         self.thaw(run.machine_id)
 
     def is_suspended(self, run: RunDir) -> bool:
-        return self._cgroups.has("freezer") and cgroup_freezer.is_frozen(self._cgroups.group("freezer", run.machine_id))
+        return self._cgroups.has("freezer") and cgroup.is_frozen(self._cgroups.group("freezer", run.machine_id))
 
     def thaw(self, machine_id: MachineId) -> None:
         """Let frozen processes go on, also where suspending is switched off: a machine may have been frozen before
         that."""
         if self._cgroups.has("freezer"):
-            cgroup_freezer.thaw(self._cgroups.group("freezer", machine_id))
+            cgroup.thaw(self._cgroups.group("freezer", machine_id))
 
     async def memory(self, run: RunDir) -> Memory:
         use = cgroup_memory.read_use(self._cgroups.group("memory", run.machine_id))

@@ -1,12 +1,10 @@
 """Running crun: start a container from a bundle, and forget one. Knows nothing of machines' insides.
 
-Our launcher makes the container's control groups with their limits and joins them; crun, which it then becomes, is told
-to leave control groups alone. To be moved into a group by another process takes a lock that waits for a grace period of
-the kernel on a host at rest, two thirds of what crun takes; and where version 1 and 2 are mounted together, crun would
-write plain files below the mount of version 2.
-
-Forgetting removes crun's state directory and the control groups itself rather than running `crun delete`: that is all
-there is to remove, it works on half-made containers, and it saves an exec on the path of every restart.
+Our launcher makes the container's control groups and joins them; crun, which it then becomes, leaves them alone: to be
+moved there by another process takes most of crun's time, and where v1 and v2 are mounted together, crun would write
+plain files below the mount of v2. What crun mounts for a machine with ids of its own is bound below `STAGE`, in crun's
+own mount namespace. Forgetting removes state and control groups itself rather than running `crun delete`: it works on
+half-made containers and saves an exec.
 """
 
 import fcntl
@@ -18,14 +16,96 @@ from pathlib import Path
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.errors import CannotStart, Unavailable
 from hawker.fair.threads import Pool, in_thread
+from hawker.host import netns
 from hawker.host.cgroup import CgroupLayout, Cgroups
+from hawker.host.mount import BIND, NODEV, NOEXEC, NOSUID, mount
 from hawker.ids import MachineId
 from hawker.runtime.launcher.box import Inexpressible, host_plan
 from hawker.runtime.launcher.launch import run_launcher
+from hawker.runtime.oci_bundle import ContainerPlacement, oci_config
+from hawker.runtime.spec import InstanceSpec, MountSpec, ProcessSpec
 from hawker.value_object import ValueObject
+
+STAGE = Path("/run/hawker/stage")
+"""An empty directory of the host that everybody may pass."""
+
+SYS = STAGE / "sys"
+_OPEN = "mode=711,size=64k"
+
+
+def make_stage(stage: Path = STAGE) -> None:
+    """Everybody may pass it and its parent, whatever the daemon's umask. Raises `OSError`."""
+    for directory in (stage.parent, stage):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o711)
+
+
+class CrunStage(ValueObject, frozen=True):
+    """What is bound for one launch: each source with its place."""
+
+    binds: tuple[tuple[Path, Path], ...]
+    network: Path | None
+
+    def prepare(self) -> None:
+        """In a mount namespace of the caller's own. Descriptors first: the stage may hide a source."""
+        opened = [os.open(source, os.O_PATH | os.O_CLOEXEC) for source, _ in self.binds]
+        try:
+            mount("tmpfs", STAGE, "tmpfs", NOSUID | NODEV, _OPEN)
+            for fd, (source, place) in zip(opened, self.binds, strict=True):
+                place.mkdir() if source.is_dir() else place.touch()
+                mount(f"/proc/self/fd/{fd}", place, "", BIND)
+        finally:
+            for fd in opened:
+                os.close(fd)
+        SYS.mkdir()
+        self._mount_sys()
+
+    def _mount_sys(self) -> None:
+        def view() -> None:
+            mount("sysfs", SYS, "sysfs", NOSUID | NODEV | NOEXEC)
+
+        if self.network is None:
+            view()
+        else:
+            netns.visit(self.network, view)
+
+
+def staged(spec: InstanceSpec, pilot: Path) -> tuple[InstanceSpec, Path, CrunStage]:
+    """The spec and the pilot's file by their places on the stage."""
+    binds: dict[Path, Path] = {}
+
+    def place(source: str | Path) -> str:
+        return str(binds.setdefault(Path(source), STAGE / f"{len(binds)}"))
+
+    def mounts(of: tuple[MountSpec, ...]) -> tuple[MountSpec, ...]:
+        return tuple(msgspec.structs.replace(each, source=place(each.source)) for each in of)
+
+    def process(of: ProcessSpec) -> ProcessSpec:
+        root = None if of.root is None else place(of.root)
+        return msgspec.structs.replace(of, root=root, mounts=mounts(of.mounts))
+
+    assert spec.rootfs is not None, "a container has a root filesystem"
+    on_stage = msgspec.structs.replace(
+        spec,
+        rootfs=place(spec.rootfs),
+        processes=tuple(map(process, spec.processes)),
+        mounts=mounts(spec.mounts),
+    )
+    program = Path(place(pilot))
+    return on_stage, program, CrunStage(tuple(binds.items()), None if spec.netns is None else Path(spec.netns))
+
+
+def staged_config(spec: InstanceSpec, placement: ContainerPlacement) -> tuple[bytes, Callable[[], None] | None]:
+    """The config.json of an instance as crun can carry it out, and what mounts the stage where it needs one."""
+    if spec.first_id is None:
+        return oci_config(spec, placement), None
+    on_stage, pilot, stage = staged(spec, placement.pilot)
+    return oci_config(on_stage, replace(placement, pilot=pilot, sys=SYS)), stage.prepare
+
 
 UNIFIED = Path("/sys/fs/cgroup/unified")
 

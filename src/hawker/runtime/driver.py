@@ -1,24 +1,52 @@
-"""The contract that every driver keeps: run one machine's instance with one technology.
+"""The contract that every driver keeps: run one machine's instance with one technology; and what each refuses.
 
 Crash rules, tested by one suite for the fake and the real ones:
 1. Every call is idempotent: the same call again, from a new daemon that remembers only the `InstanceSpec`, completes
    what the first one began, and never makes a second instance.
-2. An instance outlives the daemon. `recover` finds it by machine id alone and says whether it runs, has exited (with
-   its true exit, once known) or is not there.
+2. An instance outlives the daemon: `recover` finds it by machine id alone, running, exited (with its exit) or gone.
 3. An exit is kept on the host until `destroy` or the next `prepare`; nothing is lost while no daemon watches.
 4. `destroy` leaves no process, cgroup, socket or file of the instance, whatever half-made state it finds.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from hawker.errors import BadRequest, NotServed, WrongState
 from hawker.ids import InstanceId, MachineId
-from hawker.runtime.spec import InstanceSpec
+from hawker.runtime.spec import InstanceSpec, ProcessSpec
 from hawker.value_object import ValueObject
+
+
+class VolumeUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of a mounted file system, as the guest says: not to be believed in anything that matters."""
+
+    block_size: int  # bytes
+    blocks: int  # of the whole file system
+    blocks_free: int
+    blocks_avail: int  # free for users other than root
+
+
+@runtime_checkable
+class GuestVolumes(Protocol):
+    """What only a running guest can do for its volumes."""
+
+    async def grow_volume(self, machine_id: MachineId, name: str, size_bytes: int) -> None:
+        """The volume's file has this size now: let its device have it too, and then its file system. May be repeated;
+        does nothing to one that is as large."""
+
+    def freeze_volume(self, machine_id: MachineId, name: str, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        """All that was written is in the file, and nothing more is written within the block: whoever tries waits. The
+        guest lets go after `timeout_s` by itself, or when this process is gone; then the block's end raises
+        `Unavailable`, for the copy may be of several moments."""
+
+    async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
+        """How full the volume's file system is now."""
 
 
 class LostPart(StrEnum):
@@ -353,3 +381,60 @@ class NodeDriver(Driver, HostView, Protocol):
 
 
 MachineDir = Callable[[MachineId], Path]  # where a machine's host-side files live; the driver owns `run/` beneath it
+
+
+_ROOTS = "/.hawker/containers"
+MAX_PROCESSES = 32  # of one machine, containers or not
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def refuse_containers(spec: InstanceSpec, driver: str, features: Features) -> None:
+    """Raises for what this driver cannot serve, and for what none can."""
+    if not 1 <= len(spec.processes) <= MAX_PROCESSES:
+        raise BadRequest(f"a machine has 1 to {MAX_PROCESSES} processes, not {len(spec.processes)}")
+    if not features.containers and any(process.root is not None for process in spec.processes):
+        raise NotServed(f"the {driver} driver cannot serve `containers`: start the node with the container driver")
+    names = [process.name for process in spec.processes if process.name or process.root is not None]
+    for process in spec.processes:
+        if process.root is None and (process.mounts or process.files):
+            raise BadRequest("a process without a root filesystem of its own has no mounts or files of its own")
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise BadRequest(f"no name of a container: {name!r}")
+    if len(set(names)) < len(names):
+        raise BadRequest("two containers of a machine have the same name")
+
+
+def container_root(name: str) -> str:
+    """Where a container's root filesystem is seen inside its machine."""
+    return f"{_ROOTS}/{name}"
+
+
+def process_of(spec: InstanceSpec, index: int) -> ProcessSpec:
+    """Raises `BadRequest` for a number that the machine has no process for."""
+    if not 0 <= index < len(spec.processes):
+        raise BadRequest(f"machine {spec.machine_id} has no process number {index}")
+    return spec.processes[index]
+
+
+def may_begin(machine_id: MachineId, state: ProcessState, run: int) -> bool:
+    """Whether that run is the next; False when it has begun already. Raises `WrongState`."""
+    if run < 1:
+        raise BadRequest("runs count from 1")
+    if run <= state.run:
+        return False
+    if state.state in (ProcessPhase.STARTING, ProcessPhase.RUNNING):
+        raise WrongState(f"run {state.run} of {_called(state)} of machine {machine_id} goes on")
+    if run > state.run + 1:
+        raise WrongState(f"{_called(state)} of machine {machine_id} had {state.run} runs; {run} is not the next")
+    return True
+
+
+def refuse_conclusion(machine_id: MachineId, state: ProcessState) -> None:
+    """Raises `WrongState` unless the process has ended."""
+    if state.exit is None:
+        raise WrongState(f"{_called(state)} of machine {machine_id} is {state.state}, and has not ended")
+
+
+def _called(state: ProcessState) -> str:
+    return f"container {state.name}" if state.name else "a process"

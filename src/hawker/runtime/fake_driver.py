@@ -29,13 +29,15 @@ from hawker.runtime.driver import (
     ProcessState,
     Stats,
     Suspension,
+    VolumeUsage,
+    may_begin,
+    process_of,
+    refuse_conclusion,
+    refuse_containers,
 )
-from hawker.runtime.fake_host import FakeHost, Instance, contents
-from hawker.runtime.fake_program import FakeExecSession, at_most, last_lines, read_command
-from hawker.runtime.guest_volumes import VolumeUsage
+from hawker.runtime.fake_host import FakeExecSession, FakeHost, Instance, at_most, contents, last_lines, read_command
 from hawker.runtime.pilot.messages import signal_number
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
-from hawker.runtime.spec_rules import may_begin, process_of, refuse_conclusion, refuse_containers
 
 BLOCK_BYTES = 4096
 _LOST = "the snapshot cannot be used: its checksum does not match"

@@ -20,13 +20,11 @@ from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import microvm_suspension, proc
 from hawker.runtime.crun import Crun
-from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats
+from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, VolumeUsage
 from hawker.runtime.driver import Suspension as Means
-from hawker.runtime.guest_volumes import VolumeUsage
 from hawker.runtime.kernel.guest_kernel import GuestKernel
-from hawker.runtime.microvm_launch import MicroVMLauncher, VmmEvidence, is_final, judge, last_words
+from hawker.runtime.microvm_launch import MicroVMLauncher, VmmEvidence, bounds, is_final, judge, last_words
 from hawker.runtime.microvm_memory import MicroVMMemory
-from hawker.runtime.microvm_plan import bounds
 from hawker.runtime.microvm_suspension import SnapshotSuspension, refuse_suspended
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.connection import Connection

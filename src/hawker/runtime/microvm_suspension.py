@@ -25,9 +25,8 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host.vmm_user import user_of
 from hawker.log import bind
 from hawker.runtime.driver import Exit
-from hawker.runtime.microvm_launch import MicroVMLauncher, read_plan
+from hawker.runtime.microvm_launch import MicroVMLauncher, MicroVMPlan, read_plan
 from hawker.runtime.microvm_memory import MicroVMMemory
-from hawker.runtime.microvm_plan import MicroVMPlan
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S

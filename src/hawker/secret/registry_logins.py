@@ -15,7 +15,7 @@ from hawker.errors import NotFound, Unavailable, Unprocessable
 from hawker.ids import NodeId
 from hawker.image.failure import BadImage
 from hawker.image.reference import RegistryReference, parse
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from hawker.record.org import REGISTRY_LOGINS, LoginRecord
 from hawker.store.contract import Store, Tx

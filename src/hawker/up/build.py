@@ -37,8 +37,7 @@ from hawker.observe.metrics import MetricsRegistry
 from hawker.observe.spans import MakeExporter, SpanOrigin, SpanQueue
 from hawker.place import Place
 from hawker.record.node import NodeRecord
-from hawker.runtime.driver import NodeDriver
-from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.runtime.driver import GuestVolumes, NodeDriver
 from hawker.secret.certificates import Certificates
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore

@@ -18,14 +18,13 @@ from hawker.errors import CannotStart
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.apparmor import AppArmor
 from hawker.host.block import detach_loop
-from hawker.host.cgroup_freezer import thaw
+from hawker.host.cgroup import thaw
 from hawker.host.changed_blocks import remove_ring
 from hawker.host.luks import Luks
-from hawker.host.mount import unmount
-from hawker.host.mount_holders import mount_holders
+from hawker.host.mount import mount_holders, unmount
 from hawker.host.network import NodeNetwork
 from hawker.ids import NodeId
-from hawker.image.staging import mark_of
+from hawker.image.block_image import mark_of
 from hawker.place import Place
 
 STOP_S = 30.0

@@ -16,8 +16,8 @@ from hawker.errors import BadRequest, Fault
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.block import set_capacity
+from hawker.host.ext4 import read_superblock
 from hawker.host.luks import Luks
-from hawker.host.superblock import read_superblock
 from hawker.ids import NodeId, VolumeId
 from hawker.record.volume import SealedKey
 from hawker.vault import Vault

@@ -14,15 +14,14 @@ from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.block import loops
+from hawker.host.ext4 import read_superblock
 from hawker.host.mount import mounts
 from hawker.host.sparse import draft
-from hawker.host.superblock import read_superblock
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import OFF, State
 from hawker.record.machine import MACHINES
 from hawker.record.volume import VOLUMES, Fstype
-from hawker.runtime.driver import Inspection, Phase
-from hawker.runtime.guest_volumes import GuestVolumes
+from hawker.runtime.driver import GuestVolumes, Inspection, Phase
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import volume_name

@@ -16,9 +16,8 @@ from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.block import detach_loop, loops
-from hawker.host.mount import is_mounted, mounts, unmount
-from hawker.host.mount_holders import mount_holders
-from hawker.host.superblock import read_superblock
+from hawker.host.ext4 import read_superblock
+from hawker.host.mount import is_mounted, mount_holders, mounts, unmount
 from hawker.ids import VolumeId, is_volume_id
 from hawker.record.volume import Fstype
 from hawker.volume.attachment import guest_written_refusal

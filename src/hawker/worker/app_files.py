@@ -20,9 +20,9 @@ from hawker.fair.turns import Turns
 from hawker.ids import AppName, Digest, NodeId
 from hawker.image.blobs import BlobStore, PartialBlob
 from hawker.image.config import Layer
-from hawker.image.digest import is_digest
 from hawker.image.failure import BadImage, disk_room, no_room
 from hawker.image.locks import KeyedLocks
+from hawker.image.reference import is_digest
 from hawker.log import bind
 from hawker.record.app import APPS
 from hawker.record.machine import MACHINES

@@ -19,7 +19,7 @@ from hawker.errors import BadRequest, HawkerError, Moved, Unprocessable
 from hawker.gpu import Demand
 from hawker.ids import AppName, Digest, OrderId
 from hawker.image.config import Layer
-from hawker.image.digest import is_digest
+from hawker.image.reference import is_digest
 from hawker.node import Capacity, Resources, how_many, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, BY_NAME, BY_ORDER, short_of, taken
 from hawker.record.node import closed

@@ -10,9 +10,9 @@ from hawker.config import MachineConfig
 from hawker.config.effective import container_image, image_names
 from hawker.errors import leaf_of
 from hawker.ids import Digest
-from hawker.image.readers import ImageReader
-from hawker.image.registry_auth import Credentials
-from hawker.image.resolve import Resolved
+from hawker.image.blobs import ImageReader
+from hawker.image.manifest import Resolved
+from hawker.image.registry import Credentials
 from hawker.value_object import ValueObject
 
 _AT_ONCE = 4  # registries are asked for so many images of one order at the same time

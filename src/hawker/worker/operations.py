@@ -18,7 +18,7 @@ from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, InstanceId, MachineId, VolumeId, new_ulid
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, OperationVerdict, State, judge
 from hawker.node import Resources

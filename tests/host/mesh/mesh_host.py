@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.mesh.device import HostMesh, MeshKind
 from hawker.host.mesh.peer_gateway import PeerGateway, PeerPlace
 from hawker.host.mesh.wireguard import MeshPeer, difference, own_key
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId, NodeId
 
 PORT, PEER_PORT, MTU = 4283, 51820, 1420

@@ -1,15 +1,168 @@
+"""None"""
+
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from hawker.errors import NotFound
+from hawker.errors import CannotStart, NotFound
+from hawker.runtime.kernel import kernel_store
+from hawker.runtime.kernel import kernel_store as drafts
 from hawker.runtime.kernel.kernel_image import KernelImage, read_image
 from hawker.runtime.kernel.kernel_modules import Module, Selection
-from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
-from tests.runtime.kernel.crafted import bzimage, vmlinux
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore, draft, is_draft, put_directory, put_file, sweep
+from hawker.runtime.kernel.tools import MissingTool
+from tests.runtime.kernel.crafted import bzimage, read_cpio, vmlinux
+
+
+def listed(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory))
+
+
+def test_file_that_is_put_is_there_and_the_draft_is_not(tmp_path: Path) -> None:
+    with draft(tmp_path) as work:
+        assert is_draft(work.name) and listed(tmp_path) == [work.name]
+        (work / "file").write_text("whole")
+        (work / "left over").write_text("x")
+        put_file(work / "file", tmp_path / "place")
+    assert listed(tmp_path) == ["place"] and (tmp_path / "place").read_text() == "whole"
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), draft(tmp_path) as work:
+        (work / "half").mkdir()
+        raise RuntimeError
+    assert listed(tmp_path) == []
+
+
+def test_a_directory_is_put_once(tmp_path: Path) -> None:
+    for content in ("first", "second"):
+        with draft(tmp_path) as work:
+            (work / "made/deep").mkdir(parents=True)
+            (work / "made/deep/file").write_text(content)
+            if content == "first":
+                put_directory(work / "made", tmp_path / "place")
+            else:
+                with pytest.raises(OSError, match="not empty"):
+                    put_directory(work / "made", tmp_path / "place")
+    assert listed(tmp_path) == ["place"] and (tmp_path / "place/deep/file").read_text() == "first"
+
+
+def test_a_draft_that_somebody_works_in_is_not_swept(tmp_path: Path) -> None:
+    with draft(tmp_path) as first, draft(tmp_path) as second:
+        sweep(tmp_path)
+        assert listed(tmp_path) == sorted([first.name, second.name])
+
+
+def test_draft_of_a_killed_process_is_swept_by_the_next(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib\nfrom hawker.runtime.kernel.kernel_store import draft\n"
+        "with draft(pathlib.Path(sys.argv[1])) as work:\n"
+        "    (work / 'half').write_text('x')\n    os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert done.returncode == -9 and len(listed(tmp_path)) == 1
+    with draft(tmp_path) as work:
+        assert listed(tmp_path) == [work.name]
+
+
+def test_only_drafts_are_swept_and_no_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/file").write_text("x")
+    (tmp_path / ".draft-link").symlink_to(tmp_path / "kept")
+    sweep(tmp_path)
+    assert (tmp_path / "kept/file").exists()
+
+
+def test_a_draft_swept_before_it_was_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its making and its locking it looks abandoned."""
+    opened: list[Path] = []
+
+    def swept_first(path: Path) -> int:
+        if not opened:
+            os.rmdir(path)
+        opened.append(path)
+        return os.open(path, os.O_RDONLY)
+
+    monkeypatch.setattr(drafts, "_open", swept_first)
+    with draft(tmp_path) as work:
+        assert work.is_dir() and opened[0] != work == opened[1]
+
+
+PILOT = b"\x7fELF pilot"
+MODULES = (Module("virtio", b"one"), Module("virtio_rng", b"two"))
+
+
+def test_initramfs_is_the_pilot_the_modules_and_their_order_and_nothing_else(tmp_path: Path) -> None:
+    kernel_store.build_initramfs(tmp_path / "deep/x.cpio", PILOT, MODULES)
+    assert list(read_cpio((tmp_path / "deep/x.cpio").read_bytes())) == [
+        ("init", 0o100755, PILOT),
+        ("modules", 0o040755, b""),
+        ("modules/order", 0o100644, b"virtio.ko\nvirtio_rng.ko\n"),
+        ("modules/virtio.ko", 0o100644, b"one"),
+        ("modules/virtio_rng.ko", 0o100644, b"two"),
+    ]
+    assert (tmp_path / "deep/x.cpio").stat().st_mode & 0o777 == 0o644, "a VMM has a user of its own"
+
+
+def test_other_content_is_another_name() -> None:
+    swapped, renamed = MODULES[::-1], (MODULES[0], Module("virtio_ring", b"two"))
+    names = {
+        kernel_store.initramfs_name(PILOT, kernel_store.initramfs_digest(each))
+        for each in (MODULES, swapped, renamed, ())
+    }
+    names |= {kernel_store.initramfs_name(b"another", kernel_store.initramfs_digest(MODULES))}
+    assert len(names) == 5 and all(name.endswith(".cpio") and "/" not in name for name in names)
+    assert kernel_store.initramfs_name(PILOT, kernel_store.initramfs_digest(MODULES)) in names
+
+
+def test_builders_beside_each_other_make_one_file(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def build() -> None:
+        together.wait()
+        for _ in range(10):
+            kernel_store.build_initramfs(tmp_path / "x.cpio", PILOT, MODULES)
+            assert len(list(read_cpio((tmp_path / "x.cpio").read_bytes()))) == 5
+
+    threads = [threading.Thread(target=build) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert os.listdir(tmp_path) == ["x.cpio"]
+
+
+def test_those_that_nobody_needs_are_removed(tmp_path: Path) -> None:
+    for name in ("used.cpio", "old.cpio"):
+        kernel_store.build_initramfs(tmp_path / name, PILOT, ())
+    kernel_store.prune_initramfs(tmp_path, ["used.cpio"])
+    assert os.listdir(tmp_path) == ["used.cpio"]
+    kernel_store.prune_initramfs(tmp_path / "nowhere", [])
+
+
+def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        kernel_store.build_initramfs(tmp_path / name / "x.cpio", PILOT, MODULES)
+        os.utime(tmp_path / name, (1, 1))
+    assert (tmp_path / "one/x.cpio").read_bytes() == (tmp_path / "other/x.cpio").read_bytes()
+
+
+def test_cpio_that_fails_or_is_missing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/cpio").write_text("#!/bin/sh\necho no such option >&2; exit 2\n")
+    (tmp_path / "bin/cpio").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    with pytest.raises(CannotStart, match="cpio cannot pack the initramfs: no such option"):
+        kernel_store.build_initramfs(tmp_path / "x.cpio", PILOT, MODULES)
+    (tmp_path / "bin/cpio").unlink()
+    with pytest.raises(MissingTool, match="install the Debian package cpio"):
+        kernel_store.build_initramfs(tmp_path / "x.cpio", PILOT, MODULES)
+    assert os.listdir(tmp_path) == ["bin"]
+
 
 SELECTION = Selection(modules=(Module("virtio", b"one"), Module("erofs", b"two")), lacks=("virtio_rng",))
 

@@ -23,11 +23,15 @@ from hawker.host.mapping_trial import TRIED_ID
 from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId, new_machine_id
 from hawker.runtime.container import launcher_trial
-from hawker.runtime.crun import Crun, CrunBundle
-from hawker.runtime.crun_stage import make_stage
+from hawker.runtime.crun import Crun, CrunBundle, make_stage
 from hawker.runtime.launcher.box_launcher import BoxLauncher
-from hawker.runtime.launcher.launcher_trial import LauncherTrial, fill_trial_directory
-from hawker.runtime.launcher.parity import Observation, differences, observe
+from hawker.runtime.launcher.launcher_trial import (
+    LauncherTrial,
+    Observation,
+    differences,
+    fill_trial_directory,
+    observe,
+)
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]
 

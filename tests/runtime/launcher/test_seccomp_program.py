@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hawker.runtime.launcher.seccomp_program import seccomp_program
-from hawker.runtime.syscall_filter import seccomp_profile
+from hawker.runtime.oci_bundle import seccomp_profile
 
 _INSTRUCTION = 8
 _RETURN = 0x06

@@ -14,8 +14,8 @@ from hawker.errors import SnapshotLost, Unavailable, WrongState
 from hawker.runtime.driver import Phase
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.driver import PilotDriver
+from hawker.runtime.pilot.exit import replay_journal
 from hawker.runtime.pilot.frames import FrameKind, FrameParser
-from hawker.runtime.pilot.journal import replay_journal
 from hawker.runtime.process import ProcessTechnology, process_driver
 from tests.runtime.pilot.guests import Guest, Program
 from tests.runtime.pilot.liar import HELLO

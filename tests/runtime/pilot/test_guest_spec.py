@@ -5,7 +5,7 @@ import pytest
 
 from hawker.errors import BadRequest
 from hawker.runtime.pilot import frames, messages
-from hawker.runtime.pilot.guest_spec import encode_guest_spec
+from hawker.runtime.pilot.messages import encode_guest_spec
 from hawker.runtime.spec import GuestLink, InstanceSpec, RootDisk, VolumeDisk
 from tests.runtime.plain import spec
 

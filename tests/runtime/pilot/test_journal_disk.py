@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.runtime.pilot.journal import read_journal
+from hawker.runtime.pilot.exit import read_journal
 from hawker.runtime.pilot.journal_disk import JOURNAL_BYTES, journal_disk_file, journal_disk_output, segment_bytes
 from hawker.runtime.pilot.output import OutputReader
 from hawker.runtime.pilot.rundir import RunDir

@@ -12,8 +12,8 @@ from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames
 from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.connection import PATIENCE
+from hawker.runtime.pilot.exit import JournalState
 from hawker.runtime.pilot.frames import FrameKind
-from hawker.runtime.pilot.journal import JournalState
 from hawker.runtime.pilot.processes import ProcessWatch, begin_run, end_run, recorded_states
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.spec import InstanceSpec

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.errors import Unavailable, WrongState
-from hawker.runtime.guest_volumes import VolumeUsage
+from hawker.runtime.driver import VolumeUsage
 from hawker.runtime.pilot import frames, requests
 from hawker.runtime.pilot.channel import connect
 from hawker.runtime.pilot.connection import Connection

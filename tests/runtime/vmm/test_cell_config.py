@@ -8,8 +8,8 @@ import pytest
 
 from hawker.host.cgroup_restore import Bounds
 from hawker.ids import MachineId
-from hawker.runtime.vmm.cell_config import CellSurroundings, JailDevice, cell_config, vmm_profile
 from hawker.runtime.vmm.contract import JailCell, JailGrant
+from hawker.runtime.vmm.crun_jail import CellSurroundings, JailDevice, cell_config, vmm_profile
 
 BOUNDS = Bounds(
     cpu_period_us=100_000, cpu_quota_us=200_000, cpu_shares=77, memory_bytes=1 << 30, swapped_bytes=1 << 30, pids=99

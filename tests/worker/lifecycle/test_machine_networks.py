@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from hawker.clock import SystemClock
+from hawker.host.machine_link import NetworkPlan
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.ids import MachineId, NodeId, new_node_id
 from hawker.record.machine import Network
 from hawker.worker.lifecycle.machine_networks import HostNetworks

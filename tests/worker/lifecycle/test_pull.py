@@ -5,7 +5,7 @@ import pytest
 
 from hawker.errors import NotFound
 from hawker.ids import Digest
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld

@@ -8,10 +8,9 @@ import pytest
 
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart, NotFound, NotServed, WrongState
-from hawker.host.ext4_template import LEAST_MIB
+from hawker.host.ext4 import LEAST_MIB, read_superblock
 from hawker.host.mount import mount, unmount
 from hawker.host.sparse import allocated_bytes
-from hawker.host.superblock import read_superblock
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import ImageSettings

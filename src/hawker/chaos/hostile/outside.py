@@ -15,7 +15,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
-from hawker.image.platform import host_platform
+from hawker.image.manifest import host_platform
 
 METADATA_PORT = 80
 REGISTRY_PORT = 5000

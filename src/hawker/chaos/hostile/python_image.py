@@ -16,9 +16,8 @@ import msgspec
 
 from hawker.chaos.hostile import payloads
 from hawker.errors import CannotStart
-from hawker.image.digest import digest_of, hex_of
-from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST
-from hawker.image.platform import host_platform
+from hawker.image.manifest import OCI_CONFIG, OCI_LAYER, OCI_MANIFEST, host_platform
+from hawker.image.reference import digest_of, hex_of
 
 REFERENCE = "local/hostile:1"
 PYTHON = "/usr/bin/python3"

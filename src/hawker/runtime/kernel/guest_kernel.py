@@ -11,11 +11,10 @@ from pathlib import Path
 
 from hawker.clock import Clock
 from hawker.errors import CannotStart, NotFound
-from hawker.runtime.kernel import initramfs
-from hawker.runtime.kernel.initramfs import digest_of
+from hawker.runtime.kernel import kernel_store
 from hawker.runtime.kernel.kernel_image import MAX_BYTES, KernelImage, read_image
 from hawker.runtime.kernel.kernel_modules import Module, Selection
-from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore, initramfs_digest
 from hawker.value_object import ValueObject
 
 _KERNEL, _INITRAMFS, _GIVEN = "kernel", "initramfs", "given"
@@ -58,7 +57,7 @@ def _digest(imported: KernelStore, release: str) -> str:
     try:
         return imported.find(release).record.modules_digest
     except NotFound:
-        return digest_of(())
+        return initramfs_digest(())
 
 
 class BootFiles(ValueObject, frozen=True):
@@ -93,9 +92,9 @@ class GuestKernel:
         """For a VMM that boots a "bzImage" or a "vmlinux". Makes the initramfs when it is not there, and then drops
         those that no kernel here needs. Raises `CannotStart`, `OSError`."""
         kernel, pilot = self.kernel(), self._pilot.read_bytes()
-        path = self._initramfs / initramfs.name_of(pilot, kernel.record.modules_digest)
+        path = self._initramfs / kernel_store.initramfs_name(pilot, kernel.record.modules_digest)
         if not path.exists():
-            initramfs.build(path, pilot, kernel.modules())
+            kernel_store.build_initramfs(path, pilot, kernel.modules())
             self._prune(pilot, kernel)
         return BootFiles(kernel=kernel.file(form), initramfs=path, release=kernel.release)
 
@@ -114,4 +113,6 @@ class GuestKernel:
 
     def _prune(self, pilot: bytes, used: Kernel) -> None:
         digests = [kernel.record.modules_digest for kernel in (used, *self._store.list())]
-        initramfs.prune(self._initramfs, [initramfs.name_of(pilot, digest) for digest in digests])
+        kernel_store.prune_initramfs(
+            self._initramfs, [kernel_store.initramfs_name(pilot, digest) for digest in digests]
+        )

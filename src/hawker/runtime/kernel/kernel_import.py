@@ -12,10 +12,9 @@ from typing import IO
 
 from hawker.errors import CannotStart
 from hawker.runtime.kernel import kernel_image
-from hawker.runtime.kernel.draft import draft
 from hawker.runtime.kernel.guest_kernel import read_given
 from hawker.runtime.kernel.kernel_modules import BUILTIN_LISTS, REQUIRED, LacksModules, ModuleTree, module_name
-from hawker.runtime.kernel.kernel_store import Kernel, KernelStore
+from hawker.runtime.kernel.kernel_store import Kernel, KernelStore, draft
 from hawker.runtime.kernel.tools import complaint, find_tool, run_tool
 from hawker.value_object import ValueObject
 

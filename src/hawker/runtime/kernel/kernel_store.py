@@ -1,26 +1,175 @@
-"""The kernels that a node has: one directory each, whole or not there.
+"""The kernels that a node has: one directory each, whole or not there; and the initramfs made for them, with the pilot
+as /init, the modules in /modules and their order, one file per content, not compressed (docs/kernel.md has the
+figures).
 
 A kernel's directory is named by its content and never changes. One kernel a release: the one imported last. Commands
-and a running node read and write it side by side; each reads it afresh.
+and a running node read and write it side by side; each reads it afresh. What is made is made in a draft beside it,
+locked, synced, renamed: what a killed process left is known by its lock, and swept by whoever comes next.
 """
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from hawker.errors import NotFound
+from hawker.errors import CannotStart, NotFound
 from hawker.log import bind
-from hawker.runtime.kernel.draft import draft, is_draft, put_directory, put_file, sweep
-from hawker.runtime.kernel.initramfs import digest_of
 from hawker.runtime.kernel.kernel_image import KernelImage
 from hawker.runtime.kernel.kernel_modules import Module, Selection
+from hawker.runtime.kernel.tools import complaint, run_tool
 from hawker.value_object import ValueObject
+
+_PREFIX = ".draft-"
+
+
+@contextmanager
+def draft(directory: Path) -> Iterator[Path]:
+    """A fresh directory in `directory`, removed at the end with what is left in it. Raises `OSError`."""
+    sweep(directory)
+    path, fd = _locked(directory)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(fd)
+
+
+def sweep(directory: Path) -> None:
+    """Remove the drafts in which nobody works any more."""
+    for name in os.listdir(directory):
+        if name.startswith(_PREFIX):
+            _remove_abandoned(directory / name)
+
+
+def is_draft(name: str) -> bool:
+    return name.startswith(_PREFIX)
+
+
+def put_file(made: Path, place: Path) -> None:
+    """Durably; what is in its place is replaced."""
+    _sync(made)
+    os.rename(made, place)
+    _sync(place.parent)
+
+
+def put_directory(made: Path, place: Path) -> None:
+    """Durably, with all files in it. Raises `OSError` when a directory that is not empty is there."""
+    for parent, _, files in os.walk(made):
+        for file in files:
+            _sync(Path(parent, file))
+        _sync(Path(parent))
+    os.rename(made, place)
+    _sync(place.parent)
+
+
+def _locked(directory: Path) -> tuple[Path, int]:
+    """Between its making and its locking a sweep may take a draft for an abandoned one: then there is another."""
+    while True:
+        path = Path(tempfile.mkdtemp(dir=directory, prefix=_PREFIX))
+        try:
+            fd = _open(path)
+        except FileNotFoundError:
+            continue
+        if _lock(fd) and path.exists():
+            return path, fd
+        os.close(fd)
+
+
+def _remove_abandoned(path: Path) -> None:
+    try:
+        fd = _open(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    try:
+        if _lock(fd):
+            shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+_FORM = b"hawker initramfs 2\0"  # another one when the same content is to be packed in another way
+
+
+def initramfs_name(pilot: bytes, modules_digest: str) -> str:
+    """By content: that of other content is another one."""
+    content = _FORM + hashlib.sha256(pilot).digest() + modules_digest.encode()
+    return f"{hashlib.sha256(content).hexdigest()[:32]}.cpio"
+
+
+def initramfs_digest(modules: Sequence[Module]) -> str:
+    """The digest of modules' names and contents, in their order."""
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(module.name.encode() + b"\0" + hashlib.sha256(module.content).digest())
+    return digest.hexdigest()
+
+
+def build_initramfs(path: Path, pilot: bytes, modules: Sequence[Module]) -> None:
+    """Builders beside each other make the same file. Raises `OSError`, `MissingTool` without cpio, `CannotStart` when
+    cpio fails."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with draft(path.parent) as work:
+        made = work / path.name
+        made.write_bytes(_archive(work / "root", pilot, modules))
+        made.chmod(0o644)
+        put_file(made, path)
+
+
+def prune_initramfs(directory: Path, used: Collection[str]) -> None:
+    """Remove those with other names. A machine that is just being started with one is started again by its flow."""
+    if directory.is_dir():
+        for name in os.listdir(directory):
+            if name not in used and not is_draft(name):
+                with suppress(FileNotFoundError):
+                    os.unlink(directory / name)
+
+
+def _archive(root: Path, pilot: bytes, modules: Sequence[Module]) -> bytes:
+    """The form that the kernel unpacks (its buffer-format.rst), all of root's and of no time, so that the same content
+    gives the same bytes. Directories come before what is in them: the kernel makes none by itself."""
+    (root / "modules").mkdir(parents=True)
+    order = "".join(f"{module.name}.ko\n" for module in modules)
+    files = {"init": pilot, "modules/order": order.encode()}
+    files |= {f"modules/{module.name}.ko": module.content for module in modules}
+    for name, content in files.items():
+        (root / name).write_bytes(content)
+    names = ["init", "modules", *list(files)[1:]]
+    for name in names:
+        (root / name).chmod(0o755 if name in ("init", "modules") else 0o644)
+        os.utime(root / name, (0, 0))
+    command = ["cpio", "--create", "--format=newc", "--reproducible", "--owner=+0:+0", "--quiet"]
+    done = run_tool(command, given="\n".join(names).encode(), directory=root)
+    if done.returncode != 0:
+        raise CannotStart(f"cpio cannot pack the initramfs: {complaint(done)}")
+    return done.stdout
+
 
 _log = bind("hawker.kernel")
 _RECORD, _MODULES, _CHOSEN = "record.json", "modules", "chosen"
@@ -151,7 +300,7 @@ class KernelStore:
 
 
 def _record(image: KernelImage, selection: Selection, origin: str, now: float) -> KernelRecord:
-    modules_digest = digest_of(selection.modules)
+    modules_digest = initramfs_digest(selection.modules)
     digest = hashlib.sha256(hashlib.sha256(image.boot).digest() + modules_digest.encode())
     return KernelRecord(
         release=image.release,

@@ -19,8 +19,8 @@ from anyio.abc import Process
 
 from hawker.clock import Clock
 from hawker.fair.threads import Pool, in_thread
-from hawker.runtime.kernel.draft import draft, put_file
 from hawker.runtime.kernel.guest_kernel import BootFiles
+from hawker.runtime.kernel.kernel_store import draft, put_file
 from hawker.value_object import ValueObject
 
 KVM = Path("/dev/kvm")

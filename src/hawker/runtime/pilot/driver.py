@@ -28,6 +28,8 @@ from hawker.runtime.driver import (
     ProcessInfo,
     ProcessState,
     Stats,
+    process_of,
+    refuse_containers,
 )
 from hawker.runtime.pilot import messages, requests
 from hawker.runtime.pilot.connection import Connection
@@ -41,7 +43,6 @@ from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.pilot.session import PilotSession
 from hawker.runtime.pilot.technology import Technology
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec
-from hawker.runtime.spec_rules import process_of, refuse_containers
 
 BOOT_TIMEOUT_S = 45.0  # for a guest to boot and have its spec running: emulated, on a busy host, it takes 10
 ATTACH_VERSION = COPY_VERSION = 4  # of the protocol that speaks of them

@@ -1,20 +1,195 @@
 """The exit of an instance: what its journal recorded, or what the silence of a dead pilot means.
 
-An exit is decided once and kept in the run directory. The journal of a machine with a kernel of its own is written by
-its guest: nothing in it is believed that cannot be.
+An exit is decided once and kept in the run directory. In the pilot's event journal (guest/PROTOCOL.md) a torn or
+foreign tail is where it ends. The journal of a machine with a kernel of its own is written by its guest, which may lie:
+`sanitized` takes out what cannot be. What can have been it may still lie about, to its own loss.
 """
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.clock import Clock
 from hawker.errors import NotFound
 from hawker.failpoint import reach
-from hawker.runtime.driver import Exit
-from hawker.runtime.pilot.journal import JournalState, read_journal, sanitized
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
+from hawker.runtime.pilot.frames import MalformedPilotFrame, PayloadReader
+from hawker.runtime.pilot.messages import read_ending
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.technology import Technology
 from hawker.runtime.spec import Ends, InstanceSpec
+from hawker.value_object import ValueObject
+
+_HEAD = struct.Struct("<IHBx")
+_READ_MAX = 64 << 10  # a pilot writes less than 16 KiB
+_T = TypeVar("_T")
+
+
+class _Record(IntEnum):
+    STARTED = 1
+    ACCEPTED = 2
+    READY = 3
+    PROCESS_EXIT = 4
+    FINAL_EXIT = 5
+    RUN_BEGAN = 6
+    RUN_ENDED = 7
+    STAGES = 8
+
+
+class BootStages(ValueObject, frozen=True):
+    """How far a guest was on its way up, in seconds since its kernel began, by the guest's own clock. `own_s` is
+    the pilot's own share, without waiting and without the kernel's work on modules, disks, mounts and network."""
+
+    pilot_s: float
+    devices_s: float
+    streams_s: float
+    spec_s: float
+    root_s: float
+    network_s: float
+    executed_s: float
+    own_s: float
+
+
+class JournalState(ValueObject, frozen=True):
+    """The state of a machine that its journal tells. Times are Unix seconds. `exits` and `runs` are by the number of
+    the process: how it ended in a machine that ends with the first; where it is in one that ends when it is told to."""
+
+    started_at: float | None = None
+    pilot_pid: int | None = None  # as the pilot sees itself: 1 in a pid namespace of its own
+    instance_id: str | None = None
+    ready_at: float | None = None
+    first_exit: Exit | None = None
+    final_exit: Exit | None = None
+    exits: Mapping[int, Exit] = msgspec.field(default_factory=dict)
+    runs: Mapping[int, ProcessState] = msgspec.field(default_factory=dict)
+    stages: BootStages | None = None  # only of a machine with a kernel of its own
+
+
+def read_journal(path: Path) -> JournalState:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return JournalState()
+    try:
+        return replay_journal(os.read(fd, _READ_MAX))
+    finally:
+        os.close(fd)
+
+
+def replay_journal(data: bytes) -> JournalState:
+    state = JournalState()
+    for kind, payload in _records(data):
+        try:
+            state = _continued(state, kind, PayloadReader(payload))
+        except MalformedPilotFrame:
+            break
+    return state
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + _HEAD.size <= len(data):
+        crc, length, kind = _HEAD.unpack_from(data, at)
+        end = at + _HEAD.size + length
+        if end > len(data) or zlib.crc32(data[at + 4 : end]) != crc:
+            return
+        yield kind, data[at + _HEAD.size : end]
+        at = end
+
+
+def _continued(state: JournalState, kind: int, reader: PayloadReader) -> JournalState:
+    match kind:
+        case _Record.STARTED:
+            return replace(state, started_at=_seconds(reader), pilot_pid=reader.number(4))
+        case _Record.ACCEPTED:
+            reader.number(8)
+            return replace(state, instance_id=reader.words())
+        case _Record.READY:
+            return replace(state, ready_at=_seconds(reader))
+        case _Record.PROCESS_EXIT:
+            exit = read_ending(reader)
+            return replace(state, first_exit=state.first_exit or exit, exits={**state.exits, exit.process: exit})
+        case _Record.FINAL_EXIT:
+            return replace(state, final_exit=read_ending(reader))
+        case _Record.RUN_BEGAN:
+            return _began(state, reader)
+        case _Record.RUN_ENDED:
+            return _ended(state, reader)
+        case _Record.STAGES:
+            return replace(state, stages=BootStages(*(_seconds(reader) for _ in BootStages.__struct_fields__)))
+        case _:
+            return state  # a newer pilot knows more
+
+
+def _began(state: JournalState, reader: PayloadReader) -> JournalState:
+    """Runs come in order; one that is not later is what a cut-short rewrite left behind."""
+    at, process, run, pid = _seconds(reader), reader.number(1), reader.number(4), reader.number(4)
+    before = state.runs.get(process, ProcessState())
+    if run <= before.run:
+        return state
+    began = ProcessState(
+        state=ProcessPhase.RUNNING, run=run, pid=pid or None, started_at=at, last_exit=before.last_exit
+    )
+    return replace(state, runs={**state.runs, process: began})
+
+
+def _ended(state: JournalState, reader: PayloadReader) -> JournalState:
+    run, exit = reader.number(4), read_ending(reader)
+    before = state.runs.get(exit.process, ProcessState())
+    if run < before.run:
+        return state
+    ended = msgspec.structs.replace(before, state=ProcessPhase.EXITED, run=run, pid=None, last_exit=exit)
+    return replace(state, runs={**state.runs, exit.process: ended})
+
+
+def _seconds(reader: PayloadReader) -> float:
+    return reader.number(8) / 1e9
+
+
+def sanitized(state: JournalState, processes: int, now: float) -> JournalState:
+    """The journal of an untrusted guest, without what has yet to happen and what is of a process that the machine does
+    not have. `processes` is how many it has, `now` the host's time in Unix seconds."""
+    return replace(
+        state,
+        started_at=_past(state.started_at, now),
+        ready_at=_past(state.ready_at, now),
+        first_exit=_exit(state.first_exit, processes, now),
+        final_exit=_exit(state.final_exit, processes, now),
+        exits={index: _known(exit, now) for index, exit in _real(state.exits, processes)},
+        runs={index: _process(process, now) for index, process in _real(state.runs, processes)},
+    )
+
+
+def _real(told: Mapping[int, _T], processes: int) -> list[tuple[int, _T]]:
+    return [(index, what) for index, what in told.items() if index < processes]
+
+
+def _exit(exit: Exit | None, processes: int, now: float) -> Exit | None:
+    if exit is None:
+        return None
+    return msgspec.structs.replace(_known(exit, now), process=exit.process if exit.process < processes else 0)
+
+
+def _known(exit: Exit, now: float) -> Exit:
+    return msgspec.structs.replace(exit, exited_at=min(exit.exited_at, now))
+
+
+def _process(process: ProcessState, now: float) -> ProcessState:
+    last_exit = process.last_exit and _known(process.last_exit, now)
+    return msgspec.structs.replace(process, started_at=_past(process.started_at, now), last_exit=last_exit)
+
+
+def _past(at: float | None, now: float) -> float | None:
+    return None if at is None else min(at, now)
+
 
 _SIGKILL = 9
 _CANNOT_EXECUTE = 126  # as shells say it

@@ -1,17 +1,89 @@
-"""What the pilot's frames carry, as values: the run spec and exec requests out, hello, endings and processes in."""
+"""What the pilot's frames carry, as values: the run spec, with what a machine with a kernel of its own is given, and
+exec requests out; hello, endings and processes in (guest/PROTOCOL.md).
+"""
 
 import signal
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
 from hawker.errors import BadRequest
-from hawker.runtime.driver import CopyDirection, ExecSpec, Exit, ProcessInfo, ProcessPhase, ProcessSocket, ProcessState
+from hawker.runtime.driver import (
+    CopyDirection,
+    ExecSpec,
+    Exit,
+    ProcessInfo,
+    ProcessPhase,
+    ProcessSocket,
+    ProcessState,
+    container_root,
+)
 from hawker.runtime.pilot import frames
 from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader
-from hawker.runtime.pilot.guest_spec import encode_guest_spec
-from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
-from hawker.runtime.spec_rules import container_root
+from hawker.runtime.spec import Ends, FileSpec, GuestLink, InstanceSpec, ProcessSpec, VolumeDisk
 from hawker.value_object import ValueObject
+
+JOURNAL, IMAGE, LAYER = "ledger", "image", "layer"
+"""What its first disks are called inside; then come its volumes, by their own names."""
+
+VOLUMES_MAX = 32
+_KERNEL_SETTINGS = ("net.ipv4.ip_unprivileged_port_start=0", "net.ipv4.ping_group_range=0 2147483647")
+"""As containers have them: see `host.forwarding`."""
+
+
+def encode_guest_spec(spec: InstanceSpec, now: float) -> bytes:
+    """`now` is Unix seconds, what the guest's clock is set to. Empty for a machine with the host's kernel. Raises
+    `BadRequest`."""
+    if spec.root_disk is None:
+        return b""
+    if len(spec.volumes) > VOLUMES_MAX:
+        raise BadRequest(f"a machine can have {VOLUMES_MAX} volumes, not {len(spec.volumes)}")
+    return b"".join(
+        (
+            frames.nanoseconds(now),
+            frames.string(IMAGE),
+            frames.string(LAYER),
+            frames.number(len(spec.volumes), 4),
+            *(_volume(volume) for volume in spec.volumes),
+            frames.string(""),  # no swap: the host cannot see how much of it a guest uses
+            frames.strings(_KERNEL_SETTINGS),
+            frames.number(0 if spec.link is None else 1, 1),
+            b"" if spec.link is None else _link(spec.link),
+        )
+    )
+
+
+def _volume(volume: VolumeDisk) -> bytes:
+    return b"".join(
+        (
+            frames.string(volume.name),
+            frames.string(volume.fstype),
+            frames.string(volume.target),
+            frames.number(1 if volume.read_only else 0, 1),
+        )
+    )
+
+
+def _link(link: GuestLink) -> bytes:
+    return b"".join(
+        (
+            frames.string(link.name),
+            _hardware_address(link.mac),
+            frames.number(link.mtu, 2),
+            frames.strings(link.addresses),
+            frames.strings(link.gateways),
+        )
+    )
+
+
+def _hardware_address(text: str) -> bytes:
+    try:
+        address = bytes.fromhex(text.replace(":", ""))
+    except ValueError:
+        address = b""
+    if len(address) != 6:
+        raise BadRequest(f"no hardware address: {text!r}")
+    return address
+
 
 SPEC_MAX = 4 << 20
 _STATES = {0: ProcessPhase.HELD, 1: ProcessPhase.STARTING, 2: ProcessPhase.RUNNING, 3: ProcessPhase.EXITED}

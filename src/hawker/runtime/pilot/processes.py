@@ -9,16 +9,14 @@ import msgspec
 
 from hawker.errors import Unavailable, WrongState
 from hawker.ids import MachineId
-from hawker.runtime.driver import Exit, ProcessPhase, ProcessState
+from hawker.runtime.driver import Exit, ProcessPhase, ProcessState, may_begin, process_of, refuse_conclusion
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
-from hawker.runtime.pilot.exit import ExitJournal
+from hawker.runtime.pilot.exit import ExitJournal, JournalState
 from hawker.runtime.pilot.frames import FrameKind, MalformedPilotFrame, PayloadReader
-from hawker.runtime.pilot.journal import JournalState
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S, InstanceEnded, PilotLink
 from hawker.runtime.pilot.rundir import MachineFiles, RunDir, spec_of
 from hawker.runtime.spec import InstanceSpec
-from hawker.runtime.spec_rules import may_begin, process_of, refuse_conclusion
 
 START_TIMEOUT_S = 60.0  # for a spec or a run to be executed: files are written and programs loaded, maybe slowly
 _KILLED = 9

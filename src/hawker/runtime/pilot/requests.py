@@ -15,8 +15,7 @@ import anyio
 
 from hawker.errors import Conflict, Unavailable, WrongState
 from hawker.ids import InstanceId
-from hawker.runtime.driver import ProcessInfo
-from hawker.runtime.guest_volumes import VolumeUsage
+from hawker.runtime.driver import ProcessInfo, VolumeUsage
 from hawker.runtime.pilot import frames, messages
 from hawker.runtime.pilot.connection import PATIENCE, Connection, Inbox
 from hawker.runtime.pilot.frames import Frame, FrameKind, MalformedPilotFrame, PayloadReader

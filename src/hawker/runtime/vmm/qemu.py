@@ -19,9 +19,9 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import CannotStart, SnapshotLost, Unavailable
 from hawker.fair.threads import Pool, in_thread
-from hawker.host.tsc import tsc_khz
+from hawker.host.facts import tsc_khz
 from hawker.runtime.pilot.channel import PilotChannel
-from hawker.runtime.pilot.guest_spec import JOURNAL
+from hawker.runtime.pilot.messages import JOURNAL
 from hawker.runtime.pilot.rundir import RunDir
 from hawker.runtime.pilot.serial_ports import SerialPortsChannel
 from hawker.runtime.spec import DiskLimits

@@ -12,12 +12,12 @@ from hawker.config.effective import EffectiveTempDir
 from hawker.errors import Fault, Unavailable
 from hawker.host.network_policy import PacketFilter
 from hawker.ids import Digest, InstanceId, MachineId
+from hawker.image.blobs import ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.config import Image, ImageConfig
 from hawker.image.limits import ImageSettings
-from hawker.image.readers import ImageReader
+from hawker.image.manifest import Resolved
 from hawker.image.reference import Reference
-from hawker.image.resolve import Resolved
 from hawker.record.machine import Network
 from hawker.runtime.driver import ALIVE, Exit, Phase
 from hawker.runtime.fake_host import FakeFault, FakeHost, Instance

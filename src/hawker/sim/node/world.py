@@ -21,7 +21,7 @@ from hawker.archive.archive import Archive
 from hawker.ids import Digest, MachineId, NodeId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import BlockChoice, ImageSettings
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
 from hawker.node import Capacity
 from hawker.observe.metrics import build_metrics
 from hawker.proof.host_state import HostState

@@ -42,13 +42,12 @@ from hawker.errors import Unprocessable, one_error
 from hawker.fair.table import HANDOVERS
 from hawker.fair.turns import Turns
 from hawker.ids import Digest
+from hawker.image.blobs import EVERYBODY, ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.config import Image
-from hawker.image.digest import is_digest
 from hawker.image.progress import PullProgress
-from hawker.image.readers import EVERYBODY, ImageReader
-from hawker.image.reference import RegistryReference, parse
-from hawker.image.registry_auth import Credentials
+from hawker.image.reference import RegistryReference, is_digest, parse
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from hawker.record.app import org_of
 from hawker.record.machine import MACHINES

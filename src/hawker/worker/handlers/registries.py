@@ -15,7 +15,7 @@ from hawker.api.handlers import answers
 from hawker.api.route import Call, NoQuery
 from hawker.ids import NodeId
 from hawker.image.cache import ImageCache
-from hawker.image.registry_auth import Credentials
+from hawker.image.registry import Credentials
 from hawker.log import Secret
 from hawker.permission import Action, Attempt
 from hawker.record.org import LoginRecord

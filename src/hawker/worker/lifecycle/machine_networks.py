@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 
 from hawker.host.address import bridge_name, machine_mac, private_ip, veth_name
-from hawker.host.machine_link import MACHINE_LINK, TAP, addresses, gateways
+from hawker.host.machine_link import MACHINE_LINK, TAP, NetworkPlan, addresses, gateways
 from hawker.host.network import NodeNetwork
-from hawker.host.network_plan import NetworkPlan
 from hawker.host.packet_counts import link_traffic
 from hawker.ids import MachineId
 from hawker.record.machine import Network

@@ -4,9 +4,9 @@ image of an organization share one run, and nobody waits for a registry that ano
 import msgspec
 
 from hawker.fsm.contract import Backoff, Done, Flow, Outcome, Resource, Step
-from hawker.image.readers import NODE, ImageReader
-from hawker.image.registry_auth import Credentials
-from hawker.image.resolve import Resolved
+from hawker.image.blobs import NODE, ImageReader
+from hawker.image.manifest import Resolved
+from hawker.image.registry import Credentials
 from hawker.worker.lifecycle.deps import Context
 
 IMAGE = "image"  # the kind of resource

@@ -12,8 +12,8 @@ from hawker.api.contract.market import OrderedApp
 from hawker.errors import NotFound, Unavailable, WrongState
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import AppName, InstanceId, new_ulid
-from hawker.image.readers import NODE as OWN_READER
-from hawker.image.readers import ImageReader
+from hawker.image.blobs import NODE as OWN_READER
+from hawker.image.blobs import ImageReader
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord

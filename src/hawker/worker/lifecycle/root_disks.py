@@ -16,7 +16,7 @@ from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import sparse
 from hawker.host.block import detach_loop, loops
-from hawker.host.ext4_template import LEAST_MIB, Ext4Templates
+from hawker.host.ext4 import LEAST_MIB, Ext4Templates
 from hawker.host.mount import empty_trash, mounts, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache

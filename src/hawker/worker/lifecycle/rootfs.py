@@ -18,8 +18,7 @@ from hawker.errors import CannotStart, WrongState
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.block import detach_loop, loops
-from hawker.host.ext4 import make_filesystem, mount_filesystem
-from hawker.host.ext4_template import LEAST_MIB
+from hawker.host.ext4 import LEAST_MIB, make_filesystem, mount_filesystem
 from hawker.host.layer_disk import LayerDisks, discard_layer, prepare_kept
 from hawker.host.mount import (
     NODEV,
@@ -33,13 +32,13 @@ from hawker.host.mount import (
     mount,
     mount_image,
     mounts,
+    remount_root,
     shows_layer,
     unmount,
 )
-from hawker.host.root_remount import remount_root
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
-from hawker.runtime.spec_rules import container_root
+from hawker.runtime.driver import container_root
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _OPEN_TO_ALL = 0o1777

@@ -10,10 +10,10 @@ from hawker.config.effective import rootfs_mib, temp_dirs, uploads_of
 from hawker.fsm.contract import Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.host.uplink import nameservers
 from hawker.ids import InstanceId
+from hawker.image.blobs import NODE, ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.config import ImageConfig
-from hawker.image.readers import NODE, ImageReader
-from hawker.image.resolve import Resolved
+from hawker.image.manifest import Resolved
 from hawker.machine import GONE, State
 from hawker.names import RESOLVER
 from hawker.record.app import APPS, org_of

@@ -12,11 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.errors import NoRoom, Unavailable
-from hawker.image.build import build_block, measure, packs
+from hawker.image.block_image import Staging, StagingPlace, build_block, measure, packs
 from hawker.image.failure import BadLayer
 from hawker.image.limits import BlockChoice, ImageLimits
 from hawker.image.manifest import Compression
-from hawker.image.staging import Staging, StagingPlace
 from hawker.image.tree import FileMeta, FileTree, TreeDirectory, TreeFile
 from tests.fixtures.parts import directory, entry, sha256, tar
 from tests.image.layers import blobs

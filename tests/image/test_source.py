@@ -8,7 +8,7 @@ import pytest
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
-from hawker.image.local import ByteRange, Content, LocalSource
+from hawker.image.source import ByteRange, Content, LocalSource
 
 pytestmark = pytest.mark.anyio
 
