@@ -22,8 +22,7 @@ from hawker.catalog.replica import Replica
 from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
-from hawker.fleet.gossip_bridge import GossipBridge
-from hawker.fleet.members import Members
+from hawker.fleet.gossip_bridge import GossipBridge, Members
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.listener import Listener

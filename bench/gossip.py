@@ -20,10 +20,10 @@ from rich.table import Table
 
 from hawker.clock import SystemClock
 from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.keyring import GossipKeyring, new_keyring
 from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
-from hawker.gossip.timing import Timing
 from hawker.gossip.transport import SocketTransport
 from hawker.ids import NodeId
 from tests.gossip.virtual_cluster import VirtualCluster, VirtualNode

@@ -10,9 +10,8 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.exec import MACHINE_TERMINAL, Exited, Input, InputEnd, Output, TerminalRequest
 from hawker.api.contract.image import IMPORT_IMAGE, PULL_IMAGE, PullRequest
-from hawker.api.contract.machine import GET_MACHINE, LIST_MACHINES, MachineParams
+from hawker.api.contract.machine import DELETE_METADATA, GET_MACHINE, LIST_MACHINES, MachineParams, MetadataKeyParams
 from hawker.api.contract.machine_operation import STOP_MACHINE
-from hawker.api.contract.metadata import DELETE_METADATA, MetadataKeyParams
 from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call

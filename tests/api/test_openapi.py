@@ -1,4 +1,8 @@
+"""None"""
+
+import re
 from functools import cache
+from html.parser import HTMLParser
 from types import NoneType
 from typing import Annotated, Any
 
@@ -10,7 +14,7 @@ from hawker.api.bounds import Seconds, written
 from hawker.api.codec import encode_json
 from hawker.api.contract.machine import CREATE_MACHINE
 from hawker.api.contract.node import HEALTH
-from hawker.api.openapi import Schemas, openapi
+from hawker.api.openapi import Schemas, docs, openapi
 from hawker.api.route import AnyRoute, NoParams, NoQuery, Page, Socket, Stream, Tag, Unary, declared_errors
 from hawker.api.routes import ROUTES
 from tests.api.samples import sample
@@ -138,3 +142,63 @@ def test_operations_have_names_of_their_own() -> None:
     names = [operation["operationId"] for methods in document()["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names) == len(ROUTES) + sum(len(route.aliases) for route in ROUTES)
     assert document()["openapi"] == "3.1.0" and document()["info"]["version"] == "1.2.3"
+
+
+_VOID = {"meta", "link", "br"}
+
+
+@cache
+def page() -> str:
+    return docs(openapi(ROUTES, "1.2.3"))
+
+
+class Sound(HTMLParser):
+    """Fails at a tag that is closed out of order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID:
+            self.open.append(tag)
+        given = dict(attrs)
+        self.ids += [value for name, value in given.items() if name == "id" and value]
+        self.links += [value for name, value in given.items() if name == "href" and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def _parsed() -> Sound:
+    parser = Sound()
+    parser.feed(page())
+    parser.close()
+    return parser
+
+
+def test_every_tag_is_closed_and_every_link_leads_somewhere() -> None:
+    parsed = _parsed()
+    assert not parsed.open and len(set(parsed.ids)) == len(parsed.ids)
+    inside = {link.removeprefix("#") for link in parsed.links if link.startswith("#")}
+    assert inside <= set(parsed.ids)
+
+
+def test_the_page_asks_no_other_host_for_anything() -> None:
+    assert {link for link in _parsed().links if not link.startswith("#")} == {"/openapi.json"}
+    assert not re.search(r"https?://|<script|src=|@import|url\(", page())
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_every_call_is_on_the_page(route: AnyRoute) -> None:
+    assert f'id="{route.name}"' in page() and route.path in page()
+
+
+def test_a_dark_and_a_light_page_exist() -> None:
+    assert "prefers-color-scheme: dark" in page()
+
+
+def test_text_is_escaped() -> None:
+    assert "<html>" not in page().removeprefix("<!doctype html>") and "List an app&#x27;s machines" in page()

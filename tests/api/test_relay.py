@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from hawker.api.contract.machine import MachineParams
-from hawker.api.contract.machine_port import (
+from hawker.api.contract.port import (
     MACHINE_PORT,
     FromClient,
     PortData,

@@ -8,8 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from hawker.catalog.agent import AgentCatalog
-from hawker.catalog.agent_answer import SubscriptionLost
+from hawker.catalog.agent import AgentCatalog, SubscriptionLost
 from hawker.catalog.change import Token
 from hawker.catalog.contract import ResultTable, RowChange, Statement
 from hawker.catalog.http.app import CatalogApp, CatalogEndpoint

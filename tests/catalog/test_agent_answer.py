@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from hawker.catalog.agent import AgentCatalog
-from hawker.catalog.agent_answer import SubscriptionLost, WrongAgent, shown
+from hawker.catalog.agent import AgentCatalog, SubscriptionLost, WrongAgent, shown
 from hawker.catalog.contract import ResultTable, RowChange, Statement
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest, DeadlineExceeded, Fault, HawkerError, Unavailable, Unprocessable

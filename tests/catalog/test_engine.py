@@ -4,7 +4,6 @@ import pytest
 
 from hawker.catalog.change import Position, Scope, Token
 from hawker.catalog.engine import GRACE_S, SERVED, WAITING, ReplicationEngine, ReplicationLag
-from hawker.catalog.epochs import in_scope
 from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.jobs import Apply, Collect, JobResult, RaiseFence, Renew, Serve
 from hawker.catalog.messages import (
@@ -21,6 +20,7 @@ from hawker.catalog.messages import (
     Want,
 )
 from hawker.catalog.replication import MESSAGE_BYTES
+from hawker.catalog.streams import in_scope
 from hawker.clock import ManualClock
 from hawker.ids import NodeId
 from tests.catalog.kit import ME, A, B, delta, op, push, tx

@@ -1,6 +1,6 @@
 from hawker.catalog.change import Position, Scope
-from hawker.catalog.epochs import LISTEN_S, PATIENCE_S, Inquiry, in_scope, next_epoch, outdated
 from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
+from hawker.catalog.streams import LISTEN_S, PATIENCE_S, Inquiry, in_scope, next_epoch, outdated
 from hawker.clock import ManualClock
 from tests.catalog.kit import A, B
 

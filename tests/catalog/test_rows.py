@@ -2,7 +2,7 @@ import apsw
 import pytest
 
 from hawker.catalog.change import Op, Scope, VersionedOp
-from hawker.catalog.migration import side_tables
+from hawker.catalog.database import side_tables
 from hawker.catalog.rows import TableRows
 from hawker.catalog.schema import described
 

@@ -16,8 +16,8 @@ from hawker.api.contract.certificate import (
     Ownership,
     ValidationError,
 )
-from hawker.api.contract.published_port import RouteExplanation
-from hawker.api.contract.wireguard_peer import WireguardPeer, WireguardPeerList
+from hawker.api.contract.port import RouteExplanation
+from hawker.api.contract.private_network import WireguardPeer, WireguardPeerList
 from hawker.api.route import Call
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

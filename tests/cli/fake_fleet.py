@@ -17,9 +17,9 @@ from hawker.api.contract.cluster import (
     InviteList,
     NodeMachine,
 )
+from hawker.api.contract.image import RegistryLogin, RegistryLoginList
 from hawker.api.contract.node import Amounts, HostCapacity
-from hawker.api.contract.quota import Quota, QuotaAmounts, QuotaLimits, QuotaList
-from hawker.api.contract.registry import RegistryLogin, RegistryLoginList
+from hawker.api.contract.org import Quota, QuotaAmounts, QuotaLimits, QuotaList
 from hawker.api.route import Call
 from hawker.errors import NotFound
 

@@ -24,9 +24,8 @@ from hawker.api.contract.machine import (
     StartAnswer,
     WaitAnswer,
 )
-from hawker.api.contract.machine_port import PortData, PortEnd, PortOpened, PortTaken
 from hawker.api.contract.node import Amounts, DriverInfo, Health, HostCapacity, LogChunk, NodeInfo
-from hawker.api.contract.published_port import PublishedPortState
+from hawker.api.contract.port import PortData, PortEnd, PortOpened, PortTaken, PublishedPortState
 from hawker.api.contract.run import MachineHistory, Run, RunList, RunState, RunStep
 from hawker.api.contract.secret import AppSecret, AppSecrets, SecretsUpdated
 from hawker.api.contract.token import RevokedToken, RevokedTokens

@@ -1,3 +1,5 @@
+"""None"""
+
 from pathlib import Path
 
 import click
@@ -6,7 +8,7 @@ from click.testing import CliRunner
 
 from hawker.cli.config_notation import check
 from hawker.cli.machine_config import Flags
-from hawker.cli.machine_options import machine_options, sources
+from hawker.cli.machine_options import PlacementOptions, machine_options, placement_options, sources
 from hawker.cli.notation import LocalFile, Variable
 from hawker.config import MachineRestart
 
@@ -66,3 +68,13 @@ def test_sources_are_this_process_own(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HERE", "1")
     assert sources().read(str(tmp_path / "x")) == b"\xff"
     assert sources().environ["HERE"] == "1"
+
+
+def test_gathered_options_keep_their_order_in_the_help() -> None:
+    @click.command()
+    @placement_options
+    def command(placement: PlacementOptions) -> None: ...
+
+    text = CliRunner().invoke(command, ["--help"]).output
+    places = [text.index(flag) for flag in ("--app", "--name", "--region", "--order-id")]
+    assert places == sorted(places)

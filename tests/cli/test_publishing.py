@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.machine import MachineParams
-from hawker.api.contract.published_port import PublishedPortState
+from hawker.api.contract.port import PublishedPortState
 from hawker.cli.exits import Failure
 from hawker.cli.publishing import addresses, published, published_now, unserved, where
 from hawker.clock import ManualClock

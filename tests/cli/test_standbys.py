@@ -6,8 +6,8 @@ import pytest
 
 from hawker.api.contract.catalog import CatalogLine
 from hawker.api.in_process import InProcessCaller
+from hawker.cli.draining import Spares, that_stand_by
 from hawker.cli.exits import Failure
-from hawker.cli.standbys import Spares, that_stand_by
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.machine import State

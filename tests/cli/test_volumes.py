@@ -1,8 +1,60 @@
+"""None"""
+
+from datetime import timedelta
+
+import click
 import pytest
 
-from hawker.cli.volumes import OwnedVolume, chosen
+from hawker.cli.volumes import OwnedVolume, SizeAsked, about, chosen, listing, size_gib, snapshots, whole_gib
 from hawker.errors import BadRequest, NotFound
-from tests.cli.fake_volumes import volume
+from tests.cli.fake_volumes import AT, snapshot, volume
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("10", SizeAsked(10)),
+        ("10g", SizeAsked(10)),
+        ("10 GiB", SizeAsked(10)),
+        ("+5", SizeAsked(5, more=True)),
+        ("+5gb", SizeAsked(5, more=True)),
+    ],
+)
+def test_sizes_are_written_as_people_write_them(text: str, asked: SizeAsked) -> None:
+    assert size_gib(text) == asked
+
+
+@pytest.mark.parametrize("text", ["", "0", "+0", "-1", "1.5", "ten", "10m", "9" * 20])
+def test_a_text_that_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size in GiB"):
+        size_gib(text)
+
+
+def test_a_new_volume_cannot_be_larger_by_something() -> None:
+    assert whole_gib("3") == 3
+    with pytest.raises(ValueError, match="needs a size, not an increase"):
+        whole_gib("+3")
+
+
+NOW = AT + timedelta(hours=5)
+
+
+def test_a_volume_whose_use_is_not_known_has_none() -> None:
+    row = listing([OwnedVolume("shop", volume(bytes_used=None, bytes_total=None))], NOW).splitlines()[1]
+    assert row.split()[4:7] == ["3", "GiB", "-"]
+    assert "used" not in about(OwnedVolume("shop", volume(bytes_used=None, bytes_total=None)))
+
+
+def test_one_day_is_no_days() -> None:
+    text = about(OwnedVolume("shop", volume(snapshot_retention=1, auto_backup_enabled=False)))
+    assert "manual, kept for 1 day" in text.splitlines()[-2]
+
+
+def test_a_snapshot_s_row_says_how_old_it_is_and_how_long_it_is_kept() -> None:
+    row = click.unstyle(snapshots([snapshot(status="failed", size=0)], NOW)).splitlines()[1].split()
+    assert row[1:8] == ["failed", "0", "B", "3.0", "GiB", "5", "d"]
+    assert row[-2:] == ["5", "h"]
+
 
 OLD, NEW, LEFT = "vol_0000000000000001", "vol_0000000000000002", "vol_0000000000000003"
 VOLUMES = [

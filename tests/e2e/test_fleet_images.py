@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hawker.api.contract.image import PUT_LOGIN, LoginRequest, RegistryParams
 from hawker.api.contract.machine import Machine
-from hawker.api.contract.registry import PUT_LOGIN, LoginRequest, RegistryParams
 from hawker.errors import BadRequest, HawkerError, Unavailable
 from tests.e2e.command_line import CommandLine
 from tests.e2e.images import variant, write_docker_archive

@@ -6,13 +6,15 @@ from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
 from hawker.api.contract.machine import (
     DELETE_MACHINE,
     GET_MACHINE,
+    LIST_METADATA,
     LIST_VERSIONS,
+    UPDATE_METADATA,
     DeleteMachineQuery,
     GetMachineQuery,
     SignalRequest,
+    UpdateMetadataRequest,
 )
 from hawker.api.contract.machine_operation import CORDON_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, UNCORDON_MACHINE
-from hawker.api.contract.metadata import LIST_METADATA, UPDATE_METADATA, UpdateMetadataRequest
 from hawker.api.contract.run import Run
 from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NotFound, WrongState
 from tests.e2e.shop import HELLO, Shop

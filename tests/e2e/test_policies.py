@@ -14,7 +14,7 @@ import pytest
 
 from hawker.api.client import Client
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
+from hawker.api.contract.machine import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.contract.network_policy import (
     DELETE_POLICY,
     LIST_POLICIES,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hawker.errors import Unavailable
-from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
+from hawker.fleet.failover import ALIVE, DOWN, Spare, Takeover, Watched
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.node import FENCED, TAKEOVERS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.fleet.failover_rule import ALIVE, DOWN, FailoverVerdict, Spare, Takeover, Watched, judge
+from hawker.fleet.failover import ALIVE, DOWN, FailoverVerdict, Spare, Takeover, Watched, judge
 from hawker.ids import AppName, MachineId, NodeId
 
 A, B, C = NodeId("aaaaaaaa"), NodeId("bbbbbbbb"), NodeId("cccccccc")

@@ -9,8 +9,7 @@ import pytest
 import hawker.catalog
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.errors import Unavailable
-from hawker.fleet.failover_rule import ALIVE, DOWN, Spare, Takeover, Watched
-from hawker.fleet.failover_view import CatalogView
+from hawker.fleet.failover import ALIVE, DOWN, CatalogView, Spare, Takeover, Watched
 from hawker.ids import AppName, MachineId, NodeId
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,7 @@ from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.route import Call, NoQuery
 from hawker.cluster import found_cluster
-from hawker.fleet.failover import Failover
-from hawker.fleet.failover_view import catalog_sight
+from hawker.fleet.failover import Failover, catalog_sight
 from hawker.fleet.membership import Fleet
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId

@@ -6,7 +6,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app_file import HAND_APP_FILE
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.directory import Node
-from hawker.fleet.file_handover import FleetFiles
+from hawker.fleet.handover import FleetFiles
 from hawker.ids import AppName, Digest, NodeId
 
 pytestmark = pytest.mark.anyio

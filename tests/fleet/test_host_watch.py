@@ -4,8 +4,7 @@ import anyio
 import pytest
 
 from hawker.clock import Clock, SystemClock
-from hawker.fleet.host_watch import HostAsker, HostWatch
-from hawker.fleet.presence import PORT_OFFSET, HostWord, answer, read_question
+from hawker.fleet.presence import PORT_OFFSET, HostAsker, HostWatch, HostWord, answer, read_question
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 from tests.waiting import eventually

@@ -7,7 +7,7 @@ from hawker.api.contract.cluster import AdmitRequest
 from hawker.auth.invitation import JoinAttempt, from_text, join_secret
 from hawker.clock import ManualClock
 from hawker.errors import Forbidden, HawkerError, NotFound, Unauthorized, Unprocessable
-from hawker.fleet.invites import KEPT_S, MOST_INVITES, Invites
+from hawker.fleet.joining import KEPT_S, MOST_INVITES, Invites
 from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.record.node import INVITES, InviteRecord

@@ -16,8 +16,7 @@ from hawker.auth.invitation import from_text, sealed_for
 from hawker.clock import ManualClock
 from hawker.cluster import read_cluster
 from hawker.errors import BadRequest, CannotStart, Fault, Forbidden, NotFound, Unauthorized, Unavailable, WrongState
-from hawker.fleet.invites import Invites
-from hawker.fleet.joining import join_cluster, own_address_towards, url_of
+from hawker.fleet.joining import Invites, join_cluster, own_address_towards, url_of
 from hawker.ids import NodeId
 from hawker.log import Secret
 from hawker.place import Place

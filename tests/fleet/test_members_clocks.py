@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.fleet.members import wrong_clocks
+from hawker.fleet.gossip_bridge import wrong_clocks
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import NodeId
 

@@ -1,6 +1,6 @@
 from hawker.catalog.change import Value
 from hawker.catalog.contract import ResultTable
-from hawker.fleet.view import fleet_nodes, one_of
+from hawker.fleet.membership import fleet_nodes, one_of
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.ids import NodeId
 from tests.fleet.desk import ME, OTHER, Desk

@@ -7,8 +7,7 @@ import pytest
 
 from hawker.api.contract.flyctl import GraphqlRequest
 from hawker.flyfront.asking import MAX_COST, Cost
-from hawker.flyfront.bounds import MAX_CHARACTERS, MAX_FIELDS, MAX_VALUES, out_of_bounds, oversize
-from hawker.flyfront.graphql import answer
+from hawker.flyfront.graphql import MAX_CHARACTERS, MAX_FIELDS, MAX_VALUES, answer, out_of_bounds, oversize
 
 VIEWER, SPREADS = "the operation asks for viewer more than 16 times", "the operation spreads more than 16 fragments"
 WIDE, DEEP = f"the operation asks for more than {MAX_FIELDS} fields", "the operation is deeper than 12 fields"

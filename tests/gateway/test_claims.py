@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
 from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
-from hawker.api.contract.wireguard_peer import PUT_PEER, WireguardPeer, WireguardPeerParams, WireguardPeerRequest
+from hawker.api.contract.private_network import PUT_PEER, WireguardPeer, WireguardPeerParams, WireguardPeerRequest
 from hawker.app import network_id, network_ids
 from hawker.errors import NotServed, Unavailable, Unprocessable
 from hawker.gateway.claims import NetworkClaims, keepers

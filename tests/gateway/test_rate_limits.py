@@ -6,7 +6,7 @@ from hawker.api.contract.app import CREATE_APP, DELETE_APP, LIST_APPS
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE
 from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, WAIT_MACHINE
 from hawker.api.contract.node import HEALTH, METRICS, NODE_INFO
-from hawker.api.contract.wireguard_peer import DELETE_PEER, PUT_PEER
+from hawker.api.contract.private_network import DELETE_PEER, PUT_PEER
 from hawker.api.route import AnyRoute, Rate, rate_of
 from hawker.api.routes import ROUTES
 from hawker.clock import ManualClock

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import Forgot, MemberChanged, Rejected
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.membership import Membership
-from hawker.gossip.timing import Timing
 from tests.gossip.virtual_cluster import VirtualCluster, VirtualNode
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hawker.clock import ManualClock
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import Effects, Event
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.frames import Frame, MemberClaim, decode, payload_of
 from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.members import Identity, alive_claim, content_of
 from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
-from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
 KEYRING = GossipKeyring(keys={1: bytes(32)}, primary=1)

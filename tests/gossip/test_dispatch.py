@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from hawker.gossip.contract import Fate, NodeMeta, Trouble
 from hawker.gossip.effects import JoinAccepted, MemberChanged, MessageReceived, Rejected, Rekeyed, Troubled
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.frames import (
     Ack,
     ForgetNode,
@@ -25,7 +26,6 @@ from hawker.gossip.frames import (
     payload_of,
 )
 from hawker.gossip.members import content_of, fingerprint_of
-from hawker.gossip.timing import Timing
 from tests.gossip.single_core import BOOT, KEYRING, ME, META, WALL, Said, SingleCore, claim, node, says
 from tests.gossip.test_frames import frames
 

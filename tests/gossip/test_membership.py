@@ -2,8 +2,8 @@ import msgspec
 
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import Forgot, MemberChanged
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.frames import ForgetNode, MemberClaim
-from hawker.gossip.timing import Timing
 from tests.gossip.single_core import BOOT, ME, SingleCore, claim, node, says
 
 

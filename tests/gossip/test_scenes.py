@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from hawker.gossip.contract import Fate
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.frames import ForgetNode, MemberClaim
 from hawker.gossip.membership import Membership
-from hawker.gossip.timing import Timing
 from tests.gossip import scenes
 from tests.gossip.scenes import SCENES, Kind, Scene
 from tests.gossip.virtual_cluster import VirtualCluster

@@ -2,9 +2,8 @@ import pytest
 
 from hawker.gossip.contract import Fate
 from hawker.gossip.effects import FallbackPing, MemberChanged
-from hawker.gossip.failure_detector import ProbeRound
+from hawker.gossip.failure_detector import ProbeRound, Timing
 from hawker.gossip.frames import Ack, Join, JoinOk, MalformedFrame, MemberClaim, Nack, Ping, PingReq
-from hawker.gossip.timing import Timing
 from tests.gossip.single_core import BOOT, ME, Said, SingleCore, claim, node, says
 
 

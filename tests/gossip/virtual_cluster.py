@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import Effects, Event, FallbackPing, MemberChanged
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.members import Identity
 from hawker.gossip.membership import Membership
 from hawker.gossip.swim import Swim
-from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 from tests.gossip.single_core import KEYRING
 from tests.gossip.single_core import node as name_of

@@ -13,7 +13,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed(
         "swallowing", "src/hawker/fsm/ledger.py", "except", "part of the step runner: hands it what a commit raised"
     ),
-    Allowed("swallowing", "src/hawker/api/error_boundary.py", "except", "the HTTP boundary: logs it, answers an error"),
+    Allowed("swallowing", "src/hawker/api/endpoints.py", "except", "the HTTP boundary: logs it, answers an error"),
     Allowed("swallowing", "src/hawker/store/sqlite.py", "except", "carries it from the writer's thread to the caller"),
     Allowed(
         "swallowing", "src/hawker/sim/fleet/simulation.py", "except", "whatever breaks a simulated node is a finding"

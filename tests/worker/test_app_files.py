@@ -17,8 +17,8 @@ from hawker.record.machine import MACHINES
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.store.contract import Tx
 from hawker.store.memory_store import MemoryStore
-from hawker.worker import app_files
-from hawker.worker.app_files import GRACE_S, MOST_FILES, AppFiles, FilesOfApp
+from hawker.worker import apps
+from hawker.worker.apps import GRACE_S, MOST_FILES, AppFiles, FilesOfApp
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +108,7 @@ async def test_an_app_has_so_many_files_and_no_more(tmp_path: Path) -> None:
 
 
 async def test_an_app_has_so_many_bytes_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_files, "MOST_BYTES", len(BIG) + 10)
+    monkeypatch.setattr(apps, "MOST_BYTES", len(BIG) + 10)
     files = files_in(tmp_path)
     await keep(files, BIG)
     await keep(files, b"ten bytes.")

@@ -17,8 +17,7 @@ from hawker.runtime.fake_host import FakeFault
 from hawker.settings import Settings
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.capacity import Room, at_rest, kept_layer, room_for, usual_layer_mib
-from hawker.worker.promised_disk import PromisedDisk
+from hawker.worker.capacity import PromisedDisk, Room, at_rest, kept_layer, room_for, usual_layer_mib
 from tests.worker.invariants import check_at_rest
 from tests.worker.machines import machine
 

@@ -8,7 +8,7 @@ import pytest
 from hawker.clock import SystemClock
 from hawker.host.facts import DiskSpace
 from hawker.place import Place
-from hawker.worker.promised_disk import PromisedDisk
+from hawker.worker.capacity import PromisedDisk
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

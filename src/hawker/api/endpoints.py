@@ -1,27 +1,75 @@
-"""What each kind of HTTP route does between a request and its reply. Errors before a reply begins are the server's."""
+"""What each kind of route does between a request and its reply, HTTP or WebSocket. Errors before a reply begins are the
+server's; `error_boundary` is the one place where an error that nobody expected is caught, logged and made a typed one.
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import nullcontext
+In a WebSocket the first message opens the call, and an error is the last message. Calls that may last are ended when
+the server stops, where cutting a call short does no harm.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache, cached_property
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from hawker.api.codec import AnswerCodec, Receive, encode_json
-from hawker.api.error_boundary import typed_errors
+from hawker.api.codec import AnswerCodec, BodyCodec, Receive, Send, encode_json
 from hawker.api.failure import failed
 from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers, Written, finish
 from hawker.api.reply import LINES, HttpReply
 from hawker.api.request import UPLOAD_PACE, CallReader, Incoming, body_chunks
-from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, Stream, Unary, Upload, attempt_of, writes
+from hawker.api.route import USUAL_TIMEOUT_S, AnyRoute, R, Socket, Stream, U, Unary, Upload, attempt_of, writes
 from hawker.api.routes import asked_by_nodes
-from hawker.api.shutdown import Shutdown
 from hawker.clock import Clock
-from hawker.errors import Forbidden, HawkerError
+from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, Unavailable
 from hawker.fair.turns import Turns
 from hawker.value_object import ValueObject
+
+_log = logging.getLogger("hawker.api")
+
+
+@contextmanager
+def typed_errors(request_id: str) -> Iterator[None]:
+    """Only errors of the family leave the block: anything else is logged and raised as `Fault`. The caller is told the
+    request's id and nothing of the cause."""
+    try:
+        yield
+    except HawkerError:
+        raise
+    except Exception as error:
+        _log.error("unexpected error", exc_info=error, extra={"request_id": request_id})
+        raise Fault(f"internal error, request id {request_id}") from error
+
+
+class Shutdown:
+    """Holds the calls that end with the server."""
+
+    def __init__(self) -> None:
+        self._scopes: set[anyio.CancelScope] = set()
+        self._stopped = False
+
+    @contextmanager
+    def until_stop(self) -> Iterator[None]:
+        """Raises `Unavailable` when the server stops before the block ends."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            if self._stopped:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+        if scope.cancelled_caught:
+            raise Unavailable("the node is stopping")
+
+    def stop(self) -> None:
+        """End the blocks that are under way, and every later one at once."""
+        self._stopped = True
+        for scope in list(self._scopes):
+            scope.cancel()
+
 
 KEEPALIVE_S = 15.0
 _TURN = 32  # lines, between which the loop turns
@@ -224,3 +272,82 @@ def endpoint_of(route: AnyRoute, setup: Setup) -> RouteEndpoint | None:
             return UploadEndpoint(route, setup)
         case _:
             return None
+
+
+OPENING_DEADLINE_S = 10.0
+
+
+class ServerChannel(Generic[R, U]):
+    """JSON text frames over ASGI."""
+
+    def __init__(self, receive: Receive, send: Send, up: type[U]) -> None:
+        self._receive, self._send = receive, send
+        self._codec = BodyCodec(up)
+        self._gone = False
+
+    async def send(self, message: R) -> None:
+        """Raises `Unavailable` when the client has gone."""
+        try:
+            await self._send({"type": "websocket.send", "text": encode_json(message).decode()})
+        except OSError as error:
+            self._gone = True
+            raise Unavailable("the client has gone") from error
+
+    async def receive(self) -> U | None:
+        data = await self.frame()
+        return None if data is None else self._codec.decode(data)
+
+    async def frame(self) -> bytes | None:
+        """The next frame, undecoded."""
+        if self._gone:
+            return None
+        message = await self._receive()
+        if message["type"] != "websocket.receive":
+            self._gone = True
+            return None
+        text = message.get("text")
+        return message.get("bytes") or b"" if text is None else text.encode()
+
+    async def end(self, error: HawkerError | None) -> None:
+        """Say why if it was an error, and close; nothing if the client has gone."""
+        if self._gone:
+            return
+        with suppress(OSError):  # it goes as soon as it has the last message
+            if error is not None:
+                await self._send({"type": "websocket.send", "text": encode_json(failed(error)).decode()})
+            await self._send({"type": "websocket.close", "code": 1000})
+
+
+class SocketEndpoint:
+    def __init__(self, route: Socket[Any, Any, Any, Any, Any], setup: Setup) -> None:
+        self.path, self.guard = route.path, guard_of(route)
+        self._up = route.up
+        self._handler = setup.handlers.of(route)
+        self._reader = CallReader(route, 0)
+        self._shutdown = setup.shutdown
+
+    async def __call__(self, request: Incoming, grant: Grant, send: Send) -> int:
+        """The HTTP status that a plain call would have had."""
+        await send({"type": "websocket.accept", "headers": [(b"fly-request-id", request.request_id.encode())]})
+        channel: ServerChannel[Any, Any] = ServerChannel(request.receive, send, self._up)
+        error = await self._converse(request, grant, channel)
+        await channel.end(error)
+        return 200 if error is None else error.status
+
+    async def _converse(self, request: Incoming, grant: Grant, channel: ServerChannel[Any, Any]) -> HawkerError | None:
+        try:
+            with typed_errors(request.request_id):
+                await self._handle(request, grant, channel)
+        except HawkerError as error:
+            return error
+        return None
+
+    async def _handle(self, request: Incoming, grant: Grant, channel: ServerChannel[Any, Any]) -> None:
+        opening = None
+        with anyio.move_on_after(OPENING_DEADLINE_S):
+            opening = await channel.frame()
+        if opening is None:
+            raise BadRequest(f"the opening message did not come within {OPENING_DEADLINE_S:g} s")
+        call = self._reader.with_data(request, grant, opening)
+        with self._shutdown.until_stop():
+            await self._handler(call, channel)

@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from hawker.api.contract.machine_port import FromClient, FromPort, PortData, PortEnd, PortTaken
+from hawker.api.contract.port import FromClient, FromPort, PortData, PortEnd, PortTaken
 from hawker.errors import BadRequest, Unavailable, one_error
 
 WINDOW = 256 * 1024

@@ -22,30 +22,24 @@ from hawker.api.contract.cluster import (
 from hawker.api.contract.deploy import DEPLOY_PEER_ROUTES, DEPLOY_ROUTES
 from hawker.api.contract.exec import INSIDE_ROUTES
 from hawker.api.contract.flyctl import FLYCTL_ROUTES
-from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES
+from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES, REGISTRY_PEER_ROUTES, REGISTRY_ROUTES
 from hawker.api.contract.ip_assignment import IP_ROUTES
 from hawker.api.contract.lease import LEASE_ROUTES
-from hawker.api.contract.machine import MACHINE_ROUTES
+from hawker.api.contract.machine import MACHINE_ROUTES, METADATA_ROUTES
 from hawker.api.contract.machine_operation import MEMORY_ROUTES, OPERATION_ROUTES
-from hawker.api.contract.machine_port import MACHINE_PORT_ROUTES
 from hawker.api.contract.market import LIST_PLACEMENTS, MARKET_PEER_ROUTES, MARKET_ROUTES, PLACEMENT_ROUTES
-from hawker.api.contract.metadata import METADATA_ROUTES
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, MOVE_PEER_ROUTES, MOVE_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES
 from hawker.api.contract.node import DOCTOR_ROUTES, NODE_INFO, NODE_ROUTES
-from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES
+from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES, QUOTA_ROUTES
 from hawker.api.contract.owner import OWNER_PEER_ROUTES
-from hawker.api.contract.private_names import LIST_PRIVATE_NAMES
-from hawker.api.contract.published_port import PUBLISHED_PORT_ROUTES
-from hawker.api.contract.quota import QUOTA_ROUTES
-from hawker.api.contract.registry import REGISTRY_PEER_ROUTES, REGISTRY_ROUTES
+from hawker.api.contract.port import MACHINE_PORT_ROUTES, PUBLISHED_PORT_ROUTES
+from hawker.api.contract.private_network import LIST_PRIVATE_NAMES, WIREGUARD_ROUTES
 from hawker.api.contract.release import RELEASE_ROUTES
 from hawker.api.contract.run import ABORT_RUN, GET_RUN, HISTORY_ROUTES, LIST_RUNS, RETRY_RUN, RUN_ROUTES
-from hawker.api.contract.secret import SECRET_ROUTES
-from hawker.api.contract.secret_key import SECRET_KEY_ROUTES
+from hawker.api.contract.secret import SECRET_KEY_ROUTES, SECRET_ROUTES
 from hawker.api.contract.token import CREATE_DEPLOY_TOKEN, TOKEN_ROUTES
 from hawker.api.contract.volume import LIST_ORG_VOLUMES, VOLUME_ROUTES
-from hawker.api.contract.wireguard_peer import WIREGUARD_ROUTES
 from hawker.api.route import AnyRoute
 from hawker.value_object import ValueObject
 

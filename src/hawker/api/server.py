@@ -23,18 +23,18 @@ from hawker.api.endpoints import (
     RefusingEndpoint,
     RouteEndpoint,
     Setup,
+    Shutdown,
+    SocketEndpoint,
     Unlimited,
     endpoint_of,
+    typed_errors,
 )
-from hawker.api.error_boundary import typed_errors
 from hawker.api.grant import ROOT, Authenticate, Everything, Grant
 from hawker.api.handlers import Handlers, Written
 from hawker.api.reply import JSON, HttpReply
 from hawker.api.request import Incoming, IPNetwork, incoming, is_in
 from hawker.api.route import AnyRoute, Socket, T
 from hawker.api.routes import ROUTES, UNSERVED
-from hawker.api.shutdown import Shutdown
-from hawker.api.socket import SocketEndpoint
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NotFound, NotServed, RateLimited, TooLarge
@@ -49,9 +49,8 @@ from hawker.value_object import ValueObject
 from hawker.version import VERSION
 
 if TYPE_CHECKING:
-    from hawker.api import docs, openapi
+    from hawker.api import openapi
 else:
-    docs = deferred("hawker.api.docs")
     openapi = deferred("hawker.api.openapi")
 
 ANY_METHOD = "*"
@@ -362,7 +361,7 @@ def _pages(routes: tuple[AnyRoute, ...], version: str) -> tuple[FixedEndpoint, F
     return (
         FixedEndpoint("/openapi.json", lambda: encode_json(openapi.openapi(routes, version)), JSON),
         FixedEndpoint(
-            "/docs", lambda: docs.docs(openapi.openapi(routes, version)).encode(), b"text/html; charset=utf-8"
+            "/docs", lambda: openapi.docs(openapi.openapi(routes, version)).encode(), b"text/html; charset=utf-8"
         ),
     )
 

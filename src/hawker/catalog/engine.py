@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from hawker.catalog import fan_out
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Token
-from hawker.catalog.epochs import in_scope, next_epoch
 from hawker.catalog.fan_out import ReplicaPeer
 from hawker.catalog.jobs import Apply, ApplySlices, Collect, Job, JobResult, RaiseFence, Renew, Serve
 from hawker.catalog.messages import (
@@ -29,6 +28,7 @@ from hawker.catalog.messages import (
     size_of,
 )
 from hawker.catalog.replication import BULK_BYTES, MESSAGE_BYTES, Replication
+from hawker.catalog.streams import in_scope, next_epoch
 from hawker.clock import Clock
 from hawker.ids import NodeId
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from hawker.catalog import fan_out
 from hawker.catalog.anti_entropy import Rounds
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope
-from hawker.catalog.epochs import Inquiry, outdated
 from hawker.catalog.fan_out import PushBatcher, ReplicaPeers
-from hawker.catalog.inbound import MAX_READY, Inbound
+from hawker.catalog.inbound import MAX_READY, SOURCES, WAIT_S, Inbound, Missing
 from hawker.catalog.messages import (
     Bulk,
     DeltaPart,
@@ -35,7 +34,7 @@ from hawker.catalog.messages import (
     rumor_of,
     tx_of,
 )
-from hawker.catalog.pulls import SOURCES, WAIT_S, Missing
+from hawker.catalog.streams import Inquiry, outdated
 from hawker.clock import Clock
 from hawker.ids import NodeId
 

@@ -14,15 +14,13 @@ from urllib.parse import quote
 import apsw
 import msgspec
 
-from hawker.catalog import compaction
+from hawker.catalog import snapshot_install
 from hawker.catalog.apply import BatchApplier, StorageParts
 from hawker.catalog.capture import Statements
 from hawker.catalog.change import Delta, Position, ReplicatedTx, Scope, Value
-from hawker.catalog.commits import Commits, TransactionLost
+from hawker.catalog.commits import Commits, FreshnessFile, TransactionLost, boot_id
 from hawker.catalog.contract import ApplyOutcome, Committed, LocalTransaction, ResultTable, Statement, Touched
-from hawker.catalog.database import Database
-from hawker.catalog.freshness import FreshnessFile, boot_id
-from hawker.catalog.migration import evolve, tables_of
+from hawker.catalog.database import Database, evolve, tables_of
 from hawker.catalog.quarantine import QuarantineTable
 from hawker.catalog.read_connection import ReadConnection
 from hawker.catalog.rows import TableRows
@@ -222,7 +220,9 @@ class SqliteStorage:
     def delta(self, origin: NodeId, scope: Scope, after: int, max_bytes: int, *, since: int = -1) -> Delta:
         with self._lock:
             stream = self._origins.find(origin, scope) or StreamState(number=0, origin=origin, scope=scope)
-            return compaction.delta(stream, self._rows, (self._unknown, self._quarantine), after, max_bytes, since)
+            return snapshot_install.delta(
+                stream, self._rows, (self._unknown, self._quarantine), after, max_bytes, since
+            )
 
     def fence(self, origin: NodeId, epoch: int) -> None:
         with self._transaction(durable=True):

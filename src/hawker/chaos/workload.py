@@ -16,9 +16,12 @@ from hawker.api.contract.machine import (
     DELETE_MACHINE,
     GET_MACHINE,
     LIST_EVENTS,
+    SET_METADATA,
     UPDATE_MACHINE,
     CreateMachineRequest,
     DeleteMachineQuery,
+    MetadataKeyParams,
+    SetMetadataRequest,
     SignalRequest,
     StopRequest,
     UpdateMachineRequest,
@@ -32,7 +35,6 @@ from hawker.api.contract.machine_operation import (
     WAIT_MACHINE,
     WaitQuery,
 )
-from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.route import B, P, Q, R, Unary
 from hawker.chaos.chance import SeededChance
 from hawker.chaos.endings import ToldExits

@@ -1,16 +1,21 @@
-"""The options that describe a machine, once for all commands that take them."""
+"""The options that describe a machine, and those that say where it is to be, once for all commands that take them."""
 
 import os
 from pathlib import Path
 
 import click
+import msgspec
 
 from hawker.cli import config_notation, notation
 from hawker.cli.machine_config import ConfigSources, Flags
-from hawker.cli.notation import Written
-from hawker.cli.options import completed, gathered
+from hawker.cli.notation import OneOf, Written, pair
+from hawker.cli.options import app_option, completed, gathered
+from hawker.config import MachineConfig
 from hawker.config.effective import PRESETS
+from hawker.config.placement import SPREAD, Spread
+from hawker.config.placement import Placement as Wanted
 from hawker.config.process_rules import MAX_UPLOAD_BYTES
+from hawker.value_object import ValueObject
 
 _OPTIONS = (
     click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, type=Written(notation.variable, "variable"),
@@ -64,3 +69,51 @@ def sources() -> ConfigSources:
 def _read(name: str) -> bytes:
     with Path(name).open("rb") as file:
         return file.read(MAX_UPLOAD_BYTES + 1)
+
+
+class PlacementOptions(ValueObject, frozen=True, kw_only=True):
+    """What an order says beside its config, and where its machines are to be."""
+
+    app: str | None
+    name: str | None
+    region: str | None
+    order_id: str | None
+    label: tuple[tuple[str, str], ...] = ()
+    driver: str | None = None
+    spread: Spread | None = None
+
+    def within(self, config: MachineConfig) -> MachineConfig:
+        """The config that says so itself, and goes on saying it wherever the machine is moved."""
+        said = Wanted(labels=dict(self.label), driver=self.driver).metadata()
+        if self.spread is not None:
+            said[SPREAD] = self.spread.value
+        return msgspec.structs.replace(config, metadata={**(config.metadata or {}), **said}) if said else config
+
+
+placement_options = gathered(
+    PlacementOptions,
+    "placement",
+    (
+        app_option,
+        click.option("-n", "--name", metavar="NAME", help="The machine's name, unique in its app."),
+        click.option(
+            "-r",
+            "--region",
+            metavar="LIST",
+            shell_complete=completed("regions"),
+            help="Regions of the machine: codes, the best first, or any.",
+        ),
+        click.option(
+            "--order-id", metavar="ID", help="Make the order repeatable: the same id never makes a second machine."
+        ),
+        click.option(
+            "--label",
+            metavar="KEY=VALUE",
+            multiple=True,
+            type=Written(pair, "pair"),
+            help="Only on nodes with this label.",
+        ),
+        click.option("--driver", metavar="NAME", help="Only on nodes that offer this driver."),
+        click.option("--spread", type=OneOf(Spread), help="How machines of the app avoid each other; default soft."),
+    ),
+)

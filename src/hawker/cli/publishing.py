@@ -9,7 +9,7 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import MachineParams
-from hawker.api.contract.published_port import LIST_PUBLISHED_PORTS, PublishedPortState
+from hawker.api.contract.port import LIST_PUBLISHED_PORTS, PublishedPortState
 from hawker.cli.exits import Failure
 from hawker.clock import Clock
 from hawker.config import MachineConfig

@@ -1,7 +1,13 @@
-"""Finding volumes: by id, by name, or by the unique beginning of an id, in one app or in all; and waiting for them."""
+"""Volumes on the command line: the options and arguments that commands share; finding them, by id, by name, or by the
+unique beginning of an id, in one app or in all; waiting for them; and volumes and snapshots as text.
+"""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
+
+import click
 
 from hawker.api.call_metadata import CallMetadata
 from hawker.api.caller import Caller
@@ -17,9 +23,71 @@ from hawker.api.contract.volume import (
 )
 from hawker.cli.exits import Failure
 from hawker.cli.machines import Away, app_names
+from hawker.cli.notation import Written
+from hawker.cli.options import completed, gathered
+from hawker.cli.output import age, fields, local, size, table
 from hawker.clock import Clock
 from hawker.errors import BadRequest, NotFound
 from hawker.value_object import ValueObject
+
+_SIZE = re.compile(r"(\+?)(\d{1,6})\s*(?:g(?:i?b)?)?", re.IGNORECASE)
+
+volume_argument = click.argument("volume", metavar="VOLUME", shell_complete=completed("volumes"))
+"""An id, the unique beginning of one, or a name."""
+
+volumes_argument = click.argument(
+    "volumes", metavar="VOLUME...", nargs=-1, required=True, shell_complete=completed("volumes")
+)
+
+
+class SizeAsked(ValueObject, frozen=True):
+    """In GiB: the new size, or the increase."""
+
+    gib: int
+    more: bool = False
+
+
+def size_gib(text: str) -> SizeAsked:
+    """ "10", "10gb", "+5"."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[2]) == 0:
+        raise ValueError(f"{text!r} is not a size in GiB such as 10, or an increase such as +5")
+    return SizeAsked(int(match[2]), bool(match[1]))
+
+
+def whole_gib(text: str) -> int:
+    asked = size_gib(text)
+    if asked.more:
+        raise ValueError(f"{text!r}: a new volume needs a size, not an increase")
+    return asked.gib
+
+
+class Keeping(ValueObject, frozen=True, kw_only=True):
+    """How a volume's snapshots are kept; None: as it is, or for a new one as the node has it."""
+
+    snapshot_retention: int | None
+    scheduled_snapshots: bool | None
+
+
+keeping_options = gathered(
+    Keeping,
+    "keeping",
+    (
+        click.option("--snapshot-retention", metavar="DAYS", type=int, help="How many days snapshots are kept."),
+        click.option(
+            "--scheduled-snapshots/--no-scheduled-snapshots", default=None, help="Take a snapshot each day, or not."
+        ),
+    ),
+)
+
+size_option = click.option(
+    "-s",
+    "--size",
+    metavar="GIB",
+    type=Written(whole_gib, "size"),
+    help="Size in GiB; default 3, or its origin's.",
+)
+
 
 LEAVING = frozenset({"scheduling_destroy", "pending_destroy", "destroying", "destroyed"})
 READY = "created"
@@ -125,3 +193,80 @@ async def taken(
         if clock.monotonic() >= deadline:
             raise Failure(f"snapshot {snapshot_id} is still {found.status} after {within_s:g} s")
         await clock.sleep(next(looks, _LOOKS_S[-1]))
+
+
+_HEADINGS = ("ID", "NAME", "APP", "STATE", "SIZE", "MACHINE", "AGE")
+_WIDE = ("USED", "REGION", "ENCRYPTED")
+_SNAPSHOT_HEADINGS = ("ID", "STATUS", "SIZE", "VOLUME SIZE", "KEPT FOR", "CREATED", "AGE")
+
+
+def listing(volumes: Sequence[OwnedVolume], now: datetime, *, wide: bool = False) -> str:
+    """The host of one that is away is named in place of what is not known of it."""
+    rows = ((*_row(owned, now), *(_wide(owned.volume) if wide else ())) for owned in volumes)
+    return table((*_HEADINGS, *(_WIDE if wide else ())), rows)
+
+
+def _row(owned: OwnedVolume, now: datetime) -> tuple[object, ...]:
+    volume, there = owned.volume, owned.volume.host_status == "ok"
+    return (
+        volume.id,
+        volume.name,
+        owned.app,
+        volume.state if there else f"{volume.zone} away",
+        f"{volume.size_gb} GiB",
+        volume.attached_machine_id,
+        age(volume.created_at, now) if there else None,
+    )
+
+
+def _wide(volume: Volume) -> tuple[object, ...]:
+    if volume.host_status != "ok":
+        return (None, volume.region, None)
+    used = None if volume.bytes_used is None else size(volume.bytes_used)
+    return (used, volume.region, _yes(volume.encrypted))
+
+
+def about(owned: OwnedVolume) -> str:
+    volume = owned.volume
+    used = volume.bytes_used is not None and volume.bytes_total is not None
+    return fields(
+        (
+            ("id", volume.id),
+            ("name", volume.name),
+            ("app", owned.app),
+            ("state", volume.state),
+            ("size", f"{volume.size_gb} GiB"),
+            ("used", f"{size(volume.bytes_used or 0)} of {size(volume.bytes_total or 0)}" if used else None),
+            ("filesystem", volume.fstype),
+            ("encrypted", _yes(volume.encrypted)),
+            ("region", volume.region),
+            ("machine", volume.attached_machine_id),
+            ("snapshots", _snapshots(volume.auto_backup_enabled, volume.snapshot_retention)),
+            ("created", local(volume.created_at)),
+        )
+    )
+
+
+def _snapshots(daily: bool, days: int) -> str:
+    return f"{'one a day' if daily else 'manual'}, kept for {days} day{'s' * (days != 1)}"
+
+
+def snapshots(answer: Sequence[VolumeSnapshot], now: datetime) -> str:
+    """Newest first, as they are told."""
+    return table(_SNAPSHOT_HEADINGS, (_snapshot(each, now) for each in answer))
+
+
+def _snapshot(snapshot: VolumeSnapshot, now: datetime) -> tuple[object, ...]:
+    return (
+        snapshot.id,
+        snapshot.status,
+        size(snapshot.size),
+        size(snapshot.volume_size),
+        f"{snapshot.retention_days} d",
+        local(snapshot.created_at),
+        age(snapshot.created_at, now),
+    )
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -13,7 +13,7 @@ from hawker.config import Service
 from hawker.config.effective import SERVICE_CHECK
 from hawker.errors import HawkerError
 from hawker.feed import EVERYWHERE, PUBLISH, AppAddress, GatePlace, MachineRoute, RouteHealth
-from hawker.fleet.failover_view import CatalogQueries
+from hawker.fleet.failover import CatalogQueries
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State

@@ -60,7 +60,7 @@ from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:
     from hawker.auth import invitation
-    from hawker.fleet.invites import Invites
+    from hawker.fleet.joining import Invites
     from hawker.fleet.membership import Fleet
 else:
     invitation = deferred("hawker.auth.invitation")

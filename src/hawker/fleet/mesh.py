@@ -19,7 +19,7 @@ from hawker.catalog.contract import Statement
 from hawker.clock import Clock
 from hawker.errors import Fault, HawkerError
 from hawker.fair.threads import Pool, in_thread
-from hawker.fleet.failover_view import CatalogQueries
+from hawker.fleet.failover import CatalogQueries
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import mesh_row
 from hawker.host.address import machine_prefix, peer_prefix

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from hawker.api.caller import Caller
-from hawker.api.contract.private_names import (
+from hawker.api.contract.private_network import (
     LIST_PRIVATE_NAMES,
     MOST_MACHINES,
     MOST_NETWORKS,
@@ -24,7 +24,7 @@ from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.clock import Clock
 from hawker.errors import HawkerError
-from hawker.fleet.failover_view import CatalogQueries
+from hawker.fleet.failover import CatalogQueries
 from hawker.host.address import peer_ip
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.log import bind

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from hawker.api.caller import Caller
-from hawker.api.contract.registry import HAND_LOGIN, RegistryParams, SealedLogin
+from hawker.api.contract.image import HAND_LOGIN, RegistryParams, SealedLogin
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoQuery
 from hawker.catalog.change import Value

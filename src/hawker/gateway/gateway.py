@@ -19,13 +19,13 @@ from hawker.api.contract.deploy import (
     DeployParams,
     GetDeployQuery,
 )
-from hawker.api.contract.image import RESOLVE_IMAGE
+from hawker.api.contract.image import REGISTRY_ROUTES, RESOLVE_IMAGE, RegistryParams
 from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList, region_list
 from hawker.api.contract.org import OrgParams
-from hawker.api.contract.registry import REGISTRY_ROUTES, RegistryParams
+from hawker.api.contract.private_network import LIST_PEERS, WIREGUARD_ROUTES, WireguardPeerParams
 from hawker.api.contract.run import (
     ABORT_RUN,
     GET_RUN,
@@ -38,7 +38,6 @@ from hawker.api.contract.run import (
 )
 from hawker.api.contract.secret import GET_SECRET, LIST_SECRETS
 from hawker.api.contract.volume import MOVE_VOLUME
-from hawker.api.contract.wireguard_peer import LIST_PEERS, WIREGUARD_ROUTES, WireguardPeerParams
 from hawker.api.directory import AppIndex, AppNodes, Directory, Peers
 from hawker.api.handlers import Handlers
 from hawker.api.route import AnyRoute, B, Call, NoParams, NoQuery, Q, Unary

@@ -9,7 +9,7 @@ from typing import assert_never
 from hawker.errors import BadRequest
 from hawker.gossip.contract import Fate, Trouble
 from hawker.gossip.effects import EffectBuffer, JoinAccepted, MessageReceived, Rejected, Rekeyed, Troubled
-from hawker.gossip.failure_detector import ProbeRound, Relay, Relays
+from hawker.gossip.failure_detector import ProbeRound, Relay, Relays, Timing
 from hawker.gossip.frames import (
     Ack,
     ForgetNode,
@@ -32,7 +32,6 @@ from hawker.gossip.keyring import GossipKeyring, checked, rank_of
 from hawker.gossip.members import Identity, MemberState
 from hawker.gossip.membership import Membership
 from hawker.gossip.packets import Packets
-from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 from hawker.value_object import ValueObject
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from hawker.gossip.broadcasts import BroadcastQueue
 from hawker.gossip.contract import Fate, NodeMeta
 from hawker.gossip.effects import EffectBuffer, Forgot, MemberChanged
-from hawker.gossip.failure_detector import LocalHealth, Suspicion
+from hawker.gossip.failure_detector import LocalHealth, Suspicion, Timing
 from hawker.gossip.frames import ForgetNode, MemberClaim, encode
 from hawker.gossip.members import MemberList, MemberState, ProbeOrder, content_of, fingerprint_of
-from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
 

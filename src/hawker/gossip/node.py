@@ -25,14 +25,14 @@ from hawker.gossip.effects import (
     Rekeyed,
     Troubled,
 )
+from hawker.gossip.failure_detector import Timing
 from hawker.gossip.frames import MalformedFrame
 from hawker.gossip.keyring import GossipKeyring, checked, rank_of
 from hawker.gossip.listener import Listener
 from hawker.gossip.members import Identity, MemberState
-from hawker.gossip.sealing import Opener, Sealer, new_boot
+from hawker.gossip.packets import Opener, Sealer, new_boot
 from hawker.gossip.streams import Streams
 from hawker.gossip.swim import Swim
-from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
 NOTE_BYTES = 1 << 20

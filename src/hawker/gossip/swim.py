@@ -10,13 +10,12 @@ from hawker.gossip.broadcasts import BroadcastQueue
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.dispatch import FrameDispatcher, FrameSource
 from hawker.gossip.effects import EffectBuffer, Effects, FallbackPing
-from hawker.gossip.failure_detector import ProbeRound
+from hawker.gossip.failure_detector import ProbeRound, Timing
 from hawker.gossip.frames import ForgetNode, Frame, Join, MemberClaim, PingReq, decode
 from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.members import Identity, MemberState, alive_claim, content_of
 from hawker.gossip.membership import Membership
 from hawker.gossip.packets import Packets
-from hawker.gossip.timing import Timing
 from hawker.ids import NodeId
 
 _NEVER = float("inf")

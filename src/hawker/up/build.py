@@ -55,9 +55,9 @@ from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.moved_files import HostMovedFiles
 from hawker.volume.table import VolumeTable
-from hawker.worker.app_files import AppFiles
+from hawker.worker.apps import AppFiles
 from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
-from hawker.worker.capacity import Room
+from hawker.worker.capacity import PromisedDisk, Room
 from hawker.worker.changes import Changes
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge
 from hawker.worker.health import NetworkProber
@@ -68,7 +68,6 @@ from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.names import NameBook, ResolverWait, ZoneBook
 from hawker.worker.process_guard import ProcessGuard
-from hawker.worker.promised_disk import PromisedDisk
 from hawker.worker.reconcile.host_notices import HostNotices
 from hawker.worker.run_owners import RunOwners
 from hawker.worker.scrape import HttpFetch

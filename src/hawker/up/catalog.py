@@ -6,8 +6,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 import anyio
 
 from hawker.auth.tokens import load_or_create_token
-from hawker.catalog.agent import AgentCatalog
-from hawker.catalog.agent_answer import WrongAgent
+from hawker.catalog.agent import AgentCatalog, WrongAgent
 from hawker.catalog.agent_check import AgentCheck
 from hawker.catalog.change import Scope
 from hawker.catalog.contract import Catalog
@@ -24,8 +23,7 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import Clock
 from hawker.errors import CannotStart, HawkerError
 from hawker.fair.sessions import kept_session
-from hawker.fleet.gossip_bridge import AgentMembers, GossipBridge, MembersToReplica
-from hawker.fleet.members import Replicates
+from hawker.fleet.gossip_bridge import AgentMembers, GossipBridge, MembersToReplica, Replicates
 from hawker.fleet.membership import Forgets
 from hawker.gossip.contract import Fate
 from hawker.ids import NodeId

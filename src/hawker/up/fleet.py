@@ -26,21 +26,18 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.feed import HOP_OFFSET, GatePlace
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.certificates import FleetCertificates
-from hawker.fleet.failover_view import catalog_sight
+from hawker.fleet.failover import catalog_sight
 from hawker.fleet.far_routes import FarRoutes
-from hawker.fleet.gossip_bridge import GossipBridge
-from hawker.fleet.host_watch import HostAsker
-from hawker.fleet.invites import Invites
-from hawker.fleet.members import Members
+from hawker.fleet.gossip_bridge import GossipBridge, Members
+from hawker.fleet.joining import Invites
 from hawker.fleet.membership import Fleet, ring_of
 from hawker.fleet.mesh import FleetMesh, MeshHost
 from hawker.fleet.names import FarNames, FleetNames
-from hawker.fleet.presence import DaemonMark
-from hawker.fleet.publish import COMPARE_EVERY_S, Publisher, Source
+from hawker.fleet.presence import DaemonMark, HostAsker
+from hawker.fleet.publish import ALL, COMPARE_EVERY_S, IMAGE_NAMES, IMAGES, Publisher, Source, follow, worker_sources
 from hawker.fleet.quotas import QuotaExchange
 from hawker.fleet.registry_logins import FleetLogins, login_source
 from hawker.fleet.rows import NodeFacts
-from hawker.fleet.sources import ALL, IMAGE_NAMES, IMAGES, follow, worker_sources
 from hawker.gateway.peers import HttpPeers
 from hawker.gossip.contract import Fate, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring

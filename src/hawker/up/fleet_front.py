@@ -13,8 +13,7 @@ from hawker.api.routes import PEER_ROUTES, ROUTES
 from hawker.api.server import MAX_BODY_BYTES, Server
 from hawker.auth.tokens import Revocations, Tokens, load_or_create_token
 from hawker.catalog.reads import PointReader
-from hawker.fleet.file_handover import FleetFiles
-from hawker.fleet.image_handover import FleetNeighbours
+from hawker.fleet.handover import FleetFiles, FleetNeighbours
 from hawker.fleet.other_nodes import FleetOtherNodes
 from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, revoked_row

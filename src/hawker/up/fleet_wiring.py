@@ -4,9 +4,8 @@ voter. The daemon and the simulators join them here.
 
 from hawker.deploys.flows import table_of
 from hawker.deploys.takeover import DeployWatch
-from hawker.fleet.failover import Failover
-from hawker.fleet.failover_view import FailoverView
-from hawker.fleet.sources import PublishedState
+from hawker.fleet.failover import Failover, FailoverView
+from hawker.fleet.publish import PublishedState
 from hawker.worker.assembly import AssembledWorker
 
 

@@ -26,16 +26,16 @@ from hawker.worker.order import AppBundles
 
 if TYPE_CHECKING:
     from hawker.deploys import accept, catch_up, register, term_fence
-    from hawker.fleet import members
+    from hawker.fleet import gossip_bridge
     from hawker.fleet.app_bundle import AppBundler
-    from hawker.fleet.invites import Invites
+    from hawker.fleet.joining import Invites
     from hawker.fleet.membership import Fleet
 else:
     accept = deferred("hawker.deploys.accept")
     catch_up = deferred("hawker.deploys.catch_up")
     register = deferred("hawker.deploys.register")
     term_fence = deferred("hawker.deploys.term_fence")
-    members = deferred("hawker.fleet.members")
+    members = deferred("hawker.fleet.gossip_bridge")
 
 NODE_FLOWS: tuple[Flow[Any], ...] = (*FLOWS, *DEPLOY_FLOWS)
 """All that a node runs: its worker's, and the deploys of the apps whose home it is."""
@@ -100,4 +100,4 @@ def _members(fleet: "Fleet | None") -> Sequence[Member]:
 
 
 def _wrong_clocks(fleet: "Fleet | None") -> Sequence[tuple[NodeId, str]]:
-    return () if fleet is None else members.wrong_clocks(fleet.me, fleet.members)
+    return () if fleet is None else gossip_bridge.wrong_clocks(fleet.me, fleet.members)

@@ -1,15 +1,100 @@
-"""What the host has to sell, by its facts and the settings. Read anew when asked, since disks fill up by themselves."""
+"""What the host has to sell, by its facts and the settings, read anew when asked; and whether the node has room for a
+machine, asked inside the transaction that takes what is granted, with the devices that are the machine's from then on.
+
+Of the disk, what is promised are the files of machines' layers and of volumes, whose sizes admission adds up; they are
+sparse, so a part of them is stored already. Everything else (images, snapshots, logs, other users of the disk) takes
+from what is free. So what can be promised is what is free and what is stored of promises. Adding up what is stored
+looks at every file, so it is done now and then.
+"""
+
+from collections.abc import Callable, Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
 
 import msgspec
 
+from hawker.clock import Clock
 from hawker.config import MachineConfig, Persist, guest, persistence
 from hawker.config.effective import rootfs_mib, temp_dirs
-from hawker.gpu import parse_gpus
-from hawker.host.facts import DiskSpace, Facts
-from hawker.node import Capacity, Resources
-from hawker.record.machine import MachineRecord
+from hawker.errors import Conflict, HawkerError, NoRoom, NoRoomAtVolume
+from hawker.fair.threads import Pool, in_thread
+from hawker.gpu import Gpu, parse_gpus
+from hawker.host.facts import DiskSpace, Facts, disk_of
+from hawker.host.sparse import allocated_bytes, shares_blocks
+from hawker.ids import MachineId
+from hawker.log import bind
+from hawker.node import Capacity, Resources, shortfall, shortfall_text
+from hawker.place import Place
+from hawker.quota.quotas import Quotas
+from hawker.record.machine import BY_IPV4, MACHINES, MachineRecord, claim
+from hawker.runtime.driver import Driver
 from hawker.settings import LEAST_LAYER_MIB, Settings
-from hawker.worker.promised_disk import PromisedDisk
+from hawker.store.contract import Reader, Tx
+from hawker.value_object import ValueObject
+from hawker.volume.attachment import volume_id_of
+from hawker.worker.table import MachineTable
+
+MEASURE_EVERY_S = 5.0
+_PROMISED = ("volumes/*/disk", "machines/*/disks/*", "machines/*/disks/*.volumes/*", "machines/*/layers/*/disk")
+
+_log = bind("hawker.disk")
+
+
+class _Measured(ValueObject, frozen=True):
+    """`free_bytes` at the moment at which promises had stored `stored_bytes`."""
+
+    free_bytes: int
+    stored_bytes: int
+
+
+class PromisedDisk:
+    """`look` says how large the disk is and what is free."""
+
+    def __init__(self, place: Place, look: Callable[[Path], DiskSpace] = disk_of) -> None:
+        self._place = place
+        self._look = look
+        self._shares: bool | None = None
+        self._measured = _Measured(free_bytes=self.free_bytes, stored_bytes=0)
+
+    @property
+    def free_bytes(self) -> int:
+        return self._look(self._place.root).free_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """Never more than when it was measured last. Who has a promise and writes since makes it less until the next
+        look; who gives back makes room for at most as much of what others wrote since."""
+        return min(self.free_bytes, self._measured.free_bytes) + self._measured.stored_bytes
+
+    async def serve(self, clock: Clock) -> None:
+        while True:
+            try:
+                await in_thread(Pool.HOST, self.measure)
+            except OSError as error:
+                _log.warning("the data directory cannot be measured", extra={"error": str(error)})
+            await clock.sleep(MEASURE_EVERY_S)
+
+    def measure(self) -> None:
+        """Look at every file of a promise. Where snapshots share blocks with volumes, a volume that is written anew
+        needs new ones, so what snapshots store does not count as stored of volumes."""
+        if self._shares is None:
+            self._shares = shares_blocks(self._place.root)
+        stored = sum(_stored(file) for pattern in _PROMISED for file in self._place.root.glob(pattern))
+        if self._shares:
+            stored = max(0, stored - sum(map(_stored, self._snapshots())))
+        self._measured = _Measured(free_bytes=self.free_bytes, stored_bytes=stored)
+
+    def _snapshots(self) -> Iterator[Path]:
+        return self._place.snapshots.glob("*")
+
+
+def _stored(file: Path) -> int:
+    """Nothing for one that went meanwhile, and for directories."""
+    try:
+        return allocated_bytes(file) if file.is_file() else 0
+    except FileNotFoundError:
+        return 0
+
 
 _MIB = 1 << 20
 _KEPT_BACK = 0.05  # of the host's memory, for the host itself
@@ -105,3 +190,95 @@ def resources(config: MachineConfig, disk_mib: int) -> Resources:
         disk_mib=(rootfs_mib(config) or disk_mib)
         + sum(each.size_mib for each in temp_dirs(config) if each.storage == "disk"),
     )
+
+
+_NAMES = {"cpus": "CPUs", "memory_mb": "memory", "disk_mb": "disk"}
+_GPUS = "GPUs"
+
+
+class Granted(ValueObject, frozen=True):
+    """What a machine holds from now on; `gpus` beside those that it holds already."""
+
+    holds: Resources
+    gpus: tuple[Gpu, ...]
+
+
+class Admission:
+    """`room` answers what the node has."""
+
+    def __init__(
+        self, table: MachineTable, driver: Driver, settings: Settings, room: Callable[[], Capacity], quotas: Quotas
+    ) -> None:
+        self._table = table
+        self._driver = driver
+        self._settings = settings
+        self._room = room
+        self._quotas = quotas
+
+    def allow(self, tx: Tx, record: MachineRecord, config: MachineConfig) -> None:
+        """Whether the machine may have this config in the place of its own. Raises `QuotaExceeded`."""
+        count = self._quotas.count
+        self._quotas.check(tx, record.app, count.of_machine(config).minus(count.of_machine(record.config)))
+
+    def place(self, tx: Tx, record: MachineRecord) -> MachineRecord:
+        """A new machine with its devices; one that is not to be launched has none. Raises `NoRoom`, and
+        `QuotaExceeded` when its app or org has too much."""
+        self._quotas.check(tx, record.app, self._quotas.count.of_machine(record.config))
+        if tx.count(MACHINES) >= self._settings.max_machines:
+            raise NoRoom(
+                f"could not find a candidate host: the node has {self._settings.max_machines} machines, stopped ones"
+                " too, which is the most (max_machines)",
+                scope="host",
+                shortfall={"machines": 1},
+            )
+        room = self._room()
+        missing = shortfall(room, self._table.used(tx), record.holds)
+        gpus = claim(tx, room.gpus, record.config, record) if record.holds.memory_mib else ()
+        if isinstance(gpus, dict):
+            missing |= gpus
+        if missing or isinstance(gpus, dict):
+            raise _no_room(missing, record)
+        return msgspec.structs.replace(record, gpus=gpus)
+
+    def admit(self, tx: Reader, record: MachineRecord, config: MachineConfig) -> Granted:
+        """What the machine will hold; what it holds already counts as free. Raises `Conflict` when the host is full."""
+        asked, room = room_for(self._settings, self._driver.features.overhead_mib, config), self._room()
+        missing = shortfall(room, self._table.used(tx).minus(record.holds), asked)
+        gpus = claim(tx, room.gpus, config, record)
+        if missing or isinstance(gpus, dict):
+            what = _NAMES[next(iter(missing))] if missing else _GPUS
+            raise Conflict(
+                f"could not reserve resource for machine: insufficient {what} available to fulfill request on the "
+                "current host"
+            )
+        return Granted(asked, gpus)
+
+
+def _no_room(missing: dict[str, int], record: MachineRecord) -> HawkerError:
+    volume_id, region = volume_id_of(record.config), record.region
+    if volume_id is not None:
+        return NoRoomAtVolume(f"insufficient resources to create new machine with existing volume id '{volume_id}'")
+    return NoRoom(
+        f"could not find a candidate host: no host in region '{region}' has room, short of {shortfall_text(missing)}",
+        scope="region",
+        shortfall=missing,
+    )
+
+
+# The node's pool of IPv4 addresses, which machines use for traffic outwards only.
+
+_RESERVED = 2  # the network's own address and its first host
+
+
+def free_ipv4(reader: Reader, pool: IPv4Network, machine_id: MachineId) -> str:
+    """A free address, searched from a place that the machine's id gives, so that it is found at once in a pool that is
+    not nearly full. Raises `Conflict` when it is."""
+    size = pool.num_addresses - _RESERVED - 1
+    if reader.count(BY_IPV4) >= size:
+        raise Conflict("insufficient IPs available to fulfill request")
+    first = int(machine_id, 16) % size
+    for step in range(size):
+        address = str(pool[_RESERVED + (first + step) % size])
+        if reader.get(BY_IPV4, address) is None:
+            return address
+    raise AssertionError("a pool with a free address has one")

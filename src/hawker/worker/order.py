@@ -41,8 +41,7 @@ from hawker.record.node import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dat
 from hawker.region import accepts
 from hawker.store.contract import Bucket, Reader, Store, Tx
 from hawker.worker import leases
-from hawker.worker.app_files import FilesOfApp
-from hawker.worker.apps import AppTable
+from hawker.worker.apps import AppTable, FilesOfApp
 from hawker.worker.capacity import room_for
 from hawker.worker.images import Images, OrgImages, resolve
 from hawker.worker.lifecycle.deps import FlowDeps

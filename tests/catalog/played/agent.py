@@ -14,8 +14,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from hawker.catalog.http.app import CatalogApp, CatalogEndpoint
-from hawker.catalog.http.exchange import Answered, Exchange
-from hawker.catalog.http.parameters import flag, number
+from hawker.catalog.http.exchange import Answered, Exchange, flag, number
 from hawker.catalog.http.server import bind, serving
 from hawker.catalog.http.service import CatalogAccess
 from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines

@@ -1,6 +1,6 @@
 from typing import Any
 
-from hawker.api.contract.published_port import CandidateState, ListenerState, RouteExplanation
+from hawker.api.contract.port import CandidateState, ListenerState, RouteExplanation
 from hawker.cli.commands.route import explanation
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

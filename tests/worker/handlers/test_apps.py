@@ -1,3 +1,10 @@
+"""None"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from hawker.api.contract.app import (
@@ -11,9 +18,27 @@ from hawker.api.contract.app import (
     DeleteAppQuery,
     ListAppsQuery,
 )
-from hawker.errors import NameTaken, NotFound, Unprocessable, WrongState
+from hawker.api.contract.app_file import (
+    APP_FILE_PEER_ROUTES,
+    APP_FILE_ROUTES,
+    GET_APP_FILE,
+    AppFile,
+    AppFileParams,
+    AppFileQuery,
+    HandedFileParams,
+    HandedFileQuery,
+)
+from hawker.api.grant import Everything
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoQuery
+from hawker.clock import SystemClock
+from hawker.errors import NameTaken, NotFound, NotServed, QuotaExceeded, Unprocessable, WrongState
+from hawker.quota.quotas import Quotas, UsageCount
+from hawker.record.org import QuotaRule
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.worker.apps import AppFiles
+from hawker.worker.handlers.apps import AppFileHandlers
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -83,3 +108,88 @@ async def test_an_app_that_does_not_exist_is_not_found(worker: SimWorker) -> Non
         await worker.api.call(GET_APP, params=AppParams(app_name="nosuch"))
     with pytest.raises(NotFound, match="app not found"):
         await worker.api.call(DELETE_APP, params=AppParams(app_name="nosuch"))
+
+
+CONTENT = b"x" * 3_000_000
+DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+
+
+class Desk:
+    def __init__(self, worker: SimWorker, place: Path) -> None:
+        self.files = AppFiles(place / "files", worker.store, SystemClock(), lambda: 1 << 40)
+        self.quotas = Quotas(worker.store, worker.parts.deps.clock, UsageCount(0, 0, self.files.bytes_of))
+        self.handlers = AppFileHandlers(worker.store, worker.parts.apps, self.quotas, self.files)
+
+    async def put(self, app: str = APP, content: bytes = CONTENT, digest: str = DIGEST) -> AppFile:
+        async def data() -> AsyncIterator[bytes]:
+            yield content
+
+        params, query = AppFileParams(app_name=app, digest=digest), AppFileQuery(size=len(content))
+        return await self.handlers.put(_call(params, query), data())
+
+    async def get(self, app: str = APP) -> AppFile:
+        return await self.handlers.get(_call(AppFileParams(app_name=app, digest=DIGEST), NoQuery()))
+
+    async def hand(self, app_id: str, digest: str = DIGEST, **query: int) -> bytes:
+        params = HandedFileParams(app_id=app_id, digest=digest)
+        return await self.handlers.hand(_call(params, HandedFileQuery(**query)))
+
+
+def _call(params: Any, query: Any) -> Call[Any, Any, Any]:
+    return Call(params=params, query=query, body=None, grant=Everything(), request_id="1")
+
+
+@pytest.fixture
+def desk(worker: SimWorker, tmp_path: Path) -> Desk:
+    return Desk(worker, tmp_path)
+
+
+async def test_a_file_is_there_for_its_app_and_no_other(worker: SimWorker, desk: Desk) -> None:
+    await worker.app("other")
+    with pytest.raises(NotFound, match="was not uploaded"):
+        await desk.get()
+    assert await desk.put() == await desk.get() == AppFile(digest=DIGEST, size=len(CONTENT))
+    with pytest.raises(NotFound, match="was not uploaded for app 'other'"):
+        await desk.get("other")
+    with pytest.raises(NotFound, match="app not found"):
+        await desk.put("nobody")
+
+
+async def test_pieces_are_handed_by_the_app_s_id(worker: SimWorker, desk: Desk) -> None:
+    await desk.put()
+    app_id = worker.parts.apps.get(worker.store, APP).id
+    assert await desk.hand(app_id, offset=1, count=5) == b"xxxxx"
+    assert await desk.hand(app_id, offset=len(CONTENT)) == b""
+    for wrong in ("0" * 16, APP):
+        with pytest.raises(NotFound):
+            await desk.hand(wrong)
+    for wrong in ("..", "", "a/b"):
+        with pytest.raises(Unprocessable):
+            await desk.hand(wrong)
+    with pytest.raises(Unprocessable):
+        await desk.hand(app_id, "sha256:../../../token")
+
+
+async def test_files_count_against_the_quota_of_their_app(worker: SimWorker, desk: Desk) -> None:
+    await desk.quotas.put(f"app/{APP}", QuotaRule(disk_mb=5), "root")
+    await desk.put()
+    assert desk.quotas.used(worker.store, f"app/{APP}").disk_mb == 3
+    await desk.put()  # it is there
+    other = b"y" * len(CONTENT)
+    with pytest.raises(QuotaExceeded, match="disk_mb: has 3, asked for 3 more, may have 5"):
+        await desk.put(content=other, digest=f"sha256:{hashlib.sha256(other).hexdigest()}")
+
+
+async def test_a_node_without_such_files_says_so(worker: SimWorker) -> None:
+    params = AppFileParams(app_name=APP, digest=DIGEST)
+    with pytest.raises(NotServed):
+        await worker.api.call(GET_APP_FILE, params=params)
+    file = {"guest_path": "/x", "digest": DIGEST, "size": 7}
+    with pytest.raises(NotServed):
+        await worker.create(files=[file])
+
+
+async def test_all_calls_about_files_are_answered(desk: Desk) -> None:
+    handlers = Handlers()
+    handlers.add(desk.handlers)
+    assert handlers.missing((*APP_FILE_ROUTES, *APP_FILE_PEER_ROUTES)) == ()

@@ -1,14 +1,27 @@
+"""None"""
+
 from collections.abc import Callable
 
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, CreateAppRequest
 from hawker.api.contract.body import instant
-from hawker.api.contract.org import LIST_ORG_MACHINES, OrgMachine, OrgMachines, OrgMachinesQuery, OrgParams
+from hawker.api.contract.org import (
+    CLEAR_QUOTA,
+    LIST_ORG_MACHINES,
+    LIST_QUOTAS,
+    PUT_QUOTA,
+    OrgMachine,
+    OrgMachines,
+    OrgMachinesQuery,
+    OrgParams,
+    QuotaLimits,
+    QuotaParams,
+)
 from hawker.api.grant import Everything
 from hawker.api.route import Call
 from hawker.app import DEFAULT_ORG
-from hawker.errors import BadRequest
+from hawker.errors import BadRequest, NotFound
 from hawker.machine import State
 from hawker.permission import Attempt
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -115,3 +128,23 @@ async def test_a_token_for_one_app_sees_its_machines(worker: SimWorker, front: s
 async def test_a_page_has_bounds(worker: SimWorker, front: str, limit: int) -> None:
     with pytest.raises(BadRequest, match="limit must be between 1 and"):
         await listed(worker, limit=limit)
+
+
+OF_APP = QuotaParams(kind="app", name=APP)
+
+
+async def test_a_quota_is_set_shown_with_its_use_and_cleared(worker: SimWorker) -> None:
+    await worker.create(order={"skip_launch": True})
+    made = await worker.api.call(PUT_QUOTA, params=OF_APP, body=QuotaLimits(machines=2))
+    assert (made.subject, made.limits.machines, made.used_here.machines, made.set_by) == (f"app/{APP}", 2, 1, "ann")
+    assert (await worker.api.call(LIST_QUOTAS)).quotas == (made,)
+    await worker.api.call(CLEAR_QUOTA, params=OF_APP)
+    assert (await worker.api.call(LIST_QUOTAS)).quotas == ()
+    with pytest.raises(NotFound, match="there is no quota"):
+        await worker.api.call(CLEAR_QUOTA, params=OF_APP)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("user", "ann"), ("app", "*")])
+async def test_a_quota_is_of_an_org_or_an_app(worker: SimWorker, kind: str, name: str) -> None:
+    with pytest.raises(NotFound):
+        await worker.api.call(PUT_QUOTA, params=QuotaParams(kind=kind, name=name), body=QuotaLimits(machines=1))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.org import OrgParams
-from hawker.api.contract.wireguard_peer import WireguardPeerParams, WireguardPeerRequest
+from hawker.api.contract.private_network import WireguardPeerParams, WireguardPeerRequest
 from hawker.api.grant import Everything
 from hawker.api.route import Call, NoQuery
 from hawker.auth.caveat import Actions, Apps, Caveat, Orgs

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from hawker.catalog.contract import Committed
 from hawker.catalog.http.app import CatalogApp, CatalogEndpoint, plain
-from hawker.catalog.http.exchange import Exchange
+from hawker.catalog.http.exchange import Exchange, number
 from hawker.catalog.http.health import HealthEndpoints
-from hawker.catalog.http.parameters import number
 from hawker.catalog.http.queries import Queries
 from hawker.catalog.http.service import CatalogAccess, CatalogWriter, Doctor, Migrations
 from hawker.catalog.http.statement import statements_of, texts_of

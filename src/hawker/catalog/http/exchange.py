@@ -1,8 +1,9 @@
-"""One HTTP request and its answer, as ASGI has them: bounded reading, whole answers, streams that notice when nobody
-listens any more.
+"""One HTTP request and its answer, as ASGI has them: query parameters, each with its type, bounded reading, whole
+answers, streams that notice when nobody listens any more.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
@@ -152,3 +153,42 @@ class Exchange:
     async def _answer(self, status: int, body: bytes, headers: Headers) -> None:
         await self._begin(status, [*headers, (b"content-length", b"%d" % len(body))])
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+_MOST = 2**63 - 1
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number from 0 on; None when it is not given. Raises `Answered` with 400 for anything else."""
+    text = query.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _MOST):
+        raise _refused(f"{name}: a whole number is wanted, not {text[:40]!r}")
+    return int(text)
+
+
+def decimal(query: Mapping[str, str], name: str) -> float | None:
+    """A finite number; None when it is not given. Raises `Answered` with 400 for anything else."""
+    text = query.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _refused(f"{name}: a number is wanted, not {text[:40]!r}")
+    return value
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """`true` or `false`, which is also what is not given. Raises `Answered` with 400 for anything else."""
+    text = query.get(name, "false")
+    if text not in ("true", "false"):
+        raise _refused(f"{name}: true or false is wanted, not {text[:40]!r}")
+    return text == "true"
+
+
+def _refused(what: str) -> Answered:
+    return Answered(400, f"Failed to deserialize query string: {what}")

@@ -7,8 +7,7 @@ import msgspec
 
 from hawker.catalog.contract import Statement
 from hawker.catalog.http.app import CatalogEndpoint
-from hawker.catalog.http.exchange import Answered, Exchange
-from hawker.catalog.http.parameters import decimal, number
+from hawker.catalog.http.exchange import Answered, Exchange, decimal, number
 from hawker.catalog.http.service import Doctor, Vitals
 from hawker.catalog.http.statement import NotJson, WrongShape
 from hawker.catalog.live.evaluation import read_schema

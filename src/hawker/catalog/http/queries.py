@@ -7,8 +7,7 @@ import anyio
 from hawker.catalog.change import Value
 from hawker.catalog.contract import Statement
 from hawker.catalog.http.app import CatalogEndpoint, plain
-from hawker.catalog.http.exchange import Exchange
-from hawker.catalog.http.parameters import number
+from hawker.catalog.http.exchange import Exchange, number
 from hawker.catalog.http.statement import statement_of
 from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
 from hawker.catalog.read_connection import QueryCursor, ReadConnection, ReadPool

@@ -5,8 +5,7 @@ from contextlib import aclosing
 from typing import assert_never
 
 from hawker.catalog.http.app import CatalogEndpoint
-from hawker.catalog.http.exchange import AnswerCut, Exchange, Headers
-from hawker.catalog.http.parameters import flag, number
+from hawker.catalog.http.exchange import AnswerCut, Exchange, Headers, flag, number
 from hawker.catalog.http.statement import statement_of
 from hawker.catalog.json_lines import columns_line, end_line, error_line, row_lines
 from hawker.catalog.live.engine import Live

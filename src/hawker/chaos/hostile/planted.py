@@ -11,7 +11,7 @@ import anyio
 
 from hawker.fair.table import CHECKS
 from hawker.fair.turns import Share, Turns
-from hawker.flyfront import bounds
+from hawker.flyfront import graphql
 from hawker.fsm import runner
 from hawker.host import egress
 from hawker.http import incoming
@@ -88,7 +88,7 @@ HOLES = (
     ),
     PlantedHole(
         "unbounded-question", "a GraphQL operation may ask for the same field without end", "GraphQL bombs",
-        bounds, "MAX_ALIKE", _ENDLESS,
+        graphql, "MAX_ALIKE", _ENDLESS,
     ),
     PlantedHole(
         "open-egress", "an address of a cloud's metadata is not withheld", "metadata of clouds",

@@ -7,11 +7,10 @@ from hawker.cli import ordering
 from hawker.cli.commands.machine.run import image_argument, order_for, ordered_config
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags
-from hawker.cli.machine_options import machine_options
+from hawker.cli.machine_options import PlacementOptions, machine_options, placement_options
 from hawker.cli.options import command_argument
+from hawker.cli.ordering import Count, bids_table, count_options, said_of_the_rest
 from hawker.cli.output import Form, as_json, output_option
-from hawker.cli.placed import Count, bids_table, count_options, said_of_the_rest
-from hawker.cli.placement_options import PlacementOptions, placement_options
 
 _HELP = """Order machines from IMAGE, and do not wait until they run. --explain shows every bid, its parts and why it
 lost; --dry-run orders nothing.

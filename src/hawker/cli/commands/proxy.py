@@ -11,7 +11,7 @@ from anyio.abc import Listener, SocketAttribute, SocketStream, TaskGroup
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import ListMachinesQuery, MachineParams
-from hawker.api.contract.machine_port import MACHINE_PORT, PortOpened, PortRequest
+from hawker.api.contract.port import MACHINE_PORT, PortOpened, PortRequest
 from hawker.api.relay import cut_off, relay
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure, say_error, text_of

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from hawker.api.contract.quota import (
+from hawker.api.contract.org import (
     CLEAR_QUOTA,
     LIST_QUOTAS,
     PUT_QUOTA,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from hawker.api.contract.org import OrgParams
-from hawker.api.contract.registry import (
+from hawker.api.contract.image import (
     DELETE_LOGIN,
     LIST_LOGINS,
     PUT_LOGIN,
@@ -14,6 +13,7 @@ from hawker.api.contract.registry import (
     RegistryLoginList,
     RegistryParams,
 )
+from hawker.api.contract.org import OrgParams
 from hawker.app import DEFAULT_ORG
 from hawker.cli.connect import talk
 from hawker.cli.output import Form, local, output_option, show, show_change, table

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import click
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.published_port import EXPLAIN_ROUTE, ExplainQuery, RouteExplanation
+from hawker.api.contract.port import EXPLAIN_ROUTE, ExplainQuery, RouteExplanation
 from hawker.cli.connect import talk
 from hawker.cli.options import one_app_option
 from hawker.cli.output import Form, output_option, show, table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hawker.api.contract.org import OrgParams
-from hawker.api.contract.wireguard_peer import (
+from hawker.api.contract.private_network import (
     DELETE_PEER,
     LIST_PEERS,
     PUT_PEER,

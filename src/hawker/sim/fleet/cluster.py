@@ -25,14 +25,11 @@ from hawker.clock import Clock
 from hawker.cluster import Cluster, Keyring
 from hawker.errors import HawkerError
 from hawker.fleet.app_bundle import AppBundler, vaults_of
-from hawker.fleet.failover import Failover
-from hawker.fleet.failover_view import FailoverView, catalog_sight
-from hawker.fleet.gossip_bridge import GossipBridge, MembersToReplica
-from hawker.fleet.members import Members
+from hawker.fleet.failover import Failover, FailoverView, catalog_sight
+from hawker.fleet.gossip_bridge import GossipBridge, Members, MembersToReplica
 from hawker.fleet.membership import Fleet, ring_of
-from hawker.fleet.publish import Publisher
+from hawker.fleet.publish import Publisher, follow, worker_sources
 from hawker.fleet.rows import NodeFacts
-from hawker.fleet.sources import follow, worker_sources
 from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers

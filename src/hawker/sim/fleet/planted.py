@@ -10,8 +10,7 @@ from hawker.catalog.change import Delta
 from hawker.catalog.change import ReplicatedTx as CatalogTx
 from hawker.catalog.contract import ApplyOutcome
 from hawker.catalog.storage import SqliteStorage
-from hawker.fleet.failover_rule import ALIVE, Spare, Takeover, Watched
-from hawker.fleet.failover_view import FailoverView
+from hawker.fleet.failover import ALIVE, FailoverView, Spare, Takeover, Watched
 from hawker.ids import MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant as I

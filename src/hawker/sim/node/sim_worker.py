@@ -11,6 +11,7 @@ from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
     GET_MACHINE,
+    SET_METADATA,
     UPDATE_MACHINE,
     CreateMachineRequest,
     DeleteMachineQuery,
@@ -18,6 +19,8 @@ from hawker.api.contract.machine import (
     Machine,
     MachineEvent,
     MachineParams,
+    MetadataKeyParams,
+    SetMetadataRequest,
     StopRequest,
     UpdateMachineRequest,
     WaitState,
@@ -34,7 +37,6 @@ from hawker.api.contract.machine_operation import (
     WaitQuery,
 )
 from hawker.api.contract.market import OrderRequest
-from hawker.api.contract.metadata import SET_METADATA, MetadataKeyParams, SetMetadataRequest
 from hawker.api.contract.network_policy import (
     LIST_POLICIES,
     PUT_POLICY,

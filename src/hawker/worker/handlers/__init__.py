@@ -11,32 +11,25 @@ from hawker.place import Place
 from hawker.value_object import ValueObject
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
-from hawker.worker.handlers.app_files import AppFileHandlers
 from hawker.worker.handlers.app_logs import AppLogHandlers
-from hawker.worker.handlers.apps import AppHandlers
+from hawker.worker.handlers.apps import AppFileHandlers, AppHandlers
 from hawker.worker.handlers.audit import AuditHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.certificates import CertificateHandlers
-from hawker.worker.handlers.images import ImageHandlers
+from hawker.worker.handlers.images import ImageHandlers, RegistryHandlers
 from hawker.worker.handlers.inside import InsideHandlers
 from hawker.worker.handlers.ip_assignments import IpHandlers
-from hawker.worker.handlers.machine_port import MachinePortHandlers
-from hawker.worker.handlers.machines import HistoryHandlers, MachineHandlers
-from hawker.worker.handlers.metadata import MetadataHandlers
+from hawker.worker.handlers.machines import HistoryHandlers, MachineFinder, MachineHandlers, MetadataHandlers
 from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
 from hawker.worker.handlers.moves import MoveHandlers
 from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import AgentFindings, DoctorHandlers, NodeHandlers, OwnInfo
 from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
 from hawker.worker.handlers.orders import OrderHandlers, PlacementHandlers
-from hawker.worker.handlers.orgs import OrgHandlers
-from hawker.worker.handlers.published_ports import PublishedPortHandlers
-from hawker.worker.handlers.quotas import QuotaHandlers
-from hawker.worker.handlers.registries import RegistryHandlers
+from hawker.worker.handlers.orgs import OrgHandlers, QuotaHandlers
+from hawker.worker.handlers.ports import MachinePortHandlers, PublishedPortHandlers
 from hawker.worker.handlers.runs import RunHandlers
-from hawker.worker.handlers.secret_keys import SecretKeyHandlers
-from hawker.worker.handlers.secrets import SecretHandlers
-from hawker.worker.handlers.target import MachineFinder
+from hawker.worker.handlers.secrets import SecretHandlers, SecretKeyHandlers
 from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
 from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory

@@ -1,5 +1,6 @@
-"""Answers about images. A pull that a user asks for is done in the call, with its progress; one that a machine needs is
-a run. Both share what is already under way."""
+"""Answers about images, and about organizations' logins at registries. A pull that a user asks for is done in the call,
+with its progress; one that a machine needs is a run. Both share what is already under way.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Container, Coroutine
@@ -12,27 +13,35 @@ from anyio.streams.memory import MemoryObjectSendStream
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import instant
 from hawker.api.contract.image import (
+    DELETE_LOGIN,
     HAND_BLOB,
     IMPORT_IMAGE,
     LIST_IMAGES,
+    LIST_LOGINS,
     PIECE_BYTES,
     PRUNE_IMAGES,
     PULL_IMAGE,
     PUSH_IMAGE,
+    PUT_LOGIN,
     RESOLVE_IMAGE,
     BlobParams,
     ImageInfo,
     ImageList,
     ImportQuery,
+    LoginRequest,
     PieceQuery,
     PruneAnswer,
     PruneRequest,
     PullEvent,
     PullRequest,
     PushRequest,
+    RegistryLogin,
+    RegistryLoginList,
+    RegistryParams,
     ResolvedImage,
     ResolveImageRequest,
 )
+from hawker.api.contract.org import OrgParams
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.app import DEFAULT_ORG
@@ -41,7 +50,7 @@ from hawker.config import MachineConfig
 from hawker.errors import Unprocessable, one_error
 from hawker.fair.table import HANDOVERS
 from hawker.fair.turns import Turns
-from hawker.ids import Digest
+from hawker.ids import Digest, NodeId
 from hawker.image.blobs import EVERYBODY, ImageReader
 from hawker.image.cache import ImageCache
 from hawker.image.config import Image
@@ -49,9 +58,11 @@ from hawker.image.progress import PullProgress
 from hawker.image.reference import RegistryReference, is_digest, parse
 from hawker.image.registry import Credentials
 from hawker.log import Secret
+from hawker.permission import Action, Attempt
 from hawker.record.app import org_of
 from hawker.record.machine import MACHINES
-from hawker.secret.registry_logins import RegistryLogins
+from hawker.record.org import LoginRecord
+from hawker.secret.registry_logins import RegistryLogins, registry_name
 from hawker.store.contract import Store
 from hawker.worker.images import Versioned, digests_of
 from hawker.worker.lifecycle.host_adapters import Rootfs
@@ -189,3 +200,41 @@ def _report(send: _Events, progress: PullProgress) -> None:
 
 def _done(image: Image) -> PullEvent:
     return PullEvent(stage="done", done_bytes=image.size_bytes, total_bytes=image.size_bytes, digest=image.digest)
+
+
+class RegistryHandlers:
+    def __init__(self, node: NodeId, logins: RegistryLogins, images: ImageCache) -> None:
+        self._node = node
+        self._logins = logins
+        self._images = images
+
+    @answers(LIST_LOGINS)
+    async def list_(self, call: Call[OrgParams, NoQuery, None]) -> RegistryLoginList:
+        call.grant.check(Attempt(Action.READ, org=call.params.org_slug))
+        found = await self._logins.all(call.params.org_slug)
+        return RegistryLoginList(logins=tuple(self._shown(record, nodes) for record, nodes in found))
+
+    @answers(PUT_LOGIN)
+    async def put(self, call: Call[RegistryParams, NoQuery, LoginRequest]) -> RegistryLogin:
+        org, body = call.params.org_slug, call.body
+        call.grant.check(Attempt(Action.WRITE, org=org))
+        registry = registry_name(call.params.registry)
+        credentials = Credentials(body.username, Secret(body.password), body.realm or "")
+        self._logins.check(credentials)
+        if not body.unchecked:
+            await self._images.check_login(registry, credentials)
+        return self._shown(await self._logins.put(org, registry, credentials, call.caller), ())
+
+    @answers(DELETE_LOGIN)
+    async def delete(self, call: Call[RegistryParams, NoQuery, None]) -> None:
+        call.grant.check(Attempt(Action.WRITE, org=call.params.org_slug))
+        await self._logins.give_up(call.params.org_slug, registry_name(call.params.registry), call.caller)
+
+    def _shown(self, record: LoginRecord, nodes: tuple[NodeId, ...]) -> RegistryLogin:
+        return RegistryLogin(
+            registry=record.registry,
+            username=record.username,
+            at=instant(record.at),
+            by=record.by,
+            nodes=nodes or (self._node,),
+        )

@@ -52,7 +52,7 @@ from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import Attachment, CopyDirection, Driver, ExecSession, ExecSpec, OutputChunk, ProcessInfo
 from hawker.store.contract import Store
-from hawker.worker.handlers.target import MachineFinder
+from hawker.worker.handlers.machines import MachineFinder
 from hawker.worker.leases import check
 from hawker.worker.table import MachineTable
 from hawker.worker.usage import UsageMeter

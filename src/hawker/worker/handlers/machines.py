@@ -1,8 +1,10 @@
-"""Answers about machines as a whole: show, list, update, destroy, their events and versions, and a machine's history:
-from the store while that has it, else from the archive.
+"""Answers about machines as a whole: show, list, update, destroy, their metadata, events and versions, and a machine's
+history: from the store while that has it, else from the archive.
+
+Changes of metadata need no lease and make no new version (contract 3.2, 3.4).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 
 import msgspec
@@ -12,11 +14,16 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Ok
 from hawker.api.contract.machine import (
     DELETE_MACHINE,
+    DELETE_METADATA,
     GET_MACHINE,
+    GET_METADATA,
     LIST_EVENTS,
     LIST_MACHINES,
+    LIST_METADATA,
     LIST_VERSIONS,
+    SET_METADATA,
     UPDATE_MACHINE,
+    UPDATE_METADATA,
     CreateMachineRequest,
     DeleteMachineQuery,
     GetMachineQuery,
@@ -26,7 +33,11 @@ from hawker.api.contract.machine import (
     MachineEvent,
     MachineParams,
     MachineVersion,
+    MetadataKeyParams,
+    MetadataValue,
+    SetMetadataRequest,
     UpdateMachineRequest,
+    UpdateMetadataRequest,
 )
 from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.handlers import Handlers
@@ -35,23 +46,45 @@ from hawker.api.route import Call, NoQuery, Page
 from hawker.archive.archive import Archive
 from hawker.archive.history_file import History
 from hawker.auth.image_names import check_image_names
-from hawker.config import validate
-from hawker.errors import BadRequest, NotFound, Unprocessable
+from hawker.config import MachineConfig, validate, validate_metadata
+from hawker.errors import BadRequest, NotFound, Unprocessable, WrongState
 from hawker.history.machine_history import answer, live_history
 from hawker.ids import AppName, MachineId
-from hawker.machine import State
+from hawker.machine import GONE, State
+from hawker.netpolicy.policies import Fences
 from hawker.permission import Action, Attempt
 from hawker.record import views
 from hawker.record.app import APPS, org_of
-from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
-from hawker.store.contract import Reader, Store
+from hawker.record.machine import EventRecord, MachineRecord, MachineTarget, VersionRecord
+from hawker.store.contract import Reader, Store, Tx
 from hawker.volume import attachment
 from hawker.worker import leases
+from hawker.worker.apps import AppTable
 from hawker.worker.assembly import AssembledWorker
-from hawker.worker.handlers.target import MachineFinder, target_of
 from hawker.worker.images import OrgImages, resolve
 from hawker.worker.operations import ConfigChange
 from hawker.worker.order import check_uploads
+from hawker.worker.table import MachineTable
+
+
+def target_of(params: MachineParams, nonce: str | None) -> MachineTarget:
+    """`nonce` is the lease's that the call carries."""
+    return MachineTarget(AppName(params.app_name), params.machine_id, nonce)
+
+
+class MachineFinder:
+    """Finds the machine that a call names."""
+
+    def __init__(self, store: Reader, table: MachineTable, apps: AppTable) -> None:
+        self._store = store
+        self._table = table
+        self._apps = apps
+
+    def find(self, params: MachineParams | MetadataKeyParams) -> MachineRecord:
+        """Raises `NotFound` for the app first, then for the machine."""
+        app = self._apps.get(self._store, params.app_name)
+        return self._table.find(self._store, app.name, params.machine_id)
+
 
 _EVENTS_IN_MACHINE = 20
 _MOST_EVENTS = 50
@@ -238,3 +271,63 @@ class HistoryHandlers:
         if app is None or app.created_at > machine.created_at.timestamp():
             return Attempt(Action.READ)
         return Attempt(Action.READ, app=machine.app, machine=machine.id)
+
+
+class MetadataHandlers:
+    def __init__(self, machines: MachineFinder, store: Store, table: MachineTable, fences: Fences) -> None:
+        self._machines = machines
+        self._store = store
+        self._table = table
+        self._fences = fences
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_METADATA, self.list)
+        handlers.on(UPDATE_METADATA, self.update)
+        handlers.on(GET_METADATA, self.get)
+        handlers.on(SET_METADATA, self.set)
+        handlers.on(DELETE_METADATA, self.delete)
+
+    async def list(self, call: Call[MachineParams, NoQuery, None]) -> dict[str, str]:
+        return self._machines.find(call.params).config.metadata or {}
+
+    async def get(self, call: Call[MetadataKeyParams, NoQuery, None]) -> MetadataValue:
+        metadata = self._machines.find(call.params).config.metadata or {}
+        if call.params.key not in metadata:
+            raise NotFound(f"metadata key '{call.params.key}' not found")
+        return MetadataValue(value=metadata[call.params.key])
+
+    async def update(self, call: Call[MachineParams, NoQuery, UpdateMetadataRequest]) -> None:
+        machine_id = self._machines.find(call.params).id
+        await self._merge(machine_id, call.body.metadata or {}, call.body.machine_version or None)
+
+    async def set(self, call: Call[MetadataKeyParams, NoQuery, SetMetadataRequest]) -> None:
+        await self._merge(self._machines.find(call.params).id, {call.params.key: call.body.value}, None)
+
+    async def delete(self, call: Call[MetadataKeyParams, NoQuery, None]) -> None:
+        await self._merge(self._machines.find(call.params).id, {call.params.key: None}, None)
+
+    async def _merge(self, machine_id: MachineId, changes: Mapping[str, str | None], version: str | None) -> None:
+        """Null and "" remove a key; what is not named stays."""
+        table = self._table
+
+        def apply(tx: Tx) -> AppName:
+            record = table.get(tx, machine_id)
+            if record.state in GONE:
+                raise NotFound("machine not found")
+            if version not in (None, record.version):
+                raise WrongState(f"machine version {version} is stale, the current one is {record.version}")
+            previous = record.previous
+            if previous is not None:  # an update that falls back must not lose what is acknowledged here
+                previous = msgspec.structs.replace(previous, config=_merged(previous.config, changes))
+            table.change(tx, record, config=_merged(record.config, changes), previous=previous)
+            return record.app
+
+        app = await self._store.write(apply)
+        await self._fences.renew_soon(app)
+
+
+def _merged(config: MachineConfig, changes: Mapping[str, str | None]) -> MachineConfig:
+    merged = {**(config.metadata or {}), **changes}
+    metadata = {key: value for key, value in merged.items() if value}
+    validate_metadata(metadata)
+    return msgspec.structs.replace(config, metadata=metadata or None)

@@ -46,7 +46,7 @@ from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
 from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
-from hawker.worker.handlers.target import target_of
+from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves
 

@@ -57,7 +57,7 @@ from hawker.runtime.driver import Driver, Memory
 from hawker.store.contract import Store, Tx
 from hawker.worker import changes, leases
 from hawker.worker.changes import Changes
-from hawker.worker.handlers.target import MachineFinder, target_of
+from hawker.worker.handlers.machines import MachineFinder, target_of
 from hawker.worker.memory import MachineMemory
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable

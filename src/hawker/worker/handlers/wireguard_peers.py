@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hawker.api.contract.body import instant
 from hawker.api.contract.org import OrgParams
-from hawker.api.contract.wireguard_peer import (
+from hawker.api.contract.private_network import (
     DELETE_PEER,
     LIST_PEERS,
     PUT_PEER,

@@ -49,11 +49,10 @@ from hawker.record.move import (
 from hawker.record.volume import VOLUMES, VolumeRecord, count_beside, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFiles
-from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.deps import Context, FlowDeps, OtherNodes
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
-from hawker.worker.other_nodes import OtherNodes
 from hawker.worker.table import Happened
 
 PREPARE_S = 600.0

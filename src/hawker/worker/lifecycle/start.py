@@ -22,7 +22,7 @@ from hawker.runtime.driver import ALIVE, Inspection, Phase
 from hawker.runtime.spec import InstanceSpec
 from hawker.store.contract import Tx
 from hawker.volume.attachment import volume_id_of
-from hawker.worker.app_files import FilesOfApp
+from hawker.worker.apps import FilesOfApp
 from hawker.worker.capacity import at_rest, kept_layer, room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed

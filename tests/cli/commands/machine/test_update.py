@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.contract.published_port import PublishedPortState
+from hawker.api.contract.port import PublishedPortState
 from hawker.cli.exits import ExitStatus
 from hawker.config import Guest, MachineConfig
 from hawker.errors import Conflict

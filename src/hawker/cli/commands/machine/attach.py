@@ -4,10 +4,9 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE
-from hawker.cli.attach import run_status
+from hawker.cli.attach import Sitting, join, run_status
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
-from hawker.cli.interactive import Sitting, join
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument
 from hawker.cli.terminal import own_descriptors

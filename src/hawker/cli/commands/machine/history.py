@@ -8,10 +8,10 @@ import click
 from hawker.api.caller import Caller
 from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, MachineHistory
 from hawker.cli.connect import talk
-from hawker.cli.history import told
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument
 from hawker.cli.output import Form, output_option, show
+from hawker.cli.summary import told
 from hawker.errors import NotFound
 
 _WHOLE_ID = re.compile(r"[0-9a-f]{14}")

@@ -11,10 +11,19 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app_log import LogLine
 from hawker.api.contract.machine import ListMachinesQuery
 from hawker.api.contract.node import LogChunk
-from hawker.cli.app_log import AppLogFollower, LinePrinter, WantedLines
 from hawker.cli.connect import talk
 from hawker.cli.lazy import found
-from hawker.cli.log_stream import Follower, Prefix, WantedOutput, Write, follow_all, print_merged
+from hawker.cli.log_stream import (
+    AppLogFollower,
+    Follower,
+    LinePrinter,
+    Prefix,
+    WantedLines,
+    WantedOutput,
+    Write,
+    follow_all,
+    print_merged,
+)
 from hawker.cli.machines import Owned, complete_machine, find_machine, list_machines
 from hawker.cli.notation import Written
 from hawker.cli.options import app_option, completed

@@ -3,7 +3,7 @@
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.metadata import LIST_METADATA, UPDATE_METADATA, UpdateMetadataRequest
+from hawker.api.contract.machine import LIST_METADATA, UPDATE_METADATA, UpdateMetadataRequest
 from hawker.cli.connect import talk
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import Written, pair

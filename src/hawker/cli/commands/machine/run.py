@@ -6,19 +6,16 @@ from msgspec.structs import replace
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import CreateMachineRequest, Machine, MachineParams
-from hawker.api.contract.published_port import PublishedPortState
+from hawker.api.contract.port import PublishedPortState
 from hawker.cli import ordering
-from hawker.cli.attach import destroy, stay
+from hawker.cli.attach import Sitting, destroy, sit, stay
 from hawker.cli.connect import talk
-from hawker.cli.interactive import Sitting, sit
 from hawker.cli.machine_config import Flags, configured
-from hawker.cli.machine_options import machine_options, sources
+from hawker.cli.machine_options import PlacementOptions, machine_options, placement_options, sources
 from hawker.cli.machines import complete_machine, find_machine
 from hawker.cli.options import WordsOfAnother, command_argument, completed, within_option
-from hawker.cli.ordering import ClientOrder, one_off
+from hawker.cli.ordering import ClientOrder, Count, count_options, filled, one_off, show_placed
 from hawker.cli.output import Form, output_option, show
-from hawker.cli.placed import Count, count_options, filled, show_placed
-from hawker.cli.placement_options import PlacementOptions, placement_options
 from hawker.cli.publishing import addresses, published, warn
 from hawker.cli.summary import started
 from hawker.cli.terminal import own_descriptors

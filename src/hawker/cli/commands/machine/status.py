@@ -5,7 +5,7 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE, GetMachineQuery, Machine
-from hawker.api.contract.published_port import PublishedPortState
+from hawker.api.contract.port import PublishedPortState
 from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
 from hawker.cli.connect import talk
 from hawker.cli.machines import Owned, find_machine

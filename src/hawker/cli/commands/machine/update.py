@@ -4,7 +4,7 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine, UpdateMachineRequest
-from hawker.api.contract.published_port import PublishedPortState
+from hawker.api.contract.port import PublishedPortState
 from hawker.cli import waiting
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured

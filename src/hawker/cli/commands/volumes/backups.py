@@ -36,8 +36,7 @@ from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.options import DEFAULT_APP, app_option, completed, wait_option, within_option
 from hawker.cli.output import Form, as_json, note, output_option, show, show_change, table
 from hawker.cli.progress import states_display
-from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
-from hawker.cli.volumes import find_volume
+from hawker.cli.volumes import Keeping, find_volume, keeping_options, size_option, volume_argument
 from hawker.clock import Clock, SystemClock
 
 _LOOKS_S = 1.0

@@ -19,9 +19,17 @@ from hawker.cli.notation import Written
 from hawker.cli.options import app_option, completed, wait_option, within_option
 from hawker.cli.output import Form, as_json, note, output_option, show
 from hawker.cli.progress import states_display
-from hawker.cli.volume_options import Keeping, SizeAsked, keeping_options, size_gib, volume_argument
-from hawker.cli.volume_summary import about
-from hawker.cli.volumes import OwnedVolume, find_volume, ready
+from hawker.cli.volumes import (
+    Keeping,
+    OwnedVolume,
+    SizeAsked,
+    about,
+    find_volume,
+    keeping_options,
+    ready,
+    size_gib,
+    volume_argument,
+)
 from hawker.clock import SystemClock
 
 

@@ -10,9 +10,16 @@ from hawker.cli.options import DEFAULT_APP, app_option, completed, wait_option, 
 from hawker.cli.ordering import ensure_app
 from hawker.cli.output import Form, as_json, note, output_option
 from hawker.cli.progress import states_display
-from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
-from hawker.cli.volume_summary import about
-from hawker.cli.volumes import OwnedVolume, find_volume, ready
+from hawker.cli.volumes import (
+    Keeping,
+    OwnedVolume,
+    about,
+    find_volume,
+    keeping_options,
+    ready,
+    size_option,
+    volume_argument,
+)
 from hawker.clock import SystemClock
 
 _apart = click.option(

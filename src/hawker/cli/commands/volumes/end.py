@@ -11,8 +11,7 @@ from hawker.cli.exits import ExitStatus
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, note, output_option
 from hawker.cli.several import change_each
-from hawker.cli.volume_options import volumes_argument
-from hawker.cli.volumes import OwnedVolume, find_volume
+from hawker.cli.volumes import OwnedVolume, find_volume, volumes_argument
 
 Act = Callable[[Caller, OwnedVolume], Awaitable[object]]
 

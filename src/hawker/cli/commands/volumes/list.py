@@ -10,9 +10,7 @@ from hawker.cli.connect import talk
 from hawker.cli.machines import Away
 from hawker.cli.options import app_option
 from hawker.cli.output import Form, as_json, output_option, wide_output_option
-from hawker.cli.volume_options import volume_argument
-from hawker.cli.volume_summary import about, listing
-from hawker.cli.volumes import LEAVING, OwnedVolume, find_volume, list_volumes
+from hawker.cli.volumes import LEAVING, OwnedVolume, about, find_volume, list_volumes, listing, volume_argument
 from hawker.clock import SystemClock
 
 

@@ -17,9 +17,16 @@ from hawker.cli.connect import talk
 from hawker.cli.options import app_option, wait_option, within_option
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.progress import states_display
-from hawker.cli.volume_options import Keeping, keeping_options, size_option, volume_argument
-from hawker.cli.volume_summary import snapshots
-from hawker.cli.volumes import OwnedVolume, find_volume, taken
+from hawker.cli.volumes import (
+    Keeping,
+    OwnedVolume,
+    find_volume,
+    keeping_options,
+    size_option,
+    snapshots,
+    taken,
+    volume_argument,
+)
 from hawker.clock import SystemClock
 
 

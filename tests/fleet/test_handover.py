@@ -6,7 +6,7 @@ from hawker.api.caller import Caller
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.directory import Node
 from hawker.errors import Forbidden, HawkerError, NotFound, OverShare, Unavailable
-from hawker.fleet.image_handover import FleetNeighbours, PeerSource
+from hawker.fleet.handover import FleetNeighbours, PeerSource
 from hawker.ids import Digest, NodeId
 from hawker.image.blobs import EVERYBODY
 from hawker.image.config import Layer

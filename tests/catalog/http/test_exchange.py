@@ -1,7 +1,6 @@
 import pytest
 
-from hawker.catalog.http.exchange import Answered
-from hawker.catalog.http.parameters import decimal, flag, number
+from hawker.catalog.http.exchange import Answered, decimal, flag, number
 
 
 def test_a_given_number() -> None:

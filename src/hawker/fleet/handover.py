@@ -1,5 +1,6 @@
-"""Images from other nodes of the fleet: who has them, by the catalog, and their blobs, piece by piece over the API
-between nodes. A piece that does not come is asked for again from where the last one ended.
+"""What other nodes of the fleet have and this one needs: images, who has them by the catalog, and files of apps, from
+those that know the app; piece by piece over the API between nodes. A piece of an image that does not come is asked for
+again from where the last one ended.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -7,11 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from hawker.api.caller import Caller
+from hawker.api.contract.app_file import HAND_APP_FILE, HandedFileParams, HandedFileQuery
 from hawker.api.contract.image import HAND_BLOB, PIECE_BYTES, BlobParams, PieceQuery
 from hawker.api.directory import Node
 from hawker.catalog.change import Value
 from hawker.errors import DeadlineExceeded, Fault, HawkerError, NotFound, OverShare, Unavailable
-from hawker.ids import Digest, NodeId
+from hawker.ids import AppName, Digest, NodeId
 from hawker.image.blobs import ImageReader
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
@@ -128,3 +130,40 @@ class PeerSource:
 
 def _float(value: Value) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+_MOST_ASKED = 32
+
+
+class FleetFiles:
+    """Keeps `worker.app_files.FileNeighbours`. `nodes_of_app` are those that know an app, its home first; `node_of` is
+    what the directory says of one, `nodes` all that it knows: of a new app it may not know yet who knows it; `caller`
+    leads to one."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        nodes_of_app: Callable[[AppName], Sequence[NodeId]],
+        node_of: Callable[[NodeId], Node | None],
+        nodes: Callable[[], Sequence[Node]],
+        caller: Callable[[NodeId, str], Caller],
+    ) -> None:
+        self._me = me
+        self._nodes_of_app = nodes_of_app
+        self._node_of = node_of
+        self._nodes = nodes
+        self._caller = caller
+
+    def holders(self, app: AppName) -> Sequence[NodeId]:
+        asked = dict.fromkeys([*self._nodes_of_app(app), *(node.id for node in self._nodes())])
+        others = [node for node in asked if node != self._me]
+        living = [node for node in others if (known := self._node_of(node)) is not None and known.alive]
+        return living[:_MOST_ASKED]
+
+    async def piece(self, node: NodeId, app_id: str, digest: Digest, offset: int, count: int) -> bytes:
+        """Raises `NotFound` where the node does not have it, and what a call raises."""
+        return await self._caller(node, self._me).call(
+            HAND_APP_FILE,
+            params=HandedFileParams(app_id=app_id, digest=digest),
+            query=HandedFileQuery(offset=offset, count=min(count, PIECE_BYTES)),
+        )
