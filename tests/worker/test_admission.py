@@ -16,7 +16,7 @@ from hawker.record.machine import BY_IPV4, MachineKey, MachineRecord
 from hawker.sim.node.sim_worker import SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import MemoryStore
-from hawker.worker.capacity import Admission, free_ipv4
+from hawker.worker.admission import Admission, free_ipv4
 
 pytestmark = pytest.mark.anyio
 

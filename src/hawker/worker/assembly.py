@@ -20,9 +20,9 @@ from hawker.volume.maintenance import Growth, Maintenance
 from hawker.volume.operations import SoftDeletes, Volumes
 from hawker.volume.restore import VolumeClones
 from hawker.volume.snapshots import Snapshots
+from hawker.worker.admission import Admission
 from hawker.worker.apps import AppTable
 from hawker.worker.calendar import Calendar
-from hawker.worker.capacity import Admission
 from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.exit_handling import ExitHandler

@@ -41,7 +41,8 @@ from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import as_wished, attach, kept, reattach, volume_id_of
 from hawker.worker import leases
-from hawker.worker.capacity import Admission, Granted, at_rest, free_ipv4
+from hawker.worker.admission import Admission, Granted, free_ipv4
+from hawker.worker.capacity import at_rest
 from hawker.worker.id_ranges import IdPool, with_ids
 from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY

@@ -1,4 +1,4 @@
-"""Bodies about machines: the machine itself, its metadata, and the orders to create, update and move it between states."""
+"""Bodies about machines: the machine itself, its metadata, and the orders to create and change it."""
 
 from datetime import datetime
 from enum import StrEnum

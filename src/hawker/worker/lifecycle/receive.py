@@ -31,7 +31,8 @@ from hawker.record.move import (
 from hawker.record.node import NodeRecord, hold
 from hawker.record.volume import GB
 from hawker.store.contract import Tx
-from hawker.worker.capacity import free_ipv4, room_for
+from hawker.worker.admission import free_ipv4
+from hawker.worker.capacity import room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
