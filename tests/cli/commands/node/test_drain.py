@@ -1,12 +1,25 @@
+"""None"""
+
 import msgspec
 
 from hawker.api.contract.cluster import NodeMachine
 from hawker.config import MachineConfig
 from hawker.config.machine import Mount
+from hawker.errors import WrongState
 from hawker.machine import State
 from tests.cli.conftest import Hawker
+from tests.cli.fake_catalog import counted
 from tests.cli.fake_moves import MOVE
 from tests.cli.fake_node import FakeNode, machine
+from tests.cli.fake_volumes import volume
+
+
+def test_a_node_is_cordoned_by_the_beginning_of_its_id(hawker: Hawker, node: FakeNode) -> None:
+    assert hawker("node", "cordon", "0badc").out == "0badcafe accepts no new machines\n"
+    assert node.call("cordon_node").params.node_id == "0badcafe"
+    assert hawker("node", "uncordon", "0badcafe").out == "0badcafe accepts new machines\n"
+    assert node.call("uncordon_node").params.node_id == "0badcafe"
+
 
 FIRST, SECOND = "3d8f0000000001", "3d8f0000000002"
 
@@ -61,3 +74,87 @@ def test_a_drain_that_is_given_again_follows_the_move_that_there_is(hawker: Hawk
     node.moves = (msgspec.structs.replace(MOVE, node="0badcafe", machine=FIRST),)
     assert hawker("node", "drain", "0badc").status == 0
     assert "move_machine" not in node.calls
+
+
+LARGE, SMALL, FREE = "vol_0000000000000001", "vol_0000000000000002", "vol_0000000000000003"
+
+
+def furnish(node: FakeNode) -> None:
+    """Two machines with volumes, a volume that nobody has, one of another node, one that was deleted."""
+    mounted = [
+        machine(each, config=MachineConfig(image="web", mounts=(Mount(volume=disk, path="/data"),)))
+        for each, disk in ((FIRST, LARGE), (SECOND, SMALL))
+    ]
+    node.add("shop", *mounted)
+    node.residents = (NodeMachine(id=FIRST, app="shop"), NodeMachine(id=SECOND, app="shop"))
+    node.keep(
+        "shop",
+        volume(LARGE, attached_machine_id=FIRST, bytes_used=9 << 20),
+        volume(SMALL, attached_machine_id=SECOND, bytes_used=2 << 20),
+        volume(FREE, bytes_used=5 << 20),
+        volume("vol_0000000000000004", zone="4e5f6071"),
+        volume("vol_0000000000000005", state="pending_destroy"),
+    )
+
+
+def test_the_smallest_leaves_first_and_all_is_backed_up_before(hawker: Hawker, node: FakeNode) -> None:
+    furnish(node)
+    said = hawker("node", "evacuate", "0badc")
+    assert said.status == 0, said
+    assert [line for line in said.err.splitlines() if " of 3: " in line] == [
+        f"1 of 3: machine {SECOND} of shop, 2.0 MiB",
+        f"2 of 3: volume {FREE} of shop, 5.0 MiB",
+        f"3 of 3: machine {FIRST} of shop, 9.0 MiB",
+    ]
+    asked = [each.params.volume_id for each in node.calls["create_backup"]]
+    assert asked == [SMALL, FREE, LARGE]
+    bodies = [each.body for each in node.calls["move_machine"]]
+    assert [(body.source, body.limit_mib_per_s) for body in bodies] == [("0badcafe", 1 << 20)] * 2
+    assert node.call("move_volume_to_node").params.volume_id == FREE
+    assert f"{FREE}" in said.out and "to node 4e5f6071" in said.out
+
+
+def test_a_backup_that_fails_keeps_nobody_from_leaving(hawker: Hawker, node: FakeNode) -> None:
+    furnish(node)
+    node.stages = ["failed"]
+    said = hawker("node", "evacuate", "0badc")
+    assert said.status == 0 and "could not be backed up, and is moved all the same: the place is full" in said.err
+
+
+def test_machine_that_cannot_be_moved_stays_and_says_why(hawker: Hawker, node: FakeNode) -> None:
+    furnish(node)
+    node.ends = {"state": "aborted", "reason": "Input/output error"}
+    said = hawker("node", "evacuate", "0badc", "--output", "json")
+    assert said.status == 1
+    whys = [each["why"] for each in msgspec.json.decode(said.out)]
+    assert len(whys) == 3 and all("Input/output error" in why for why in whys)
+
+
+def test_an_evacuation_that_is_given_again_follows_the_move_that_there_is(hawker: Hawker, node: FakeNode) -> None:
+    node.keep("shop", volume(FREE))
+    node.moves = (msgspec.structs.replace(MOVE, node="0badcafe", machine=None, volume=FREE),)
+    said = hawker("node", "evacuate", "0badc")
+    assert said.status == 0, said
+    assert "move_volume_to_node" not in node.calls
+
+
+def test_a_node_is_forgotten(hawker: Hawker, node: FakeNode) -> None:
+    node.answer = counted(0)
+    said = hawker("node", "forget", "00c0")
+    assert said.out == "node 00c0ffee removed: what it told until now no longer counts\n"
+    assert not node.call("forget_node").query.force
+
+
+def test_a_node_that_lives_wants_force(hawker: Hawker, node: FakeNode) -> None:
+    node.answer = counted(0)
+    node.failures["forget_node"] = WrongState("node 0badcafe is alive: stop it first, or forget it with --force")
+    said = hawker("node", "forget", "--force", "0badc")
+    assert said.status == 1 and "stop it first" in said.err
+    assert node.call("forget_node").query.force
+
+
+def test_a_dry_run_only_says_what_is_lost(hawker: Hawker, node: FakeNode) -> None:
+    node.answer = counted(2)
+    said = hawker("node", "forget", "--dry-run", "00c0")
+    assert said.status == 0 and "node 00c0ffee has 2 machines and 2 volumes" in said.err
+    assert "forget_node" not in node.calls

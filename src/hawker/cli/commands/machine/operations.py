@@ -1,4 +1,4 @@
-"""The commands that move machines between states. Each takes several machines."""
+"""The commands that move machines between states, for several machines at once, and the one that waits for it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -11,6 +11,7 @@ from hawker.api.contract.machine import (
     ListMachinesQuery,
     SignalRequest,
     StopRequest,
+    WaitAnswer,
     WaitState,
 )
 from hawker.api.contract.machine_operation import (
@@ -30,11 +31,45 @@ from hawker.cli.config_notation import duration
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
 from hawker.cli.machines import Owned, find_machine, list_machines
-from hawker.cli.notation import Written, seconds
+from hawker.cli.notation import OneOf, Written, seconds
 from hawker.cli.options import app_option, machine_argument, machines_argument, wait_option, within_option
-from hawker.cli.output import Form, output_option, show_change
+from hawker.cli.output import Form, output_option, show, show_change
 from hawker.cli.several import change_each
+from hawker.cli.waiting import reach
 from hawker.clock import SystemClock
+
+_HELP = """Wait until a machine is in a state, and print the state; exit status 1 after the timeout.
+
+\b
+Examples:
+  hawker machine wait web
+  hawker machine wait 3d8f --state stopped --state failed --timeout 1h
+"""
+
+
+@click.command("wait", help=_HELP)
+@machine_argument
+@app_option
+@click.option("-s", "--state", "states", multiple=True, type=OneOf(WaitState), metavar="STATE",
+              default=(WaitState.STARTED.value,), show_default=True,
+              help="started, stopped, suspended, destroyed, failed or settled; any of them when repeated.",
+)  # fmt: skip
+@within_option
+@output_option
+@click.pass_context
+def wait_command(
+    ctx: click.Context, machine: str, app: str | None, states: tuple[WaitState, ...], within_s: float, form: Form
+) -> None:
+    answer = talk(ctx, lambda caller: _wait(caller, machine, app, states, within_s))
+    show(answer, form, lambda answer: str(answer.state))
+
+
+async def _wait(
+    caller: Caller, reference: str, app: str | None, states: tuple[WaitState, ...], within_s: float
+) -> WaitAnswer:
+    found = await find_machine(caller, reference, app)
+    return await reach(caller, found.params, states, SystemClock(), within_s)
+
 
 Act = Callable[[Caller, Owned], Awaitable[object]]
 

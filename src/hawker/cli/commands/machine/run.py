@@ -1,19 +1,29 @@
-"""`hawker machine run` and `create`: from flags to an order, and what is said once it is filled."""
+"""`hawker machine run`, `create` and `clone`: from flags, or the config of a machine that there is, to an order, and
+what is to be seen of it.
+"""
 
 import click
 import msgspec
 from msgspec.structs import replace
 
 from hawker.api.caller import Caller
-from hawker.api.contract.machine import CreateMachineRequest, Machine, MachineParams
+from hawker.api.contract.machine import GET_MACHINE, CreateMachineRequest, Machine, MachineParams
 from hawker.api.contract.port import PublishedPortState
 from hawker.cli import ordering
 from hawker.cli.attach import Sitting, destroy, sit, stay
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import PlacementOptions, machine_options, placement_options, sources
-from hawker.cli.machines import complete_machine, find_machine
-from hawker.cli.options import WordsOfAnother, command_argument, completed, within_option
+from hawker.cli.machines import Owned, complete_machine, find_machine
+from hawker.cli.options import (
+    WordsOfAnother,
+    app_option,
+    command_argument,
+    completed,
+    machine_argument,
+    wait_option,
+    within_option,
+)
 from hawker.cli.ordering import ClientOrder, Count, count_options, filled, one_off, show_placed
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.publishing import addresses, published, warn
@@ -70,7 +80,7 @@ image_argument = click.argument("image", required=False, shell_complete=complete
 @within_option
 @output_option
 @click.pass_context
-def command(
+def run_command(
     ctx: click.Context,
     image: str | None,
     arguments: tuple[str, ...],
@@ -190,3 +200,57 @@ async def _attached(caller: Caller, order: ClientOrder, sitting: Sitting | None)
 
 def _id(machine: Machine) -> str:
     return machine.id
+
+
+_HELP = """Order another machine with the config of MACHINE; options change what they name.
+
+\b
+Examples:
+  hawker machine clone web
+  hawker machine clone web --name web-2 --to-app staging -e LEVEL=debug
+"""
+
+
+@click.command("clone", help=_HELP)
+@machine_argument
+@command_argument
+@app_option
+@click.option("-n", "--name", metavar="NAME", help="The new machine's name.")
+@click.option(
+    "-r",
+    "--region",
+    metavar="CODE",
+    shell_complete=completed("regions"),
+    help="The new machine's region; by default that of the first machine.",
+)
+@click.option("--to-app", metavar="NAME", help="Another app, which must exist.")
+@machine_options
+@wait_option
+@within_option
+@output_option
+@click.pass_context
+def clone_command(
+    ctx: click.Context,
+    machine: str,
+    arguments: tuple[str, ...],
+    app: str | None,
+    name: str | None,
+    region: str | None,
+    to_app: str | None,
+    flags: Flags,
+    wait: bool,
+    within_s: float,
+    form: Form,
+) -> None:
+    async def clone(caller: Caller) -> Owned:
+        found = await find_machine(caller, machine, app)
+        first = await caller.call(GET_MACHINE, params=found.params)
+        config = configured(first.config or MachineConfig(), flags, sources(), command=arguments)
+        request = CreateMachineRequest(config=config, name=name, region=region or first.region)
+        order = ClientOrder(app=to_app or found.app, request=request, files=flags.file)
+        if wait:
+            return Owned(order.app_name, await ordering.start(caller, order, SystemClock(), within_s))
+        return Owned(order.app_name, await ordering.place(caller, order))
+
+    done = talk(ctx, clone)
+    show(done.machine, form, lambda machine: started(done.app, machine))

@@ -1,4 +1,6 @@
-"""`hawker node backup`: the store of a running node, wherever it is, as a file here. The file is whole or not there."""
+"""`hawker node backup` and `restore`: the store of a running node, wherever it is, as a file here; and a backup in the
+place of a stopped node's store.
+"""
 
 import hashlib
 import os
@@ -7,11 +9,15 @@ from pathlib import Path
 import click
 
 from hawker.api.caller import Caller
+from hawker.api.contract.body import instant
 from hawker.api.contract.node import BACK_UP
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
-from hawker.cli.output import Form, output_option, show_change, size
-from hawker.errors import Fault
+from hawker.cli.output import Form, note, output_option, show_change, size
+from hawker.clock import SystemClock
+from hawker.errors import CannotStart, Fault
+from hawker.place import Place, default_data_dir
+from hawker.store.restore import restore_store
 
 _HELP = """Copy the store of a running node to FILE. The node keeps running; the copy is of one moment.
 
@@ -30,7 +36,7 @@ Examples:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @output_option
 @click.pass_context
-def command(ctx: click.Context, file: Path, force: bool, form: Form) -> None:
+def backup_command(ctx: click.Context, file: Path, force: bool, form: Form) -> None:
     _refuse_present(file, force)
     draft = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:
@@ -68,3 +74,36 @@ async def _download(caller: Caller, draft: Path) -> int:
 
 def _private(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+_RESTORE_HELP = """Replace a stopped node's store with the backup FILE. The replaced store is kept beside it.
+
+At its next start the node takes over running machines as they are. It removes machines that were created after the
+backup, brings back machines that were destroyed since, stopped, and reverts other changes.
+
+\b
+Examples:
+  hawker node restore node.db
+  hawker node restore node.db --data-dir ./node
+"""
+
+
+@click.command("restore", help=_RESTORE_HELP)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), metavar="PATH",
+              help="The node's data directory; HAWKER_DATA_DIR, or /var/lib/hawker for root.")  # fmt: skip
+@output_option
+def restore_command(file: Path, data_dir: Path | None, form: Form) -> None:
+    place = Place((data_dir or Path(os.environ.get("HAWKER_DATA_DIR") or default_data_dir())).absolute())
+    if not place.root.is_dir():
+        raise CannotStart(f"no data directory {place.root}: name it with --data-dir")
+    with place.held():
+        replaced = restore_store(file.absolute(), place.store, f"{instant(SystemClock().now()):%Y%m%dT%H%M%SZ}")
+    if replaced is not None:
+        note(f"the replaced store is {replaced}")
+    show_change(
+        form,
+        f"restored {place.store}; start the node with `hawker up`",
+        restored=str(place.store),
+        replaced=None if replaced is None else str(replaced),
+    )

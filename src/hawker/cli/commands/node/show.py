@@ -1,21 +1,41 @@
-"""`hawker node show`: what the node has, and what its machines hold of it."""
+"""`hawker node list` and `show`: the nodes of the fleet and how they are; what one has, and what its machines hold of
+it.
+"""
+
+from functools import partial
 
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.cluster import GET_NODE, FleetNode, NodeParams
+from hawker.api.contract.cluster import GET_NODE, LIST_NODES, FleetNode, NodeParams
 from hawker.api.contract.node import NODE_INFO, DriverInfo, NodeInfo
 from hawker.cli.connect import talk
-from hawker.cli.nodes import find_fleet_node, node_fields
+from hawker.cli.nodes import clock_notes, find_fleet_node, node_fields, nodes_table
 from hawker.cli.options import completed
-from hawker.cli.output import Form, fields, local, output_option, show, table
+from hawker.cli.output import Form, fields, local, note, output_option, show, table, wide_output_option
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@wide_output_option
+@click.pass_context
+def list_command(ctx: click.Context, as_json: bool, form: Form) -> None:
+    """List the nodes of the fleet: region, state and capacity, as the asked node knows them.
+
+    CPUS is what is taken and what there is; SHARED the same for shared cpus, of which several are sold for each real
+    one: they share it, and each gets its part when all are busy. What is unknown of other regions is shown as "-".
+    """
+    answer = talk(ctx, lambda caller: caller.call(LIST_NODES))
+    show(answer, Form.JSON if as_json else form, partial(nodes_table, wide=form is Form.WIDE))
+    for text in clock_notes(answer):
+        note(text)
 
 
 @click.command("show")
 @click.argument("node", metavar="[NODE]", required=False, shell_complete=completed("nodes"))
 @output_option
 @click.pass_context
-def command(ctx: click.Context, node: str | None, form: Form) -> None:
+def show_command(ctx: click.Context, node: str | None, form: Form) -> None:
     """Show the asked node, or another node of the fleet: its driver, version, capacity and use. For a node that is
     down, show its last known data."""
     if node is None:
