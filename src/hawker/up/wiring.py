@@ -35,7 +35,7 @@ else:
     catch_up = deferred("hawker.deploys.catch_up")
     register = deferred("hawker.deploys.register")
     term_fence = deferred("hawker.deploys.term_fence")
-    members = deferred("hawker.fleet.gossip_bridge")
+    gossip_bridge = deferred("hawker.fleet.gossip_bridge")
 
 NODE_FLOWS: tuple[Flow[Any], ...] = (*FLOWS, *DEPLOY_FLOWS)
 """All that a node runs: its worker's, and the deploys of the apps whose home it is."""
