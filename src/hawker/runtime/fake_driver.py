@@ -1,7 +1,7 @@
 """The driver that keeps every promise in memory, for tests and for the simulator: no process, no file, one `Clock`.
 
 It remembers nothing itself: instances are in the `FakeHost`, so a daemon's restart is a new driver over the same
-host. What a command does is in `fake_program.py`.
+host. What a command does is there, too.
 """
 
 import math
