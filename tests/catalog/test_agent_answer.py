@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
+import anyio
 import pytest
 
 from hawker.catalog.agent import AgentCatalog, SubscriptionLost, WrongAgent, shown
@@ -107,12 +108,16 @@ async def test_an_answer_without_end_is_cut_off_at_its_bound() -> None:
 
 
 async def test_an_agent_that_never_answers_is_given_up() -> None:
-    for begun in (b"", _HEAD, _HEAD + b'{"row":[1,["x"]]}\n', b"HTTP/1.1 500 Oops\r\n\r\nwell"):
+    async def asked(begun: bytes) -> None:
         async with answering(begun, close=False) as url, asking(url) as agent:
             with pytest.raises(DeadlineExceeded, match="in time"):
                 await agent.query(_ALL, timeout_s=0.1)
             with pytest.raises(DeadlineExceeded, match="in time"):
                 await followed(agent)
+
+    async with anyio.create_task_group() as tasks:  # each waits for two seconds
+        for begun in (b"", _HEAD, _HEAD + b'{"row":[1,["x"]]}\n', b"HTTP/1.1 500 Oops\r\n\r\nwell"):
+            tasks.start_soon(asked, begun)
 
 
 async def test_a_packed_answer_is_not_unpacked() -> None:
