@@ -23,9 +23,8 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.fleet.gossip_bridge import GossipBridge, Members
-from hawker.gossip.contract import Fate, Member, NodeMeta
+from hawker.gossip.contract import Fate, Listener, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring, new_keyring
-from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport
 from hawker.ids import NodeId

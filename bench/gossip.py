@@ -19,10 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from hawker.clock import SystemClock
-from hawker.gossip.contract import Fate, NodeMeta
+from hawker.gossip.contract import Fate, Listener, NodeMeta
 from hawker.gossip.failure_detector import Timing
 from hawker.gossip.keyring import GossipKeyring, new_keyring
-from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport
 from hawker.ids import NodeId

@@ -20,7 +20,7 @@ from hawker.cli.main import main
 from hawker.fsm.drive import Recorder
 from hawker.image.cache import ImageCache
 from hawker.runtime.crun import Crun
-from hawker.runtime.launcher.box_launcher import BoxLauncher
+from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.microvm import MicroVMDriver
 from hawker.runtime.microvm_launch import MicroVMLauncher
 from hawker.runtime.microvm_suspension import SnapshotSuspension

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from hawker.api.bounds import Signal
+from hawker.api.contract.app import AssignIpRequest
 from hawker.api.contract.exec import ExecRequest
-from hawker.api.contract.ip_assignment import AssignIpRequest
 from hawker.api.route import AnyRoute, Page
 
 _PLAIN: dict[Any, Any] = {

@@ -4,8 +4,8 @@ import anyio.lowlevel
 import pytest
 
 from hawker.api.codec import Message
-from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, LIST_MACHINES
+from hawker.api.contract.machine_operation import CREATE_LEASE
 from hawker.api.grant import Everything
 from hawker.api.request import CallReader, Incoming, Pace, body_chunks, incoming, read_body
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from hawker.api.contract.ip_assignment import IpAssignment, IpAssignments, IpNetwork
+from hawker.api.contract.app import IpAssignment, IpAssignments, IpNetwork
 from hawker.api.contract.network_policy import NetworkPolicy, PolicyMachine, PolicyPort, Rule, Selector
 from hawker.api.route import Call
 from hawker.policy import Direction, Transport

@@ -15,7 +15,7 @@ import pytest
 
 from hawker.api.client import Client
 from hawker.api.contract.app import GET_APP, AppParams
-from hawker.api.contract.lease import GET_LEASE
+from hawker.api.contract.machine_operation import GET_LEASE
 from hawker.api.contract.secret import LIST_SECRETS
 from hawker.api.contract.volume import CREATE_SNAPSHOT, LIST_SNAPSHOTS, VolumeParams
 from hawker.errors import NotFound

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hawker.api.contract.ip_assignment import IpAssignment
+from hawker.api.contract.app import IpAssignment
 from hawker.cli.exits import ExitStatus
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
 from hawker.api.contract.machine import (
     DELETE_MACHINE,
     GET_MACHINE,
@@ -14,7 +13,15 @@ from hawker.api.contract.machine import (
     SignalRequest,
     UpdateMetadataRequest,
 )
-from hawker.api.contract.machine_operation import CORDON_MACHINE, SIGNAL_MACHINE, STOP_MACHINE, UNCORDON_MACHINE
+from hawker.api.contract.machine_operation import (
+    CORDON_MACHINE,
+    CREATE_LEASE,
+    RELEASE_LEASE,
+    SIGNAL_MACHINE,
+    STOP_MACHINE,
+    UNCORDON_MACHINE,
+    LeaseRequest,
+)
 from hawker.api.contract.run import Run
 from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NotFound, WrongState
 from tests.e2e.shop import HELLO, Shop

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.api.contract.app import AppParams
-from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.api.contract.app import ASSIGN_IP, AppParams, AssignIpRequest
 from hawker.api.contract.machine import Machine
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet

@@ -12,7 +12,7 @@ import pytest
 
 from hawker.api.client import Client
 from hawker.api.contract.app import DELETE_APP, AppParams, DeleteAppQuery
-from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
+from hawker.api.contract.machine_operation import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
 from hawker.api.contract.node import LIST_FINDINGS
 from hawker.errors import LeaseHeld, NotFound, Unauthorized, Unavailable
 from hawker.log import Secret

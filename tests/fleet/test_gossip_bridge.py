@@ -26,9 +26,8 @@ from hawker.fleet.gossip_bridge import (
     member_hosts,
 )
 from hawker.fleet.rows import KEYS, image_row, upsert
-from hawker.gossip.contract import Fate, Member, NodeMeta
+from hawker.gossip.contract import Fate, Listener, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
-from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId

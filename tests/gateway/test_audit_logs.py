@@ -21,7 +21,7 @@ from hawker.gateway.fleet_logs import fleet_audit
 from hawker.ids import NodeId
 from hawker.permission import Action, Attempt
 from hawker.sim.harness.loop import LoopClock
-from hawker.worker.handlers.audit import AuditHandlers
+from hawker.worker.handlers.logs import AuditHandlers
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from hawker.api.contract.app import CREATE_APP, CreateAppRequest
-from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.api.contract.app import ASSIGN_IP, CREATE_APP, AssignIpRequest, CreateAppRequest
 from hawker.api.contract.private_network import PUT_PEER, WireguardPeer, WireguardPeerParams, WireguardPeerRequest
 from hawker.app import network_id, network_ids
 from hawker.errors import NotServed, Unavailable, Unprocessable

@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.exec import MACHINE_LOGS
-from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
 from hawker.api.contract.machine import DELETE_MACHINE, GET_MACHINE, DeleteMachineQuery, StopRequest, WaitState
-from hawker.api.contract.machine_operation import START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
+from hawker.api.contract.machine_operation import (
+    CREATE_LEASE,
+    START_MACHINE,
+    STOP_MACHINE,
+    WAIT_MACHINE,
+    LeaseRequest,
+    WaitQuery,
+)
 from hawker.api.contract.volume import DELETE_VOLUME, GET_VOLUME
 from hawker.errors import DeadlineExceeded, Fault, LeaseHeld, NotFound, Unavailable
 from hawker.ids import AppName, NodeId

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.contract.app import DELETE_APP
+from hawker.api.contract.app import ASSIGN_IP, DELETE_APP, AssignIpRequest
 from hawker.api.contract.cluster import JOIN_CLUSTER, JoinRequest
-from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.contract.machine import CREATE_MACHINE, DELETE_MACHINE, DeleteMachineQuery
 from hawker.api.contract.market import LIST_PLACEMENTS, PLACE
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, NODE_INFO

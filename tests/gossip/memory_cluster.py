@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hawker.gossip.contract import Fate, Member, NodeMeta, Trouble
+from hawker.gossip.contract import Fate, Listener, Member, NodeMeta, Trouble
 from hawker.gossip.keyring import GossipKeyring
-from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable
+from hawker.gossip.contract import Listener
 from hawker.gossip.keyring import GossipKeyring, new_keyring
-from hawker.gossip.listener import Listener
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.streams import (
     CALLERS,

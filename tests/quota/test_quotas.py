@@ -5,8 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
-from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
+from hawker.api.contract.app import ASSIGN_IP, CREATE_APP, AppParams, AssignIpRequest, CreateAppRequest
 from hawker.errors import QuotaExceeded, Unprocessable
 from hawker.ids import AppName
 from hawker.machine import State

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
+from hawker.api.contract.machine_operation import CREATE_LEASE, LeaseRequest
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.sim.node.sim_worker import SimWorker, params

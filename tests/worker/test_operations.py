@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hawker.api.contract.lease import CREATE_LEASE
-from hawker.api.contract.machine_operation import CORDON_MACHINE, UNCORDON_MACHINE
+from hawker.api.contract.machine_operation import CORDON_MACHINE, CREATE_LEASE, UNCORDON_MACHINE
 from hawker.errors import AlreadyExists, LeaseHeld, NoRoom, NotFound, Unavailable, Unprocessable
 from hawker.fsm.runner import Runner
 from hawker.ids import AppName, RunId

@@ -4,7 +4,7 @@ Beside it stand the calls that only nodes of a cluster make to each other, which
 calls of the Machines API that are not answered yet.
 """
 
-from hawker.api.contract.app import APP_ROUTES, CREATE_APP, LIST_APPS
+from hawker.api.contract.app import APP_ROUTES, CREATE_APP, IP_ROUTES, LIST_APPS
 from hawker.api.contract.app_file import APP_FILE_PEER_ROUTES, APP_FILE_ROUTES
 from hawker.api.contract.app_log import APP_LOG_PEER_ROUTES, APP_LOG_ROUTES
 from hawker.api.contract.audit import AUDIT_PEER_ROUTES, AUDIT_ROUTES
@@ -23,10 +23,8 @@ from hawker.api.contract.deploy import DEPLOY_PEER_ROUTES, DEPLOY_ROUTES
 from hawker.api.contract.exec import INSIDE_ROUTES
 from hawker.api.contract.flyctl import FLYCTL_ROUTES
 from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES, REGISTRY_PEER_ROUTES, REGISTRY_ROUTES
-from hawker.api.contract.ip_assignment import IP_ROUTES
-from hawker.api.contract.lease import LEASE_ROUTES
 from hawker.api.contract.machine import MACHINE_ROUTES, METADATA_ROUTES
-from hawker.api.contract.machine_operation import MEMORY_ROUTES, OPERATION_ROUTES
+from hawker.api.contract.machine_operation import LEASE_ROUTES, MEMORY_ROUTES, OPERATION_ROUTES
 from hawker.api.contract.market import LIST_PLACEMENTS, MARKET_PEER_ROUTES, MARKET_ROUTES, PLACEMENT_ROUTES
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, MOVE_PEER_ROUTES, MOVE_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES

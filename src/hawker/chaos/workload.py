@@ -10,7 +10,6 @@ from anyio import Event
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.exec import EXEC_MACHINE, ExecRequest
-from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseRequest
 from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
@@ -28,11 +27,14 @@ from hawker.api.contract.machine import (
     WaitState,
 )
 from hawker.api.contract.machine_operation import (
+    CREATE_LEASE,
+    RELEASE_LEASE,
     RESTART_MACHINE,
     SIGNAL_MACHINE,
     START_MACHINE,
     STOP_MACHINE,
     WAIT_MACHINE,
+    LeaseRequest,
     WaitQuery,
 )
 from hawker.api.route import B, P, Q, R, Unary

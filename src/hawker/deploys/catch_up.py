@@ -11,8 +11,8 @@ import msgspec
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.deploy import CreateDeployRequest, Strategy
-from hawker.api.contract.lease import GET_LEASE
 from hawker.api.contract.machine import DELETE_MACHINE, LIST_MACHINES, DeleteMachineQuery, Machine, MachineParams
+from hawker.api.contract.machine_operation import GET_LEASE
 from hawker.api.grant import Everything
 from hawker.deferred import deferred
 from hawker.deploys.releases import DRIVEN, ReleaseStatus, moved

@@ -5,9 +5,8 @@ from typing import Any
 
 import anyio
 
-from hawker.api.contract.app import App, AppParams
+from hawker.api.contract.app import LIST_IPS, App, AppParams, IpAssignment
 from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
-from hawker.api.contract.ip_assignment import LIST_IPS, IpAssignment
 from hawker.api.contract.machine import LIST_MACHINES, ListMachinesQuery, Machine
 from hawker.api.contract.node import region_of
 from hawker.api.contract.release import Release

@@ -3,9 +3,18 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.app import (
+    ASSIGN_IP,
+    CREATE_APP,
+    DELETE_APP,
+    LIST_IPS,
+    RELEASE_IP,
+    AppParams,
+    AssignIpRequest,
+    CreateAppRequest,
+    IpParams,
+)
 from hawker.api.contract.flyctl import GRAPHQL, GraphqlRequest
-from hawker.api.contract.ip_assignment import ASSIGN_IP, LIST_IPS, RELEASE_IP, AssignIpRequest, IpParams
 from hawker.api.contract.machine import GET_MACHINE, MachineParams
 from hawker.api.contract.node import LIST_REGIONS, region_of
 from hawker.api.contract.org import OrgParams

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hawker.api.caller import Caller
-from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.app import ASSIGN_IP, GET_APP, AppParams
 from hawker.api.contract.cluster import ROOT_CLUSTER_ROUTES
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
@@ -20,7 +20,6 @@ from hawker.api.contract.deploy import (
     GetDeployQuery,
 )
 from hawker.api.contract.image import REGISTRY_ROUTES, RESOLVE_IMAGE, RegistryParams
-from hawker.api.contract.ip_assignment import ASSIGN_IP
 from hawker.api.contract.machine import UPDATE_MACHINE
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList, region_list

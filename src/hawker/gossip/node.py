@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from hawker import log
 from hawker.clock import Clock
 from hawker.errors import Conflict, HawkerError, TooLarge, Unavailable
-from hawker.gossip.contract import DATAGRAM_BYTES, Member, MeshTransport, NodeMeta, Trouble
+from hawker.gossip.contract import DATAGRAM_BYTES, Listener, Member, MeshTransport, NodeMeta, Trouble
 from hawker.gossip.effects import (
     Effects,
     Event,
@@ -28,7 +28,6 @@ from hawker.gossip.effects import (
 from hawker.gossip.failure_detector import Timing
 from hawker.gossip.frames import MalformedFrame
 from hawker.gossip.keyring import GossipKeyring, checked, rank_of
-from hawker.gossip.listener import Listener
 from hawker.gossip.members import Identity, MemberState
 from hawker.gossip.packets import Opener, Sealer, new_boot
 from hawker.gossip.streams import Streams

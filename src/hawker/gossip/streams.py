@@ -20,9 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
-from hawker.gossip.contract import MeshTransport
+from hawker.gossip.contract import Listener, MeshTransport
 from hawker.gossip.keyring import GossipKeyring
-from hawker.gossip.listener import Listener
 from hawker.ids import NodeId
 from hawker.value_object import ValueObject
 

@@ -2,7 +2,6 @@
 
 from hawker.api.contract.app import App, Organization
 from hawker.api.contract.body import instant
-from hawker.api.contract.lease import LeaseAnswer, LeaseData, lease_answer
 from hawker.api.contract.machine import (
     CheckStatus,
     ContainerStatus,
@@ -14,6 +13,7 @@ from hawker.api.contract.machine import (
     MachineEvent,
     MachineVersion,
 )
+from hawker.api.contract.machine_operation import LeaseAnswer, LeaseData, lease_answer
 from hawker.config import with_guest
 from hawker.ids import NodeId
 from hawker.record.app import AppRecord

@@ -36,7 +36,7 @@ from hawker.runtime import proc
 from hawker.runtime.crun import Crun, CrunBundle, make_stage, staged, staged_config
 from hawker.runtime.driver import Exit, Features, LostPart, Memory, Stats, Suspension
 from hawker.runtime.launcher.box import Inexpressible
-from hawker.runtime.launcher.box_launcher import BoxLauncher
+from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.launcher.launcher_choice import LauncherChoice
 from hawker.runtime.launcher.launcher_trial import LauncherTrial, TrialMachine
 from hawker.runtime.oci_bundle import OPEN_FILES, ContainerPlacement, cgroup_bounds, oci_config

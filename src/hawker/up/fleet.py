@@ -39,9 +39,8 @@ from hawker.fleet.quotas import QuotaExchange
 from hawker.fleet.registry_logins import FleetLogins, login_source
 from hawker.fleet.rows import NodeFacts
 from hawker.gateway.peers import HttpPeers
-from hawker.gossip.contract import Fate, Member, NodeMeta
+from hawker.gossip.contract import Fate, Listener, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
-from hawker.gossip.listener import Listener
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
 from hawker.host.mesh.device import HostMesh, MeshKind

@@ -25,7 +25,6 @@ from hawker.worker.apps import AppTable
 from hawker.worker.calendar import Calendar
 from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
-from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.health import HealthChecks, Prober
 from hawker.worker.id_ranges import id_pool
 from hawker.worker.ip_assignments import IpAllocator
@@ -39,7 +38,7 @@ from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
 from hawker.worker.restored import InstanceAdoption
 from hawker.worker.scrape import Fetch, Scraper
-from hawker.worker.supervisor import Supervisor
+from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.usage import UsageMeter
 
 if TYPE_CHECKING:

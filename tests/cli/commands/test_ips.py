@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.api.contract.ip_assignment import AssignIpRequest
+from hawker.api.contract.app import AssignIpRequest
 from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode

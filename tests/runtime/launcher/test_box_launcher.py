@@ -13,7 +13,7 @@ from hawker.host.mapping_trial import TRIED_ID
 from hawker.host.mount import is_mounted, mounts
 from hawker.ids import MachineId, new_machine_id
 from hawker.runtime.container import launcher_trial
-from hawker.runtime.launcher.box_launcher import BoxLauncher
+from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.launcher.launcher_trial import LauncherTrial, fill_trial_directory, give_files, observe
 
 pytestmark = [pytest.mark.root, pytest.mark.anyio]

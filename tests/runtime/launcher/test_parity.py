@@ -24,7 +24,7 @@ from hawker.host.spawn import reap, spawn
 from hawker.ids import MachineId, new_machine_id
 from hawker.runtime.container import launcher_trial
 from hawker.runtime.crun import Crun, CrunBundle, make_stage
-from hawker.runtime.launcher.box_launcher import BoxLauncher
+from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.runtime.launcher.launcher_trial import (
     LauncherTrial,
     Observation,

@@ -8,14 +8,20 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.app import (
+    ASSIGN_IP,
     CREATE_APP,
     DELETE_APP,
     GET_APP,
     LIST_APPS,
+    LIST_IPS,
+    RELEASE_IP,
     App,
     AppParams,
+    AssignIpRequest,
     CreateAppRequest,
     DeleteAppQuery,
+    IpNetwork,
+    IpParams,
     ListAppsQuery,
 )
 from hawker.api.contract.app_file import (
@@ -32,13 +38,14 @@ from hawker.api.grant import Everything
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import SystemClock
-from hawker.errors import NameTaken, NotFound, NotServed, QuotaExceeded, Unprocessable, WrongState
+from hawker.errors import Forbidden, NameTaken, NotFound, NotServed, QuotaExceeded, Unprocessable, WrongState
+from hawker.permission import Attempt
 from hawker.quota.quotas import Quotas, UsageCount
 from hawker.record.org import QuotaRule
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.sim.node.world import MemoryWorld
+from hawker.sim.node.world import HOST_ADDRESSES, MemoryWorld
 from hawker.worker.apps import AppFiles
-from hawker.worker.handlers.apps import AppFileHandlers
+from hawker.worker.handlers.apps import AppFileHandlers, IpHandlers
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
@@ -193,3 +200,47 @@ async def test_all_calls_about_files_are_answered(desk: Desk) -> None:
     handlers = Handlers()
     handlers.add(desk.handlers)
     assert handlers.missing((*APP_FILE_ROUTES, *APP_FILE_PEER_ROUTES)) == ()
+
+
+HERE = AppParams(app_name=APP)
+
+
+class AppOnly(Everything):
+    """The grant of a token that is good for apps and for no org."""
+
+    def check(self, attempt: Attempt) -> None:
+        if attempt.app is None:
+            raise Forbidden("not for you")
+
+
+async def assigned(worker: SimWorker, **given: Any) -> Any:
+    return await worker.api.call(ASSIGN_IP, params=HERE, body=AssignIpRequest(**given))
+
+
+async def test_an_address_is_given_listed_and_taken(worker: SimWorker) -> None:
+    made = await assigned(worker, type="shared_v4", region="", network="", org_slug="", service_name="")
+    assert (made.ip, made.type, made.shared, made.region) == (HOST_ADDRESSES[4], "shared_v4", True, "global")
+    assert (await worker.api.call(LIST_IPS, params=HERE)).ips == (made,)
+    await worker.api.call(RELEASE_IP, params=IpParams(app_name=APP, ip=made.ip))
+    assert (await worker.api.call(LIST_IPS, params=HERE)).ips == ()
+
+
+async def test_a_private_one_says_where_it_is(worker: SimWorker) -> None:
+    assert (await assigned(worker, type="private_v6")).network == IpNetwork(name="default", org_slug="personal")
+
+
+async def test_an_app_that_is_not_there_has_none(worker: SimWorker) -> None:
+    with pytest.raises(NotFound, match="app not found"):
+        await worker.api.call(LIST_IPS, params=AppParams(app_name="ghost"))
+
+
+async def test_a_network_of_another_org_needs_a_right_there(worker: SimWorker) -> None:
+    handlers = IpHandlers(worker.store, worker.parts.apps, worker.parts.ips)
+
+    def call(org: str) -> Call[Any, Any, Any]:
+        body = AssignIpRequest(type="private_v6", org_slug=org)
+        return Call(params=HERE, query=ASSIGN_IP.query(), body=body, grant=AppOnly(), request_id="r")
+
+    await handlers.assign(call("personal"))
+    with pytest.raises(Forbidden):
+        await handlers.assign(call("acme"))

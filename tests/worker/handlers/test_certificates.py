@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.contract.app import AppParams
+from hawker.api.contract.app import ASSIGN_IP, AppParams, AssignIpRequest
 from hawker.api.contract.certificate import (
     CHECK_CERTIFICATE,
     DELETE_CERTIFICATE,
@@ -20,7 +20,6 @@ from hawker.api.contract.certificate import (
     ListCertificatesQuery,
     OrderCertificateRequest,
 )
-from hawker.api.contract.ip_assignment import ASSIGN_IP, AssignIpRequest
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
 from hawker.sim.node.sim_worker import APP, SimWorker

@@ -20,7 +20,7 @@ from hawker.api.contract.exec import (
     SendSignal,
     TerminalRequest,
 )
-from hawker.api.contract.lease import CREATE_LEASE
+from hawker.api.contract.machine_operation import CREATE_LEASE
 from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, OverShare, WrongState
 from hawker.fair.table import FOLLOWERS_OF_MACHINE

@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from hawker.api.contract.app import DELETE_APP, AppParams
-from hawker.api.contract.lease import CREATE_LEASE
 from hawker.api.contract.machine import (
     DELETE_METADATA,
     GET_METADATA,
@@ -22,6 +21,7 @@ from hawker.api.contract.machine import (
     MetadataKeyParams,
     UpdateMetadataRequest,
 )
+from hawker.api.contract.machine_operation import CREATE_LEASE
 from hawker.api.contract.run import MACHINE_HISTORY, HistoryParams, Kept, MachineHistory
 from hawker.api.grant import Everything
 from hawker.api.route import Call, NoQuery, Page

@@ -3,15 +3,20 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from hawker.api.contract.lease import CREATE_LEASE, GET_LEASE, RELEASE_LEASE, LeaseAnswer, LeaseQuery, LeaseRequest
 from hawker.api.contract.machine import SignalRequest, StopRequest
 from hawker.api.contract.machine_operation import (
+    CREATE_LEASE,
+    GET_LEASE,
     GET_MEMORY,
     RECLAIM_MEMORY,
+    RELEASE_LEASE,
     RESTART_MACHINE,
     SET_MEMORY,
     SIGNAL_MACHINE,
     STOP_MACHINE,
+    LeaseAnswer,
+    LeaseQuery,
+    LeaseRequest,
     ReclaimRequest,
     RestartQuery,
     SetMemoryRequest,

@@ -8,7 +8,15 @@ import click
 import msgspec
 
 from hawker.api.caller import Caller
-from hawker.api.contract.app import CREATE_APP, GET_APP, AppParams, CreateAppRequest
+from hawker.api.contract.app import (
+    ASSIGN_IP,
+    CREATE_APP,
+    GET_APP,
+    LIST_IPS,
+    AppParams,
+    AssignIpRequest,
+    CreateAppRequest,
+)
 from hawker.api.contract.cluster import LIST_NODES
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
@@ -21,7 +29,6 @@ from hawker.api.contract.deploy import (
     DeployInfo,
     DeployParams,
 )
-from hawker.api.contract.ip_assignment import ASSIGN_IP, LIST_IPS, AssignIpRequest
 from hawker.api.route import Unary
 from hawker.cli.connect import talk
 from hawker.cli.deploys import begin, deploys_table, described, follow

@@ -2,11 +2,11 @@
 
 import click
 
-from hawker.api.contract.app import AppParams
-from hawker.api.contract.ip_assignment import (
+from hawker.api.contract.app import (
     ASSIGN_IP,
     LIST_IPS,
     RELEASE_IP,
+    AppParams,
     AssignIpRequest,
     IpAssignment,
     IpAssignments,

@@ -24,7 +24,7 @@ from hawker.host.cgroup import Cgroups, Hierarchies
 from hawker.ids import MachineId
 from hawker.runtime.crun import Crun, CrunBundle
 from hawker.runtime.launcher.box import Inexpressible
-from hawker.runtime.launcher.box_launcher import BoxLauncher
+from hawker.runtime.launcher.launch import BoxLauncher
 from hawker.value_object import ValueObject
 
 Observation = Mapping[str, tuple[str, ...]]

@@ -20,8 +20,8 @@ from hawker.api.contract.deploy import (
     CreateDeployRequest,
     DeployParams,
 )
-from hawker.api.contract.lease import CREATE_LEASE, LeaseRequest
 from hawker.api.contract.machine import CREATE_MACHINE, DELETE_MACHINE, UPDATE_MACHINE, CreateMachineRequest
+from hawker.api.contract.machine_operation import CREATE_LEASE, LeaseRequest
 from hawker.api.route import Call
 from hawker.deploys.coordinator import opened_state
 from hawker.deploys.plan import is_of

@@ -34,8 +34,7 @@ from hawker.gateway.catalog_directory import CatalogDirectory, Looks
 from hawker.gateway.gateway import Beside, Gateway
 from hawker.gateway.peers import BesidePeers
 from hawker.gateway.tokens import FleetRevocations, TokenHandlers
-from hawker.gossip.contract import NodeMeta
-from hawker.gossip.listener import Listener
+from hawker.gossip.contract import Listener, NodeMeta
 from hawker.gossip.memory_network import MemoryNetwork
 from hawker.gossip.node import GossipNode
 from hawker.ids import NodeId

@@ -16,11 +16,10 @@ from hawker.value_object import ValueObject
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.moved_files import MovedFiles
 from hawker.worker.changes import Changes
-from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
 from hawker.worker.machine_moves import MachineMoves
-from hawker.worker.supervisor import Supervisor
+from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.table import MachineTable
 
 FEATURES = Features(

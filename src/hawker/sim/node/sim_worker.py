@@ -6,7 +6,6 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
-from hawker.api.contract.lease import CREATE_LEASE, RELEASE_LEASE, LeaseAnswer, LeaseRequest
 from hawker.api.contract.machine import (
     CREATE_MACHINE,
     DELETE_MACHINE,
@@ -26,12 +25,16 @@ from hawker.api.contract.machine import (
     WaitState,
 )
 from hawker.api.contract.machine_operation import (
+    CREATE_LEASE,
+    RELEASE_LEASE,
     RESTART_MACHINE,
     SET_MEMORY,
     START_MACHINE,
     STOP_MACHINE,
     SUSPEND_MACHINE,
     WAIT_MACHINE,
+    LeaseAnswer,
+    LeaseRequest,
     MemoryAnswer,
     SetMemoryRequest,
     WaitQuery,

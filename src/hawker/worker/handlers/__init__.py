@@ -11,14 +11,12 @@ from hawker.place import Place
 from hawker.value_object import ValueObject
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
-from hawker.worker.handlers.app_logs import AppLogHandlers
-from hawker.worker.handlers.apps import AppFileHandlers, AppHandlers
-from hawker.worker.handlers.audit import AuditHandlers
+from hawker.worker.handlers.apps import AppFileHandlers, AppHandlers, IpHandlers
 from hawker.worker.handlers.catalog import CatalogHandlers
 from hawker.worker.handlers.certificates import CertificateHandlers
 from hawker.worker.handlers.images import ImageHandlers, RegistryHandlers
 from hawker.worker.handlers.inside import InsideHandlers
-from hawker.worker.handlers.ip_assignments import IpHandlers
+from hawker.worker.handlers.logs import AppLogHandlers, AuditHandlers
 from hawker.worker.handlers.machines import HistoryHandlers, MachineFinder, MachineHandlers, MetadataHandlers
 from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
 from hawker.worker.handlers.moves import MoveHandlers

@@ -1,20 +1,28 @@
-"""Answers about apps, and about files that are uploaded for the machines of apps, and pieces of them."""
+"""Answers about apps, their addresses, and files that are uploaded for their machines, and pieces of them."""
 
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 from hawker.api.contract.app import (
+    ASSIGN_IP,
     CREATE_APP,
     DELETE_APP,
     GET_APP,
     LIST_APPS,
+    LIST_IPS,
+    RELEASE_IP,
     App,
     AppList,
     AppParams,
+    AssignIpRequest,
     CreateAppQuery,
     CreateAppRequest,
     DeleteAppQuery,
+    IpAssignment,
+    IpAssignments,
+    IpNetwork,
+    IpParams,
     ListAppsQuery,
 )
 from hawker.api.contract.app_file import (
@@ -27,6 +35,7 @@ from hawker.api.contract.app_file import (
     HandedFileParams,
     HandedFileQuery,
 )
+from hawker.api.contract.body import instant
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.handlers import Handlers, answers
 from hawker.api.paging import page_of
@@ -41,11 +50,12 @@ from hawker.machine import GONE
 from hawker.permission import Action, Attempt
 from hawker.quota.quotas import Quotas
 from hawker.record import views
-from hawker.record.app import AppRecord
+from hawker.record.app import AppRecord, IpRecord
 from hawker.record.machine import MachineTarget, machine_resource
 from hawker.record.org import Amount
 from hawker.store.contract import Store
 from hawker.worker.apps import AppFiles, AppTable
+from hawker.worker.ip_assignments import IpAllocator, IpRequest
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable
 
@@ -157,3 +167,49 @@ class AppFileHandlers:
         if self._kept is None:
             raise NotServed("this node keeps no uploaded files")
         return self._kept
+
+
+class IpHandlers:
+    def __init__(self, store: Store, apps: AppTable, ips: IpAllocator) -> None:
+        self._store = store
+        self._apps = apps
+        self._ips = ips
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(LIST_IPS, self.list)
+        handlers.on(ASSIGN_IP, self.assign)
+        handlers.on(RELEASE_IP, self.release)
+
+    async def list(self, call: Call[AppParams, NoQuery, None]) -> IpAssignments:
+        app = self._apps.get(self._store, call.params.app_name)
+        return IpAssignments(ips=tuple(map(_view, self._ips.list(app.name))))
+
+    async def assign(self, call: Call[AppParams, NoQuery, AssignIpRequest]) -> IpAssignment:
+        """An address in a network of another org needs a right there."""
+        body, app = call.body, self._apps.get(self._store, call.params.app_name)
+        if body.org_slug not in (None, "", app.org):
+            call.grant.check(Attempt(Action.WRITE, org=body.org_slug))
+        wish = IpRequest(
+            type=body.type or "",
+            region=body.region or "",
+            service_name=body.service_name or "",
+            network=body.network or "",
+            org=body.org_slug or "",
+        )
+        return _view(await self._ips.allocate(app.name, wish))
+
+    async def release(self, call: Call[IpParams, NoQuery, None]) -> None:
+        await self._ips.release(call.params.app_name, call.params.ip)
+
+
+def _view(record: IpRecord) -> IpAssignment:
+    return IpAssignment(
+        id=record.id,
+        ip=record.ip,
+        type=record.type,
+        region=record.region,
+        service_name=record.service_name,
+        shared=record.shared,
+        created_at=instant(record.created_at),
+        network=IpNetwork(name=record.network, org_slug=record.org) if record.network else None,
+    )

@@ -4,16 +4,6 @@ from contextlib import suppress
 
 from hawker.api.bounds import LONGEST_WAIT_S, SHORTEST_WAIT_S
 from hawker.api.contract.body import Ok
-from hawker.api.contract.lease import (
-    CREATE_LEASE,
-    GET_LEASE,
-    RELEASE_LEASE,
-    LeaseAnswer,
-    LeaseQuery,
-    LeaseReleased,
-    LeaseRequest,
-    lease_released,
-)
 from hawker.api.contract.machine import (
     MachineParams,
     SignalRequest,
@@ -24,8 +14,11 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import (
     CORDON_MACHINE,
+    CREATE_LEASE,
+    GET_LEASE,
     GET_MEMORY,
     RECLAIM_MEMORY,
+    RELEASE_LEASE,
     RENAME_MACHINE,
     RESTART_MACHINE,
     SET_MEMORY,
@@ -35,6 +28,10 @@ from hawker.api.contract.machine_operation import (
     SUSPEND_MACHINE,
     UNCORDON_MACHINE,
     WAIT_MACHINE,
+    LeaseAnswer,
+    LeaseQuery,
+    LeaseReleased,
+    LeaseRequest,
     MemoryAnswer,
     ReclaimAnswer,
     ReclaimRequest,
@@ -42,6 +39,7 @@ from hawker.api.contract.machine_operation import (
     RestartQuery,
     SetMemoryRequest,
     WaitQuery,
+    lease_released,
 )
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery

@@ -20,7 +20,6 @@ from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
 from hawker.runtime.driver import ALIVE, Inspection, NodeDriver, Phase
 from hawker.store.contract import Store, Tx
-from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
@@ -32,6 +31,7 @@ from hawker.worker.reconcile.detect import has_run
 from hawker.worker.reconcile.findings import Finding, Kind
 from hawker.worker.reconcile.volumes import VolumeRepairs
 from hawker.worker.restored import InstanceAdoption
+from hawker.worker.supervisor import ExitHandler
 from hawker.worker.table import MachineTable
 
 _log = bind("hawker.repair")

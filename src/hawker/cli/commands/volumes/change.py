@@ -1,12 +1,19 @@
-"""`hawker volumes update`, `extend` and `move`: what may be changed of a volume that there is."""
+"""`hawker volumes update`, `extend`, `move`, `detach`, `destroy` and `undelete`: what may be changed of a volume, and
+its end. The last three take several volumes.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
 
 import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.move import MOVE_FREE_VOLUME, Move
 from hawker.api.contract.volume import (
+    DELETE_VOLUME,
+    DETACH_VOLUME,
     EXTEND_VOLUME,
     MOVE_VOLUME,
+    UNDELETE_VOLUME,
     UPDATE_VOLUME,
     ExtendVolumeAnswer,
     ExtendVolumeRequest,
@@ -15,9 +22,10 @@ from hawker.api.contract.volume import (
 )
 from hawker.cli import moves
 from hawker.cli.connect import talk
+from hawker.cli.exits import ExitStatus
 from hawker.cli.notation import Written
 from hawker.cli.options import app_option, completed, wait_option, within_option
-from hawker.cli.output import Form, as_json, note, output_option, show
+from hawker.cli.output import Form, as_json, change_each, note, output_option, show
 from hawker.cli.progress import states_display
 from hawker.cli.volumes import (
     Keeping,
@@ -29,6 +37,7 @@ from hawker.cli.volumes import (
     ready,
     size_gib,
     volume_argument,
+    volumes_argument,
 )
 from hawker.clock import SystemClock
 
@@ -128,3 +137,52 @@ def move(
         return show(talk(ctx, to_node), form, moves.about)
     moved = talk(ctx, to_app)
     click.echo(about(moved) if form is Form.TABLE else as_json(moved.volume))
+
+
+Act = Callable[[Caller, OwnedVolume], Awaitable[object]]
+
+
+@click.command("destroy")
+@volumes_argument
+@app_option
+@output_option
+@click.pass_context
+def destroy(ctx: click.Context, volumes: tuple[str, ...], app: str | None, form: Form) -> int:
+    """Destroy volumes that no machine has. `hawker volumes undelete` works for 24 hours; their snapshots are kept for
+    their own retention."""
+    status = _each(ctx, volumes, app, form, lambda caller, owned: caller.call(DELETE_VOLUME, params=owned.params))
+    if status == ExitStatus.OK:
+        note("undelete within 24 hours: hawker volumes undelete VOLUME")
+    return status
+
+
+@click.command("detach")
+@volumes_argument
+@app_option
+@output_option
+@click.pass_context
+def detach(ctx: click.Context, volumes: tuple[str, ...], app: str | None, form: Form) -> int:
+    """Detach volumes from their stopped machines, so that others can have them. Such a machine takes its volume back
+    when it starts, if that is free then; else it does not start."""
+    return _each(ctx, volumes, app, form, lambda caller, owned: caller.call(DETACH_VOLUME, params=owned.params))
+
+
+@click.command("undelete")
+@volumes_argument
+@app_option
+@output_option
+@click.pass_context
+def undelete(ctx: click.Context, volumes: tuple[str, ...], app: str | None, form: Form) -> int:
+    """Undelete volumes that were destroyed less than 24 hours ago; `hawker volumes list --all` shows them."""
+    return _each(ctx, volumes, app, form, lambda caller, owned: caller.call(UNDELETE_VOLUME, params=owned.params))
+
+
+def _each(ctx: click.Context, references: Sequence[str], app: str | None, form: Form, act: Act) -> int:
+    """Prints the id of each volume that `act` did."""
+
+    async def act_on_one(caller: Caller, reference: str) -> str:
+        owned = await find_volume(caller, reference, app)
+        await act(caller, owned)
+        return owned.volume.id
+
+    return talk(ctx, lambda caller: change_each(references, form, lambda reference: act_on_one(caller, reference)))

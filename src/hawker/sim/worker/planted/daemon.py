@@ -26,10 +26,9 @@ from hawker.sim.node.faulty_store import StoreOver
 from hawker.store.contract import Bucket, Durability, Reader, Store, Tx
 from hawker.volume.attachment import volume_id_of
 from hawker.worker.changes import Changes
-from hawker.worker.exit_handling import ExitHandler
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.supervisor import Supervisor
+from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.table import Happened, MachineTable
 
 

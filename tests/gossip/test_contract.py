@@ -1,9 +1,8 @@
 import pytest
 
 from hawker.errors import Fault, NotFound
-from hawker.gossip.contract import Fate, Member, Trouble
+from hawker.gossip.contract import Fate, Listener, Member, Trouble
 from hawker.gossip.keyring import GossipKeyring
-from hawker.gossip.listener import Listener
 from tests.gossip.single_core import KEYRING, node
 
 MEMBER = Member(node=node(2), address="2:1", incarnation=1, fate=Fate.ALIVE)

@@ -1,15 +1,23 @@
-"""Answers about what this node has of the logs of apps."""
+"""Answers about what this node has of the logs of apps, and what its audit log has, which is written where calls come
+in.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.app_log import LINES_IN_PAGE, NODE_LOG, PAGE_BYTES, LogLine, NodeLogPart, NodeLogQuery
+from hawker.api.contract.audit import NODE_AUDIT, AuditSelection, NodeAuditLine, NodeAuditPart, NodeAuditQuery
 from hawker.api.handlers import answers
-from hawker.api.route import Call
+from hawker.api.route import Call, NoParams
 from hawker.clock import Clock
+from hawker.deferred import deferred
+from hawker.errors import Unavailable
 from hawker.fair.table import FOLLOWERS_OF_LOG
+from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
 from hawker.ids import AppName
 from hawker.logs.app_log import AppLog, LogPart
@@ -18,6 +26,11 @@ from hawker.logs.machine_logs import MachineLogs
 from hawker.record.node import NodeRecord
 from hawker.store.contract import Reader
 from hawker.worker.apps import AppTable
+
+if TYPE_CHECKING:
+    from hawker.audit import audit_log
+else:
+    audit_log = deferred("hawker.audit.audit_log")
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -94,3 +107,36 @@ class AppLogHandlers:
 
 def _wanted(query: NodeLogQuery, line: KeptLine) -> bool:
     return query.machine in ("", line.machine) and query.release in ("", line.release)
+
+
+class AuditHandlers:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @answers(NODE_AUDIT)
+    async def read(self, call: Call[NoParams, NodeAuditQuery, None]) -> NodeAuditPart:
+        return await in_thread(Pool.QUERIES, self._read, call.query)
+
+    def _read(self, query: NodeAuditQuery) -> NodeAuditPart:
+        """Raises `Unavailable`."""
+        wanted = audit_log.WantedEntries(**{name: getattr(query, name) for name in AuditSelection.__struct_fields__})
+        try:
+            piece = audit_log.read_piece(self._directory, wanted, query.after, most_bytes=query.most_bytes)
+        except OSError as error:
+            raise Unavailable(f"the audit log cannot be read: {error.strerror}") from error
+        return NodeAuditPart(
+            lines=tuple(
+                NodeAuditLine(
+                    at=each.entry.at, entry=each.line.decode(errors="replace").rstrip("\n"), position=each.position
+                )
+                for each in piece.found
+            ),
+            position=piece.position,
+            seen=piece.seen,
+            more=piece.more,
+            broken="" if piece.broken is None else f"{_where(piece.broken.number)}: {piece.broken.why}",
+        )
+
+
+def _where(number: int | None) -> str:
+    return "a line" if number is None else f"entry {number}"

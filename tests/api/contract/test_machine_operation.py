@@ -3,7 +3,7 @@
 import msgspec
 
 from hawker.api.codec import encode_json
-from hawker.api.contract.lease import LeaseData, lease_answer, lease_released
+from hawker.api.contract.machine_operation import LeaseData, lease_answer, lease_released
 
 
 def test_a_lease_is_the_envelope_with_the_flat_fields_beside_it() -> None:
