@@ -68,7 +68,17 @@ class Shop:
         return MachineParams(app_name=self.app, machine_id=machine_id)
 
     async def open(self, network: str | None = None) -> "Shop":
-        await self.client.call(CREATE_APP, body=CreateAppRequest(name=self.app, org_slug="tests", network=network))
+        """Once a majority of the nodes that keep names is heard of."""
+        body = CreateAppRequest(name=self.app, org_slug="tests", network=network)
+
+        async def made() -> bool:
+            try:
+                await self.client.call(CREATE_APP, body=body)
+            except Unavailable:
+                return False
+            return True
+
+        await eventually(made, HEARD_WITHIN_S)
         return self
 
     async def order(self, config: dict[str, Any], *, key: str | None = None, **fields: Any) -> Machine:

@@ -72,6 +72,12 @@ async def numbers(shop: Shop, machine: Machine) -> list[int]:
     return [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
 
 
+async def latest(shop: Shop, machine: Machine) -> int:
+    """Its last number; 0 before it wrote one."""
+    said = await shop.shell(machine.id, "tail -n 1 /data/ledger")
+    return int(said.stdout.strip() or 0)
+
+
 def read_until(stream: IO[bytes], wanted: str, told: list[str]) -> None:
     while line := stream.readline().decode():
         told.append(line.rstrip())
@@ -93,11 +99,12 @@ async def test_machines_leave_with_their_volumes_and_lose_nothing(tmp_path: Path
 
 async def drained(hosts: Sequence[Host], client: Client, image: str) -> None:
     full, empty = hosts
-    await client.call(CORDON_NODE, params=NodeParams(node_id=empty.node.node_id))
+    cordon = partial(client.call, CORDON_NODE, params=NodeParams(node_id=empty.node.node_id))
+    await eventually(partial(_quietly, cordon), WITHIN_S)  # that it lives is known before where it answers
     ledgers = await with_ledgers(client, image)
     await client.call(UNCORDON_NODE, params=NodeParams(node_id=empty.node.node_id))
     assert (files(full), files(empty)) == (MACHINES, 0)
-    before = [max(await numbers(*each)) for each in ledgers]
+    before = [await eventually(partial(latest, *each), WITHIN_S) for each in ledgers]
 
     command = CommandLine(full.node.environment | {"HAWKER_DATA_DIR": str(full.node.data_dir)})
     words = ("node", "drain", full.node.node_id, "--limit", "8", "--timeout", "300")

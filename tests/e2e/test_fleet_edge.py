@@ -14,7 +14,6 @@ import pytest
 from anyio.to_thread import run_sync
 
 from hawker.api.contract.machine import WaitState
-from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
@@ -42,14 +41,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host
 async def shop(hosts: tuple[Host, Host], request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
     async with hosts[0].node.client() as client:
         shop = Shop(client, request.node.name.removeprefix("test_").replace("_", "-")[:40].rstrip("-"))
-
-        async def opened() -> bool:
-            try:
-                return bool(await shop.open())
-            except Unavailable:
-                return False
-
-        await eventually(opened, WITHIN_S)
+        await shop.open()
         yield shop
         await shop.close()
 

@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.image import PUT_LOGIN, LoginRequest, RegistryParams
 from hawker.api.contract.machine import Machine
-from hawker.errors import BadRequest, HawkerError, Unavailable
+from hawker.errors import BadRequest, HawkerError
 from tests.e2e.command_line import CommandLine
 from tests.e2e.images import variant, write_docker_archive
 from tests.e2e.shop import Shop
@@ -35,15 +35,7 @@ async def shops(hosts: tuple[Host, Host], request: pytest.FixtureRequest) -> Asy
     first, second = (host.node for host in hosts)
     async with first.client() as one, second.client() as two:
         shop = Shop(one, request.node.name.removeprefix("test_").replace("_", "-")[:40])
-
-        async def opened() -> bool:
-            """Once the nodes have heard of each other."""
-            try:
-                return bool(await shop.open())
-            except Unavailable:
-                return False
-
-        await eventually(opened, WITHIN_S)
+        await shop.open()
         yield shop, Shop(two, shop.app)
         await shop.close()
 

@@ -17,7 +17,7 @@ from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
 from hawker.clock import SystemClock
-from hawker.errors import BadRequest, Unavailable
+from hawker.errors import BadRequest
 from hawker.host.address import mesh_name
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
@@ -117,20 +117,9 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 @pytest.fixture
 async def shop(line: Line) -> AsyncIterator[Shop]:
     async with line.fleet.stalls[0].daemon.client() as client:
-        shop = await opened(Shop(client, "web"))
+        shop = await Shop(client, "web").open()
         yield shop
         await shop.close()
-
-
-async def opened(shop: Shop, network: str | None = None) -> Shop:
-    async def once() -> bool:
-        try:
-            return bool(await shop.open(network))
-        except Unavailable:
-            return False
-
-    await eventually(once, WITHIN_S)
-    return shop
 
 
 async def at_host(shop: Shop, number: int) -> Machine:
@@ -171,7 +160,7 @@ async def test_machines_of_two_hosts_reach_each_other_by_name_and_unread(
     found = await shop.exec(here.id, PYTHON, "-c", FIND, "web.internal")
     assert set(found.stdout.strip().split(",")) == {here.private_ip, there.private_ip}
 
-    other = await opened(Shop(shop.client, "apart"), "apart")
+    other = await Shop(shop.client, "apart").open("apart")
     stranger = await at_host(other, 1)
     assert (await asked(other, stranger, str(here.private_ip), within_s=QUIET_S)).startswith("none")
     assert (await asked(shop, here, str(stranger.private_ip), within_s=QUIET_S)).startswith("none")
@@ -187,7 +176,7 @@ async def test_machines_of_two_hosts_reach_each_other_by_name_and_unread(
     await shop.stop(here.id)
     await reached(shop, there, "web.flycast")
     await shop.start(here.id)
-    await shop.wait(here.id, "started")
+    await reached(shop, there, str(here.private_ip))
     await other.close()
 
     # The tunnel goes on without the daemon, and is made anew without its process.

@@ -38,7 +38,7 @@ async def shop(hosts: tuple[Host, Host]) -> AsyncIterator[Shop]:
     await met(hosts)
     async with hosts[0].node.client() as client:
         shop = Shop(client, "moves")
-        await eventually(lambda: _opened(shop), WITHIN_S)
+        await shop.open()
         yield shop
 
 
@@ -211,7 +211,7 @@ async def test_a_microvm_moves_with_its_volume_and_back(tmp_path: Path, toolbox_
         await met(hosts)
         async with hosts[0].node.client() as client:
             shop = Shop(client, "moves")
-            await eventually(lambda: _opened(shop), WITHIN_S)
+            await shop.open()
             machine = await with_ledger(shop, toolbox_image, memory_mb=256)
             ids = [host.node.node_id for host in hosts]
             here = 0 if owns(hosts[0], machine) else 1
@@ -224,10 +224,3 @@ async def test_a_microvm_moves_with_its_volume_and_back(tmp_path: Path, toolbox_
                 text = await shop.said(machine.id, "cat", "/data/ledger")
                 assert before in [int(line) for line in text.split()]
                 print(f"microVM: {move.mode}, {move.stored_bytes >> 20} MiB stored, away {move.away_ms} ms")
-
-
-async def _opened(shop: Shop) -> bool:
-    try:
-        return bool(await shop.open())
-    except Unavailable:
-        return False

@@ -23,6 +23,8 @@ from hawker.machine import State
 from hawker.value_object import ValueObject
 
 ROUTE_TIMEOUT_S = 15.0
+_LEAST_WAIT_S = 0.001
+"""Less is below what a timer can tell: it would be over at once, and nothing had changed."""
 WAKE_TIMEOUT_S = 60.0
 
 
@@ -159,7 +161,7 @@ class Visits:
             if elsewhere is not None:
                 return self._visit(elsewhere, held=True)
             deadline = began + (WAKE_TIMEOUT_S if waking else ROUTE_TIMEOUT_S)
-            if now >= deadline:
+            if deadline - now < _LEAST_WAIT_S:
                 raise self._overdue(targets, cause)
             await self._wait(app, door, deadline - now, again=not first)
             first = False

@@ -174,8 +174,9 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._hinder_from_now()
 
     async def _hinder(self, host: PlayedHost, verb: EdgeVerb, seconds: float) -> None:
-        """The longest refusals are everybody's."""
+        """The longest refusals are everybody's. Who was to reach another machine may have to wait for it to wake."""
         self._hinder_from_now()
+        self._ledger.forgive()
         hosts = self._hosts if seconds > WAKE_S else [host]
         for each in hosts:
             each.refuses = verb is EdgeVerb.REFUSE
@@ -245,16 +246,17 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 request.expect_end(self._clock.monotonic() + _ENDED_S)
                 once = len(request.reached) == 1 and request.silent and request.may_be_repeated
                 if once and request.app == "steady" and self._near_and_ready(edge, request.app):
-                    quick.append(request)
+                    quick.append((request, edge))
         self._tasks.start_soon(self._expect_elsewhere, quick)
 
-    async def _expect_elsewhere(self, requests: Sequence[SentRequest]) -> None:
-        """Unless something else has kept them from it."""
+    async def _expect_elsewhere(self, requests: Sequence[tuple[SentRequest, PlayedHost]]) -> None:
+        """Unless something else has kept them from it, or no machine near them is ready any more."""
         began = self._clock.monotonic()
         await self._clock.sleep(_ELSEWHERE_S)
         if sum(at >= began - _LONG_S for at in self._blows) == 1:
-            for request in requests:
-                if request.waits and len(request.reached) == 1:
+            for request, edge in requests:
+                ready = self._near_and_ready(edge, request.app)
+                if request.waits and len(request.reached) == 1 and ready:
                     request.expect_end(self._clock.monotonic())
 
     def _hinder_from_now(self) -> None:
