@@ -52,6 +52,7 @@ class CatchUp:
         self.intake = intake
         self._adopt = adopt
         self._said: dict[str, str] = {}
+        self._clean: dict[str, int] = {}  # the newest release of an app, where it left no machine behind
 
     async def serve(self) -> None:
         """Until cancelled."""
@@ -62,8 +63,9 @@ class CatchUp:
 
     async def look(self) -> None:
         """Once at every app of which this node is the home."""
-        store = self.intake().table.store
+        store, clock = self.intake().table.store, self.intake().clock
         for app, _ in list(store.scan(APPS)):
+            await clock.sleep(0)
             try:
                 await self._look_at(app)
                 self._said.pop(app, None)
@@ -71,26 +73,30 @@ class CatchUp:
                 if self._said.get(app) != str(error):
                     self._said[app] = str(error)
                     _log.warning("cannot bring machines to their release", extra={"app": app, "error": str(error)})
-        self._said = {app: said for app, said in self._said.items() if store.get(APPS, app) is not None}
+        for app in [each for each in {*self._said, *self._clean} if store.get(APPS, each) is None]:
+            self._said.pop(app, None)
+            self._clean.pop(app, None)
 
     async def _look_at(self, app: str) -> None:
         intake = self.intake()
         store = intake.table.store
-        releases = [record for _, record in store.scan(RELEASES, f"{app}/")]
-        if not releases or journal.active(store, deploy_resource(app)) is not None:
+        newest = next((record for _, record in store.scan(RELEASES, f"{app}/", limit=1, reverse=True)), None)
+        if newest is None or self._clean.get(app) == newest.version:
             return
-        newest = max(releases, key=lambda release: release.version)
+        if journal.active(store, deploy_resource(app)) is not None:
+            return
         deploy = store.get(DEPLOYS, deploy_key(app, newest.version))
         if deploy is not None and newest.status == ReleaseStatus.COMPLETE:
             await self._bring(app, newest, deploy)
         elif deploy is None and self._adopt != "off" and self._is_silent(newest):
-            await self._take_up(app, newest, releases)
+            await self._take_up(app, newest)
 
     # Machines whose host was away.
 
     async def _bring(self, app: str, release: ReleaseRecord, deploy: DeployRecord) -> None:
         behind = self._behind(app, deploy)
         if not (behind.late or behind.leaving):
+            self._clean[app] = release.version
             return
         there = [each for each in await self._machines(app) if each.host_status == "ok" and each.state not in GONE]
         for machine in there:
@@ -130,22 +136,23 @@ class CatchUp:
         waits = release.status in DRIVEN or (release.status == ReleaseStatus.INTERRUPTED and self._adopt == "back")
         return waits and self.intake().clock.now() - release.updated_at >= SILENT_S
 
-    async def _take_up(self, app: str, release: ReleaseRecord, releases: Collection[ReleaseRecord]) -> None:
+    async def _take_up(self, app: str, release: ReleaseRecord) -> None:
         machines = await self._machines(app)
         changed = [each for each in machines if plan.is_of(each.config, release.version) and plan.is_group(each)]
         if await self._is_at_work(app, machines):
             return
-        before = [each for each in releases if each.status == ReleaseStatus.COMPLETE]
-        await self.intake().table.store.write(lambda tx: self._interrupted(tx, app, release))
+        store = self.intake().table.store
+        before = (each for _, each in store.scan(RELEASES, f"{app}/", reverse=True))
+        last = next((each for each in before if each.status == ReleaseStatus.COMPLETE), None)
+        await store.write(lambda tx: self._interrupted(tx, app, release))
         said = {"app": app, "release": release.version, "client": release.user}
         if not changed:
             _log.warning("a client is gone that had changed no machine", extra=said)
         elif self._adopt == "finish":
             _log.warning("a deploy is taken up whose client is gone", extra=said)
             await self._begin(app, release, f"finishes release {release.version} of {release.user}")
-        elif before:
+        elif last is not None:
             _log.warning("a deploy is taken back whose client is gone", extra=said)
-            last = max(before, key=lambda each: each.version)
             await self._begin(app, last, f"takes back release {release.version} of {release.user}")
 
     async def _is_at_work(self, app: str, machines: Collection[Machine]) -> bool:
