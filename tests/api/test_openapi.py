@@ -1,5 +1,3 @@
-"""None"""
-
 import re
 from functools import cache
 from html.parser import HTMLParser

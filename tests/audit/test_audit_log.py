@@ -1,5 +1,3 @@
-"""None"""
-
 import os
 from pathlib import Path
 

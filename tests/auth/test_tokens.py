@@ -1,5 +1,3 @@
-"""None"""
-
 import stat
 from pathlib import Path
 

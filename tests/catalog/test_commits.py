@@ -1,5 +1,3 @@
-"""None"""
-
 from collections.abc import Sequence
 from pathlib import Path
 

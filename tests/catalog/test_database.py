@@ -1,5 +1,3 @@
-"""None"""
-
 import subprocess
 import sys
 from pathlib import Path

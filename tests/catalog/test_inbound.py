@@ -1,5 +1,3 @@
-"""None"""
-
 from hawker.catalog.change import Position
 from hawker.catalog.fan_out import ReplicaPeer, ReplicaPeers
 from hawker.catalog.inbound import ATTEMPTS, MAX_ORIGINS, Inbound, Pulls, ReorderBuffer

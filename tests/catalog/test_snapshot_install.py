@@ -1,5 +1,3 @@
-"""None"""
-
 import hashlib
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""None"""
-
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,5 +1,3 @@
-"""None"""
-
 from pathlib import Path
 
 import click

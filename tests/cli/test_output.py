@@ -1,5 +1,3 @@
-"""None"""
-
 import json
 from datetime import UTC, datetime, timedelta
 

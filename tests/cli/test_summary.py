@@ -1,5 +1,3 @@
-"""None"""
-
 import click
 import msgspec
 

@@ -1,5 +1,3 @@
-"""None"""
-
 from datetime import timedelta
 
 import click

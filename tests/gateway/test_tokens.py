@@ -1,5 +1,3 @@
-"""None"""
-
 import pytest
 
 from hawker.api.contract.app import AppParams

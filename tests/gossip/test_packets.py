@@ -1,5 +1,3 @@
-"""None"""
-
 import itertools
 
 from hypothesis import given

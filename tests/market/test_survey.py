@@ -1,5 +1,3 @@
-"""None"""
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

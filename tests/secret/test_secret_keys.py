@@ -1,5 +1,3 @@
-"""None"""
-
 import hashlib
 import hmac
 import random

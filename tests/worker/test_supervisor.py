@@ -1,5 +1,3 @@
-"""None"""
-
 from itertools import pairwise
 
 import pytest

@@ -1,5 +1,3 @@
-"""None"""
-
 import os
 import subprocess
 import sys

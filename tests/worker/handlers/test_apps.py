@@ -1,5 +1,3 @@
-"""None"""
-
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""None"""
-
 from collections.abc import AsyncIterator
 from pathlib import Path
 

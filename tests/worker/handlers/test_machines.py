@@ -1,5 +1,3 @@
-"""None"""
-
 import re
 from pathlib import Path
 

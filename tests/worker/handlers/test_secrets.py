@@ -1,5 +1,3 @@
-"""None"""
-
 import msgspec
 import pytest
 

@@ -1,5 +1,3 @@
-"""None"""
-
 import pytest
 
 from hawker.errors import NotFound, NotServed, Unavailable

@@ -1,5 +1,3 @@
-"""None"""
-
 import json
 
 import click

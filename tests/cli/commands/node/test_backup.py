@@ -1,5 +1,3 @@
-"""None"""
-
 import hashlib
 import stat
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""None"""
-
 import msgspec
 
 from hawker.api.contract.cluster import NodeMachine
