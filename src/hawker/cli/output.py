@@ -5,19 +5,16 @@ click is imported by who adds an option or writes a note: a plain list of machin
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
 from hawker.cli.entry import columns
-from hawker.cli.exits import ExitStatus, Failure, report, text_of
 from hawker.deferred import deferred
-from hawker.errors import HawkerError
 from hawker.machine import State
 
 if TYPE_CHECKING:
@@ -243,31 +240,3 @@ def familiar(reference: str) -> str:
 
 def local(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one thing. `named` is what the user typed; `id` is null if it was not found or not changed, and
-    `error` says why."""
-
-    named: str
-    id: str | None = None
-    error: str | None = None
-
-
-async def change_each(named: Sequence[str], form: Form, change: Callable[[str], Awaitable[str]]) -> int:
-    """`change` answers with the id of what it changed; ids are printed as they come, as JSON all at the end."""
-    status: int = ExitStatus.OK
-    changes = []
-    for reference in named:
-        try:
-            changed = Changed(named=reference, id=await change(reference))
-            if form is not Form.JSON:
-                click.echo(changed.id)
-        except (HawkerError, Failure) as error:
-            failed = report(error)
-            status = status or failed
-            changed = Changed(named=reference, error=error.message if isinstance(error, Failure) else text_of(error))
-        changes.append(changed)
-    if form is Form.JSON:
-        click.echo(as_json(changes))
-    return status

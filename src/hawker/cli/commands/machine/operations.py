@@ -33,7 +33,8 @@ from hawker.cli.exits import Failure
 from hawker.cli.machines import Owned, find_machine, list_machines
 from hawker.cli.notation import OneOf, Written, seconds
 from hawker.cli.options import app_option, machine_argument, machines_argument, wait_option, within_option
-from hawker.cli.output import Form, change_each, output_option, show, show_change
+from hawker.cli.output import Form, output_option, show, show_change
+from hawker.cli.several import change_each
 from hawker.cli.waiting import reach
 from hawker.clock import SystemClock
 

@@ -25,8 +25,9 @@ from hawker.cli.connect import talk
 from hawker.cli.exits import ExitStatus
 from hawker.cli.notation import Written
 from hawker.cli.options import app_option, completed, wait_option, within_option
-from hawker.cli.output import Form, as_json, change_each, note, output_option, show
+from hawker.cli.output import Form, as_json, note, output_option, show
 from hawker.cli.progress import states_display
+from hawker.cli.several import change_each
 from hawker.cli.volumes import (
     Keeping,
     OwnedVolume,
