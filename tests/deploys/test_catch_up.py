@@ -10,6 +10,7 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import LIST_MACHINES, UPDATE_MACHINE, MachineParams, UpdateMachineRequest
 from hawker.api.contract.release import CREATE_RELEASE, LIST_RELEASES, CreateReleaseRequest, ListReleasesQuery, Release
 from hawker.deploys.catch_up import SILENT_S, Adoption, CatchUp
+from hawker.deploys.flows import table_of
 from hawker.deploys.plan import RELEASE
 from hawker.errors import Unavailable
 from hawker.machine import State
@@ -123,7 +124,7 @@ async def test_a_deploy_whose_client_was_killed_is_finished_taken_back_or_left(
     await deploy(worker, WEB)
     await ended(worker)
     await driven(worker, changed=True)
-    catch_up = CatchUp(catch_up_of(worker.parts).intake, adopt)
+    catch_up = CatchUp(table_of(worker.parts.deps), catch_up_of(worker.parts).intake, adopt)
     await catch_up.look()
     assert len(await releases(worker)) == 2
     await worker.parts.deps.clock.sleep(SILENT_S + 1)

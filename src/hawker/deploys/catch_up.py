@@ -15,6 +15,7 @@ from hawker.api.contract.machine import DELETE_MACHINE, LIST_MACHINES, DeleteMac
 from hawker.api.contract.machine_operation import GET_LEASE
 from hawker.api.grant import Everything
 from hawker.deferred import deferred
+from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.releases import DRIVEN, ReleaseStatus, moved
 from hawker.errors import HawkerError, NotFound
 from hawker.fsm import journal
@@ -45,10 +46,13 @@ class _Behind(ValueObject, frozen=True):
 
 
 class CatchUp:
-    """One task of a node. `intake` begins deploys; it is asked for when one is due. `adopt` is what becomes of a deploy
-    whose client is gone: it is finished, the release before it comes back, or nothing."""
+    """One task of a node. `intake` begins deploys; it is asked for when one is due, since a node that never deploys
+    loads none of it. `adopt` is what becomes of a deploy whose client is gone: it is finished, the release before it
+    comes back, or nothing."""
 
-    def __init__(self, intake: "Callable[[], accept.Intake]", adopt: Adoption) -> None:
+    def __init__(self, table: DeployTable, intake: "Callable[[], accept.Intake]", adopt: Adoption) -> None:
+        self._table = table
+        self._store, self._clock = table.store, table.clock
         self.intake = intake
         self._adopt = adopt
         self._said: dict[str, str] = {}
@@ -56,16 +60,14 @@ class CatchUp:
 
     async def serve(self) -> None:
         """Until cancelled."""
-        clock = self.intake().clock
         while True:
-            await clock.sleep(LOOK_S)
+            await self._clock.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:
         """Once at every app of which this node is the home."""
-        store, clock = self.intake().table.store, self.intake().clock
-        for app, _ in list(store.scan(APPS)):
-            await clock.sleep(0)
+        for app, _ in list(self._store.scan(APPS)):
+            await self._clock.sleep(0)
             try:
                 await self._look_at(app)
                 self._said.pop(app, None)
@@ -73,13 +75,12 @@ class CatchUp:
                 if self._said.get(app) != str(error):
                     self._said[app] = str(error)
                     _log.warning("cannot bring machines to their release", extra={"app": app, "error": str(error)})
-        for app in [each for each in {*self._said, *self._clean} if store.get(APPS, each) is None]:
+        for app in [each for each in {*self._said, *self._clean} if self._store.get(APPS, each) is None]:
             self._said.pop(app, None)
             self._clean.pop(app, None)
 
     async def _look_at(self, app: str) -> None:
-        intake = self.intake()
-        store = intake.table.store
+        store = self._store
         newest = next((record for _, record in store.scan(RELEASES, f"{app}/", limit=1, reverse=True)), None)
         if newest is None or self._clean.get(app) == newest.version:
             return
@@ -109,7 +110,7 @@ class CatchUp:
             await self._begin(app, pinned, "hosts that were away are back", only=back, behind=still_late)
 
     def _behind(self, app: str, deploy: DeployRecord) -> _Behind:
-        table = self.intake().table
+        table = self._table
         skipped = [each for each in table.slots(table.store, app, deploy.version) if each.state is SlotState.SKIPPED]
         late = {each.machine for each in skipped if each.kind is SlotKind.UPDATE}
         leaving = {each.machine for each in skipped if each.kind is SlotKind.DESTROY}
@@ -117,12 +118,12 @@ class CatchUp:
 
     def _image_of(self, app: str, deploy: DeployRecord) -> str | None:
         """With the digest that its name meant when the deploy was accepted."""
-        table = self.intake().table
+        table = self._table
         configs = (each.config for each in table.slots(table.store, app, deploy.version))
         return next((config.image for config in configs if config is not None), None)
 
     async def _remove(self, app: str, deploy: DeployRecord, machine: Machine) -> None:
-        table, params = self.intake().table, MachineParams(app_name=app, machine_id=machine.id)
+        table, params = self._table, MachineParams(app_name=app, machine_id=machine.id)
         with suppress(NotFound):
             await self.intake().fleet.caller.call(DELETE_MACHINE, params=params, query=DeleteMachineQuery(force=True))
         slot = next(each for each in table.slots(table.store, app, deploy.version) if each.machine == machine.id)
@@ -134,14 +135,14 @@ class CatchUp:
 
     def _is_silent(self, release: ReleaseRecord) -> bool:
         waits = release.status in DRIVEN or (release.status == ReleaseStatus.INTERRUPTED and self._adopt == "back")
-        return waits and self.intake().clock.now() - release.updated_at >= SILENT_S
+        return waits and self._clock.now() - release.updated_at >= SILENT_S
 
     async def _take_up(self, app: str, release: ReleaseRecord) -> None:
         machines = await self._machines(app)
         changed = [each for each in machines if plan.is_of(each.config, release.version) and plan.is_group(each)]
         if await self._is_at_work(app, machines):
             return
-        store = self.intake().table.store
+        store = self._store
         before = (each for _, each in store.scan(RELEASES, f"{app}/", reverse=True))
         last = next((each for each in before if each.status == ReleaseStatus.COMPLETE), None)
         await store.write(lambda tx: self._interrupted(tx, app, release))
@@ -157,7 +158,7 @@ class CatchUp:
 
     async def _is_at_work(self, app: str, machines: Collection[Machine]) -> bool:
         """Whether a client does something with the app: it has a machine for a task, a lease, or changed one lately."""
-        now, caller = self.intake().clock.now(), self.intake().fleet.caller
+        now, caller = self._clock.now(), self.intake().fleet.caller
         if any(plan.is_passing(each) and each.state not in {*GONE, *OFF} for each in machines):
             return True
         for machine in machines:
@@ -170,7 +171,7 @@ class CatchUp:
 
     def _interrupted(self, tx: Tx, app: str, release: ReleaseRecord) -> None:
         if release.status in DRIVEN:
-            moved(tx, app, release.version, ReleaseStatus.INTERRUPTED, self.intake().clock.now())
+            moved(tx, app, release.version, ReleaseStatus.INTERRUPTED, self._clock.now())
         else:  # looked at once
             failed = msgspec.structs.replace(release, status=ReleaseStatus.FAILED)
             tx.put(RELEASES, deploy_key(app, release.version), failed)

@@ -85,7 +85,8 @@ def node_handlers(
 
 
 def catch_up_of(worker: AssembledWorker) -> "catch_up.CatchUp":
-    return catch_up.CatchUp(partial(_intake_of, worker), worker.deps.settings.adopt_deploys)
+    deps = worker.deps
+    return catch_up.CatchUp(table_of(deps), partial(_intake_of, worker), deps.settings.adopt_deploys)
 
 
 def _intake_of(worker: AssembledWorker) -> "accept.Intake":

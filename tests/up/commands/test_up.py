@@ -78,4 +78,4 @@ def test_node_that_is_alone_begins_with_at_most_773_modules_and_without_what_it_
     assert len(loaded) <= 773, len(loaded)
     assert not loaded & {"aiohttp", "hypercorn", "cryptography", "nacl", "websockets", "tomllib", "rich"}
     rooms = ("hawker.catalog.storage", "hawker.gossip.node", "hawker.up.fleet", "hawker.gateway.gateway")
-    assert not loaded & {*rooms, "hawker.runtime.microvm", "hawker.api.openapi", "hawker.secret.secret_keys"}
+    assert not loaded & {*rooms, "hawker.runtime.microvm", "hawker.api.openapi", "hawker.secret.keyring"}

@@ -33,7 +33,7 @@ from hawker.api.grant import Everything
 from hawker.api.route import Call
 from hawker.errors import BadRequest, Forbidden, NotFound, Unprocessable, WrongState
 from hawker.permission import Action, Attempt
-from hawker.secret.secret_keys import KeyType
+from hawker.secret.keyring import KeyType
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.handlers.secrets import SecretHandlers
 

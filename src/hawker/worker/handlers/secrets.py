@@ -56,10 +56,10 @@ from hawker.store.contract import Store
 from hawker.worker.apps import AppTable
 
 if TYPE_CHECKING:
-    from hawker.secret import secret_keys
-    from hawker.secret.secret_keys import Key
+    from hawker.secret import keyring
+    from hawker.secret.keyring import Key
 else:
-    secret_keys = deferred("hawker.secret.secret_keys")
+    keyring = deferred("hawker.secret.keyring")
 
 
 class SecretHandlers:
@@ -161,12 +161,10 @@ class SecretKeyHandlers:
     async def set(self, call: Call[SecretParams, NoQuery, SetSecretKeyRequest]) -> SecretKeySet:
         if call.body.value is None:
             raise Unprocessable("value is required: to make a random key, ask for `generate`")
-        return await self._set(call.params, secret_keys.read_key(secret_keys.key_type(call.body.type), call.body.value))
+        return await self._set(call.params, keyring.read(keyring.key_type(call.body.type), call.body.value))
 
     async def generate(self, call: Call[SecretParams, NoQuery, SetSecretKeyRequest]) -> SecretKeySet:
-        return await self._set(
-            call.params, secret_keys.make_key(secret_keys.key_type(call.body.type), self._clock.token_bytes)
-        )
+        return await self._set(call.params, keyring.make(keyring.key_type(call.body.type), self._clock.token_bytes))
 
     async def delete(self, call: Call[SecretParams, NoQuery, None]) -> SecretDeleted:
         version = await self._keys.delete(call.params.app_name, call.params.secret_name)
