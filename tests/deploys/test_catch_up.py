@@ -85,6 +85,29 @@ async def test_a_machine_that_is_still_away_is_not_forgotten_when_another_one_is
         assert [slot.machine_id for slot in (await ended(worker)).slots] == [back]
 
 
+@pytest.mark.parametrize("narrowed", ["only_machines", "exclude_machines", "only_regions", "exclude_regions"])
+async def test_a_machine_that_a_narrowed_deploy_left_out_stays_as_it_is_once_its_host_is_back(
+    worker: SimWorker, narrowed: str
+) -> None:
+    await deploy(worker, WEB)
+    await ended(worker)
+    away, catch_up = HostsAway(worker), catch_up_of(worker.parts)
+    kept, other = await machines(worker)
+    said = {
+        "only_machines": other.id,
+        "exclude_machines": kept.id,
+        "only_regions": "elsewhere",
+        "exclude_regions": kept.region,
+    }
+    away.machines = {kept.id}
+    begun = await deploy(worker, WEB | {"env": {"A": "2"}}, **{narrowed: (said[narrowed],)})
+    assert not any(kept.id in each for each in begun.warnings) and (await ended(worker)).status == "complete"
+    away.machines = set()
+    await catch_up.look()
+    assert len(await releases(worker)) == 2
+    assert kept.version in {each.version for each in await machines(worker)}
+
+
 async def test_a_blue_machine_whose_host_was_away_goes_once_it_is_back(worker: SimWorker) -> None:
     patient = CHECKED | {"deploy": {"wait_timeout": "30s"}}
     await deploy(worker, patient)

@@ -59,13 +59,19 @@ def test_an_immediate_deploy_is_taken_back_only_where_the_file_says_so() -> None
 def test_a_setting_without_effect_is_said() -> None:
     config = read_app_config('[hawker.deploy]\nsurge = true\nkeep_blue = "5m"\n', ".toml").config
     assert config is not None
-    assert [each.split(":")[0] for each in warnings_of(config, {})] == ["hawker.deploy.keep_blue"]
+    assert [each.split(":")[0] for each in warnings_of(config, {}, "rolling")] == ["hawker.deploy.keep_blue"]
+
+
+def test_keep_blue_counts_for_the_strategy_of_the_deploy_and_not_of_the_file() -> None:
+    config = read_app_config('[deploy]\nstrategy = "bluegreen"\n[hawker.deploy]\nkeep_blue = "5m"\n', ".toml").config
+    assert config is not None
+    assert not warnings_of(config, {}, "bluegreen") and warnings_of(config, {}, "rolling")
 
 
 def test_a_field_that_machines_keep_without_effect_is_said_once_for_all_groups() -> None:
     udp = Service(protocol="udp", internal_port=53, ports=(Port(port=53),))
     each = MachineConfig(image="web:3", services=(udp,), statics=(Static(guest_path="/s", url_prefix="/s"),))
-    assert warnings_of(AppConfig(), {"web": each, "job": each}) == (
+    assert warnings_of(AppConfig(), {"web": each, "job": each}, "rolling") == (
         "statics are kept and not served",
         "services of protocol udp are kept and not served: port 53",
     )

@@ -131,7 +131,7 @@ class Intake(ValueObject, frozen=True):
         accepted = self._accepted(wanted, plan, asked, definition, label, grant.name, behind)
         if plan.slots:
             accepted = replace(accepted, deploy=await self._with_tasks(wanted, accepted.deploy, image, body, grant))
-        made = replace(accepted, warnings=(*warnings_of(config, configs), *_away(plan)))
+        made = replace(accepted, warnings=(*warnings_of(config, configs, strategy), *_away(plan)))
         if not body.dry_run:
             made = await self._with_voters(app, made)
             await self.table.store.write(lambda tx: self._begin(tx, app, made))
@@ -282,9 +282,7 @@ class Intake(ValueObject, frozen=True):
 
 
 def _away(plan: DeployPlan) -> list[str]:
-    return [
-        f"machine {each}: its host is away, so it stays as it is: deploy again when it is back" for each in plan.away
-    ]
+    return [f"machine {each}: its host is away, so it stays as it is until that is back" for each in plan.away]
 
 
 def _read(definition: bytes, *, lax: bool) -> AppConfig:

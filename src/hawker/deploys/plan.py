@@ -55,6 +55,12 @@ class DeployScope(ValueObject, frozen=True, kw_only=True):
         spared = row.id in (self.exclude_machines or ())
         return named and not spared and self.has_group(row.group) and self.has_region(row.region)
 
+    def has_away(self, machine: Machine) -> bool:
+        """Of one whose host is away nobody knows the group: a scope that names groups leaves it out."""
+        named = self.only_machines is None or machine.id in self.only_machines
+        spared = machine.id in (self.exclude_machines or ())
+        return named and not spared and self.process_groups is None and self.has_region(machine.region)
+
     def makes(self, region: str | None) -> bool:
         """Whether a group that has no machine gets one there."""
         return not self.update_only and self.only_machines is None and self.has_region(region)
@@ -78,8 +84,8 @@ class WantedRelease(ValueObject, frozen=True, kw_only=True):
 
 
 class DeployPlan(ValueObject, frozen=True):
-    """`alone` counts machines that are of no process group, `away` names those of which nothing more is known than that
-    their host is away."""
+    """`alone` counts machines that are of no process group, `away` names those that the deploy would touch, were their
+    host not away."""
 
     slots: tuple[SlotRecord, ...]
     alone: int
@@ -88,8 +94,8 @@ class DeployPlan(ValueObject, frozen=True):
 
 def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
     """`machines` are all of the app. Raises `Unprocessable` with every reason at once."""
-    away = tuple(each.id for each in machines if each.host_status != "ok")
-    there = [each for each in machines if each.state not in GONE and each.id not in away]
+    away = tuple(each.id for each in machines if each.host_status != "ok" and wanted.scope.has_away(each))
+    there = [each for each in machines if each.state not in GONE and each.host_status == "ok"]
     mine = {each.id: group for each in there if (group := _group_of(each)) is not None}
     alone = sum(each.id not in mine and not is_passing(each) for each in there)
     rows = [_Row.of(each, mine[each.id]) for each in sorted(there, key=lambda each: each.id) if each.id in mine]
@@ -413,10 +419,11 @@ def budget(limit: float, warm: int) -> int:
     return max(1, min(int(share), max(warm, 1)))
 
 
-def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig]) -> tuple[str, ...]:
-    """What the file asks for and does not get; `configs` are those of its process groups."""
+def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig], strategy: str) -> tuple[str, ...]:
+    """What the file asks for and does not get. `configs` are those of its process groups; `strategy` is the deploy's,
+    which need not be the file's."""
     said = []
-    if _own(config).keep_blue is not None and (config.deploy is None or config.deploy.strategy != "bluegreen"):
+    if _own(config).keep_blue is not None and strategy != "bluegreen":
         said.append("hawker.deploy.keep_blue: it counts for bluegreen alone")
     said.extend(dict.fromkeys(sentence for each in configs.values() for sentence in kept_only(each)))
     return tuple(said)
