@@ -90,6 +90,7 @@ def test_any_bytes_are_a_head_or_a_refusal(data: bytes) -> None:
 def test_an_answer_says_how_its_body_ends() -> None:
     read = parse_response
     assert read(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", b"GET").length == 3
+    assert read(b"HTTP/1.1 200 OK\r\nContent-Length: \t3 \r\n\r\n", b"GET").length == 3
     assert read(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"GET").chunked
     assert read(b"HTTP/1.0 200 OK\r\n\r\n", b"GET").until_close
     assert read(b"HTTP/1.1 204 No Content\r\n\r\n", b"GET").bodiless

@@ -113,9 +113,9 @@ class _Fields:
         if name == b"host":
             self.hosts.append(value)
         elif name == b"content-length":
-            self.lengths.append(value)
+            self.lengths.append(value.strip(b" \t"))  # llhttp leaves what follows it
         elif name == b"transfer-encoding":
-            self.encodings.append(value.strip().lower())
+            self.encodings.append(value.strip(b" \t").lower())
         elif name == b"connection":
             self.tokens.update(token.strip().lower() for token in value.split(b","))
         elif name == b"upgrade":
