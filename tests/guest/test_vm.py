@@ -115,6 +115,7 @@ def its_world_is_as_it_was_told(pilot: VmPilot) -> None:
     assert "No such file" in pilot.shell("ls /modules")
     assert pilot.shell("stat -c %a:%U /") == "755:root\n0\n"
     assert pilot.shell("cat /proc/1/oom_score_adj /proc/self/oom_score_adj") == "-1000\n0\n0\n"
+    assert pilot.shell("cat /sys/kernel/mm/lru_gen/enabled /sys/kernel/mm/lru_gen/min_ttl_ms") == "0x0007\n1000\n0\n"
     assert pilot.shell("ulimit -n", user="user") == "65536\n0\n"
     assert "CapEff:\t000001ffffffffff" in pilot.shell("cat /proc/self/status")
     assert "CapEff:\t0000000000000000" in pilot.shell("cat /proc/self/status", user="user")

@@ -205,8 +205,12 @@ def machine(files: Path, *arguments: str, memory_mib: int = 192) -> Iterator[Mac
             stdout=console,
             stderr=subprocess.STDOUT,
         )
+        booted = Machine(program, files)
         try:
-            yield Machine(program, files)
+            yield booted
+        except TimeoutError as error:
+            error.add_note(f"its console: {booted.console()[-2000:]}")
+            raise
         finally:
             program.kill()
             program.wait()
