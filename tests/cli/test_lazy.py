@@ -104,3 +104,11 @@ def test_list_of_machines_loads_at_most_150_modules_and_no_event_loop(node: Fake
     loaded = _loaded_by(f"from hawker.cli.main import main; assert main({command}) == 0")
     assert len(loaded) <= 150, sorted(loaded)
     assert not loaded & {"asyncio", "anyio", "ssl", "hawker.api", "hawker.config", "aiohttp"}
+
+
+def test_an_order_loads_fewer_than_80_of_our_modules(node: FakeNode, url: str) -> None:
+    node.add("default")
+    command = ["--url", url, "--token", TOKEN, "machine", "create", "hawker/hello"]
+    loaded = _loaded_by(f"from hawker.cli.main import main; assert main({command}) == 0")
+    ours = {name for name in loaded if name.split(".")[0] == "hawker"}
+    assert len(ours) < 80, " ".join(sorted(ours))

@@ -23,7 +23,7 @@ from hawker.cli import waiting
 from hawker.cli.exits import ExitStatus, Failure, say_error
 from hawker.cli.log_stream import Follower
 from hawker.cli.output import note
-from hawker.cli.terminal import Descriptors, converse, raw_mode, window
+from hawker.cli.terminal import Descriptors, converse, own_descriptors, raw_mode, window
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, NotFound, Unavailable, WrongState
@@ -100,6 +100,11 @@ class Sitting(ValueObject, frozen=True):
     @property
     def is_raw(self) -> bool:
         return self.terminal and self.ends.stdin is not None and os.isatty(self.ends.stdin)
+
+
+def own_sitting(*, stdin: bool, terminal: bool) -> Sitting:
+    """With the streams of this process; without `stdin` the machine's process gets no input."""
+    return Sitting(own_descriptors(stdin=stdin), terminal)
 
 
 async def sit(caller: Caller, params: MachineParams, version: str, sitting: Sitting, clock: Clock) -> int:

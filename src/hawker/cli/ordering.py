@@ -3,6 +3,7 @@ several machines, and bids, as text.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -17,11 +18,16 @@ from hawker.cli.notation import LocalFile
 from hawker.cli.options import DEFAULT_APP, gathered
 from hawker.cli.output import Form, as_json, table
 from hawker.cli.progress import pull_if_missing
-from hawker.cli.uploads import upload
 from hawker.clock import Clock
 from hawker.config import MachineConfig, MachineRestart
+from hawker.deferred import deferred
 from hawker.errors import NameTaken, NotFound, NotServed
 from hawker.value_object import ValueObject
+
+if TYPE_CHECKING:
+    from hawker.cli import uploads
+else:
+    uploads = deferred("hawker.cli.uploads")  # most orders have no files
 
 
 class ClientOrder(ValueObject, frozen=True, kw_only=True):
@@ -44,7 +50,8 @@ async def place(caller: Caller, order: ClientOrder) -> Machine:
         await ensure_app(caller, order.app_name)
     else:
         await caller.call(GET_APP, params=AppParams(app_name=order.app_name))
-    await upload(caller, order.app_name, order.request.config, order.files)
+    if order.files:
+        await uploads.upload(caller, order.app_name, order.request.config, order.files)
     if order.request.config.image and await _is_for_one_node(caller, order):
         await pull_if_missing(caller, order.request.config.image, order.app_name)
     return await caller.call(
@@ -61,8 +68,8 @@ async def place_many(
     """So many equal machines, created and perhaps not started yet; in a dry run, none."""
     if order.app is None and not dry_run:
         await ensure_app(caller, order.app_name)
-    if not dry_run:
-        await upload(caller, order.app_name, order.request.config, order.files)
+    if order.files and not dry_run:
+        await uploads.upload(caller, order.app_name, order.request.config, order.files)
     return await caller.call(
         PLACE,
         body=PlaceRequest(

@@ -19,11 +19,11 @@ from hawker.api.contract.run import (
 )
 from hawker.api.route import NoQuery, Unary
 from hawker.cli.connect import talk
+from hawker.cli.history import steps
 from hawker.cli.machines import find_machine
 from hawker.cli.notation import OneOf
 from hawker.cli.options import completed
 from hawker.cli.output import Form, age, output_option, show, table, took
-from hawker.cli.summary import steps
 from hawker.cli.volumes import find_volume
 from hawker.clock import SystemClock
 from hawker.errors import plain

@@ -4,12 +4,11 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE
-from hawker.cli.attach import Sitting, join, run_status
+from hawker.cli.attach import join, own_sitting, run_status
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
 from hawker.cli.machines import find_machine
 from hawker.cli.options import app_option, machine_argument
-from hawker.cli.terminal import own_descriptors
 from hawker.cli.waiting import AT_REST, reach
 from hawker.clock import SystemClock
 
@@ -33,7 +32,7 @@ async def _attach(caller: Caller, reference: str, app: str | None, *, stdin: boo
     init = config.init if config is not None else None
     if init is None or not init.stdin:
         raise Failure(f"machine {found.machine.id} has no open input: order it with -i; `hawker logs -f` shows output")
-    if not await join(caller, found.params, Sitting(own_descriptors(stdin=stdin), terminal=bool(init.tty))):
+    if not await join(caller, found.params, own_sitting(stdin=stdin, terminal=bool(init.tty))):
         raise Failure(f"machine {found.machine.id} is not running")
     await reach(caller, found.params, AT_REST, SystemClock(), _ENDS_S)
     return await run_status(caller, found.params)

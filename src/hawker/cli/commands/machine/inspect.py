@@ -33,11 +33,12 @@ from hawker.api.contract.run import (
     RunParams,
 )
 from hawker.cli.connect import talk
+from hawker.cli.history import steps, told
 from hawker.cli.machines import Owned, complete_machine, find_machine, list_machines
 from hawker.cli.options import app_option, machine_argument
 from hawker.cli.output import Form, as_json, line_of_json, note, output_option, show, size, table
 from hawker.cli.publishing import published_now, where
-from hawker.cli.summary import events, status, steps, told
+from hawker.cli.summary import events, status
 from hawker.clock import SystemClock
 from hawker.config.effective import guest
 from hawker.errors import Forbidden, NotFound, WrongState

@@ -2,6 +2,8 @@
 what is to be seen of it.
 """
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 from msgspec.structs import replace
@@ -10,7 +12,6 @@ from hawker.api.caller import Caller
 from hawker.api.contract.machine import GET_MACHINE, CreateMachineRequest, Machine, MachineParams
 from hawker.api.contract.port import PublishedPortState
 from hawker.cli import ordering
-from hawker.cli.attach import Sitting, destroy, sit, stay
 from hawker.cli.connect import talk
 from hawker.cli.machine_config import Flags, configured
 from hawker.cli.machine_options import PlacementOptions, machine_options, placement_options, sources
@@ -28,9 +29,14 @@ from hawker.cli.ordering import ClientOrder, Count, count_options, filled, one_o
 from hawker.cli.output import Form, output_option, show
 from hawker.cli.publishing import addresses, published, warn
 from hawker.cli.summary import started
-from hawker.cli.terminal import own_descriptors
 from hawker.clock import SystemClock
 from hawker.config import Init, MachineConfig
+from hawker.deferred import deferred
+
+if TYPE_CHECKING:
+    from hawker.cli import attach as attaching
+else:
+    attaching = deferred("hawker.cli.attach")  # most machines are ordered, and left
 
 _RUN_HELP = """Order a machine from IMAGE and wait until it runs. The words after IMAGE are the machine's command.
 
@@ -104,7 +110,7 @@ def run_command(
     if stays or flags.rm:
         config = one_off(config)
     if stays:
-        sitting = Sitting(own_descriptors(stdin=True), terminal=tty) if interactive else None
+        sitting = attaching.own_sitting(stdin=True, terminal=tty) if interactive else None
         return talk(ctx, lambda caller: _attached(caller, order_for(config, placement, flags), sitting))
     order = order_for(config, placement, flags, skip_launch=skip_launch)
     if count.count is not None:
@@ -181,7 +187,7 @@ def order_for(
     return ClientOrder(app=placement.app, request=request, files=flags.file, order_id=placement.order_id)
 
 
-async def _attached(caller: Caller, order: ClientOrder, sitting: Sitting | None) -> int:
+async def _attached(caller: Caller, order: ClientOrder, sitting: "attaching.Sitting | None") -> int:
     """A machine that shall go when it ends is destroyed from here, once its last words were read: with the machine
     goes its output."""
     config = order.request.config
@@ -191,11 +197,11 @@ async def _attached(caller: Caller, order: ClientOrder, sitting: Sitting | None)
     params = MachineParams(app_name=order.app_name, machine_id=machine.id)
     try:
         if sitting is not None:
-            return await sit(caller, params, machine.version, sitting, SystemClock())
-        return await stay(caller, params, machine.version, SystemClock())
+            return await attaching.sit(caller, params, machine.version, sitting, SystemClock())
+        return await attaching.stay(caller, params, machine.version, SystemClock())
     finally:
         if config.auto_destroy:
-            await destroy(caller, params, SystemClock())
+            await attaching.destroy(caller, params, SystemClock())
 
 
 def _id(machine: Machine) -> str:
