@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hawker.chaos.moves.move_report import BlowRow
+from hawker.chaos.moves.move_report import BlowRow, blow_line
 from hawker.chaos.moves.move_trial import CUTS, Blow, MoveTrialPlan, OrderedMove, run_move_trial
 from hawker.clock import SystemClock
 from hawker.record.move import MoveState
@@ -17,7 +17,7 @@ SHORT = ("move.close.after", "move.grant.after", "receive.fetch.copied", "receiv
 async def played(plan: MoveTrialPlan) -> list[BlowRow]:
     told: list[BlowRow] = []
     report = await run_move_trial(plan, SystemClock(), told.append, lambda text: None)
-    assert report.found == 0, [row for row in report.rows if row.findings]
+    assert report.found == 0, "\n".join(blow_line(row) for row in report.rows if row.findings)
     assert report.rows == tuple(told) and report.acknowledged > 0
     return told
 

@@ -31,6 +31,7 @@ from hawker.api.contract.move import (
     MoveParams,
     MoveRequest,
 )
+from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunState
 from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
@@ -415,7 +416,10 @@ class MoveTrial:
         return (stall.daemon.place.volumes / self._volume / "disk").exists()
 
     async def _again(self, stall: LabNode, failpoint: str | None = None) -> None:
-        """Another life of its daemon, once all know each other."""
+        """Another life of its daemon, once what the last one began is done and all know each other: a move that is over
+        at its source may have a run left at its destination, which would die of this failpoint while it boots."""
+        if stall.daemon.alive:
+            await self._patiently(partial(self._is_idle, stall))
 
         def begin() -> None:
             if stall.daemon.alive:
@@ -425,6 +429,11 @@ class MoveTrial:
         await run_sync(begin)
         await self._patiently(self._everybody_is_here)
         await self._patiently(self._runs)
+
+    async def _is_idle(self, stall: LabNode) -> bool:
+        async with Client(stall.url, Secret(self._fleet.stalls[0].daemon.token)) as client:
+            under_way = ListRunsQuery(state=(RunState.QUEUED, RunState.ACTIVE))
+            return not (await client.call(LIST_RUNS, query=under_way)).runs
 
     async def _everybody_is_here(self) -> bool:
         nodes = (await self._broker.call(LIST_NODES)).nodes
