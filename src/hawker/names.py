@@ -119,18 +119,24 @@ def group_of(metadata: Mapping[str, str]) -> str:
     return metadata.get("fly_process_group") or metadata.get("process_group") or ""
 
 
-def write_names(folder: Path, names: KnownNames) -> None:
-    """Whole or not at all. Raises `OSError`."""
+def write_names(folder: Path, names: KnownNames, group: int | None = None) -> None:
+    """Whole or not at all, and readable by a group of the host. Raises `OSError`."""
     draft = folder / f"{FILE}.new"
     draft.write_bytes(msgspec.msgpack.encode(names))
+    if group is not None:
+        os.chown(draft, -1, group)
+        draft.chmod(0o640)
     draft.rename(folder / FILE)
 
 
 @contextmanager
-def keeping(folder: Path) -> Iterator[None]:
-    """A daemon is there that keeps the names. Raises `OSError`."""
+def keeping(folder: Path, group: int | None = None) -> Iterator[None]:
+    """A daemon is there that keeps the names, for a resolver that has `group`. Raises `OSError`."""
     kept = os.open(folder / _KEPT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        if group is not None:
+            os.fchown(kept, -1, group)
+            os.fchmod(kept, 0o660)
         fcntl.flock(kept, fcntl.LOCK_SH)
         yield
     finally:

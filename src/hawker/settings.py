@@ -303,6 +303,12 @@ def id_bounds(text: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
+def service_users(text: str) -> tuple[int, int]:
+    """Of "FIRST-LAST": as whom the edge and the resolver serve strangers and machines. No machine has those."""
+    _, last = id_bounds(text)
+    return last - 1, last - 2
+
+
 def _check_pool(text: str) -> None:
     try:
         pool = IPv4Network(text)

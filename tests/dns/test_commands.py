@@ -8,6 +8,7 @@ import pytest
 
 from hawker.cli.exits import ExitStatus
 from hawker.cli.main import main
+from hawker.host.own_user import WRITES, make_folder
 from hawker.ids import NodeId
 from hawker.names import BOUND
 from hawker.place import Place
@@ -20,16 +21,16 @@ def test_the_resolver_begins_where_a_node_has_been(tmp_path: Path, capsys: pytes
 
 def test_a_second_resolver_leaves_the_first_one_alone(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.dns.mkdir()
+    make_folder(place.dns, None)
     place.remember(NodeId("0000000a"))
-    (place.dns / BOUND).write_text("hw0000nabcdefg\n")
+    (place.dns / WRITES / BOUND).write_text("hw0000nabcdefg\n")
     lock = os.open(place.dns / "lock", os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert main(["dns", "--data-dir", str(tmp_path)]) == ExitStatus.OK
     finally:
         os.close(lock)
-    assert (place.dns / BOUND).read_text(), "what the first one serves"
+    assert (place.dns / WRITES / BOUND).read_text(), "what the first one serves"
 
 
 def test_the_resolver_ends_where_neither_a_network_nor_a_daemon_is_left(tmp_path: Path) -> None:

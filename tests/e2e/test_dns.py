@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.host.own_user import Capability
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode
+from tests.rights import RESOLVER, nobody, rights_of
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -102,6 +104,8 @@ while True:
 """)  # fmt: skip
     before = resolver_of(node)
     wait_for(lambda: answers(hawker)[-1:] == [3])
+    rights = nobody(RESOLVER, Capability.NET_BIND_SERVICE, Capability.NET_RAW)
+    assert rights_of(before) == rights, "who reads questions is not root"
     node.kill()
     asleep = node.place.dns / "names"
     kept = asleep.read_bytes()

@@ -20,6 +20,7 @@ from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.web import Page, ask
+from tests.rights import EDGE, nobody, rights_of
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -74,6 +75,7 @@ def test_a_published_port_answers_at_once_and_outlives_daemon_warden_and_edge_pr
     node.kill()
     assert get(port).status == 200, "without the daemon"
     killed = edge_process_of(node)
+    assert rights_of(killed) == nobody(EDGE), "who reads requests is not root"
     os.kill(killed, signal.SIGKILL)
     wait_for(lambda: not Path(f"/proc/{killed}/exe").exists() or gone(killed))
     assert get(port).status == 200, "from the backlog, by the next edge process, without the daemon"

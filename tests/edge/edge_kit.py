@@ -38,6 +38,7 @@ from hawker.feed import (
     WorkerInbox,
     frame,
 )
+from hawker.host.own_user import make_folder
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from tests.waiting import eventually
@@ -221,6 +222,7 @@ def _listens_at(port: int) -> bool:
 @asynccontextmanager
 async def played_host() -> AsyncIterator[PlayedHost]:
     folder = Path(tempfile.mkdtemp(prefix="edge"))
+    make_folder(folder, None)
     async with anyio.create_task_group() as tasks:
         host = PlayedHost(folder, tasks)
         server = await asyncio.start_unix_server(host.worker, folder / "edge.sock")

@@ -5,6 +5,7 @@ import anyio
 from hawker.clock import SystemClock
 from hawker.edge.worker_link import AWAY, WorkerLink
 from hawker.feed import AllMachines, AskReport, AskRoute, CloseMachine, MachineRoute
+from hawker.host.own_user import WRITES
 from hawker.ids import MachineId
 from tests.edge.edge_kit import PlayedHost, free_port, route
 from tests.waiting import eventually
@@ -35,7 +36,7 @@ class Heard:
 async def test_an_edge_process_that_begins_without_a_worker_knows_what_was_told_last(host: PlayedHost) -> None:
     machine = route(free_port(), 1)
     await host.publish(machine)
-    kept, heard = host.folder / "routes", Heard()
+    kept, heard = host.folder / WRITES / "routes", Heard()
     await eventually(lambda: kept.exists() and machine.id.encode() in kept.read_bytes())
     (host.folder / "edge.sock").unlink()
     async with anyio.create_task_group() as tasks:

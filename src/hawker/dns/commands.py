@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -15,6 +16,8 @@ from hawker.dns.resolver import NameResolver, Names
 from hawker.dns.server import ResolverSockets
 from hawker.dns.zone import ZoneSockets
 from hawker.errors import CannotStart
+from hawker.host.own_user import WRITES, Capability, become, make_folder
+from hawker.ids import NodeId
 from hawker.names import BOUND, is_kept
 from hawker.place import Place, default_data_dir
 
@@ -22,10 +25,11 @@ _LOOK_EVERY_S = 1.0
 _log = log.bind("hawker.dns")
 
 
-def _run(data_dir: Path | None, log_level: str) -> int:
+def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
     log.configure(log_level)
     place = Place((data_dir or default_data_dir()).resolve())
-    if not place.dns.is_dir() or place.remembered() is None:
+    node_id = place.remembered()
+    if not place.dns.is_dir() or node_id is None:
         raise CannotStart(f"{place.dns} is not there: `hawker up` makes it, and starts the resolver for its machines")
     lock = os.open(place.dns / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -35,20 +39,24 @@ def _run(data_dir: Path | None, log_level: str) -> int:
         return 0
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    (place.dns / BOUND).unlink(missing_ok=True)
-    anyio.run(_serve, place, backend_options={"use_uvloop": True})
+    make_folder(place.dns, user)
+    (place.dns / WRITES / BOUND).unlink(missing_ok=True)
+    os.chdir(place.dns)
+    anyio.run(partial(_serve, node_id, user), backend_options={"use_uvloop": True})
     return 0
 
 
-async def _serve(place: Place) -> None:
-    clock, node_id = SystemClock(), place.remembered()
-    assert node_id is not None, "it was there a moment ago"
-    names = Names(place.dns, clock)
+async def _serve(node_id: NodeId, user: int | None) -> None:
+    """As `user`, who sees the resolver's folder only from within, and may listen where names are asked for."""
+    if user is not None:
+        become(user, keep=(Capability.NET_BIND_SERVICE, Capability.NET_RAW))
+    clock, folder = SystemClock(), Path()
+    names = Names(folder, clock)
     resolver = NameResolver(names, Forwarder(names.upstream, clock), clock)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_until_told, tasks.cancel_scope)
-        sockets = ResolverSockets(resolver, node_id, place.dns, tasks)
-        tasks.start_soon(_until_unneeded, tasks.cancel_scope, sockets, place.dns, clock)
+        sockets = ResolverSockets(resolver, node_id, folder, tasks)
+        tasks.start_soon(_until_unneeded, tasks.cancel_scope, sockets, folder, clock)
         tasks.start_soon(ZoneSockets(names.zone, clock).serve)
         await sockets.serve()
 
@@ -74,5 +82,6 @@ command = click.Command(
     params=[
         click.Option(["--data-dir"], type=click.Path(path_type=Path), help="The node's data directory."),
         click.Option(["--log-level"], default="info", help="debug, info, warning or error."),
+        click.Option(["--user"], type=int, help="Who answers, by number: a user of the host without files."),
     ],
 )

@@ -20,6 +20,7 @@ from hawker.errors import OverShare
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
 from hawker.host.address import bridge_prefix, network_of, network_resolver, peers_name
+from hawker.host.own_user import WRITES
 from hawker.ids import NodeId
 from hawker.log import bind
 from hawker.names import BOUND, RESOLVER
@@ -166,9 +167,9 @@ class ResolverSockets:
         return {(name, index) for index, name in socket.if_nameindex() if name.startswith(self._prefix)}
 
     def _say(self) -> None:
-        draft = self._folder / f"{BOUND}.new"
+        draft = self._folder / WRITES / f"{BOUND}.new"
         draft.write_text("".join(f"{name}\n" for name in sorted({name for name, _ in self._open})))
-        draft.rename(self._folder / BOUND)
+        draft.rename(self._folder / WRITES / BOUND)
 
 
 def _listening_at(device: str, address: str, kind: int) -> socket.socket:

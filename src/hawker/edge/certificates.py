@@ -8,21 +8,15 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hawker.clock import Clock
-from hawker.deferred import deferred
 from hawker.errors import Fault
 from hawker.feed import CERTIFICATE_KEY, HTTP_01, TLS_ALPN_01, SealedCertificate, ShownChallenge
 from hawker.ids import AppName
+from hawker.secret import certificate_chain
+from hawker.secret.certificate_chain import KeyPair
 from hawker.secret.certificates import open_pair
 from hawker.vault import Vault
-
-if TYPE_CHECKING:
-    from hawker.secret import certificate_chain
-    from hawker.secret.certificate_chain import KeyPair
-else:
-    certificate_chain = deferred("hawker.secret.certificate_chain")
 
 KEPT_CONTEXTS = 2000
 ACME_ALPN = "acme-tls/1"
@@ -110,7 +104,7 @@ class CertificateBook:
         except (OSError, ValueError) as error:  # of OpenSSL, too
             raise Fault(f"the certificate cannot be used: {error}") from error
 
-    def _pair(self, certificate: SealedCertificate | None) -> "KeyPair":
+    def _pair(self, certificate: SealedCertificate | None) -> KeyPair:
         if certificate is not None:
             vault = Vault((self._folder / CERTIFICATE_KEY).read_bytes(), self._clock)
             return open_pair(vault, certificate.hostname, certificate.sealed)

@@ -31,7 +31,7 @@ class TakenOver(msgspec.Struct, frozen=True, kw_only=True):
     doors: tuple[tuple[str, int, int], ...]
 
 
-def _run(data_dir: Path | None, log_level: str, taken: str) -> int:
+def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) -> int:
     log.configure(log_level)
     folder = Place((data_dir or default_data_dir()).resolve()).edge
     if not folder.is_dir():
@@ -44,7 +44,9 @@ def _run(data_dir: Path | None, log_level: str, taken: str) -> int:
     doors = before.doors if before is not None else ()
     sockets = Sockets({(address, port): socket.socket(fileno=fd) for address, port, fd in doors})
     (folder / "version").write_text(VERSION)
-    return _guard(sockets, lock, ("--data-dir", str(data_dir or default_data_dir()), "--log-level", log_level))
+    options = ["--data-dir", str(data_dir or default_data_dir()), "--log-level", log_level]
+    options += [] if user is None else ["--user", str(user)]
+    return _guard(sockets, lock, tuple(options))
 
 
 def _locked(folder: Path) -> int | None:
@@ -104,5 +106,6 @@ command = click.Command(
         click.Option(["--data-dir"], type=click.Path(path_type=Path), help="The node's data directory."),
         click.Option(["--log-level"], default="info", help="debug, info, warning or error."),
         click.Option(["--taken-over", "taken"], default="", hidden=True),
+        click.Option(["--user"], type=int, help="Who serves requests, by number: a user of the host without files."),
     ],
 )

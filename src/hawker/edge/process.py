@@ -1,6 +1,7 @@
 """An edge process: builds each object once and joins them. It ends when its warden does, or when told to."""
 
 import asyncio
+import os
 import resource
 import signal
 import socket
@@ -52,6 +53,7 @@ from hawker.feed import (
     MachineRoute,
     RouteExplained,
 )
+from hawker.host.own_user import become
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, MachineId
 from hawker.place import Place, default_data_dir
@@ -346,14 +348,14 @@ class Edge:
             self._hop_dialer.sweep()
 
 
-def _run(data_dir: Path | None, log_level: str) -> int:
-    """The exit status. The warden is at `CHANNEL_FD`."""
+def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
+    """The exit status. The warden is at `CHANNEL_FD`. As `user`, who sees the edge's folder only from within."""
     log.configure(log_level)
     _allow_descriptors()
-    folder, clock = Place((data_dir or default_data_dir()).resolve()).edge, SystemClock()
+    os.chdir(Place((data_dir or default_data_dir()).resolve()).edge)
     channel = socket.socket(fileno=CHANNEL_FD)
     channel.setblocking(False)
-    anyio.run(partial(_live, folder, channel, clock), backend_options={"use_uvloop": True})
+    anyio.run(partial(_live, channel, SystemClock(), user), backend_options={"use_uvloop": True})
     return 0
 
 
@@ -362,9 +364,11 @@ def is_own(address: str) -> bool:
     return address == "::1" or address.startswith("127.")
 
 
-async def _live(folder: Path, channel: socket.socket, clock: Clock) -> None:
+async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
+    if user is not None:
+        become(user)
     async with anyio.create_task_group() as tasks:
-        edge = Edge(folder, channel, clock, tasks)
+        edge = Edge(Path(), channel, clock, tasks)
         tasks.start_soon(_until_told, edge, tasks.cancel_scope)
         await edge.serve()
         tasks.cancel_scope.cancel()
@@ -390,5 +394,6 @@ command = click.Command(
     params=[
         click.Option(["--data-dir"], type=click.Path(path_type=Path)),
         click.Option(["--log-level"], default="info"),
+        click.Option(["--user"], type=int),
     ],
 )

@@ -30,6 +30,7 @@ from hawker.feed import (
     WakeMachine,
     frame,
 )
+from hawker.host.own_user import WRITES
 from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
 
@@ -59,7 +60,7 @@ class FeedReader(Protocol):
 
 
 class WorkerLink:
-    """`folder` has the socket and the file."""
+    """`folder` has the socket, and the folder that an edge writes in."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -161,7 +162,7 @@ class WorkerLink:
 
     @property
     def _file(self) -> Path:
-        return self._folder / "routes"
+        return self._folder / WRITES / "routes"
 
     def _begin_with_kept(self, reader: FeedReader) -> None:
         with suppress(OSError, ValueError):

@@ -26,6 +26,7 @@ from hawker.host.machine_link import TappedLink, WiredLink
 from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
+from hawker.host.own_user import can_become
 from hawker.host.uplink import addresses_of, nameservers, own_address
 from hawker.ids import NodeId, VolumeId
 from hawker.image.cache import ImageCache
@@ -42,7 +43,7 @@ from hawker.secret.certificates import Certificates
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
-from hawker.settings import Settings
+from hawker.settings import Settings, service_users
 from hawker.store.contract import Store
 from hawker.up.wiring import NODE_FLOWS
 from hawker.value_object import ValueObject
@@ -261,21 +262,24 @@ def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
     if deps.networks is None or not deps.settings.resolver:
         return None
     settings, zone = deps.settings, None
+    user = _own_user(settings, 1)
     if settings.domain is not None and settings.answers_zone:
         zone = ZoneBook(settings.domain, settings.dns_zone_listen, settings.shared_addresses, deps.certificates)
-    book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, settings.nameservers, zone)
-    return HostResolver(book, ProcessGuard(place.root, place.dns, deps.clock, "dns"))
+    book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, settings.nameservers, zone, user)
+    return HostResolver(book, ProcessGuard(place.root, place.dns, deps.clock, "dns", user=user))
 
 
 def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
     """What serves the ports that machines publish, from the first one on."""
     deps = parts.deps
+    user = _own_user(deps.settings, 0)
     host = EdgeHost(
         folder=place.edge,
         addresses=deps.settings.published_at,
         region=parts.node.region,
         own=deps.driver.features.network,
         idle_s=deps.settings.idle_s,
+        user=user,
     )
     door = EdgeDoor(
         deps.store,
@@ -288,7 +292,14 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         deps.clock,
         host,
     )
-    return HostEdge(door, ProcessGuard(place.root, place.edge, deps.clock, "edge", VERSION), deps.networks, deps.clock)
+    guard = ProcessGuard(place.root, place.edge, deps.clock, "edge", VERSION, user)
+    return HostEdge(door, guard, deps.networks, deps.clock)
+
+
+def _own_user(settings: Settings, service: int) -> int | None:
+    """Of `service_users`, where we may give rights up for it."""
+    user = service_users(settings.userns_ids)[service]
+    return user if can_become(user) else None
 
 
 def traces_of(

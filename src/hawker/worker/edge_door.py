@@ -38,6 +38,7 @@ from hawker.feed import (
     WakeMachine,
     WorkerInbox,
 )
+from hawker.host.own_user import show_to
 from hawker.ids import AppName, MachineId
 from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
@@ -64,14 +65,16 @@ _log = bind("hawker.edge")
 
 
 class EdgeHost(ValueObject, frozen=True, kw_only=True):
-    """`folder` is where the edge lives, `addresses` where machines may publish ports, none where they may not; `own`
-    says that machines have addresses of their own. `idle_s`: so long does nobody need a machine before it may rest."""
+    """`folder` is where the edge lives, and `user` who serves there, None for us; `addresses` where machines
+    may publish ports, none where they may not; `own` says that machines have addresses of their own. `idle_s`: so long
+    does nobody need a machine before it may rest."""
 
     folder: Path
     addresses: tuple[str, ...]
     region: str
     own: bool
     idle_s: float
+    user: int | None = None
 
 
 class EdgeDoor:
@@ -186,7 +189,7 @@ class EdgeDoor:
 
     async def serve(self) -> None:
         """Answer the edge, which may come and go. Until cancelled."""
-        listener = await SocketListener.from_socket(_listening(self._host.folder))
+        listener = await SocketListener.from_socket(_listening(self._host.folder, self._host.user))
         async with listener, anyio.create_task_group() as tasks:
             while True:
                 stream = await listener.accept()
@@ -277,7 +280,7 @@ class EdgeDoor:
             self.give_keys()
 
     def give_keys(self) -> None:
-        """To the edge, which has the same user: what opens certificates, what it speaks to other hosts' edges with, and
+        """To the edge: what opens certificates, what it speaks to other hosts' edges with, and
         no other secret. A disk that is full costs the certificates of a node that never had any."""
         self._give(CERTIFICATE_KEY, self._certificates.key)
         if self._identity is not None:
@@ -286,12 +289,14 @@ class EdgeDoor:
     def _give(self, name: str, key: bytes) -> None:
         place = self._host.folder / name
         if place.is_file() and place.read_bytes() == key:
+            show_to(self._host.user, place)
             return
         draft = place.with_suffix(".new")
         try:
             draft.unlink(missing_ok=True)
             with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
                 file.write(key)
+            show_to(self._host.user, draft)
             draft.rename(place)
         except OSError as error:
             _log.warning("the edge lacks a key", extra={"key": name, "reason": error.strerror})
@@ -404,13 +409,14 @@ def published_at(asked: str, addresses: tuple[str, ...]) -> str:
     return str(wanted) if EVERY_ADDRESS[wanted.version == 6] in addresses else ""
 
 
-def _listening(folder: Path) -> socket.socket:
-    """At a path of any length: by way of the folder's descriptor."""
+def _listening(folder: Path, user: int | None) -> socket.socket:
+    """At a path of any length: by way of the folder's descriptor. For `user`, too."""
     (folder / "edge.sock").unlink(missing_ok=True)
     place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(f"/proc/self/fd/{place}/edge.sock")
+        show_to(user, folder / "edge.sock", writable=True)
         listener.listen()
         listener.setblocking(False)
     finally:

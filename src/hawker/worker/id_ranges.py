@@ -8,7 +8,7 @@ from hawker.errors import Conflict
 from hawker.ids import MachineId
 from hawker.record.machine import BY_FIRST_ID, MachineRecord, id_key
 from hawker.runtime.driver import Features
-from hawker.settings import IDS_EACH, Settings, id_bounds
+from hawker.settings import IDS_EACH, Settings, id_bounds, service_users
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 
@@ -34,8 +34,8 @@ def id_pool(settings: Settings, features: Features) -> IdPool | None:
     """None where machines have no ids of their own."""
     if not features.user_namespace:
         return None
-    first, last = id_bounds(settings.userns_ids)
-    return IdPool(first, (last + 1 - first) // IDS_EACH)
+    first, _ = id_bounds(settings.userns_ids)
+    return IdPool(first, max(1, (min(service_users(settings.userns_ids)) - first) // IDS_EACH))
 
 
 def with_ids(reader: Reader, pool: IdPool | None, record: MachineRecord) -> MachineRecord:

@@ -3,6 +3,7 @@ It is a file, so that the resolver goes on while the daemon is away; the records
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import anyio
 from hawker.clock import Clock
 from hawker.feed import DNS_01, AppAddress
 from hawker.host.address import peer_ip
+from hawker.host.own_user import WRITES, read_own
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
@@ -68,7 +70,8 @@ class ZoneBook(ValueObject, frozen=True):
 
 
 class NameBook:
-    """`folder` is the resolver's; `upstream` are servers for names of the world, the host's own when empty."""
+    """`folder` is the resolver's, and `user` who answers there, None for us; `upstream` are servers for names of the
+    world, the host's own when empty."""
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class NameBook:
         node: NodeRecord,
         upstream: Sequence[str] = (),
         zone: "ZoneBook | None" = None,
+        user: int | None = None,
     ) -> None:
         self._folder = folder
         self._store = store
@@ -86,6 +90,7 @@ class NameBook:
         self._node = node
         self._upstream = tuple(upstream)
         self._zone = zone
+        self._user = user
         self._others: tuple[tuple[NamedApp, ...], tuple[NamedMachine, ...]] = ((), ())
         self._addresses: tuple[NamedAddress, ...] = ()
         self._public: tuple[NamedAddress, ...] = ()
@@ -129,7 +134,7 @@ class NameBook:
             while self._zone is None and not (guard.is_there or networks_here(self._store)):
                 await self._changed()
             guard.prepare()
-            with keeping(self._folder):
+            with keeping(self._folder, self._user):
                 async with anyio.create_task_group() as kept:
                     kept.start_soon(self._keep)
                     kept.start_soon(guard.serve)
@@ -148,7 +153,7 @@ class NameBook:
         while True:
             began = self._clock.monotonic()
             try:
-                write_names(self._folder, self.known())
+                write_names(self._folder, self.known(), self._user)
             except OSError as error:
                 _log.error("names cannot be told to the resolver", extra={"reason": error.strerror})
                 self._news.set()
@@ -212,7 +217,7 @@ class ResolverWait:
     """Lets a machine wait for the resolver: one that asks before anybody listens takes that for an answer."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._bound = folder / BOUND
+        self._bound = (folder / WRITES / BOUND, folder / BOUND)  # the second is of resolvers before 0.1
         self._clock = clock
         self._given_up = False
 
@@ -230,7 +235,7 @@ class ResolverWait:
         self._given_up = False
 
     def _serves(self, bridge: str) -> bool:
-        try:
-            return bridge in self._bound.read_text().split()
-        except OSError:
-            return False
+        for place in self._bound:
+            with suppress(OSError):
+                return bridge in read_own(place).decode(errors="replace").split()
+        return False

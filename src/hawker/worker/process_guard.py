@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from hawker.clock import Clock
+from hawker.host.own_user import make_folder
 from hawker.host.spawn import own_program, reap, spawn
 from hawker.log import bind
 
@@ -22,10 +23,14 @@ _log = bind("hawker.beside")
 
 class ProcessGuard:
     """`folder` is the program's, in the data directory; `program` is the command of `hawker` that it runs. A program
-    that writes its version there begins anew after SIGHUP: one of another version than `version` is told to."""
+    that writes its version there begins anew after SIGHUP: one of another version than `version` is told to. `user` is
+    who it becomes once it has begun, None for us."""
 
-    def __init__(self, data_dir: Path, folder: Path, clock: Clock, program: str, version: str = "") -> None:
+    def __init__(
+        self, data_dir: Path, folder: Path, clock: Clock, program: str, version: str = "", user: int | None = None
+    ) -> None:
         self._version = version
+        self._user = user
         self._program = program
         self._data_dir = data_dir
         self._folder = folder
@@ -38,7 +43,7 @@ class ProcessGuard:
         return self._holder() is not None
 
     def prepare(self) -> None:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(self._folder, self._user)
 
     async def serve(self) -> None:
         """Keep one alive, until cancelled, when it lives on; or until it is ended."""
@@ -108,9 +113,13 @@ class ProcessGuard:
             flags |= os.O_TRUNC
         log = os.open(file, flags, 0o600)
         try:
-            return spawn((*own_program(), self._program, "--data-dir", str(self._data_dir)), session=True, stdio=log)
+            return spawn((*own_program(), self._program, *self._options()), session=True, stdio=log)
         finally:
             os.close(log)
+
+    def _options(self) -> tuple[str, ...]:
+        user = () if self._user is None else ("--user", str(self._user))
+        return ("--data-dir", str(self._data_dir), *user)
 
     def _holder(self) -> int | None:
         """The process id that the holder of the lock has left."""

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hawker.chaos.fleet.network_lab import LabHost, NetworkLab
 from hawker.host.address import gateway, machine_prefix, network_prefix, network_resolver, peer_ip
 from hawker.host.mesh.wireguard import own_key
+from hawker.host.own_user import make_folder
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.names import KnownNames, NamedApp, NamedMachine, NamedPeer, write_names
 from tests.host.mesh.mesh_host import PEER_PORT, PORT, Peer, Plan
@@ -43,7 +44,7 @@ async def main(folder, node):
     resolver = NameResolver(names, Forwarder(names.upstream, clock), clock)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ResolverSockets(resolver, node, folder, tasks).serve)
-        while not (folder / "bound").exists() or "p" not in (folder / "bound").read_text():
+        while not (folder / "own" / "bound").exists() or "p" not in (folder / "own" / "bound").read_text():
             await anyio.sleep(0.05)
         print("ready", flush=True)
 
@@ -90,7 +91,7 @@ def entered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
     place = tmp_path_factory.mktemp("peers")
     folders = [place / name for name in ("street", "0", "1", "2")]
     for folder in folders:
-        folder.mkdir()
+        make_folder(folder, None)
     nodes = (NodeId(secrets.token_hex(4)), NodeId(secrets.token_hex(4)))
     peer_id = MachineId(secrets.token_hex(7))
     pair = X25519PrivateKey.generate()

@@ -47,7 +47,7 @@ HELP: dict[str, str] = {
     "container_suspend": "freeze: suspend containers in memory, by the kernel's freezer; refuse: suspend none.",
     "userns": "auto: containers have users and groups of the host that are their own where its kernel can, as a trial"
     " shows; on: refuse to start where it cannot; off: their root is the host's.",
-    "userns_ids": "From which ids of the host machines get 65536 each, as FIRST-LAST.",
+    "userns_ids": "From which ids of the host machines get 65536 each, and edge and resolver one, as FIRST-LAST.",
     "launcher": "Who starts containers: hawker, its own launcher; crun; auto: its own where a trial, once a boot of the"
     " host, found that its box is crun's.",
     "vmm_overhead_mib": "How much memory a microVM's VMM may use beside the machine's own; default the driver's own"
