@@ -175,6 +175,20 @@ def test_questions_beyond_a_rate_are_not_read(monkeypatch: pytest.MonkeyPatch) -
     assert sockets.answer(query, "10.0.0.1") is not None, "after a second questions are read again"
 
 
+async def test_a_connection_with_more_questions_than_its_network_may_ask_is_closed() -> None:
+    query = dns.message.make_query(f"shop.{DOMAIN}", "A").to_wire()
+    async with serving(ZONE) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write((struct.pack("!H", len(query)) + query) * (2 * int(QUESTIONS.burst)))
+        answered = (await reader.read()).count(query[:2] + b"\x85")
+        assert QUESTIONS.burst <= answered < 2 * QUESTIONS.burst
+        writer.close()
+        reply = await dns.asyncquery.udp(
+            dns.message.make_query(f"shop.{DOMAIN}", "A"), "127.0.0.1", port=port, timeout=5
+        )
+        assert texts(reply) == ["192.0.2.1"], "questions over UDP are counted apart"
+
+
 async def test_a_connection_that_says_nothing_of_dns_is_closed() -> None:
     async with serving(ZONE) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

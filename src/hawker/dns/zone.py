@@ -34,9 +34,10 @@ TTL_S, PROOF_TTL_S, NEGATIVE_TTL_S = 60, 1, 5
 ANSWERS = Allowance(20.0, 40)
 """Whole answers over UDP, a second, of a /24 or a /48."""
 QUESTIONS = Allowance(100.0, 200)
-"""Of those over UDP that are read, a second, of a /24 or a /48. What is beyond gets no answer."""
+"""Of those that are read, a second, of a /24 or a /48: over UDP, and once more over TCP. What is beyond gets no answer,
+and ends a connection."""
 ALL_QUESTIONS = Allowance(1000.0, 500)
-"""Of those over UDP that are read, a second, of all askers: sources can be forged. A whole answer takes 0.25 ms."""
+"""The same, of all askers: sources over UDP can be forged. A whole answer takes 0.25 ms."""
 NAME_SERVER = "a.ns"
 """Below the domain. No app has such a name: whoever answers there decides what the zone says."""
 _PLAIN_BYTES, _UDP_BYTES, _TCP_BYTES, _MOST_QUESTION = 512, 1232, 65_535, 4096
@@ -132,6 +133,18 @@ def _soa(zone: KnownZone) -> Rdata:
     return rdata_of(rdataclass.IN, rdatatype.SOA, text)
 
 
+class _Questions:
+    """How many are read, of a network and of all. Those over UDP and over TCP are apart: who sends forged packets in a
+    network's name does not take its connections."""
+
+    def __init__(self) -> None:
+        self._of = TokenBuckets(QUESTIONS)
+        self._all = TokenBucket(ALL_QUESTIONS)
+
+    def admit(self, network: bytes, now: float) -> bool:
+        return self._all.wait_s(1, now) <= 0 and self._of.take(network, now) and self._all.take(1, now)
+
+
 class ZoneSockets:
     """At the places that the zone names, as it is at each moment. `zone` is none where there is none."""
 
@@ -139,8 +152,7 @@ class ZoneSockets:
         self._zone = zone
         self._clock = clock
         self._answers = TokenBuckets(ANSWERS)
-        self._questions = TokenBuckets(QUESTIONS)
-        self._all_questions = TokenBucket(ALL_QUESTIONS)
+        self._over_udp, self._over_tcp = _Questions(), _Questions()
         self._connections = Turns(ZONE_CONNECTIONS)
         self._open: dict[str, _Place] = {}
         self._lacking: set[str] = set()
@@ -168,31 +180,32 @@ class ZoneSockets:
     def answer(self, data: bytes, source: str) -> bytes | None:
         """Over UDP. What is beyond a rate is not read: a flood costs some microseconds a packet."""
         now = self._clock.monotonic()
-        if len(data) > _MOST_QUESTION or self._all_questions.wait_s(1, now) > 0:
-            return None
         network = _network(source).encode()
-        if not (self._questions.take(network, now) and self._all_questions.take(1, now)):
+        if len(data) > _MOST_QUESTION or not self._over_udp.admit(network, now):
             return None
         zone = self._zone()
         return None if zone is None else zone_answer(data, zone, whole=self._answers.take(network, now))
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Questions one after the other; what is no question ends it."""
+        """Questions one after the other; what is no question ends it, and so does one beyond a rate."""
         peer = writer.get_extra_info("peername")
         network = _network(str(peer[0]) if peer else "::")
         try:
             with suppress(OverShare, OSError, EOFError, TimeoutError), self._connections.hold_now(network):
-                while await asyncio.wait_for(self._one(reader, writer), _IDLE_S):
+                while await asyncio.wait_for(self._one(reader, writer, network.encode()), _IDLE_S):
                     pass
         finally:
             writer.close()
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, network: bytes) -> bool:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         zone = self._zone()
         if zone is None or not 0 < length <= _MOST_QUESTION:
             return False
-        found = zone_answer(await reader.readexactly(length), zone, tcp=True)
+        data = await reader.readexactly(length)
+        if not self._over_tcp.admit(network, self._clock.monotonic()):
+            return False
+        found = zone_answer(data, zone, tcp=True)
         if found is None:
             return False
         writer.write(_LENGTH.pack(len(found)) + found)
