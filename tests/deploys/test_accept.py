@@ -30,6 +30,12 @@ pytestmark = pytest.mark.anyio
         ({"mounts": [{"source": "data", "destination": "/data"}]}, {"strategy": "canary"}, "cannot have"),
         ({}, {"label": "x" * 2001}, "description"),
         ({}, {"image": "oci:/nowhere"}, "nowhere"),
+        ({"primary_region": "nowhere"}, {}, r"group 'app': .* region 'nowhere' has room for 0"),
+        (
+            {"vm": [{"cpu_kind": "performance", "cpus": 16, "memory": "128gb"}]},
+            {},
+            "131072 MiB, and the fleet has room for 0",
+        ),
     ],
 )
 async def test_an_impossible_deploy_is_refused_before_anything_is_touched(

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.machine import LIST_MACHINES, UPDATE_MACHINE, MachineParams, UpdateMachineRequest
+from hawker.api.contract.machine import LIST_MACHINES, UPDATE_MACHINE, Machine, MachineParams, UpdateMachineRequest
 from hawker.api.contract.release import CREATE_RELEASE, LIST_RELEASES, CreateReleaseRequest, ListReleasesQuery, Release
+from hawker.config import MachineConfig
 from hawker.deploys.catch_up import SILENT_S, Adoption, CatchUp
 from hawker.deploys.flows import table_of
 from hawker.deploys.plan import RELEASE
@@ -34,12 +35,15 @@ class HostsAway:
             raise Unavailable("its host does not answer")
         found = await self._inner.call(route, **options)
         if route is LIST_MACHINES:
-            items = [replace(each, host_status=self._status(each.id)) for each in found.items]
-            found = replace(found, items=tuple(items))
+            found = replace(found, items=tuple(map(self._seen, found.items)))
         return found
 
-    def _status(self, machine: str) -> str:
-        return "unreachable" if machine in self.machines else "ok"
+    def _seen(self, machine: Machine) -> Machine:
+        """As a broker tells of one whose host does not answer."""
+        if machine.id not in self.machines:
+            return machine
+        known = machine.config.metadata if machine.config else None
+        return replace(machine, host_status="unreachable", config=None, incomplete_config=MachineConfig(metadata=known))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -48,6 +52,22 @@ class HostsAway:
 async def releases(worker: SimWorker) -> list[Release]:
     params, query = AppParams(app_name=APP), ListReleasesQuery(limit=25)
     return list((await worker.api.call(LIST_RELEASES, params=params, query=query)).releases)
+
+
+async def test_a_group_whose_machines_are_all_away_gets_no_others(worker: SimWorker) -> None:
+    await deploy(worker, WEB, counts={"web": 2, "jobs": 1})
+    await ended(worker)
+    away, there = HostsAway(worker), await machines(worker)
+    away.machines = {each.id for each in there if "web" in ((each.config and each.config.metadata) or {}).values()}
+    assert len(away.machines) == 2
+    begun = await deploy(worker, WEB | {"env": {"A": "2"}})
+    assert any("group 'web' gets no new machine" in each for each in begun.warnings)
+    assert (await ended(worker)).status == "complete"
+    assert {each.id for each in await machines(worker)} == {each.id for each in there}
+    await deploy(worker, WEB, counts={"web": 3})
+    assert len((await ended(worker)).slots) == 1, "two of three are away, and are there"
+    narrowed = await deploy(worker, WEB, process_groups=("jobs",))
+    assert not narrowed.warnings, "machines of other groups are none of its business, wherever they are"
 
 
 async def test_a_machine_whose_host_was_away_is_brought_to_the_release_once_it_is_back(worker: SimWorker) -> None:

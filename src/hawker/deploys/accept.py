@@ -21,11 +21,13 @@ from hawker.api.contract.deploy import (
 )
 from hawker.api.contract.image import RESOLVE_IMAGE, ResolveImageRequest
 from hawker.api.contract.machine import LIST_MACHINES, Machine
+from hawker.api.contract.market import LIST_PLACEMENTS, PlacementsRequest
 from hawker.api.contract.volume import LIST_VOLUMES
 from hawker.api.grant import Grant
 from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
-from hawker.config import MachineConfig
+from hawker.config import Guest, MachineConfig
+from hawker.config.effective import guest
 from hawker.deploys.coordinator import CoordinatingNodes, capable_voters, size_of
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
@@ -42,7 +44,7 @@ from hawker.deploys.plan import (
 )
 from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, has_complete, next_version, unfinished
 from hawker.deploys.tasks import command_of, machine_checks_of, seed_of
-from hawker.errors import BadRequest, Conflict, Fault, Unavailable, Unprocessable, WrongState
+from hawker.errors import BadRequest, Conflict, Fault, NoRoom, NotFound, Unavailable, Unprocessable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.machines import machine_configs
@@ -52,11 +54,12 @@ from hawker.fsm.runner import Runner
 from hawker.image.reference import RegistryReference, parse
 from hawker.permission import DEPLOYING, Attempt
 from hawker.record.app import APPS, ReleaseRecord
-from hawker.record.deploy import DeployRecord, SlotKind, deploy_resource
+from hawker.record.deploy import DeployRecord, SlotKind, SlotRecord, deploy_resource
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Tx
 from hawker.value_object import ValueObject
 
+_MADE = frozenset({SlotKind.CREATE, SlotKind.CANARY})
 _KEPT_S, _LOOK_S = 10.0, 0.005
 _ENDS_S, _ENDS_LOOK_S = 60.0, 0.25
 
@@ -125,9 +128,10 @@ class Intake(ValueObject, frozen=True):
         if body.supersede and not body.dry_run and self.runner.active(deploy_resource(app)) is not None:
             await self._supersede(app)
             plan = planned(replace(wanted, now=self.clock.now()), await _machines(app, caller))
-        await self._check_volumes(app, configs, plan, caller)
         if len(plan.slots) > MOST_SLOTS:
             raise Unprocessable(f"{len(plan.slots)} machines are more than the {MOST_SLOTS} that one deploy moves")
+        await self._check_volumes(app, configs, plan, caller)
+        await self._check_room(app, plan, caller)
         accepted = self._accepted(wanted, plan, asked, definition, label, grant.name, behind)
         if plan.slots:
             accepted = replace(accepted, deploy=await self._with_tasks(wanted, accepted.deploy, image, body, grant))
@@ -233,6 +237,35 @@ class Intake(ValueObject, frozen=True):
                 )
             free.remove(found)
 
+    async def _check_room(self, app: str, plan: DeployPlan, caller: Caller) -> None:
+        """The machines of a group that are to be made in a region would find room there now, each group by itself.
+        Those with volumes go where these are. Raises `NoRoom`."""
+        record = self.table.store.get(APPS, app)
+        if record is None:
+            raise NotFound(f"there is no app '{app}'")
+        wanted: dict[tuple[str, str | None], list[SlotRecord]] = {}
+        for slot in plan.slots:
+            if slot.kind in _MADE and slot.config is not None and not slot.config.mounts:
+                wanted.setdefault((slot.group, slot.region), []).append(slot)
+        for (group, region), slots in wanted.items():
+            assert slots[0].config is not None, "it was looked at above"
+            size, needed = guest(slots[0].config), sum(slot.launch for slot in slots) or 1
+            compute = slots[0].config.guest or Guest(
+                cpu_kind="performance" if size.cpu_kind == "performance" else "shared",
+                cpus=size.cpus,
+                memory_mb=size.memory_mb,
+            )
+            body = PlacementsRequest(org_slug=record.org, compute=compute, region=region, count=needed)
+            fits = sum(each.count for each in (await caller.call(LIST_PLACEMENTS, body=body)).regions)
+            if fits < needed:
+                where = f"region '{region}'" if region else "the fleet"
+                raise NoRoom(
+                    f"group {group!r}: the deploy makes {needed} machines of {size.cpus} cpus and {size.memory_mb} MiB,"
+                    f" and {where} has room for {fits}",
+                    scope="region",
+                    shortfall={"machines": needed - fits},
+                )
+
     def _accepted(
         self,
         wanted: WantedRelease,
@@ -282,7 +315,12 @@ class Intake(ValueObject, frozen=True):
 
 
 def _away(plan: DeployPlan) -> list[str]:
-    return [f"machine {each}: its host is away, so it stays as it is until that is back" for each in plan.away]
+    said = [f"machine {each}: its host is away, so it stays as it is until that is back" for each in plan.away]
+    return said + [
+        f"group {group!r} gets no new machine: those that it has are on hosts that are away; `hawker node forget` takes"
+        " a host that does not come back off the list"
+        for group in plan.waiting
+    ]
 
 
 def _read(definition: bytes, *, lax: bool) -> AppConfig:

@@ -56,10 +56,12 @@ class DeployScope(ValueObject, frozen=True, kw_only=True):
         return named and not spared and self.has_group(row.group) and self.has_region(row.region)
 
     def has_away(self, machine: Machine) -> bool:
-        """Of one whose host is away nobody knows the group: a scope that names groups leaves it out."""
+        """Of one whose host is away. Where its group is not known, a scope that names groups leaves it out."""
         named = self.only_machines is None or machine.id in self.only_machines
         spared = machine.id in (self.exclude_machines or ())
-        return named and not spared and self.process_groups is None and self.has_region(machine.region)
+        group = _group_of(machine)
+        grouped = self.process_groups is None or (group is not None and self.has_group(group))
+        return named and not spared and grouped and self.has_region(machine.region)
 
     def makes(self, region: str | None) -> bool:
         """Whether a group that has no machine gets one there."""
@@ -85,11 +87,12 @@ class WantedRelease(ValueObject, frozen=True, kw_only=True):
 
 class DeployPlan(ValueObject, frozen=True):
     """`alone` counts machines that are of no process group, `away` names those that the deploy would touch, were their
-    host not away."""
+    host not away. `waiting` are groups that have no machine but those: none is made for them."""
 
     slots: tuple[SlotRecord, ...]
     alone: int
     away: tuple[str, ...]
+    waiting: tuple[str, ...] = ()
 
 
 def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
@@ -104,8 +107,10 @@ def planned(wanted: WantedRelease, machines: Sequence[Machine]) -> DeployPlan:
         refused.append(f'the hosts of machines {", ".join(away)} are away, and `unreachable` is "fail"')
     if refused:
         raise Unprocessable("; ".join(refused)[:MOST_TEXT])
-    slots = _slots(wanted, rows)
-    return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away)
+    gone = Counter(_group_of(each) for each in machines if each.state not in GONE and each.host_status != "ok")
+    waiting = tuple(group for group in wanted.configs if gone[group] and all(row.group != group for row in rows))
+    slots = _slots(wanted, rows, gone)
+    return DeployPlan(tuple(replace(slot, number=number) for number, slot in enumerate(slots)), alone, away, waiting)
 
 
 class _Row(ValueObject, frozen=True):
@@ -136,16 +141,21 @@ class _Row(ValueObject, frozen=True):
 
 def is_passing(machine: Machine) -> bool:
     """Made for one task, and gone after it."""
-    metadata = (machine.config.metadata if machine.config else None) or {}
+    metadata = _metadata(machine)
     return metadata.get(GROUP) in _OF_CLIENTS or metadata.get("process_group") in _OF_CLIENTS
 
 
 def _group_of(machine: Machine) -> str | None:
     """None for a machine that no client that deploys has made."""
-    metadata = (machine.config.metadata if machine.config else None) or {}
+    metadata = _metadata(machine)
     if any(metadata.get(key) != value for key, value in PLATFORM.items()) or is_passing(machine):
         return None
     return metadata.get(GROUP) or metadata.get("process_group") or "app"
+
+
+def _metadata(machine: Machine) -> Mapping[str, str]:
+    config = machine.config or machine.incomplete_config
+    return (config.metadata if config else None) or {}
 
 
 def _refusals(wanted: WantedRelease, rows: Sequence[_Row]) -> list[str]:
@@ -188,13 +198,14 @@ def _volume_names(config: MachineConfig) -> list[str | None]:
     return [mount.name for mount in config.mounts or ()]
 
 
-def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
+def _slots(wanted: WantedRelease, rows: Sequence[_Row], gone: Mapping[str | None, int]) -> list[SlotRecord]:
+    """`gone` are how many machines of a group are on hosts that are away: they are there, and are not made again."""
     doubled = _doubled(wanted.unfinished, rows)
     slots = [_destroyed(wanted, row) for row in rows if row.id in doubled]
     rows = [row for row in rows if row.id not in doubled]
     for group, count in wanted.counts.items():
         mine = _warm_first([row for row in rows if row.group == group])
-        slots += [_another(wanted, group, mine) for _ in range(count - len(mine))]
+        slots += [_another(wanted, group, mine) for _ in range(count - len(mine) - gone.get(group, 0))]
         slots += [_destroyed(wanted, row) for row in mine[count:]]
     if wanted.counts:
         return slots
@@ -203,7 +214,7 @@ def _slots(wanted: WantedRelease, rows: Sequence[_Row]) -> list[SlotRecord]:
     for group, config in wanted.configs.items():
         mine = [row for row in touched if row.group == group]
         if not any(row.group == group for row in rows):
-            if scope.has_group(group) and scope.makes(region):
+            if not gone.get(group) and scope.has_group(group) and scope.makes(region):
                 slots += [_created(wanted, group, config, region) for _ in _first(wanted, config)]
         elif mine and wanted.strategy == "bluegreen":
             slots += _green(wanted, mine, config)

@@ -33,6 +33,7 @@ from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.paging import after_of, cursor_after
 from hawker.api.route import Call, NoParams, Page, Q, Unary
+from hawker.config import MachineConfig
 from hawker.errors import NotFound
 from hawker.gateway.fan_out import FanOut
 from hawker.gateway.owners import Kind, Owners
@@ -74,6 +75,7 @@ def machine_of(row: KnownMachine, host: Node) -> Machine | None:
         created_at=instant(row.created_at),
         updated_at=instant(row.updated_at),
         host_status=UNREACHABLE,
+        incomplete_config=MachineConfig(metadata=dict(row.metadata) or None),
         host=host.id,
         cordoned=row.cordoned,
     )

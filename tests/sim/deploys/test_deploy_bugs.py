@@ -19,7 +19,7 @@ FOUND_AT = {
     "no-budget": 4,
     "no-fence": 8,
     "one-budget": 4,
-    "overwrites-any": 34,
+    "overwrites-any": 4,
     "term-forgotten": 2,
 }
 """The seed that finds a bug, where it is not the first one."""

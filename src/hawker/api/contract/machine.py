@@ -99,8 +99,8 @@ class LeaseInfo(Answer, frozen=True, kw_only=True):
 class Machine(Answer, frozen=True, kw_only=True):
     """`instance_id` and `version` are the same value. `nonce` is sent only by create and update with a `lease_ttl`.
     `host` is the node that has it. `host_status` is "ok", or "unreachable" where that node did not answer: then this is
-    what it said last, without config, events and checks. `events` are newest first; `config.guest` is always there. A
-    summary has no config."""
+    what it said last, without events and checks, and in place of `config` there is `incomplete_config`, its metadata.
+    `events` are newest first; `config.guest` is always there. A summary has no config."""
 
     id: str
     name: str
@@ -114,6 +114,7 @@ class Machine(Answer, frozen=True, kw_only=True):
     updated_at: datetime
     host_status: str
     config: MachineConfig | None = None
+    incomplete_config: MachineConfig | None = None
     events: tuple[MachineEvent, ...] = ()
     checks: tuple[CheckStatus, ...] = ()
     containers: tuple[ContainerStatus, ...] = ()
