@@ -49,8 +49,9 @@ def command(ctx: click.Context, app: str, limit: int, form: Form) -> None:
 @output_option
 @click.pass_context
 def diff(ctx: click.Context, app: str, before: int | None, after: int | None, form: Form) -> None:
-    """Show what differs between two releases: BEFORE, else the one before AFTER, and AFTER, else the newest. Values of
-    the environment are not shown.
+    """Show what differs between two releases.
+
+    AFTER is the newest unless told, BEFORE the one before it. Values of the environment are not shown.
 
     \b
     Examples:
