@@ -44,7 +44,7 @@ def test_the_page_s_commands_are_typed(
     page = (Path(__file__).parents[3] / "docs" / "fly-toml.md").read_text()
     monkeypatch.chdir(tmp_path)
     typed = [line.split()[1:] for line in page.splitlines() if line.startswith("hawker ")]
-    assert len(typed) == 6
+    assert len(typed) == 7
     for words in typed:
         said = hawker(*words)
         assert said.status == ExitStatus.OK and said.out, words
