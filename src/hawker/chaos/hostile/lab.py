@@ -27,6 +27,8 @@ from hawker.value_object import ValueObject
 
 OUTSIDE = "11.22.33.44"
 PORT = 4280
+DOMAIN, ZONE_PORT = "hostile.example", 5353
+"""The platform's own domain on a node alone, and where its name server is asked."""
 _NUMBER = 11
 _NETWORK = f"10.213.{_NUMBER}"
 _NODES = 3
@@ -135,7 +137,8 @@ def node_ground(directory: Path, clock: Clock, left: list[str], before_it: Seque
         _lead_outside(lab.bridge, lab.hosts[0])
         stack.enter_context(_servers(lab.hosts[0]))
         where = ("--listen", f"{address}:{PORT}", "--insecure-registry", f"{OUTSIDE}:{REGISTRY_PORT}")
-        daemon = Daemon(own, clock, *where, *_FLAGS, driver="container", before_it=before_it)
+        zone = ("--domain", DOMAIN, "--dns-zone-listen", f"{address}:{ZONE_PORT}")
+        daemon = Daemon(own, clock, *where, *zone, *_FLAGS, driver="container", before_it=before_it)
         daemon.environment[LIMITS] = "true"  # an attack meets what a tenant meets
         ground = LabGround((daemon,), near=lab.hosts[0].address, itself=address, region="local", pages=True)
         try:

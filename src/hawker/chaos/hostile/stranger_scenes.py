@@ -1,5 +1,7 @@
 """Attacks on the clients' listener by whoever can open a connection: no token is needed."""
 
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -7,7 +9,9 @@ from threading import Event
 
 import anyio
 from anyio.to_thread import run_sync
+from dns.message import make_query
 
+from hawker.chaos.hostile.lab import DOMAIN, ZONE_PORT
 from hawker.chaos.hostile.stage import Findings, From, Scene, Stage
 
 _TAKEN_MOST = 8 << 20
@@ -197,6 +201,37 @@ def _memory(grown_mib: float) -> list[str]:
     return [f"the daemon grew by {grown_mib:.0f} MiB"] if grown_mib > _MEMORY_MOST_MIB else []
 
 
+async def zone_questions(stage: Stage) -> Findings:
+    """Questions to the platform's name server without pause, over UDP and over TCP."""
+    question = make_query(f"shop.{DOMAIN}", "A").to_wire()
+    over_tcp = struct.pack("!H", len(question)) + question
+
+    def over_udp() -> None:
+        deadline = stage.clock.monotonic() + stage.seconds
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.bind((stage.ground.attackers, 0))
+            while stage.clock.monotonic() < deadline:
+                with suppress(OSError):
+                    asking.sendto(question, (stage.ground.itself, ZONE_PORT))
+
+    def converse() -> None:
+        deadline = stage.clock.monotonic() + stage.seconds
+        while stage.clock.monotonic() < deadline:
+            with suppress(OSError), stage.connect(1.0, ZONE_PORT) as connection:
+                while stage.clock.monotonic() < deadline:
+                    connection.sendall(over_tcp * 100)
+                    if not connection.recv(65536):
+                        break
+
+    async def all_of_them() -> None:
+        async with anyio.create_task_group() as tasks:
+            for work in (over_udp, converse, converse):
+                tasks.start_soon(run_sync, work)
+
+    resolver = int((stage.daemon.place.dns / "lock").read_text())
+    return _memory(await stage.growth_mib(all_of_them, resolver))
+
+
 SCENES = (
     Scene("a head of many headers", From.STRANGER, "memory", many_headers, "64 KiB of a head", short=True),
     Scene(
@@ -211,5 +246,12 @@ SCENES = (
     Scene("long bad tokens", From.STRANGER, "loop time", bad_tokens, "one request of an address in a turn"),
     Scene(
         "calls without a token", From.STRANGER, "the API", routes_without_token, "each route says whether it takes one"
+    ),
+    Scene(
+        "questions to the platform's zone",
+        From.STRANGER,
+        "the resolver",
+        zone_questions,
+        "rates of networks and of all",
     ),
 )
