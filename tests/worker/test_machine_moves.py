@@ -27,7 +27,8 @@ from hawker.errors import (
 )
 from hawker.ids import VolumeId
 from hawker.machine import State
-from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, RETIRED, RETIRED_KEPT_S, SIGNPOSTS_KEPT_S, MoveState
+from hawker.record.machine import MACHINES
+from hawker.record.move import INCOMING, MOVED, RETIRED, RETIRED_KEPT_S, MoveState
 from hawker.record.volume import VOLUMES, SealedKey
 from hawker.sim.node.sim_worker import APP, params
 from hawker.store.contract import Tx
@@ -56,6 +57,32 @@ async def test_an_order_not_served_is_refused_by_name(wish: MoveRequest, error: 
         with pytest.raises(error, match=why):
             await moves.of_volume(fleet.worker(0).record(fleet.machine).app, fleet.free, wish)
         assert moves.list() == []
+
+
+async def test_a_dry_run_says_where_a_move_would_go_and_changes_nothing() -> None:
+    async with played_fleet() as fleet:
+        worker, store = fleet.worker(0), fleet.hosts[0].world.store
+        before = store.get(MACHINES, fleet.machine)
+        made = await worker.api.call(
+            MOVE_MACHINE,
+            params=params(fleet.machine),
+            body=MoveRequest(to=fleet.id(2), limit_mib_per_s=1, dry_run=True),
+        )
+        assert (made.id, made.state, made.to, made.mode) == ("", "planned", fleet.id(2), "warm")
+        assert made.stored_bytes > 0 and made.eta_s == made.stored_bytes / (1 << 20)
+        free = VolumeParams(app_name=APP, volume_id=fleet.free)
+        planned = await worker.api.call(MOVE_FREE_VOLUME, params=free, body=MoveRequest(dry_run=True))
+        assert (planned.state, planned.mode, planned.eta_s) == (
+            "planned",
+            "cold",
+            None,
+        ) and "MiB of disk free" in planned.reason
+        assert store.get(MACHINES, fleet.machine) == before and worker.parts.moves.list() == []
+        with pytest.raises(NoDestination, match="no other node of region fra"):
+            await worker.api.call(
+                MOVE_MACHINE, params=params(fleet.machine), body=MoveRequest(region="fra", dry_run=True)
+            )
+        assert (await fleet.ended(0, (await fleet.move(0, 2)).id)).state is MoveState.DONE, "and it can be ordered"
 
 
 async def test_a_node_that_is_alone_moves_nothing() -> None:
@@ -189,20 +216,3 @@ async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_lab
         body = MoveRequest(to=fleet.id(2))
         made = await fleet.worker(0).api.call(MOVE_MACHINE, params=params(labelled), body=body)
         assert "does not have the label disk=fast" in (await fleet.ended(0, made.id)).reason
-
-
-async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> None:
-    async with played_fleet() as fleet:
-        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
-        store = fleet.hosts[0].world.store
-        post = store.get(MOVED, fleet.free)
-        assert post is not None
-        old = fleet._clock.now() - SIGNPOSTS_KEPT_S - 1
-
-        def age(tx: Tx) -> None:
-            tx.put(MOVED, fleet.free, msgspec.structs.replace(post, at=old))
-            tx.put(MOVES, move.id, msgspec.structs.replace(move, updated_at=old))
-
-        await store.write(age)
-        await fleet.worker(0).parts.moves.sweep()
-        assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)

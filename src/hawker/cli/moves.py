@@ -35,13 +35,16 @@ mode_option = click.option(
     "--mode", type=click.Choice(("auto", "warm", "cold")), default="auto", help="Copy beside the machine or while off."
 )
 limit_option = click.option("--limit", type=click.IntRange(min=0), metavar="MIB", help="Copy at most so many MiB/s.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say where it would go, and how much is copied.")
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
 
 
-async def wish_of(caller: Caller, node: str | None, region: str | None, mode: str, limit: int | None) -> MoveRequest:
+async def wish_of(
+    caller: Caller, node: str | None, region: str | None, mode: str, limit: int | None, *, dry_run: bool = False
+) -> MoveRequest:
     """NODE may be the beginning of its id."""
     to = None if node is None else (await find_fleet_node(caller, node)).id
-    return MoveRequest(to=to, region=region, mode=mode, limit_mib_per_s=limit)
+    return MoveRequest(to=to, region=region, mode=mode, limit_mib_per_s=limit, dry_run=dry_run or None)
 
 
 async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:
@@ -81,7 +84,7 @@ def line(move: Move) -> str:
 def about(move: Move) -> str:
     return fields(
         [
-            ("move", move.id),
+            ("move", move.id or "-"),
             ("app", move.app),
             ("machine", move.machine or "-"),
             ("volume", move.volume or "-"),
@@ -91,6 +94,7 @@ def about(move: Move) -> str:
             ("state", move.state),
             ("copied", f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"),
             ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
+            ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),
             ("away", "-" if move.away_ms is None else f"{move.away_ms / 1000:.1f} s"),
             ("reason", move.reason or "-"),
         ]

@@ -34,6 +34,8 @@ class MoveState(StrEnum):
     ABORTED = "aborted"  # the source is the owner; the machine is as it was
 
 
+PLANNED = "planned"
+"""The state that a dry run answers; no record has it."""
 OPEN_MOVES = frozenset(MoveState) - {MoveState.DONE, MoveState.ABORTED}
 UNTOUCHED = frozenset({MoveState.PREPARING, MoveState.WARMING})
 """In these the machine is as it was before the move."""

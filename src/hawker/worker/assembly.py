@@ -30,6 +30,7 @@ from hawker.worker.id_ranges import id_pool
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.move_sweep import MoveSweep
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
@@ -248,7 +249,7 @@ async def begin(
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
-    tasks.start_soon(parts.moves.serve, deps.settings.reconcile_every_s)
+    tasks.start_soon(MoveSweep(deps).serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
         tasks.start_soon(
             Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,

@@ -6,7 +6,6 @@ record and has granted it to nobody.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import msgspec
 
@@ -26,24 +25,18 @@ from hawker.errors import (
 )
 from hawker.failpoint import reach
 from hawker.fsm import journal
-from hawker.fsm.contract import Resource
-from hawker.fsm.run import ENDED
 from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, VolumeId
-from hawker.log import bind
 from hawker.machine import OFF, State
 from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
     AWAITED,
-    GRANTS,
     INCOMING,
     MOVED,
     MOVES,
     OPEN_MOVE_OF,
     OPEN_MOVES,
-    RETIRED,
-    SIGNPOSTS_KEPT_S,
     Delivered,
     IncomingRecord,
     IncomingState,
@@ -56,19 +49,20 @@ from hawker.record.move import (
 )
 from hawker.record.node import NodeRecord, closed, hold, used
 from hawker.record.volume import VOLUMES, SealedKey, VolumeRecord, VolumeState, volume_resource
-from hawker.store.contract import Durability, Reader, Tx
+from hawker.store.contract import Reader, Tx
+from hawker.value_object import ValueObject
 from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
 from hawker.volume.moved_files import BlockChanges, StoredPiece
 from hawker.worker import leases
 from hawker.worker.capacity import room_for
-from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
 from hawker.worker.lifecycle.move import (
     MOVE,
-    DeliverInput,
     MoveInput,
     candidates,
+    disk_free_mib,
     files_of,
     migrated,
 )
@@ -77,7 +71,6 @@ from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming
 AT_ONCE = 2
 """Moves to a node under way at once."""
 
-_log = bind("hawker.moves")
 _ANYWHERE = MoveRequest()
 _MODES = frozenset({None, "auto", *MoveMode})
 _LATER = {
@@ -85,6 +78,23 @@ _LATER = {
     "lazy": "the mode `lazy` (copy what is asked for first) is not served yet",
 }
 _DELIVERED = msgspec.msgpack.Decoder(Delivered)
+
+
+class PlannedMove(ValueObject, frozen=True):
+    """What an order would begin. The destination has not been asked: it may refuse. `free_mib` is what is free there,
+    of disk; `eta_s` how long the copy takes at its limit, None without one."""
+
+    move: MoveRecord
+    free_mib: int
+    eta_s: float | None
+
+
+class _NotOrdered(Exception):
+    """Takes a transaction back, once it is known what it would have written."""
+
+    def __init__(self, move: MoveRecord) -> None:
+        super().__init__()
+        self.move = move
 
 
 class MachineMoves:
@@ -97,9 +107,10 @@ class MachineMoves:
 
     # At the source.
 
-    async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord:
-        """Order the move of a machine with its volume. Raises `NotServed` for what cannot be moved, `Conflict` and
-        `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move it."""
+    async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord | PlannedMove:
+        """Order the move of a machine with its volume, or plan it in a dry run. Raises `NotServed` for what cannot be
+        moved, `Conflict` and `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move
+        it."""
         self._check(wish)
         deps = self._deps
 
@@ -124,9 +135,9 @@ class MachineMoves:
             deps.table.change(tx, record, migrated("preparing", move))
             return move
 
-        return await self._commit(apply)
+        return await (self._planned(apply) if wish.dry_run else self._commit(apply))
 
-    async def of_volume(self, app: AppName, volume_id: str, wish: MoveRequest) -> MoveRecord:
+    async def of_volume(self, app: AppName, volume_id: str, wish: MoveRequest) -> MoveRecord | PlannedMove:
         """The same for a volume that no machine has."""
         self._check(wish)
         deps = self._deps
@@ -144,7 +155,7 @@ class MachineMoves:
             self._check_alone(tx, volume.app)
             return self.of_free(tx, volume, wish)
 
-        return await self._commit(apply)
+        return await (self._planned(apply) if wish.dry_run else self._commit(apply))
 
     def of_free(self, tx: Tx, volume: VolumeRecord, wish: MoveRequest = _ANYWHERE) -> MoveRecord:
         """In the caller's transaction, behind what is under way at the volume; nobody may use it until the move has
@@ -217,6 +228,22 @@ class MachineMoves:
         made = await self._deps.store.write(apply)
         reach("move.accept.after")
         return made
+
+    async def _planned(self, apply: Callable[[Tx], MoveRecord]) -> PlannedMove:
+        def look(tx: Tx) -> MoveRecord:
+            raise _NotOrdered(apply(tx))
+
+        try:
+            move = await self._deps.store.write(look)
+        except _NotOrdered as looked:
+            move = looked.move
+        others = self._deps.others.there
+        to = candidates(others.nodes(), others.me, move)[0]
+        stored = 0 if move.volume is None else await files_of(self._deps).stored_bytes(move.volume)
+        at_most = move.limit_mib_per_s or (BESIDE_MIB_PER_S if move.mode is MoveMode.WARM else 0)
+        free_mib = next(disk_free_mib(node) for node in others.nodes() if node.id == to)
+        planned = msgspec.structs.replace(move, to=to, stored_bytes=stored)
+        return PlannedMove(planned, free_mib, stored / (at_most << 20) if at_most else None)
 
     def get(self, move_id: str) -> MoveRecord:
         """Raises `NotFound`."""
@@ -407,67 +434,6 @@ class MachineMoves:
             volume = None if record.volume is None else record.volume.id
             await self._deps.moved_files.drop(record.move, volume)
         return refused
-
-    # What is over.
-
-    def _forget_old(self, tx: Tx) -> None:
-        """Moves that ended, and signposts, after their days; never what is still owed."""
-        oldest = self._deps.clock.now() - SIGNPOSTS_KEPT_S
-        for key, move in list(tx.scan(MOVES)):
-            if move.state not in OPEN_MOVES and move.updated_at < oldest:
-                tx.delete(MOVES, key)
-        for key, incoming in list(tx.scan(INCOMING)):
-            if incoming.state not in AWAITED and incoming.created_at < oldest:
-                tx.delete(INCOMING, key)
-        for key, post in list(tx.scan(MOVED)):
-            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None:
-                tx.delete(MOVED, key)
-                tx.delete(GRANTS, key)
-
-    def _take_up(self, tx: Tx, move_id: str) -> None:
-        move = tx.get(MOVES, move_id)
-        if move is not None and move.state is MoveState.GRANTED and journal.active(tx, resource_of(move)) is None:
-            self._deps.runs.accept(tx, DELIVER.name, resource_of(move), DeliverInput(move=move_id))
-
-    async def serve(self, every_s: float) -> None:
-        """Until cancelled."""
-        while True:
-            try:
-                await self.sweep()
-            except (HawkerError, OSError) as error:
-                _log.error("what moves left is not looked at", extra={"error": str(error)})
-            await self._deps.clock.sleep(every_s)
-
-    async def sweep(self) -> None:
-        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries that an operator
-        ended."""
-        deps = self._deps
-        for _, move in list(deps.store.scan(MOVES)):
-            if move.state is MoveState.GRANTED and journal.active(deps.store, resource_of(move)) is None:
-                await deps.store.write(partial(self._take_up, move_id=move.id))
-        await deps.store.write(self._forget_old, Durability.ORDERED)
-        if deps.moved_files is None:
-            return
-        now = deps.clock.now()
-        moving = [each.volume for _, each in deps.store.scan(MOVES) if each.state in OPEN_MOVES and each.volume]
-        await deps.moved_files.end_watches(moving)
-        for key, kept in list(deps.store.scan(RETIRED)):
-            if kept.until <= now:
-                await deps.moved_files.forget(VolumeId(kept.volume), kept.generation)
-                await deps.store.write(lambda tx, key=key: tx.delete(RETIRED, key))  # type: ignore[misc]
-        for move_id in await deps.moved_files.drafts():
-            record = deps.store.get(INCOMING, move_id)
-            run = journal.active(deps.store, incoming_resource(move_id))
-            if (record is None or record.state not in AWAITED) and (run is None or run.state in ENDED):
-                await deps.moved_files.drop(move_id)
-
-
-def resource_of(move: MoveRecord) -> Resource:
-    """What the runs of a move work on, at its source."""
-    if move.machine is not None:
-        return machine_resource(move.machine)
-    assert move.volume is not None, "a move is of something"
-    return volume_resource(move.volume)
 
 
 def _check_apart(reader: Reader, machine: MachineRecord) -> None:

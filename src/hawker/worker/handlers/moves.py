@@ -2,6 +2,8 @@
 
 from contextlib import suppress
 
+import msgspec
+
 from hawker.api.contract.body import instant
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.contract.machine import MachineParams
@@ -45,10 +47,10 @@ from hawker.fsm.runner import Runner
 from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
-from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, IncomingRecord, MoveRecord, MoveState
+from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, PLANNED, IncomingRecord, MoveRecord, MoveState
 from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.machine_moves import MachineMoves, PlannedMove
 
 CANCEL_S = 25.0
 """How long the answer to a cancel waits for the machine to be as it was."""
@@ -68,11 +70,12 @@ class MoveHandlers:
     @answers(MOVE_MACHINE)
     async def machine(self, call: Call[MachineParams, NoQuery, MoveRequest]) -> Move:
         made = await self._moves.of_machine(target_of(call.params, call.nonce), call.body)
-        return self._show(made)
+        return self._show(made) if isinstance(made, MoveRecord) else self._show_planned(made)
 
     @answers(MOVE_FREE_VOLUME)
     async def volume(self, call: Call[VolumeParams, NoQuery, MoveRequest]) -> Move:
-        return self._show(await self._moves.of_volume(AppName(call.params.app_name), call.params.volume_id, call.body))
+        made = await self._moves.of_volume(AppName(call.params.app_name), call.params.volume_id, call.body)
+        return self._show(made) if isinstance(made, MoveRecord) else self._show_planned(made)
 
     @answers(LIST_MOVES)
     async def list(self, call: Call[NoParams, ListMovesQuery, None]) -> MoveList:
@@ -157,6 +160,12 @@ class MoveHandlers:
         found = await self._moves.changed(call.params.move_id, call.query.generation, call.query.since)
         spans = tuple((each.first, each.count) for each in found.spans or ())
         return ChangedBlocksAnswer(mark=found.mark, known=found.spans is not None, spans=spans)
+
+    def _show_planned(self, planned: PlannedMove) -> Move:
+        """It has no id: there is no such move."""
+        said = f"nothing was done; node {planned.move.to} has {planned.free_mib} MiB of disk free, and may still refuse"
+        shown = self._show(planned.move)
+        return msgspec.structs.replace(shown, id="", state=PLANNED, eta_s=planned.eta_s, reason=said)
 
     def _show(self, move: MoveRecord) -> Move:
         now = self._clock.now()

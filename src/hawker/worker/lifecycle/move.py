@@ -155,10 +155,15 @@ def takers(nodes: Sequence[Node], me: NodeId, region: str | None = None) -> list
     return [node for node in able if region in (None, node.region)]
 
 
+def disk_free_mib(node: Node) -> int:
+    """0 where it is not known."""
+    return 0 if node.capacity is None or node.used is None else node.capacity.disk_mib - node.used.disk_mib
+
+
 def _free_mib(node: Node) -> int:
     if node.capacity is None or node.used is None:
         return 0
-    return min(node.capacity.disk_mib - node.used.disk_mib, node.capacity.memory_mib - node.used.memory_mib)
+    return min(disk_free_mib(node), node.capacity.memory_mib - node.used.memory_mib)
 
 
 async def prepare(context: Context[MoveInput]) -> Outcome:

@@ -20,6 +20,7 @@ The nodes do the work: if this command is interrupted, the move goes on; `hawker
 Examples:
   hawker machine move pg --to 3f2a
   hawker machine move pg --limit 50
+  hawker machine move pg --dry-run
 """
 
 
@@ -30,6 +31,7 @@ Examples:
 @moves.region_option
 @moves.mode_option
 @moves.limit_option
+@moves.dry_run_option
 @moves.detach_option
 @output_option
 @click.pass_context
@@ -41,13 +43,14 @@ def command(
     region: str | None,
     mode: str,
     limit: int | None,
+    dry_run: bool,
     detach: bool,
     form: Form,
 ) -> None:
     async def move(caller: Caller) -> Move:
-        wish = await moves.wish_of(caller, node, region, mode, limit)
+        wish = await moves.wish_of(caller, node, region, mode, limit, dry_run=dry_run)
         owned = await find_machine(caller, machine, app)
         made = await caller.call(MOVE_MACHINE, params=owned.params, body=wish)
-        return made if detach else await moves.follow(caller, made, SystemClock())
+        return made if detach or dry_run else await moves.follow(caller, made, SystemClock())
 
     show(talk(ctx, move), form, moves.about)

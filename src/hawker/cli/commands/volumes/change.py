@@ -105,6 +105,7 @@ def extend(
     "--to-node", "node", metavar="NODE", shell_complete=completed("nodes"), help="The node that is to have it."
 )
 @moves.limit_option
+@moves.dry_run_option
 @moves.detach_option
 @output_option
 @click.pass_context
@@ -115,6 +116,7 @@ def move(
     target: str | None,
     node: str | None,
     limit: int | None,
+    dry_run: bool,
     detach: bool,
     form: Form,
 ) -> None:
@@ -122,6 +124,8 @@ def move(
     organization. One that a machine has moves with it: `hawker machine move`."""
     if (target is None) == (node is None):
         raise click.UsageError("give either --to APP or --to-node NODE")
+    if dry_run and node is None:
+        raise click.UsageError("--dry-run is for --to-node: nothing is copied for another app")
 
     async def to_app(caller: Caller) -> OwnedVolume:
         found = await find_volume(caller, volume, app)
@@ -129,10 +133,10 @@ def move(
         return OwnedVolume(target or "", await caller.call(MOVE_VOLUME, params=found.params, body=body))
 
     async def to_node(caller: Caller) -> Move:
-        wish = await moves.wish_of(caller, node, None, "auto", limit)
+        wish = await moves.wish_of(caller, node, None, "auto", limit, dry_run=dry_run)
         found = await find_volume(caller, volume, app)
         made = await caller.call(MOVE_FREE_VOLUME, params=found.params, body=wish)
-        return made if detach else await moves.follow(caller, made, SystemClock())
+        return made if detach or dry_run else await moves.follow(caller, made, SystemClock())
 
     if node is not None:
         return show(talk(ctx, to_node), form, moves.about)

@@ -1,0 +1,30 @@
+"""What moves leave behind: forgotten after its days, and not before."""
+
+import msgspec
+import pytest
+
+from hawker.record.move import GRANTS, MOVED, MOVES, SIGNPOSTS_KEPT_S
+from hawker.store.contract import Tx
+from hawker.worker.move_sweep import MoveSweep
+from tests.sim.moves.fleets import played_fleet
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        store = fleet.hosts[0].world.store
+        post = store.get(MOVED, fleet.free)
+        assert post is not None
+        old = fleet._clock.now() - SIGNPOSTS_KEPT_S - 1
+
+        def age(tx: Tx) -> None:
+            tx.put(MOVED, fleet.free, msgspec.structs.replace(post, at=old))
+            tx.put(MOVES, move.id, msgspec.structs.replace(move, updated_at=old))
+
+        await store.write(age)
+        await MoveSweep(fleet.worker(0).parts.deps).sweep()
+        assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)
