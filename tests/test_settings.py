@@ -103,3 +103,24 @@ def test_a_data_directory_behind_a_link_is_the_directory_itself(tmp_path: Path) 
     (tmp_path / "link").symlink_to("disk")
     assert load_settings({"data_dir": str(tmp_path / "link/node")}, {}).data_dir == tmp_path / "disk/node"
     assert load_settings({}, {"HAWKER_DATA_DIR": str(tmp_path / "link/new")}).data_dir == tmp_path / "disk/new"
+
+
+@pytest.mark.parametrize(
+    ("flags", "match"),
+    [
+        ({"backup_every_s": 86_400}, "backup_every_s needs backup_url"),
+        ({"backup_every_s": 60, "backup_url": "place"}, "0 or at least 600"),
+        ({"backup_window": "1-5"}, "two times of a day"),
+        ({"backup_window": "01:00-24:00"}, "two times of a day"),
+    ],
+)
+def test_a_schedule_of_backups_that_cannot_be_is_refused(flags: dict[str, object], match: str) -> None:
+    with pytest.raises(CannotStart, match=match):
+        load_settings({"backup_passphrase_file": "passphrase", **flags}, {})
+
+
+def test_a_schedule_of_backups_is_read() -> None:
+    flags = {"backup_url": "place", "backup_passphrase_file": "passphrase", "backup_window": "23:30-05:00"}
+    settings = load_settings({**flags, "backup_every_s": 86_400}, {})
+    assert (settings.backup_every_s, settings.backup_window) == (86_400.0, "23:30-05:00")
+    assert (settings.backup_keep_daily, settings.backup_keep_weekly) == (7, 4)

@@ -30,6 +30,8 @@ _NOT_SETTINGS_PREFIX = "HAWKER_GUEST_"  # of the package's build
 
 
 LEAST_LAYER_MIB = 256
+LEAST_BACKUP_EVERY_S = 600.0
+_WINDOW = re.compile(r"(([01][0-9]|2[0-3]):[0-5][0-9])-(([01][0-9]|2[0-3]):[0-5][0-9])")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,6 +136,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     backup_endpoint: str | None = None
     backup_region: str | None = None
     backup_passphrase_file: Path | None = None
+    backup_every_s: float = 0.0
+    backup_window: str | None = None
+    backup_keep_daily: int = 7
+    backup_keep_weekly: int = 4
     reconcile_every_s: float = 60.0
 
     template: bool = False
@@ -162,8 +168,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_edge(self.edge_addresses)
         _check_zone(self)
         _check_gateway(self.wireguard_listen)
-        if self.backup_url is not None and self.backup_passphrase_file is None:
-            raise ValueError("backup_url needs backup_passphrase_file: backups are sealed under a passphrase")
+        _check_backups(self)
 
     @property
     def proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
@@ -270,6 +275,9 @@ _LEAST: Mapping[str, float] = {
     "vm_disk_mib_per_s": 0,
     "vm_disk_operations_per_s": 0,
     "max_volume_gb": 1,
+    "backup_every_s": 0,
+    "backup_keep_daily": 0,
+    "backup_keep_weekly": 0,
     "idle_s": 1,
     "daemon_away_lost_s": 10,
     "max_layer_mib": 1,
@@ -412,6 +420,17 @@ def _check_gpus(texts: tuple[str, ...]) -> None:
         parse_gpus(texts)
     except ValueError as error:
         raise ValueError(f"gpu_devices {error}") from error
+
+
+def _check_backups(settings: Settings) -> None:
+    if settings.backup_url is not None and settings.backup_passphrase_file is None:
+        raise ValueError("backup_url needs backup_passphrase_file: backups are sealed under a passphrase")
+    if settings.backup_every_s and settings.backup_url is None:
+        raise ValueError("backup_every_s needs backup_url: where backups go")
+    if 0 < settings.backup_every_s < LEAST_BACKUP_EVERY_S:
+        raise ValueError(f"backup_every_s must be 0 or at least {LEAST_BACKUP_EVERY_S:g}")
+    if settings.backup_window is not None and not _WINDOW.fullmatch(settings.backup_window):
+        raise ValueError("backup_window is not two times of a day in UTC such as 01:00-05:30")
 
 
 def _check_endpoint(text: str | None) -> None:

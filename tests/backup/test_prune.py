@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import msgspec
 import pytest
 
@@ -228,3 +229,21 @@ class Removing(DirectoryBackend):
             raise Unavailable("the place is gone")
         self.left -= 1
         return await super().remove(key)
+
+
+async def test_prune_waits_for_a_backup_that_is_under_way_and_lets_none_begin(local: BackupRepository) -> None:
+    writer = local.writing()
+    await writer.__aenter__()
+
+    async def end_it() -> None:
+        with pytest.raises(Unavailable, match="being pruned"):
+            while True:
+                async with local.writing():
+                    pass
+        await writer.__aexit__(None, None, None)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end_it)
+        report = await prune(local, NOW, patience_s=60)
+    assert report.backups == ()
+    assert (await local.marks()).at == NOW

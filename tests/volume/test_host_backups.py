@@ -31,7 +31,7 @@ class Host:
         self.snapshots.mkdir(parents=True)
         self.keys = VolumeKeys(Vault(key, CLOCK), CLOCK)
         repository = BackupRepository(DirectoryBackend(place), root / "way", lambda: b"correct horse", CLOCK)
-        self.backups = HostBackups(repository, self.snapshots, self.file, self.keys)
+        self.backups = HostBackups(repository, self.snapshots, self.file, self.keys, CLOCK)
 
     def file(self, volume_id: VolumeId) -> Path:
         return self.root / "volumes" / volume_id / "disk"
@@ -139,3 +139,14 @@ async def test_snapshot_without_a_file_is_not_found(here: Host) -> None:
     (here.snapshots / SNAPSHOT).unlink()
     with pytest.raises(NotFound):
         await here.backups.save(BACKUP, record, "data")
+
+
+async def test_backup_beyond_its_retention_goes_once_a_day_whichever_host_looks(here: Host, there: Host) -> None:
+    assert await here.backups.prune(1, 0) == 0, "a place that is none is left as it is"
+    for backup in (BACKUP, LATER):
+        await here.backups.save(backup, here.snapshot(), "data")
+    assert await there.backups.prune(1, 0) == 1
+    assert await here.backups.list("") == [LATER]
+    await here.backups.save(BACKUP, here.snapshot(), "data")
+    assert await here.backups.prune(1, 0) == 0
+    assert await here.backups.list("") == [BACKUP, LATER]

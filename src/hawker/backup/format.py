@@ -9,6 +9,7 @@ also then.
 
 import hashlib
 import re
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -68,9 +69,11 @@ class BackupSegment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PruneMarks(msgspec.Struct, frozen=True, kw_only=True):
-    """`marks`: the keys of segments and packs that no backup has, and since when that is known, in Unix seconds."""
+    """`marks`: the keys of segments and packs that no backup has, and since when that is known; `at` is when a prune
+    ended last. In Unix seconds."""
 
     since: dict[str, float] = {}
+    at: float = 0.0
 
 
 class AtWork(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +132,16 @@ def is_zero(data: bytes | memoryview) -> bool:
 def is_backup(name: str) -> bool:
     """Whether it is VOLUME/TIME, as people name a backup of an app."""
     return _NAME.fullmatch(name) is not None
+
+
+def saved_at(name: str) -> float | None:
+    """When it was begun, in Unix seconds, as the name of a backup says, with or without ORG/APP; None for one that says
+    nothing."""
+    try:
+        begun = datetime.strptime(name.rpartition("/")[2].partition("-")[0], "%Y%m%dT%H%M%SZ")
+    except ValueError:
+        return None
+    return begun.replace(tzinfo=UTC).timestamp()
 
 
 def decoded(data: bytes, kind: type[S]) -> S:

@@ -55,11 +55,18 @@ def _week(backup: str) -> str:
 
 
 async def prune(
-    repository: BackupRepository, now: float, *, daily: int = DAILY, weekly: int = WEEKLY, grace_s: float = GRACE_S
+    repository: BackupRepository,
+    now: float,
+    *,
+    daily: int = DAILY,
+    weekly: int = WEEKLY,
+    grace_s: float = GRACE_S,
+    patience_s: float = 0.0,
 ) -> BackupPruneReport:
-    """`now` is in Unix seconds. Raises `ArchiveDamaged` when a backup that stays cannot be read: then nothing is
-    removed, since what it has is not known. Raises `Unavailable` while a backup is under way."""
-    async with repository.taken() as check:
+    """`now` is in Unix seconds; a backup that is under way is waited for as long as `patience_s`, then this raises
+    `Unavailable`. Raises `ArchiveDamaged` when a backup that stays cannot be read: then nothing is removed, since what
+    it has is not known."""
+    async with repository.taken(patience_s) as check:
         backups = await repository.backups("")
         stays = retained(backups, daily=daily, weekly=weekly)
         used = await _used(repository, [each for each in backups if each in stays])
@@ -76,7 +83,7 @@ async def prune(
             await repository.remove_stored(name)
             del since[name]
             removed += 1
-        await repository.put_marks(PruneMarks(since=since))
+        await repository.put_marks(PruneMarks(since=since, at=now))
     return BackupPruneReport(backups=tuple(leaving), objects=removed, marked=len(since))
 
 

@@ -42,6 +42,7 @@ CLOCKS_S = 600.0
 """How far the clocks of two writers may differ."""
 
 _REMOVED_S = 20.0
+_WRITERS_LOOK_S = 5.0
 MOST_STORED = 4_000_000
 MOST_LISTED = 100_000
 _LEAST_PASSPHRASE = 12
@@ -146,9 +147,9 @@ class BackupRepository:
             yield check
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[Callable[[], None]]:
+    async def taken(self, patience_s: float = 0.0) -> AsyncIterator[Callable[[], None]]:
         """Nobody writes meanwhile, and nobody else prunes. What is given raises `Unavailable` once that is not certain
-        any more. Raises `Unavailable` while a backup is under way."""
+        any more. No backup begins while one that is under way is waited for; raises `Unavailable` after that long."""
         token = self._clock.token_bytes(8).hex()
         said = await self._get(_PRUNING, objects.MOST_AT_WORK_BYTES)
         other = await self._at_work_in(_PRUNING, said)
@@ -160,11 +161,19 @@ class BackupRepository:
             mine = await self._read_at_work(_PRUNING)
             if mine is None or mine.token != token:
                 raise Unavailable(f"another prune of {self.name} began at the same moment: repeat the command")
-            for key in await self._place.names(_RUNNING, MOST_LISTED):
-                found = await self._read_at_work(key)
-                if found is not None and found.until + CLOCKS_S > self._clock.now():
+            deadline = self._clock.monotonic() + patience_s
+            while await self._is_written():
+                if self._clock.monotonic() >= deadline:
                     raise Unavailable(f"a backup to {self.name} is under way: prune when it has ended")
+                await self._clock.sleep(_WRITERS_LOOK_S)
             yield check
+
+    async def _is_written(self) -> bool:
+        for key in await self._place.names(_RUNNING, MOST_LISTED):
+            found = await self._read_at_work(key)
+            if found is not None and found.until + CLOCKS_S > self._clock.now():
+                return True
+        return False
 
     @asynccontextmanager
     async def _at_work(self, key: str, token: str, longest_s: float) -> AsyncIterator[Callable[[], None]]:

@@ -227,7 +227,7 @@ def _backups(
     to = open_backend(settings.backup_url, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
     passphrase = partial(backups.read_passphrase, settings.backup_passphrase_file)
     repository = backups.BackupRepository(to, place.backup, passphrase, clock)
-    return host_backups.HostBackups(repository, place.snapshots, file_of, keys)
+    return host_backups.HostBackups(repository, place.snapshots, file_of, keys, clock)
 
 
 def _gpus(settings: Settings) -> "vfio.PciDevices | None":

@@ -165,6 +165,10 @@ class Backups(Protocol):
     async def list(self, prefix: str) -> list[str]:
         """Those below `prefix`, which ends in a slash; of each volume the oldest first."""
 
+    async def prune(self, daily: int, weekly: int) -> int:
+        """Remove those beyond their retention, and what none has any more; how many backups. Nothing when any node did
+        so in the last day. Waits for backups that are under way, and raises `Unavailable` when they do not end."""
+
 
 class Copies(Protocol):
     """Copies of one moment: nothing writes to a mounted volume meanwhile. Raises `OSError` for what the host refuses,

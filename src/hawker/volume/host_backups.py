@@ -5,8 +5,10 @@ from pathlib import Path
 
 from hawker.archive.failure import ArchiveDamaged
 from hawker.backup.format import FORMAT, BackupManifest
+from hawker.backup.prune import prune
 from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save
+from hawker.clock import Clock
 from hawker.errors import Fault, NotFound
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
@@ -15,18 +17,27 @@ from hawker.ids import VolumeId
 from hawker.record.volume import Fstype, SnapshotRecord
 from hawker.volume.disks import BackupFound, BackupSize
 from hawker.volume.encryption import VolumeKeys
+from hawker.volume.retention import DAY_S
+
+PRUNE_PATIENCE_S = 600.0
 
 
 class HostBackups:
     """Keeps `disks.Backups`. `file_of` is where a volume's blocks are; `snapshots` has the files of snapshots."""
 
     def __init__(
-        self, repository: BackupRepository, snapshots: Path, file_of: Callable[[VolumeId], Path], keys: VolumeKeys
+        self,
+        repository: BackupRepository,
+        snapshots: Path,
+        file_of: Callable[[VolumeId], Path],
+        keys: VolumeKeys,
+        clock: Clock,
     ) -> None:
         self._repository = repository
         self._snapshots = snapshots
         self._file_of = file_of
         self._keys = keys
+        self._clock = clock
 
     async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
         file = self._snapshots / snapshot.id
@@ -96,3 +107,10 @@ class HostBackups:
 
     async def list(self, prefix: str) -> list[str]:
         return await self._repository.backups(prefix)
+
+    async def prune(self, daily: int, weekly: int) -> int:
+        now = self._clock.now()
+        if not await self._repository.backups("") or (await self._repository.marks()).at > now - DAY_S:
+            return 0
+        report = await prune(self._repository, now, daily=daily, weekly=weekly, patience_s=PRUNE_PATIENCE_S)
+        return len(report.backups)

@@ -15,6 +15,7 @@ from hawker.quota.quotas import Quotas, UsageCount, no_files
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.value_object import ValueObject
+from hawker.volume.backup_schedule import BackupSchedule
 from hawker.volume.backups import VolumeBackups
 from hawker.volume.maintenance import Growth, Maintenance
 from hawker.volume.operations import SoftDeletes, Volumes
@@ -247,6 +248,9 @@ async def begin(
     if deps.copies is not None:
         keeper = Maintenance(deps.store, deps.clock, parts.snapshots, parts.soft_deletes)
         tasks.start_soon(keeper.serve, deps.settings.reconcile_every_s)
+    if deps.backups is not None and deps.settings.backup_every_s:
+        schedule = BackupSchedule(deps.store, deps.settings, deps.clock, parts.backups, deps.backups)
+        tasks.start_soon(schedule.serve, deps.settings.reconcile_every_s)
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
     tasks.start_soon(MoveSweep(deps).serve, deps.settings.reconcile_every_s)

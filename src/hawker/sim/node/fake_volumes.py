@@ -206,6 +206,7 @@ class FakeBackups(FakeHostPart):
         super().__init__(crash_points)
         self.kept: dict[str, FakeVolume] = {}
         self.sent: Counter[str] = Counter()
+        self.pruned = 0
         self._copies = copies
         self._volumes = volumes
 
@@ -234,6 +235,12 @@ class FakeBackups(FakeHostPart):
 
     async def list(self, prefix: str) -> list[str]:
         return sorted(backup for backup in self.kept if backup.startswith(prefix))
+
+    async def prune(self, daily: int, weekly: int) -> int:
+        """What it would keep is a matter of `backup.prune`: here it is counted that it was asked for."""
+        await self._edge("prune")
+        self.pruned += 1
+        return 0
 
     def _kept(self, backup: str) -> FakeVolume:
         if backup not in self.kept:

@@ -115,6 +115,10 @@ HELP: dict[str, str] = {
     "backup_endpoint": "The URL of an S3 service other than AWS, for backups.",
     "backup_region": "The region of the S3 bucket of backups.",
     "backup_passphrase_file": "A file whose first line seals backups of volumes, and opens them on another host.",
+    "backup_every_s": "Back volumes up this often, in seconds, 86400 for once a day; 0: only when told to.",
+    "backup_window": "Begin these backups only between two times of a day in UTC, 01:00-05:30; default at any time.",
+    "backup_keep_daily": "With backup_every_s: of each volume, keep the last backup of so many days.",
+    "backup_keep_weekly": "With backup_every_s: of each volume, keep the last backup of so many weeks.",
     "reconcile_every_s": "Seconds between two comparisons of host and store.",
     "template": "Keep a process with everything imported, which forks the next daemon when this one is killed and holds"
     " the address meanwhile: a node is back sooner, and takes more memory.",
