@@ -196,7 +196,11 @@ class RepositoryKeys:
 
 
 def new_config(passphrase: bytes, clock: Clock) -> RepositoryConfig:
-    salt, key = clock.token_bytes(_SALT_BYTES), clock.token_bytes(KEY_BYTES)
+    return config_of(clock.token_bytes(KEY_BYTES), passphrase, clock)
+
+
+def config_of(key: bytes, passphrase: bytes, clock: Clock) -> RepositoryConfig:
+    salt = clock.token_bytes(_SALT_BYTES)
     return RepositoryConfig(
         format=FORMAT, salt=salt, key=Vault(_stretched(passphrase, salt), clock).seal("repository", key)
     )

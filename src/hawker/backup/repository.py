@@ -97,14 +97,42 @@ class BackupRepository:
             found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)  # another node's may have been first
         if found is None:
             raise NotFound(f"there are no backups in {self.name}")
-        config = objects.decoded(found, RepositoryConfig)
+        return RepositoryKeys(await self._key_in(found, passphrase), self._clock)
+
+    async def _key_in(self, config: bytes, passphrase: bytes) -> bytes:
+        found = objects.decoded(config, RepositoryConfig)
         try:
-            key = await in_thread(Pool.ARCHIVE, objects.repository_key, config, passphrase, self._clock)
+            return await in_thread(Pool.ARCHIVE, objects.repository_key, found, passphrase, self._clock)
         except Fault as error:
             if isinstance(error, ArchiveDamaged):
                 raise
             raise ArchiveRefused(f"the passphrase does not open the backups in {self.name}") from error
-        return RepositoryKeys(key, self._clock)
+
+    async def key_under(self, passphrase: bytes | None) -> bytes:
+        """The repository's key, sealed under this passphrase, or as it is: what `put_key` takes."""
+        config = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)
+        if config is None:
+            raise NotFound(f"there are no backups in {self.name}")
+        key = await self._key_in(config, await in_thread(Pool.ARCHIVE, self._passphrase))
+        if passphrase is None:
+            return config
+        made = await in_thread(Pool.ARCHIVE, objects.config_of, key, passphrase, self._clock)
+        return msgspec.msgpack.encode(made)
+
+    async def put_key(self, config: bytes) -> None:
+        """Raises `ArchiveRefused` where there is a key already, or when the passphrase does not open this one, or when
+        this one does not open the backups that are there."""
+        key = await self._key_in(config, await in_thread(Pool.ARCHIVE, self._passphrase))
+        self._keys = RepositoryKeys(key, self._clock)
+        for backup in (await self.backups(""))[-1:]:
+            await self.manifest(backup)
+        if await self._place.size(_CONFIG) is not None:
+            raise ArchiveRefused(f"{self.name} has a key: what is there stays")
+        await self._put(_CONFIG, config)
+
+    async def change_passphrase(self, passphrase: bytes) -> None:
+        """All at once: whoever reads `config` finds the old or the new one."""
+        await self._replace(_CONFIG, await self.key_under(passphrase))
 
     # Manifests.
 

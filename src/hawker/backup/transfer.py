@@ -155,13 +155,23 @@ async def restore(repository: BackupRepository, manifest: BackupManifest, target
         await in_thread(Pool.DISKS, os.fsync, file.fileno())
 
 
-async def verify(repository: BackupRepository, manifest: BackupManifest, seen: set[tuple[bytes, int]]) -> None:
-    """Read and open every byte of a backup, and compare it with its names. What is in `seen` was verified before, and
-    what is verified here is added. Raises `ArchiveDamaged`."""
+def _all() -> bool:
+    return True
+
+
+async def verify(
+    repository: BackupRepository,
+    manifest: BackupManifest,
+    seen: set[tuple[bytes, int]],
+    chosen: Callable[[], bool] = _all,
+) -> None:
+    """Read and open every byte of a backup, and compare it with its names; or of the segments that are `chosen` when
+    they are come to. What is in `seen` was verified before, and what is verified here is added. Raises
+    `ArchiveDamaged`."""
     last = segments_in(manifest.size_bytes) - 1
     tail = manifest.size_bytes - last * SEGMENT_BYTES
     wanted = [
-        HOLE if (name, tail if number == last else SEGMENT_BYTES) in seen else name
+        HOLE if (name, tail if number == last else SEGMENT_BYTES) in seen or not chosen() else name
         for number, name in enumerate(manifest.names())
     ]
     await _visit(repository, manifest, wanted, lambda offset, data: None)
