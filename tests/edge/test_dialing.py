@@ -4,9 +4,11 @@ import asyncio
 import socket
 
 import msgspec
+import pytest
 
 from hawker.config.machine import Port
 from hawker.edge.dialing import _connect
+from hawker.edge.gates import Gate
 from hawker.edge.routes import ServiceTarget
 from hawker.edge.splice import Side
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
@@ -45,12 +47,14 @@ async def test_an_address_is_tried_after_the_other(host: PlayedHost) -> None:
         assert host.edge.gates.of[machine.id].proven == {0}
 
 
-async def test_of_a_machine_that_pours_little_waits_to_be_read(host: PlayedHost) -> None:
+@pytest.mark.parametrize(("crowd", "most"), [(1, 128 << 10), (100, 32 << 10)])
+async def test_of_a_machine_that_pours_little_waits_to_be_read(host: PlayedHost, crowd: int, most: int) -> None:
     async with app_server(says(OK)) as inside:
         machine = route(free_port(), inside, handlers=("http",))
-        target = ServiceTarget(machine, 0, machine.services[0], Port())
-        side = await _connect(machine, target, Side)
+        target, gate = ServiceTarget(machine, 0, machine.services[0], Port()), Gate(machine, 0.0)
+        gate.total = crowd
+        side = await _connect(gate, target, Side)
         assert side.transport is not None
         connection = side.transport.get_extra_info("socket")
-        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 128 << 10
+        assert most / 4 <= connection.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= most
         side.transport.close()

@@ -14,14 +14,14 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit, Visits
-from hawker.feed import MachineRoute
 from hawker.value_object import ValueObject
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CONNECT_TIMEOUT_S = 1.0
-_RECEIVED_BYTES = 64 << 10
-"""Of one machine, that wait in the kernel to be read; it takes twice as much for what it keeps beside them."""
+_RECEIVED_BYTES, _CROWD, _RECEIVED_IN_CROWD = 64 << 10, 32, 16 << 10
+"""Of one machine, that wait in the kernel to be read; it takes twice as much for what it keeps beside them. In a crowd
+of its requests each gets less: all of them may have something to be read in one turn of the event loop."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
 
@@ -84,7 +84,7 @@ class Dialer:
         while True:
             beginning = target.number not in gate.proven
             try:
-                protocol = await _connect(gate.route, target, partial(make, target))
+                protocol = await _connect(gate, target, partial(make, target))
             except OSError as error:
                 late = self._now() > began + WAKE_TIMEOUT_S
                 if not beginning or late or not gate.is_open:
@@ -97,13 +97,13 @@ class Dialer:
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
 
 
-async def _connect(route: MachineRoute, target: ServiceTarget, make: Callable[[], P]) -> P:
+async def _connect(gate: Gate, target: ServiceTarget, make: Callable[[], P]) -> P:
     """Raises `OSError` of the last of the machine's addresses."""
     loop, port, failure = asyncio.get_running_loop(), target.service.internal_port or 0, OSError("it has no address")
-    for host in route.hosts:
+    for host in gate.route.hosts:
         try:
             transport, protocol = await asyncio.wait_for(loop.create_connection(make, host, port), CONNECT_TIMEOUT_S)
-            _read_little(transport)
+            _read_little(transport, _RECEIVED_IN_CROWD if gate.total > _CROWD else _RECEIVED_BYTES)
         except OSError as error:  # a timeout, too
             failure = error
         else:
@@ -111,11 +111,11 @@ async def _connect(route: MachineRoute, target: ServiceTarget, make: Callable[[]
     raise failure
 
 
-def _read_little(transport: asyncio.BaseTransport) -> None:
+def _read_little(transport: asyncio.BaseTransport, most_bytes: int) -> None:
     """A machine is near, so a small window costs it nothing; and hundreds that pour at once are read in short turns."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED_BYTES)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, most_bytes)
 
 
 def _refused(gate: Gate, target: ServiceTarget, error: OSError) -> ProxyError:
