@@ -14,6 +14,12 @@ from hawker.names import BOUND
 from hawker.place import Place
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The resolver enters its folder: afterwards we are where we were."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_the_resolver_begins_where_a_node_has_been(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dns", "--data-dir", str(tmp_path)]) == ExitStatus.USAGE
     assert "`hawker up` makes it" in capsys.readouterr().err

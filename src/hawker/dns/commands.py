@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import click
+from dns.rdata import load_all_types
 
 from hawker import log
 from hawker.clock import Clock, SystemClock
@@ -49,6 +50,7 @@ def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
 async def _serve(node_id: NodeId, user: int | None) -> None:
     """As `user`, who sees the resolver's folder only from within, and may listen where names are asked for."""
     if user is not None:
+        _load()
         become(user, keep=(Capability.NET_BIND_SERVICE, Capability.NET_RAW))
     clock, folder = SystemClock(), Path()
     names = Names(folder, clock)
@@ -59,6 +61,12 @@ async def _serve(node_id: NodeId, user: int | None) -> None:
         tasks.start_soon(_until_unneeded, tasks.cancel_scope, sockets, folder, clock)
         tasks.start_soon(ZoneSockets(names.zone, clock).serve)
         await sockets.serve()
+
+
+def _load() -> object:
+    """What is imported at its first use otherwise."""
+    load_all_types()  # type: ignore[no-untyped-call]
+    return anyio.open_signal_receiver
 
 
 async def _until_unneeded(scope: anyio.CancelScope, sockets: ResolverSockets, folder: Path, clock: Clock) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import click
 from anyio.abc import TaskGroup
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hawker import log
 from hawker.clock import Clock, SystemClock
@@ -366,12 +368,18 @@ def is_own(address: str) -> bool:
 
 async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
     if user is not None:
+        _load()
         become(user)
     async with anyio.create_task_group() as tasks:
         edge = Edge(Path(), channel, clock, tasks)
         tasks.start_soon(_until_told, edge, tasks.cancel_scope)
         await edge.serve()
         tasks.cancel_scope.cancel()
+
+
+def _load() -> tuple[object, ...]:
+    """What is imported at its first use otherwise."""
+    return anyio.open_signal_receiver, AESGCM, InvalidTag
 
 
 async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:

@@ -3,6 +3,7 @@ no process of anybody else's. The parts of the node that root has write what it 
 by a name that it could have put in another's place.
 """
 
+import codecs
 import ctypes
 import os
 import stat
@@ -16,6 +17,8 @@ WRITES = "own"
 _CAPABILITIES = 0x20080522
 """Version 3: two words for each set."""
 _DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES, _PARENT_DEATH = 4, 8, 38, 1
+_CODECS = ("ascii", "idna", "latin-1", "utf-8")
+"""Python imports them when one is first used, and host names are read by one of them."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,8 +43,11 @@ def can_become(user: int) -> bool:
 
 def become(user: int, *, keep: Collection[Capability] = ()) -> None:
     """This process, with all of its threads, is `user` and in the group of that number alone, for good. It has `keep`
-    in effect and no other right, and no program that it executes gets more. To be called while there is one thread; it
-    is still to end with its parent if it was. Raises `OSError`."""
+    in effect and no other right, and no program that it executes gets more. To be called while there is one thread, and
+    once all is imported that it will ever use: it may not be able to read what is installed. It is still to end with
+    its parent if it was. Raises `OSError`."""
+    for each in _CODECS:
+        codecs.lookup(each)
     parent_death = ctypes.c_int()
     _prctl(2, ctypes.byref(parent_death))
     _prctl(_KEEP_CAPABILITIES, int(bool(keep)))
