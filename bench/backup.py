@@ -1,7 +1,7 @@
 """How long backups of a volume take, and what they send: a sparse file of 10 GB with 1 GiB that cannot be compressed,
 into a directory. Beside it restic, where it is installed, over the same bytes in the same run.
 
-    python bench/backup.py [DIRECTORY]
+    python bench/backup.py [DIRECTORY [SIZE_GB STORED_GB]]
 """
 
 import os
@@ -40,26 +40,26 @@ _ABOUT = BackupManifest(
 )
 
 
-def write(file: Path) -> None:
+def write(file: Path, size_gb: int, stored_gb: int) -> None:
     with file.open("wb") as stream:
-        stream.truncate(10 * GB)
-        for _ in range(GB // MIB):
+        stream.truncate(size_gb * GB)
+        for _ in range(stored_gb * GB // MIB):
             stream.write(os.urandom(MIB))
         os.fsync(stream.fileno())
 
 
-def change_scattered(file: Path) -> None:
+def change_scattered(file: Path, stored_gb: int) -> None:
     """1% of what is stored, in pieces of 4 KiB that lie apart by the same distance."""
     with file.open("r+b") as stream:
-        for at in range(0, GB, 100 * 4096):
+        for at in range(0, stored_gb * GB, 100 * 4096):
             stream.seek(at)
             stream.write(os.urandom(4096))
         os.fsync(stream.fileno())
 
 
-def change_together(file: Path) -> None:
+def change_together(file: Path, stored_gb: int) -> None:
     with file.open("r+b") as stream:
-        stream.seek(500 * MIB)
+        stream.seek(stored_gb * GB // 2)
         stream.write(os.urandom(10 * MIB))
         os.fsync(stream.fileno())
 
@@ -118,19 +118,19 @@ class Restic:
         subprocess.run([self._program, "-q", *arguments], check=True, env=self._environ)
 
 
-def main(below: Path) -> None:
+def main(below: Path, size_gb: int, stored_gb: int) -> None:
     file = below / "volume"
-    write(file)
+    write(file, size_gb, stored_gb)
     program = shutil.which("restic")
     sides: list[Own | Restic] = [Own(below), *([Restic(below, program)] if program else [])]
     for what, change in (
-        ("first, 10 GB with 1 GiB stored", None),
+        (f"first, {size_gb} GB with {stored_gb} GiB stored", None),
         ("nothing changed", None),
         ("1% changed, scattered", change_scattered),
         ("10 MiB changed in one place", change_together),
     ):
         if change is not None:
-            change(file)
+            change(file, stored_gb)
         for side in sides:
             timed(type(side).__name__.lower(), what, side.place, lambda side=side: side.back_up(file))  # type: ignore[misc]
     for side in sides:
@@ -144,5 +144,6 @@ def main(below: Path) -> None:
 
 
 if __name__ == "__main__":
+    sizes = [int(text) for text in sys.argv[2:4]] or [10, 1]
     with TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as directory:
-        main(Path(directory))
+        main(Path(directory), *sizes)

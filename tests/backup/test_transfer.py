@@ -113,15 +113,46 @@ async def test_backup_that_was_cut_at_any_object_is_finished_by_the_next_try(vol
         assert (made is None) == (writes < 6), "config, two packs, two segments, a manifest"
 
 
+class FullAtASegment(DirectoryBackend):
+    """Takes nothing more once a segment is there, until `emptied`."""
+
+    full = emptied = False
+
+    async def put_new(self, key: str, file: Path) -> bool:
+        if self.full and not self.emptied:
+            raise Unavailable("the place is full")
+        done = await super().put_new(key, file)
+        self.full |= key.startswith("segments/")
+        return done
+
+
 async def test_segments_that_are_there_are_not_sent_again(volume: Path, tmp_path: Path) -> None:
-    place = Failing(tmp_path / "place")
+    place = FullAtASegment(tmp_path / "place")
     repository = opened(place, tmp_path / "scratch")
-    place.left = iter(range(3))  # config, pack, segment
     with pytest.raises(Unavailable):
         await save(repository, volume, FIRST, ABOUT, None)
-    place.left = iter(range(100))
+    place.emptied = True
     made = await save(repository, volume, FIRST, ABOUT, None)
-    assert made.sent_bytes < 2 * CHUNK_BYTES < made.stored_bytes
+    whole = await save(opened(DirectoryBackend(tmp_path / "other"), tmp_path / "way"), volume, FIRST, ABOUT, None)
+    assert made.sent_bytes < whole.sent_bytes - CHUNK_BYTES // 2
+    assert made.segments != whole.segments, "each repository has names of its own"
+
+
+def put(volume: Path, content: bytes) -> None:
+    volume.write_bytes(content)
+
+
+async def test_bytes_that_are_sent_beside_each_other_are_all_counted(local: BackupRepository, volume: Path) -> None:
+    put(volume, os.urandom(4 * SEGMENT_BYTES))
+    assert (await save(local, volume, FIRST, ABOUT, None)).sent_bytes > 4 * SEGMENT_BYTES
+
+
+async def test_equal_segments_of_a_volume_are_sent_once(local: BackupRepository, volume: Path, tmp_path: Path) -> None:
+    put(volume, os.urandom(SEGMENT_BYTES) * 6)
+    made = await save(local, volume, FIRST, ABOUT, None)
+    assert len(await local.stored()) == 2, "one segment, and its pack"
+    await restore(local, made, tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume)
 
 
 async def test_flipped_bit_in_any_object_is_found_and_named(

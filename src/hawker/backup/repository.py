@@ -6,7 +6,6 @@ repeated. Only a prune (`prune`) removes any, and only while nobody writes.
 """
 
 import hashlib
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -342,14 +341,16 @@ class BackupRepository:
 def pack_name(file: Path) -> bytes:
     """A hash of the sealed bytes: whether a pack is whole can be told without the key."""
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=objects.NAME_BYTES)).digest()
+        return hashlib.file_digest(stream, pack_digest).digest()
+
+
+def pack_digest() -> "hashlib.blake2b":
+    return hashlib.blake2b(digest_size=objects.NAME_BYTES)
 
 
 def _write(file: Path, data: bytes) -> None:
     with owned(file) as stream:
         stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _segment_key(name: bytes) -> str:

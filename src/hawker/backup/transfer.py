@@ -1,4 +1,4 @@
-"""A file of blocks into a repository, out of it, and checked in it. Memory is one segment of 16 MiB, disk one pack,
+"""A file of blocks into a repository, out of it, and checked in it. Memory and disk are a few segments of 16 MiB,
 whatever the volume's size and whatever a manifest says.
 
 A transfer that was cut short is begun again: what is in the repository is found by its name, and not sent again.
@@ -7,10 +7,12 @@ A transfer that was cut short is begun again: what is in the repository is found
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
+import anyio
 import msgspec
+from anyio.abc import TaskGroup
 
 from hawker.archive.failure import ArchiveDamaged
 from hawker.archive.pack import owned
@@ -26,11 +28,14 @@ from hawker.backup.format import (
     is_zero,
     segments_in,
 )
-from hawker.backup.repository import BackupRepository, pack_name
-from hawker.errors import Unprocessable
+from hawker.backup.repository import BackupRepository, pack_digest
+from hawker.errors import HawkerError, Unprocessable, one_error
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.value_object import ValueObject
+
+SEGMENTS_AT_ONCE = 3
+"""Of one backup: what is read beside what is sealed and sent."""
 
 
 class _Read(ValueObject, frozen=True):
@@ -58,30 +63,78 @@ async def _save(
     parent: BackupManifest | None,
     check: Callable[[], None],
 ) -> BackupManifest:
-    keys = await repository.keys(make=True)
     before = [] if parent is None else parent.names()
-    names: list[bytes] = []
-    stored = sent = 0
+    keys = await repository.keys(make=True)
     with file.open("rb") as source:
         size = os.fstat(source.fileno()).st_size
         if not 0 < size <= MOST_VOLUME_BYTES:
             raise Unprocessable(f"a volume of {size} bytes cannot be backed up")
-        for number in range(segments_in(size)):
-            read = await in_thread(Pool.DISKS, _read, source.fileno(), number, size, keys)
-            name = HOLE if read is None else keys.segment_name(read.chunks)
-            old = before[number] if number < len(before) else HOLE
-            if read is not None and name != HOLE:
-                stored += sum(CHUNK_BYTES for chunk in read.chunks if chunk != HOLE)
-                if name != old and not await repository.has_segment(name):
-                    sent += await _send(repository, keys, read, name, old)
-                    inside("sent")
-            names.append(name)
+        saving = _Saving(repository, keys, source.fileno(), size, before)
+        await _each(segments_in(size), saving.take)
     made = msgspec.structs.replace(
-        about, size_bytes=size, segments=b"".join(names), stored_bytes=min(stored, size), sent_bytes=sent
+        about,
+        size_bytes=size,
+        segments=b"".join(saving.names),
+        stored_bytes=min(saving.stored, size),
+        sent_bytes=saving.sent,
     )
     check()
     await repository.put_manifest(backup, made)
     return made
+
+
+async def _each(count: int, take: Callable[[int], Awaitable[None]]) -> None:
+    """Of the numbers below `count`, a few at a time. Raises the first error, and nothing is under way any more then."""
+    numbers, failed = iter(range(count)), list[HawkerError | OSError]()
+
+    async def work(tasks: TaskGroup) -> None:
+        try:
+            for number in numbers:
+                await take(number)
+        except (HawkerError, OSError) as error:
+            failed.append(error)
+            tasks.cancel_scope.cancel()
+
+    with one_error():
+        async with anyio.create_task_group() as tasks:
+            for _ in range(SEGMENTS_AT_ONCE):
+                tasks.start_soon(work, tasks)
+    if failed:
+        raise failed[0]
+
+
+class _Saving:
+    """The segments of one file, taken in any order: `names` has those that were taken at their places. Of equal ones
+    the first is sent."""
+
+    def __init__(
+        self, repository: BackupRepository, keys: RepositoryKeys, source: int, size: int, before: Sequence[bytes]
+    ) -> None:
+        self.names = [HOLE] * segments_in(size)
+        self.stored = self.sent = 0
+        self._repository = repository
+        self._keys = keys
+        self._source = source
+        self._size = size
+        self._before = before
+        self._begun: set[bytes] = set()
+
+    async def take(self, number: int) -> None:
+        keys = self._keys
+        read = await in_thread(Pool.DISKS, _read, self._source, number, self._size, keys)
+        name = HOLE if read is None else keys.segment_name(read.chunks)
+        if read is None or name == HOLE:
+            return
+        self.names[number] = name
+        self.stored += sum(CHUNK_BYTES for chunk in read.chunks if chunk != HOLE)
+        old = self._before[number] if number < len(self._before) else HOLE
+        if name == old or name in self._begun:
+            return
+        self._begun.add(name)
+        if not await self._repository.has_segment(name):
+            sent = await _send(self._repository, keys, read, name, old)
+            self.sent += sent
+            inside("sent")
 
 
 def _read(source: int, number: int, size: int, keys: RepositoryKeys) -> _Read | None:
@@ -112,11 +165,8 @@ async def _send(repository: BackupRepository, keys: RepositoryKeys, read: _Read,
     known = {place.chunk: place for place in earlier if place is not None}
     async with repository.room() as room:
         pack = room / "pack"
-        fresh = await in_thread(Pool.DISKS, _seal, pack, read, known.keys(), keys)
-        length = 0
+        fresh, named, length = await in_thread(Pool.DISKS, _seal, pack, read, known.keys(), keys)
         if fresh:
-            named = await in_thread(Pool.DISKS, pack_name, pack)
-            length = pack.stat().st_size
             await repository.put_pack(pack, named)
             known |= {chunk: msgspec.structs.replace(place, pack=named) for chunk, place in fresh.items()}
             inside("packed")
@@ -124,19 +174,23 @@ async def _send(repository: BackupRepository, keys: RepositoryKeys, read: _Read,
     return length + await repository.put_segment(name, BackupSegment(chunks=chunks))
 
 
-def _seal(pack: Path, read: _Read, known: Collection[bytes], keys: RepositoryKeys) -> dict[bytes, StoredChunk]:
-    """Write the chunks that are not `known`, once each; where each lies, in a pack that has no name yet."""
+def _seal(
+    pack: Path, read: _Read, known: Collection[bytes], keys: RepositoryKeys
+) -> tuple[dict[bytes, StoredChunk], bytes, int]:
+    """Write the chunks that are not `known`, once each: where each lies, and the pack's name and length. It need not
+    be on disk: the place makes what it is given durable."""
     fresh: dict[bytes, StoredChunk] = {}
+    digest, length = pack_digest(), 0
     with owned(pack) as file:
         for chunk, data in zip(read.chunks, _pieces(read.data), strict=True):
             if chunk == HOLE or chunk in fresh or chunk in known:
                 continue
             sealed = keys.seal_chunk(chunk, data)
-            fresh[chunk] = StoredChunk(chunk=chunk, pack=b"", offset=file.tell(), length=len(sealed))
+            fresh[chunk] = StoredChunk(chunk=chunk, pack=b"", offset=length, length=len(sealed))
             file.write(sealed)
-        file.flush()
-        os.fsync(file.fileno())
-    return fresh
+            digest.update(sealed)
+            length += len(sealed)
+    return fresh, digest.digest(), length
 
 
 async def restore(repository: BackupRepository, manifest: BackupManifest, target: Path) -> None:
@@ -182,15 +236,19 @@ async def _visit(
     repository: BackupRepository, manifest: BackupManifest, names: Sequence[bytes], put: Callable[[int, bytes], None]
 ) -> None:
     keys = await repository.keys()
-    for number, name in enumerate(names):
+
+    async def take(number: int) -> None:
+        name = names[number]
         if name == HOLE:
-            continue
+            return
         start = number * SEGMENT_BYTES
         length = min(SEGMENT_BYTES, manifest.size_bytes - start)
         segment = await repository.segment(name)
         if len(segment.chunks) != -(-length // CHUNK_BYTES):
             raise ArchiveDamaged(f"segment {name.hex()} does not have the chunks of its place")
-        await _open(repository, keys, segment, length, lambda at, data, start=start: put(start + at, data))  # type: ignore[misc]
+        await _open(repository, keys, segment, length, lambda at, data: put(start + at, data))
+
+    await _each(len(names), take)
 
 
 async def _open(
@@ -200,7 +258,7 @@ async def _open(
     length: int,
     put: Callable[[int, bytes], None],
 ) -> None:
-    """Pack by pack, so that one is on this host at a time."""
+    """Pack by pack, so that few are on this host at a time."""
     by_pack: dict[bytes, list[tuple[int, StoredChunk]]] = defaultdict(list)
     for number, place in enumerate(segment.chunks):
         if place is not None:

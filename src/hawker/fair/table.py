@@ -264,7 +264,7 @@ BACKUPS = Share(
     key="organization",
     over="the backup waits for its turn",
 )
-"""Each has 16 MiB of its volume in memory."""
+"""Each has three segments of 16 MiB of its volume in memory."""
 
 
 class BoundElsewhere(ValueObject, frozen=True, kw_only=True):
