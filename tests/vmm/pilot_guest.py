@@ -129,8 +129,9 @@ class PilotGuest:
         return [self._host, *(entry.pid for entry in proc.descendants(self._host))]
 
     def _listener(self) -> socket.socket:
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(_short(self._place / "pilot.sock"))
+        listener, place = socket.socket(socket.AF_UNIX), self._place / "pilot.sock"
+        place.unlink(missing_ok=True)  # of one that was killed
+        listener.bind(_short(place))
         listener.listen(32)
         return listener
 
