@@ -55,6 +55,11 @@ _OTHER_THINGS = {
     "hawker volumes verify --region": "of a bucket",
     "hawker volumes extract --region": "the same",
     "hawker volumes prune --region": "the same",
+    "hawker volumes contents --region": "the same",
+    "hawker volumes forget --region": "the same",
+    "hawker volumes key export --region": "the same",
+    "hawker volumes key import --region": "the same",
+    "hawker volumes key passphrase --region": "the same",
     "hawker kernel import --image": "a file",
     "hawker images push target": "a new name",
 }

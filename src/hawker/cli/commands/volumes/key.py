@@ -37,8 +37,11 @@ def export_key(
     region: str | None,
     form: Form,
 ) -> None:
-    """Write the key of the repository at URL to a new FILE, sealed under its passphrase or under another one. Keep it
-    in another place: with it, backups whose place lost its `config` can be restored."""
+    """Write the sealed key of a repository to a new FILE.
+
+    It is under the repository's passphrase or under another one. Keep it in another place: with it, backups whose place
+    lost its `config` can be restored.
+    """
     if file.exists():
         raise Failure(f"{file} is there already")
 
@@ -62,8 +65,10 @@ def export_key(
 def import_key(
     where: str, file: Path, passphrase_file: Path, endpoint: str | None, region: str | None, form: Form
 ) -> None:
-    """Put the exported key in FILE back into the repository at URL, which has none. The passphrase is the one that the
-    key was exported under; nodes need that one from then on."""
+    """Put an exported key back into a repository without one.
+
+    The passphrase is the one that the key in FILE was exported under; nodes need that one from then on.
+    """
 
     try:
         key = file.read_bytes()
@@ -91,8 +96,11 @@ def change_passphrase(
     region: str | None,
     form: Form,
 ) -> None:
-    """Seal the key of the repository at URL under another passphrase. Nodes that run go on; each needs the new one at
-    its next start. Whoever has a copy of the old `config` and the old passphrase can still read the backups."""
+    """Seal the key of a repository under another passphrase.
+
+    Nodes that run go on; each needs the new one at its next start. Whoever has a copy of the old `config` and the old
+    passphrase can still read the backups.
+    """
 
     async def run(repository: BackupRepository) -> None:
         await repository.change_passphrase(read_passphrase(new_passphrase_file))
