@@ -16,7 +16,8 @@ WRITES = "own"
 """The folder of such a process that it may write in, in the one that it reads."""
 _CAPABILITIES = 0x20080522
 """Version 3: two words for each set."""
-_DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES, _PARENT_DEATH = 4, 8, 38, 1
+_DUMPABLE, _KEEP_CAPABILITIES, _NO_NEW_PRIVILEGES = 4, 8, 38
+_PARENT_DEATH, _GET_PARENT_DEATH = 1, 2
 _CODECS = ("ascii", "idna", "latin-1", "utf-8")
 """Python imports them when one is first used, and host names are read by one of them."""
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,7 +50,7 @@ def become(user: int, *, keep: Collection[Capability] = ()) -> None:
     for each in _CODECS:
         codecs.lookup(each)
     parent_death = ctypes.c_int()
-    _prctl(2, ctypes.byref(parent_death))
+    _prctl(_GET_PARENT_DEATH, ctypes.byref(parent_death))
     _prctl(_KEEP_CAPABILITIES, int(bool(keep)))
     os.setgroups([])
     os.setresgid(user, user, user)
