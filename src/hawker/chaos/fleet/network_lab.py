@@ -3,8 +3,11 @@
 A host lives as long as its first process, which ends with us: nothing of a street outlives whoever laid it. Root only.
 """
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,6 +15,7 @@ from typing import Self
 from hawker.errors import Unavailable
 
 ENDS_WITHIN_S = 60.0
+_PROC = Path("/proc")
 _TABLE = "street"
 _FIRST = """set -e
 cut -d ' ' -f 2 /proc/self/mounts | while read -r mounted; do
@@ -68,11 +72,15 @@ class LabHost:
         self.run("ip", "link", "set", "up0", "up")
 
     def power_off(self) -> None:
-        """Its network and its mounts are gone. Whatever else ran on it is the caller's to end, before this."""
+        """Its network, its mounts and whatever runs in its network are gone. What runs in a network of its own, as
+        machines do, is the caller's to end, before this."""
         if self._first is None:
             return
         first, self._first = self._first, None
         subprocess.run(("ip", "link", "delete", self.link), check=False, capture_output=True)
+        for pid in _beside(first.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         first.kill()
         first.communicate(timeout=ENDS_WITHIN_S)
 
@@ -146,6 +154,16 @@ class NetworkLab:
         for host in self.hosts:
             host.power_off()
         _ip("link", "delete", self.bridge)
+
+
+def _beside(first: int) -> list[int]:
+    """The other processes of its network namespace."""
+    network, found = (_PROC / str(first) / "ns" / "net").readlink(), list[int]()
+    for folder in _PROC.iterdir():
+        with suppress(OSError):
+            if folder.name.isdecimal() and int(folder.name) != first and (folder / "ns" / "net").readlink() == network:
+                found.append(int(folder.name))
+    return found
 
 
 def _ip(*arguments: str) -> None:
