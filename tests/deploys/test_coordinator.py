@@ -15,12 +15,9 @@ from hawker.api.contract.deploy import (
     AbortDeployRequest,
     DeployParams,
 )
-from hawker.api.directory import Node
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
-from hawker.deploys.coordinator import chosen_voters
 from hawker.errors import NotFound
-from hawker.ids import NodeId
 from hawker.record.deploy import SlotState
 from hawker.sim.deploys.deploy_host import DeployKit
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -159,18 +156,6 @@ async def test_a_late_update_of_an_earlier_coordinator_changes_nothing() -> None
         assert SlotState.DONE.value not in slots
 
 
-class _Nodes:
-    def __init__(self, *regions: str, dead: int = -1) -> None:
-        self.me = NodeId("00000000")
-        self._nodes = [
-            Node(id=NodeId(f"{number:08x}"), region=region, labels={}, alive=number != dead)
-            for number, region in enumerate(regions)
-        ]
-
-    def nodes(self) -> list[Node]:
-        return self._nodes
-
-
 def _older(*numbers: int) -> DeployKit:
     """Nodes of these numbers have no path of deploys' registers yet."""
 
@@ -198,16 +183,3 @@ async def test_a_home_among_older_nodes_keeps_its_deploy_alone_and_says_so() -> 
         assert len(begun.warnings) == 1 and "00000003, 00000004 are of a version" in begun.warnings[0]
         assert fleet.voters() == []
         assert (await fleet.ended(0)).status == "complete"
-
-
-def test_voters_are_of_other_regions_where_there_are_any() -> None:
-    for app in ("a", "b", "c"):
-        nodes = _Nodes("mad", "mad", "mad", "ams", "lhr")
-        home, *others = chosen_voters(app, 1, nodes)  # type: ignore[arg-type]
-        assert home == nodes.me and sorted(others) == ["00000003", "00000004"]
-        assert len(set(chosen_voters(app, 1, _Nodes("mad", "mad", "mad", "mad")))) == 3  # type: ignore[arg-type]
-
-
-def test_a_fleet_of_fewer_than_three_living_nodes_has_no_voters() -> None:
-    assert chosen_voters("a", 1, _Nodes("mad", "ams")) == ()  # type: ignore[arg-type]
-    assert chosen_voters("a", 1, _Nodes("mad", "ams", "lhr", dead=2)) == ()  # type: ignore[arg-type]

@@ -1,14 +1,14 @@
 """One machine of a deploy after another, among others who change machines, and deaths of the daemon."""
 
 from contextlib import suppress
+from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
-from hawker.api.contract.deploy import (
-    PAUSE_DEPLOY,
-    RESUME_DEPLOY,
-    DeployParams,
-)
+from hawker.api.caller import Caller
+from hawker.api.contract.deploy import PAUSE_DEPLOY, RESUME_DEPLOY, DeployParams
+from hawker.api.contract.machine import GET_MACHINE, UPDATE_MACHINE, Machine
 from hawker.machine import State
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -43,6 +43,43 @@ async def test_a_machine_that_somebody_else_changes_fails_the_deploy(worker: Sim
     assert found.status == "rolled_back" and "somebody else changed it" in found.error
     (after,) = await machines(worker)
     assert after.config is not None and after.config.env == {"A": "theirs"}
+
+
+class _OldNews:
+    """A gateway that has lost a machine's host once it was updated, and tells for a while what it knew before."""
+
+    def __init__(self, inner: Caller, answers: int) -> None:
+        self._inner, self._left = inner, answers
+        self._before: Machine | None = None
+        self._is_away = False
+
+    async def call(self, route: Any, **options: Any) -> Any:
+        found = await self._inner.call(route, **options)
+        if route is UPDATE_MACHINE:
+            self._is_away = True
+        elif route is GET_MACHINE and not self._is_away:
+            self._before = found
+        elif route is GET_MACHINE and self._left:
+            self._left -= 1
+            assert self._before is not None, "a deploy looks at a machine before it changes it"
+            return replace(self._before, host_status="unreachable", events=(), checks=())
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize(("answers", "state"), [(3, "done"), (1000, "skipped")])
+async def test_old_news_of_a_machine_whose_host_is_away_fail_no_deploy(
+    worker: SimWorker, answers: int, state: str
+) -> None:
+    await deploy(worker)
+    await ended(worker)
+    fleet = worker.parts.deps.fleet
+    fleet.meet(cast("Caller", _OldNews(fleet.caller, answers)))
+    await deploy(worker, {"env": {"A": "2"}, "deploy": {"wait_timeout": "20s"}})
+    found = await ended(worker)
+    assert (found.status, [slot.state for slot in found.slots]) == ("complete", [state])
 
 
 @pytest.mark.parametrize("edges", [1, 2, 5, 9, 14, 20])

@@ -45,8 +45,7 @@ class Voter:
         self._caller = InProcessCaller(handlers, clock, "peer")
 
     async def grant(self, term: int, node: NodeId) -> RegisterAnswer:
-        body = GrantTermRequest(app="shop", term=term, node=node, voters=(A, B))
-        return await self._caller.call(GRANT_TERM, params=PARAMS, body=body)
+        return await self._caller.call(GRANT_TERM, params=PARAMS, body=asks(term, node))
 
     async def write(self, body: WriteRegisterRequest) -> RegisterAnswer:
         return await self._caller.call(WRITE_REGISTER, params=PARAMS, body=body)
@@ -55,17 +54,28 @@ class Voter:
         return await self._caller.call(READ_REGISTER, params=PARAMS)
 
 
+def asks(term: int, node: NodeId, voters: tuple[str, ...] = (A, B)) -> GrantTermRequest:
+    return GrantTermRequest(app="shop", term=term, node=node, voters=voters)
+
+
 def test_a_term_is_granted_once() -> None:
-    first = granted(NEW, 1, A, runs=False)
+    first = granted(NEW, asks(1, A), runs=False)
     assert (first.granted, first.holder) == (1, A)
-    assert granted(first, 1, B, runs=False) is first
-    assert granted(first, 2, B, runs=True) is first
-    assert granted(first, 2, A, runs=True).granted == 2
-    assert granted(first, 2, B, runs=False).holder == B
+    assert granted(first, asks(1, B), runs=False) is first
+    assert granted(first, asks(2, B), runs=True) is first
+    assert granted(first, asks(2, A), runs=True).granted == 2
+    assert granted(first, asks(2, B), runs=False).holder == B
+
+
+def test_the_voters_change_with_a_term_and_not_with_one_that_is_refused() -> None:
+    first = granted(NEW, asks(1, A), runs=False)
+    other = ("0000000a", "0000000c")
+    assert granted(first, asks(2, B, other), runs=True).voters == (A, B)
+    assert granted(first, asks(2, A, other), runs=True).voters == other
 
 
 def test_a_write_of_an_earlier_term_is_refused_and_a_later_one_counts() -> None:
-    first = written(granted(NEW, 3, A, runs=False), write(3), 1.0)
+    first = written(granted(NEW, asks(3, A), runs=False), write(3), 1.0)
     assert (first.term, first.number, first.state) == (3, 1, b"s")
     assert written(first, write(2, B, 9), 2.0) is first
     assert written(first, write(3, A, 1, b"other"), 2.0) is first

@@ -3,7 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from hawker.errors import NotFound, WrongState
 from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DeployTermRecord
+from hawker.record.machine import MACHINES
 from hawker.sim.deploys.deploy_host import DeployHost
 from tests.sim.deploys.fleets import PlayedDeploys, played_deploys
 from tests.worker.hourglass import in_virtual_time
@@ -58,3 +60,59 @@ async def test_registers_of_deploys_that_ended_go_and_terms_of_apps_that_are_gon
         await fleet.eventually(lambda: not [*store.scan(DEPLOY_REGISTERS)])
         await fleet.eventually(lambda: store.get(DEPLOY_TERMS, "gone") is None)
         assert [*store.scan(DEPLOY_TERMS)] != []
+
+
+async def test_an_operator_takes_a_deploy_of_which_two_voters_are_lost() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        home, one, other = fleet.voters()
+        await home.kill()
+        await one.kill()
+        at = fleet.hosts.index(other)
+        await fleet.passes(10)
+        shown = await fleet.take(at)
+        assert shown.coordinator == other.id and set(shown.voters).isdisjoint({home.id, one.id})
+        await fleet.eventually(lambda: (found := fleet.record(other)) is not None and found.ended_at is not None)
+        ended = await fleet.shown(at)
+        assert ended.status == "complete"
+        away = {machine.id for host in (home, one) for _, machine in host.world.store.scan(MACHINES)}
+        assert {slot.machine_id for slot in ended.slots if slot.state == "skipped"} <= away
+        for host in (home, one):
+            await fleet.again(host)
+        assert await fleet.settled() == []
+
+
+async def test_a_deploy_that_two_voters_keep_or_nobody_knows_is_taken_by_no_operator() -> None:
+    async with played_deploys() as fleet:
+        with pytest.raises(NotFound, match="no node that answers keeps deploy 1"):
+            await fleet.take(0)
+        await fleet.deploy()
+        await fleet.changes()
+        home, *_ = fleet.voters()
+        with pytest.raises(WrongState, match="3 of the 3 nodes that keep deploy 1 of app 'stall' answer"):
+            await fleet.take(1)
+        await home.kill()
+        with pytest.raises(WrongState, match="2 of the 3 nodes"):
+            await fleet.take(1)
+        await fleet.again(home)
+        assert (await fleet.ended(1)).status == "complete"
+        with pytest.raises(WrongState, match="has ended"):
+            await fleet.take(1)
+
+
+async def test_the_home_alone_goes_on_when_its_operator_says_so() -> None:
+    async with played_deploys() as fleet:
+        await fleet.deploy()
+        await fleet.changes()
+        home = fleet.home
+        for host in fleet.hosts:
+            if host is not home:
+                await host.kill()
+        await fleet.passes(10)
+        shown = await fleet.take(fleet.hosts.index(home))
+        assert shown.voters == (home.id,) and shown.coordinator == home.id
+        await fleet.eventually(lambda: (found := fleet.record(home)) is not None and found.ended_at is not None)
+        for host in fleet.hosts:
+            await fleet.again(host)
+        assert await fleet.settled() == []

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.ids import MachineId
-from hawker.proof.deploy_checks import RELEASE, deploys_at_rest, of_deploys
+from hawker.ids import MachineId, NodeId
+from hawker.proof.deploy_checks import RELEASE, DeploySight, OwnExits, deploys_at_rest, of_deploys, refused
+from hawker.proof.violation import Invariant
 from hawker.record.app import RELEASES, ReleaseRecord
 from hawker.record.deploy import (
     DEPLOY_SLOTS,
@@ -23,7 +24,7 @@ from hawker.record.deploy import (
 )
 from hawker.record.machine import MACHINES
 from hawker.sim.node.sim_worker import config_of
-from hawker.store.contract import Bucket
+from hawker.store.contract import Bucket, Tx
 from hawker.store.memory_store import MemoryStore
 from tests.worker.machines import machine
 
@@ -116,3 +117,47 @@ async def test_taken_back_means_every_machine_is_as_it_was() -> None:
     assert await broken("rolled_back", deploy(), back, machines={ONE: "2"}) == {ONE}
     made = slot(1, SlotState.RETURNED, kind=SlotKind.CREATE)
     assert await broken("rolled_back", deploy(), made, machines={ONE: "2"}) == {ONE}
+
+
+HOME, OTHER = NodeId("0000000a"), NodeId("0000000b")
+
+
+async def sight(*stores: MemoryStore, running: tuple[str, ...] = (), steady: bool = True) -> DeploySight:
+    readers = dict(zip((HOME, OTHER), stores, strict=False))
+    ids = frozenset(MachineId(each) for each in running)
+    return DeploySight(app=APP, readers=readers, running=ids, steady=frozenset(readers if steady else ()))
+
+
+async def released(store: MemoryStore, *versions: int, label: str = "") -> None:
+    def apply(tx: Tx) -> None:
+        for version in versions:
+            record = msgspec.structs.replace(release("complete"), version=version, description=label)
+            tx.put(RELEASES, deploy_key(APP, version), record)
+
+    await store.write(apply)
+
+
+async def test_an_order_that_was_refused_is_no_release_and_has_no_number() -> None:
+    home, other = MemoryStore(), MemoryStore()
+    await released(home, 3, 4, label="taken")
+    assert list(refused(await sight(home, other), HOME, {"order 1"})) == []
+    await released(home, 6)
+    assert [each.invariant for each in refused(await sight(home, other), HOME, {"order 1"})] == [Invariant.REFUSED]
+    await released(home, 5)
+    await released(other, 7, label="order 1")
+    assert [each.invariant for each in refused(await sight(home, other), HOME, {"order 1"})] == [Invariant.REFUSED]
+
+
+@pytest.mark.parametrize(
+    ("running", "steady", "after_s", "found"),
+    [(True, True, 50, 0), (False, False, 50, 0), (False, True, 50, 1), (False, True, 40, 0)],
+)
+async def test_a_machine_that_ended_by_itself_runs_again_in_time(
+    running: bool, steady: bool, after_s: float, found: int
+) -> None:
+    store, record = MemoryStore(), machine()
+    await store.write(lambda tx: tx.put(MACHINES, record.id, record))
+    exits = OwnExits(45.0)
+    exits.exited(record.id, 100.0)
+    seen = await sight(store, running=(record.id,) if running else (), steady=steady)
+    assert len(list(exits.look(seen, 100.0 + after_s))) == found

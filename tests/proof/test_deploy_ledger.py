@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hawker.ids import AppName, NodeId
 from hawker.proof.deploy_ledger import DeployLedger, KeptDeploy, SentChange, surely_kept
 from hawker.proof.violation import Invariant, Violation
@@ -89,6 +91,24 @@ def test_a_machine_gets_the_config_of_a_release_once() -> None:
 
 def test_a_majority_has_the_second_newest_of_three() -> None:
     newest, second, third = register(3, 1), register(2, 9), register(2, 8)
-    assert surely_kept([third, newest, second], 3) is second
-    assert surely_kept([newest, None, second], 3) is second
-    assert surely_kept([newest, None, register(0, 0)], 3) is None
+    assert surely_kept([third, newest, second]) is second
+    assert surely_kept([newest, None, second]) is second
+    assert surely_kept([newest, None, register(0, 0)]) is None
+
+
+def test_one_voter_is_a_majority_of_itself() -> None:
+    alone = replace(register(3, 1), voters=(ONE,))
+    assert surely_kept([alone, register(2, 9)]) is alone
+
+
+def test_a_slot_that_waited_when_its_deploy_was_paused_waits_until_it_goes_on() -> None:
+    ledger = Watched(KEPT)
+    ledger.paused(1, [2])
+    ledger.sent(change(ONE, 1, slot=1))
+    ledger.sent(change(ONE, 1, slot=2, begins=False))
+    assert Invariant.PAUSED not in ledger.kinds
+    ledger.sent(change(ONE, 1, slot=2))
+    assert ledger.kinds.count(Invariant.PAUSED) == 1
+    ledger.goes_on(1)
+    ledger.sent(change(ONE, 1, slot=2))
+    assert ledger.kinds.count(Invariant.PAUSED) == 1

@@ -28,7 +28,7 @@ from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import Guest, MachineConfig
 from hawker.config.effective import guest
-from hawker.deploys.coordinator import CoordinatingNodes, capable_voters, size_of
+from hawker.deploys.coordinator import size_of
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DeployInput
 from hawker.deploys.plan import (
@@ -44,6 +44,7 @@ from hawker.deploys.plan import (
 )
 from hawker.deploys.releases import ReleaseStatus, added, check_free, check_size, has_complete, next_version, unfinished
 from hawker.deploys.tasks import command_of, machine_checks_of, seed_of
+from hawker.deploys.voters import CoordinatingNodes, capable_voters
 from hawker.errors import BadRequest, Conflict, Fault, NoRoom, NotFound, Unavailable, Unprocessable, WrongState
 from hawker.fair.threads import Pool, in_thread
 from hawker.flytoml.app_config import AppConfig

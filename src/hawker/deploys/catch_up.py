@@ -16,26 +16,37 @@ from hawker.api.contract.machine_operation import GET_LEASE
 from hawker.api.grant import Everything
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import DeployTable
-from hawker.deploys.releases import DRIVEN, ReleaseStatus, moved
-from hawker.errors import HawkerError, NotFound
+from hawker.deploys.releases import DRIVEN, ENDED, ReleaseStatus, moved
+from hawker.errors import Fault, HawkerError, NotFound
 from hawker.fsm import journal
 from hawker.log import bind
 from hawker.machine import GONE, OFF
 from hawker.record.app import APPS, RELEASES, ReleaseRecord
-from hawker.record.deploy import DEPLOYS, DeployRecord, SlotKind, SlotState, deploy_key, deploy_resource
+from hawker.record.deploy import DEPLOYS, DeployRecord, SlotKind, SlotRecord, SlotState, deploy_key, deploy_resource
 from hawker.store.contract import Tx
 from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
-    from hawker.deploys import accept, plan
+    from hawker.deploys import accept, coordinator, moves, plan
 else:
+    coordinator = deferred("hawker.deploys.coordinator")
+    moves = deferred("hawker.deploys.moves")
     plan = deferred("hawker.deploys.plan")
 
 LOOK_S = 10.0
 SILENT_S = 60.0
 """After so long without a word, a lease, a change or a machine of its own a client that drives a deploy is gone."""
 Adoption: TypeAlias = Literal["finish", "back", "off"]
+_ORDERED = frozenset({SlotState.CHANGING, SlotState.RETURNING, SlotState.LEFT, SlotState.FAILED})
 _log = bind("hawker.deploys")
+
+
+def _pass_by(point: str) -> None:
+    return None
+
+
+async def _check_nothing(deploy: "moves.Moves", slot: SlotRecord) -> None:
+    return None
 
 
 class _Behind(ValueObject, frozen=True):
@@ -66,7 +77,9 @@ class CatchUp:
 
     async def look(self) -> None:
         """Once at every app of which this node is the home."""
-        for app, _ in list(self._store.scan(APPS)):
+        for app, record in list(self._store.scan(APPS)):
+            if record.home is not None:
+                continue  # another node's, a deploy of which this one has driven
             await self._clock.sleep(0)
             try:
                 await self._look_at(app)
@@ -89,6 +102,8 @@ class CatchUp:
         deploy = store.get(DEPLOYS, deploy_key(app, newest.version))
         if deploy is not None and newest.status == ReleaseStatus.COMPLETE:
             await self._bring(app, newest, deploy)
+        elif deploy is not None and newest.status in ENDED:
+            await self._disown(app, newest, deploy)
         elif deploy is None and self._adopt != "off" and self._is_silent(newest):
             await self._take_up(app, newest)
 
@@ -130,6 +145,40 @@ class CatchUp:
         await table.store.write(
             lambda tx: table.change_slot(tx, app, deploy.version, slot.number, state=SlotState.DONE, text="")
         )
+
+    # Orders that were never answered.
+
+    async def _disown(self, app: str, release: ReleaseRecord, deploy: DeployRecord) -> None:
+        """Machines that a deploy ordered and never heard of, since this node, which keeps the keys of its orders, was
+        away when it was taken back; or since it ended amid an order."""
+        table, lost = self._table, list[SlotRecord]()
+        for slot in table.slots(table.store, app, deploy.version):
+            if slot.kind in (SlotKind.CREATE, SlotKind.CANARY) and slot.state in _ORDERED and not slot.machine:
+                lost.append(slot)
+        if not lost:
+            self._clean[app] = release.version
+            return
+        caller = self.intake().fleet.caller
+        ended = moves.Moves(
+            app, deploy.version, table, caller, self._clock, _pass_by, coordinator.AloneTerm(), _check_nothing
+        )
+        for slot in lost:
+            await self._disown_order(ended, slot)
+            _log.warning("an order is taken back that was not answered", extra={"app": app, "slot": slot.number})
+
+    async def _disown_order(self, ended: "moves.Moves", slot: SlotRecord) -> None:
+        """By its key: it gives the machine that was made, or one more that goes at once. Raises `HawkerError` where
+        that cannot be known yet."""
+        try:
+            made = await ended.order(slot)
+        except HawkerError as error:
+            if error.retry or isinstance(error, Fault):
+                raise
+            await ended.note(slot, state=SlotState.RETURNED)  # it was never made, and never will be
+            return
+        with suppress(NotFound):
+            await ended.delete(msgspec.structs.replace(slot, machine=made.id))
+        await ended.note(slot, state=SlotState.RETURNED, machine=made.id)
 
     # Clients that are gone.
 

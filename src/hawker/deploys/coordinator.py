@@ -5,10 +5,9 @@ node follows what is written there, and takes over when its coordinator is down 
 The coordinator's own records count the rest: `(term, serial)` orders them and what the voters have.
 """
 
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 import anyio
@@ -16,64 +15,32 @@ import anyio.lowlevel
 import msgspec
 import zstandard
 
-from hawker.api.caller import Caller
 from hawker.api.contract.deploy import (
     ANNOUNCE_TERM,
-    GRANT_TERM,
-    READ_REGISTER,
-    WRITE_REGISTER,
     AnnounceTermRequest,
-    GrantTermRequest,
     RegisterAnswer,
-    RegisterParams,
-    WriteRegisterRequest,
 )
 from hawker.api.contract.market import OrderedApp
-from hawker.api.directory import Node
 from hawker.clock import Clock
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.term_fence import written_term
+from hawker.deploys.voters import AGAIN_S, ANNOUNCE_S, CoordinatingNodes, TermLost, Voters
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.ids import AppName, NodeId
 from hawker.record.app import APPS, RELEASES, AppRecord, ReleaseRecord
 from hawker.record.deploy import DEPLOY_SLOTS, DEPLOYS, DeployRecord, SlotRecord, deploy_key, slot_key
-from hawker.store.contract import Reader, Tx
-from hawker.value_object import ValueObject
+from hawker.store.contract import Tx
 
 T = TypeVar("T")
 
-VOTERS = 3
 RENEW_S = 3.0
 VALID_S = 8.0
 """So long after a renewal was sent that a majority answered, its coordinator begins nothing more. Less than a voter's
 `TERM_S`, so that two never coordinate at once."""
 FOLLOW_S = 1.0
-_AGAIN_S = 0.5
-_ANNOUNCE_S = 2.0
+_KEPT_S = 3.0
 _AT_ONCE = 16
 _MOST_BYTES = 64 * 1024 * 1024
-
-
-class CoordinatingNodes(Protocol):
-    """What the voters of a deploy are to its coordinator."""
-
-    @property
-    def me(self) -> NodeId: ...
-
-    def caller(self, node: NodeId) -> Caller:
-        """The way to its peer API. Raises `Unavailable`."""
-
-    def nodes(self) -> Sequence[Node]: ...
-
-    def nodes_of_app(self, app: AppName) -> Sequence[NodeId]: ...
-
-    def pack(self, reader: Reader, app: AppRecord) -> bytes: ...
-
-    def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None: ...
-
-    def seal(self, data: bytes) -> bytes: ...
-
-    def open(self, sealed: bytes) -> bytes: ...
 
 
 class DeployState(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +50,6 @@ class DeployState(msgspec.Struct, frozen=True, kw_only=True):
     release: ReleaseRecord
     deploy: DeployRecord
     slots: tuple[SlotRecord, ...]
-
-
-class TermLost(Exception):
-    """Another node may coordinate the deploy from now on."""
 
 
 class Term(Protocol):
@@ -118,78 +81,6 @@ class AloneTerm:
 
     async def keep(self) -> None:
         return None
-
-
-class Voters(ValueObject, frozen=True):
-    """The calls to the voters of one deploy, which are answered by a majority or count as not answered."""
-
-    app: str
-    app_id: str
-    version: int
-    all: tuple[NodeId, ...]
-    nodes: CoordinatingNodes
-    clock: Clock
-
-    @property
-    def majority(self) -> int:
-        return len(self.all) // 2 + 1
-
-    @property
-    def params(self) -> RegisterParams:
-        return RegisterParams(app_id=self.app_id, version=str(self.version))
-
-    async def read(self) -> list[RegisterAnswer]:
-        """Raises `Unavailable` where a majority does not answer."""
-
-        async def one(caller: Caller) -> RegisterAnswer:
-            return await caller.call(READ_REGISTER, params=self.params)
-
-        return await self._asked(one)
-
-    async def grant(self, term: int) -> list[RegisterAnswer]:
-        """Raises `Unavailable` where a majority does not answer."""
-        body = GrantTermRequest(app=self.app, term=term, node=self.nodes.me, voters=self.all)
-
-        async def one(caller: Caller) -> RegisterAnswer:
-            return await caller.call(GRANT_TERM, params=self.params, body=body)
-
-        return await self._asked(one)
-
-    async def write(self, term: int, number: int = 0, state: bytes | None = None, *, ended: bool = False) -> bool:
-        """Whether a majority took it. Raises `TermLost` where one voter granted a later term."""
-        body = WriteRegisterRequest(
-            app=self.app, term=term, node=self.nodes.me, voters=self.all, number=number, state=state, ended=ended
-        )
-
-        async def one(caller: Caller) -> RegisterAnswer:
-            return await caller.call(WRITE_REGISTER, params=self.params, body=body)
-
-        try:
-            found = await self._asked(one)
-        except Unavailable:
-            return False
-        if any(each.granted > term for each in found):
-            raise TermLost
-        return sum(each.granted == term and each.holder == self.nodes.me for each in found) >= self.majority
-
-    async def _asked(self, ask: Callable[[Caller], Awaitable[RegisterAnswer]]) -> list[RegisterAnswer]:
-        """Of all that answer; the last ones are not waited for long once a majority has."""
-        found: list[RegisterAnswer] = []
-        async with anyio.create_task_group() as tasks:
-
-            async def one(node: NodeId) -> None:
-                try:
-                    found.append(await ask(self.nodes.caller(node)))
-                except HawkerError:
-                    return
-                if len(found) >= self.majority:
-                    tasks.cancel_scope.deadline = min(tasks.cancel_scope.deadline, anyio.current_time() + _AGAIN_S)
-
-            for node in self.all:
-                tasks.start_soon(one, node)
-        if len(found) < self.majority:
-            raise Unavailable(f"too few of the nodes {', '.join(self.all)} answer, which keep this deploy")
-        return found
 
 
 class HeldTerm:
@@ -231,7 +122,7 @@ class HeldTerm:
                     await self._write()
             if self._kept < wanted:
                 await self.check()
-                await self.voters.clock.sleep(_AGAIN_S)
+                await self.voters.clock.sleep(AGAIN_S)
         await self.check()
 
     async def _write(self) -> None:
@@ -274,7 +165,7 @@ class HeldTerm:
         async def one_after_another() -> None:
             while left:
                 node = left.pop()
-                with anyio.move_on_after(_ANNOUNCE_S), suppress(HawkerError):
+                with anyio.move_on_after(ANNOUNCE_S), suppress(HawkerError):
                     await nodes.caller(node).call(ANNOUNCE_TERM, params=self.voters.params, body=body)
                     self._told.add(node)
 
@@ -345,15 +236,18 @@ class Coordinator:
         await term.keep()
 
     async def keep_now(self) -> None:
-        """What is written down here is at a majority, under this node's last term. Raises `Unavailable`."""
-        record, voters = self._record, self._voters()
-        state, serial, ended = state_of(self.table, voters)
-        try:
-            if await voters.write(record.term, serial, state, ended=ended):
-                return
-        except TermLost:
-            pass
-        raise Unavailable(f"too few of the nodes that keep deploy {self.version} of app '{self.app}' took it")
+        """What is written down here is at a majority, under this node's last term, which may change meanwhile. Raises
+        `Unavailable`."""
+        deadline = self.clock.monotonic() + _KEPT_S
+        while True:
+            record, voters = self._record, self._voters()
+            state, serial, ended = state_of(self.table, voters)
+            with suppress(TermLost):
+                if await voters.write(record.term, serial, state, ended=ended):
+                    return
+            if self.clock.monotonic() >= deadline or self._record.coordinator != self.nodes().me:
+                raise Unavailable(f"too few of the nodes that keep deploy {self.version} of app '{self.app}' took it")
+            await self.clock.sleep(AGAIN_S)
 
     async def _adopt(self, found: list[RegisterAnswer]) -> None:
         newest, record = max(found, key=lambda each: (each.term, each.number)), self._record
@@ -395,56 +289,6 @@ async def _while_held(term: HeldTerm, do: Callable[[Term], Awaitable[T]]) -> lis
     if failed:
         raise failed[0]
     return found
-
-
-# Which nodes keep a deploy, and what.
-
-
-async def capable_voters(
-    app_id: str, version: int, nodes: CoordinatingNodes
-) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
-    """The voters of a new deploy, and nodes that would have been some and are of a version that keeps no deploys."""
-    params, old = RegisterParams(app_id=app_id, version=str(version)), set[NodeId]()
-
-    async def ask(node: NodeId) -> None:
-        with anyio.move_on_after(_ANNOUNCE_S):
-            try:
-                await nodes.caller(node).call(READ_REGISTER, params=params)
-            except NotFound:
-                old.add(node)
-            except HawkerError:
-                return  # it is away or slow; two of three are enough
-
-    while True:
-        chosen, known = chosen_voters(app_id, version, nodes, old), len(old)
-        async with anyio.create_task_group() as tasks:
-            for node in chosen:
-                if node != nodes.me:
-                    tasks.start_soon(ask, node)
-        if len(old) == known:
-            return chosen, tuple(sorted(old))
-
-
-def chosen_voters(
-    app_id: str, version: int, nodes: CoordinatingNodes, without: Container[NodeId] = ()
-) -> tuple[NodeId, ...]:
-    """This node and two others that live, of other regions before its own, by rendezvous hashing; none where there are
-    fewer, since two could not do without each other. None is one of `without`."""
-
-    def weight(node: Node) -> bytes:
-        return blake2b(f"{node.id}/{app_id}/{version}".encode(), digest_size=8).digest()
-
-    alive = {node.id: node for node in nodes.nodes() if node.alive}
-    home = alive.get(nodes.me)
-    others = [node for node in alive.values() if node.id != nodes.me and node.id not in without]
-    if home is None or len(others) < VOTERS - 1:
-        return ()
-    chosen = [home]
-    while len(chosen) < VOTERS:
-        regions = {node.region for node in chosen}
-        left = [node for node in others if node not in chosen]
-        chosen.append(max(left, key=lambda node: (node.region not in regions, weight(node))))
-    return tuple(node.id for node in chosen)
 
 
 def state_of(table: DeployTable, voters: Voters) -> tuple[bytes, int, bool]:

@@ -171,6 +171,8 @@ def view(
         error=deploy.error,
         serial=deploy.serial,
         alone=deploy.alone,
+        coordinator=deploy.coordinator,
+        voters=deploy.voters,
         began_at=instant(deploy.began_at),
         ended_at=None if deploy.ended_at is None else instant(deploy.ended_at),
         slots=tuple(map(_slot, slots)),

@@ -24,7 +24,7 @@ from hawker.record.deploy import DEPLOYS, DeployWish, SlotKind, SlotState, deplo
 from hawker.store.contract import Store, Tx
 
 if TYPE_CHECKING:
-    from hawker.deploys import coordinator, moves, releases, tasks
+    from hawker.deploys import coordinator, moves, releases, tasks, voters
 else:
     coordinator = deferred("hawker.deploys.coordinator")
     moves = deferred("hawker.deploys.moves")
@@ -53,7 +53,7 @@ class LateCoordinating(Protocol):
     """The other nodes, which are there once this one answers."""
 
     @property
-    def there(self) -> "coordinator.CoordinatingNodes":
+    def there(self) -> "voters.CoordinatingNodes":
         """Raises `Unavailable` before, and on a node that is alone."""
 
 

@@ -269,7 +269,7 @@ class Moves:
         if slot.kind is SlotKind.UPDATE:
             version = await self.again(slot, lambda: self._update(slot))
             return await self.note(slot, state=SlotState.PROVING, version=version)
-        made = await self.again(slot, lambda: self._order(slot))
+        made = await self.again(slot, lambda: self.order(slot))
         return await self.note(slot, state=SlotState.PROVING, machine=made.id, version=made.version, region=made.region)
 
     async def _update(self, slot: SlotRecord) -> str:
@@ -288,7 +288,7 @@ class Moves:
         updated = await self._change(UPDATE_MACHINE, slot, body=body)
         return updated.version
 
-    async def _order(self, slot: SlotRecord) -> Machine:
+    async def order(self, slot: SlotRecord) -> Machine:
         """The slot's own machine, which is ordered once."""
         assert slot.config is not None
         body = CreateMachineRequest(
@@ -308,6 +308,7 @@ class Moves:
         again: every call looks first, or has a key. Raises `SlotFailed`, `SlotSkipped`."""
         limits, began = self.record.limits, self.clock.monotonic()
         while True:
+            late = self.clock.monotonic() - began >= limits.wait_s  # a call that lasts long is not the last one
             try:
                 return await call()
             except NotFound as error:
@@ -315,7 +316,6 @@ class Moves:
                     raise SlotSkipped("it was destroyed meanwhile") from error
                 raise SlotFailed(slot, str(error)) from error
             except HawkerError as error:
-                late = self.clock.monotonic() - began >= limits.wait_s
                 if late and isinstance(error, Unavailable) and limits.skip_unreachable and slot.before is not None:
                     raise SlotSkipped(f"its host is away: {error}") from error
                 if late or not (error.retry or isinstance(error, Fault)):
@@ -411,7 +411,7 @@ class Moves:
             if slot.kind is SlotKind.UPDATE:
                 await self._restore(slot)
             elif slot.kind is not SlotKind.DESTROY:
-                made = await self.again(slot, lambda: self._order(slot)) if not slot.machine else None
+                made = await self.again(slot, lambda: self.order(slot)) if not slot.machine else None
                 slot = replace(slot, machine=made.id) if made is not None else slot
                 await self.again(replace(slot, kind=SlotKind.UPDATE), lambda: self.delete(slot))
         except SlotSkipped as skipped:
@@ -465,7 +465,11 @@ class Moves:
         return await self.caller.call(route, params=self.at(slot), deploy_term=self.term.text, **options)
 
     async def get(self, slot: SlotRecord) -> Machine:
-        return await self.caller.call(GET_MACHINE, params=self.at(slot))
+        """As its host has it. Raises `Unavailable` where that is away: what others know of it may be old."""
+        machine = await self.caller.call(GET_MACHINE, params=self.at(slot))
+        if machine.host_status != "ok":
+            raise Unavailable(f"the host of machine {slot.machine} is {machine.host_status}")
+        return machine
 
 
 async def _side_by_side(do: Callable[[T], Awaitable[None]], things: Iterable[T], at_once: int) -> None:

@@ -50,7 +50,7 @@ class RegisterHandlers:
 
         def apply(tx: Tx) -> RegisterRecord:
             record = _found(tx, call.params, body)
-            after = granted(record, body.term, NodeId(body.node), runs=self._runs(key))
+            after = granted(record, body, runs=self._runs(key))
             if after is not record:
                 tx.put(DEPLOY_REGISTERS, key, after)
             return after
@@ -84,11 +84,12 @@ class RegisterHandlers:
         return self._clock.monotonic() < self._until.get(key, self._begun + TERM_S)
 
 
-def granted(record: RegisterRecord, term: int, node: NodeId, *, runs: bool) -> RegisterRecord:
-    """The same record where it is refused: for a term that is no new one, and while another node's runs."""
-    if term <= record.granted or (runs and record.holder not in ("", node)):
+def granted(record: RegisterRecord, body: GrantTermRequest, *, runs: bool) -> RegisterRecord:
+    """The same record where it is refused: for a term that is no new one, and while another node's runs. Who else is a
+    voter changes with a term that an operator took."""
+    if body.term <= record.granted or (runs and record.holder not in ("", body.node)):
         return record
-    return replace(record, granted=term, holder=node)
+    return _of_term(record, body)
 
 
 def written(record: RegisterRecord, body: WriteRegisterRequest, now: float) -> RegisterRecord:
@@ -97,10 +98,15 @@ def written(record: RegisterRecord, body: WriteRegisterRequest, now: float) -> R
     if body.term < record.granted:
         return record
     if body.term > record.granted:
-        record = replace(record, granted=body.term, holder=NodeId(body.node))
+        record = _of_term(record, body)
     if body.state is None or (body.term, body.number) <= (record.term, record.number):
         return record
     return replace(record, term=body.term, number=body.number, state=body.state, ended=body.ended, at=now)
+
+
+def _of_term(record: RegisterRecord, body: GrantTermRequest | WriteRegisterRequest) -> RegisterRecord:
+    voters = tuple(map(NodeId, body.voters))
+    return replace(record, granted=body.term, holder=NodeId(body.node), voters=voters)
 
 
 def answer_of(record: RegisterRecord) -> RegisterAnswer:

@@ -1,5 +1,6 @@
 """Looks after deploys of which this node is a voter: begins the run of one whose coordinator is down, tells the other
-voters of one that ended here, and forgets those that ended a while ago.
+voters of one that ended here, and forgets those that ended a while ago. Where no majority of the voters is left, an
+operator has one that lives go on.
 """
 
 from collections.abc import Callable
@@ -7,16 +8,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hawker.api.contract.deploy import RegisterAnswer
+from hawker.api.contract.deploy import TAKE_DEPLOY, DeployInfo, DeployParams, RegisterAnswer
+from hawker.api.handlers import answers
+from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
-from hawker.deploys.coordinator import CoordinatingNodes, Coordinator, DeployState, Voters, opened_state, put_state
+from hawker.deploys.coordinator import Coordinator, DeployState, opened_state, put_state
+from hawker.deploys.deploy_handlers import view
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.flows import DEPLOY, DEPLOY_BACK, DeployInput
-from hawker.deploys.releases import ReleaseStatus
-from hawker.errors import HawkerError
+from hawker.deploys.register import TERM_S, answer_of
+from hawker.deploys.releases import ReleaseStatus, found
+from hawker.deploys.voters import CoordinatingNodes, Voters, taken_voters
+from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
 from hawker.fsm import journal
 from hawker.fsm.contract import WhenBusy
 from hawker.fsm.runner import Runner
+from hawker.ids import AppName, NodeId
 from hawker.log import bind
 from hawker.record.app import APPS
 from hawker.record.deploy import (
@@ -36,6 +43,10 @@ NEXT_S = 10.0
 _ENDED_S = 3600.0
 _FORGET_S = 60.0
 _LEFT_S = 40 * 86_400.0
+_GRANTS_S = 5.0
+_LATEST = "latest"
+TAKEN = 1 << 20
+"""So much greater is the term that an operator takes: those who are lost grant none as great, should they live."""
 _log = bind("hawker.deploys")
 
 
@@ -155,6 +166,83 @@ class DeployWatch:
                 tx.delete(DEPLOY_TERMS, key)
 
         await self._store.write(apply)
+
+
+class TakeHandlers:
+    """An operator's word: voters of a deploy are lost for good, and it goes on here with others."""
+
+    def __init__(
+        self, table: DeployTable, nodes: Callable[[], CoordinatingNodes], clock: Clock, runner: Runner[Any]
+    ) -> None:
+        self._table = table
+        self._nodes = nodes
+        self._clock = clock
+        self._runner = runner
+
+    @answers(TAKE_DEPLOY)
+    async def take(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
+        key, register = self._register(call.params)
+        app, version, nodes = register.app, register.version, self._nodes()
+        app_id = key.partition("/")[0]
+        voters = Voters(app, app_id, version, register.voters, nodes, self._clock)
+        heard = await voters.heard()
+        newest = max(heard.values(), key=lambda each: (each.term, each.number), default=answer_of(register))
+        if register.ended or newest.ended:
+            raise WrongState(f"deploy {version} of app '{app}' has ended")
+        if len(heard) >= voters.majority:
+            raise WrongState(
+                f"{len(heard)} of the {len(voters.all)} nodes that keep deploy {version} of app '{app}' answer: it goes"
+                " on by itself"
+            )
+        lost = [node for node in voters.all if node not in heard]
+        chosen = taken_voters(app_id, version, nodes, heard, lost)
+        term = max([register.granted, *(each.granted for each in heard.values())]) + TAKEN
+        await self._granted(replace(voters, all=chosen), term)
+        await self._go_on(app, version, newest, term, chosen)
+        said = {"app": app, "deploy": version, "voters": ", ".join(chosen), "lost": ", ".join(lost)}
+        _log.warning("deploy is taken by an operator", extra=said)
+        await Coordinator(app, version, self._table, self._nodes, self._clock).keep_now()
+        with self._table.store.snapshot() as reader:
+            release = found(reader, app, version)
+            return view(app, release, self._table.find(reader, app, version), self._table.slots(reader, app, version))
+
+    def _register(self, params: DeployParams) -> tuple[str, RegisterRecord]:
+        """Of the newest such deploy that this node keeps. Raises `NotFound`."""
+        kept = [pair for pair in self._table.store.scan(DEPLOY_REGISTERS) if pair[1].app == params.app_name]
+        kept = [pair for pair in kept if params.version in (_LATEST, str(pair[1].version)) and pair[1].state]
+        if not kept:
+            raise NotFound(f"no such deploy of app '{params.app_name:.80}' is kept here")
+        return max(kept, key=lambda pair: pair[1].version)
+
+    async def _granted(self, voters: Voters, term: int) -> None:
+        """Returns once most of them have granted it, which those that granted another one do when that is over. Raises
+        `Unavailable`."""
+        deadline = self._clock.monotonic() + TERM_S + _GRANTS_S
+        while True:
+            answers = await voters.grant(term)
+            if sum((each.granted, each.holder) == (term, voters.nodes.me) for each in answers) >= voters.majority:
+                return
+            if self._clock.monotonic() >= deadline:
+                raise Unavailable(f"the nodes {', '.join(voters.all)} let this one not go on: another one may do so")
+            await self._clock.sleep(LOOK_S)
+
+    async def _go_on(
+        self, app: AppName, version: int, newest: RegisterAnswer, term: int, voters: tuple[NodeId, ...]
+    ) -> None:
+        """From what is here, or from the newest that was heard; in a run of this node."""
+        nodes, state = self._nodes(), opened_state(newest.state, self._nodes())
+
+        def apply(tx: Tx) -> None:
+            if _is_older(tx, state):
+                put_state(tx, state, nodes)
+            self._table.change(tx, app, version, voters=voters, term=term, coordinator=nodes.me)
+            if journal.active(tx, deploy_resource(app)) is None:
+                back = found(tx, app, version).status == ReleaseStatus.ROLLING_BACK
+                given = DeployInput(app=app, version=version, why=state.deploy.error)
+                flow = DEPLOY_BACK if back else DEPLOY
+                self._runner.accept(tx, flow, deploy_resource(app), given, when_busy=WhenBusy.REFUSE)
+
+        await self._table.store.write(apply)
 
 
 def _is_older(tx: Tx, state: DeployState) -> bool:

@@ -15,6 +15,7 @@ from hawker.api.contract.deploy import (
     GET_DEPLOY,
     PAUSE_DEPLOY,
     RESUME_DEPLOY,
+    TAKE_DEPLOY,
     DeployInfo,
     DeployParams,
     GetDeployQuery,
@@ -46,7 +47,7 @@ from hawker.auth.image_names import check_image_names
 from hawker.clock import Clock
 from hawker.config import MachineConfig
 from hawker.deferred import deferred
-from hawker.errors import Forbidden, NotFound, Unavailable
+from hawker.errors import Forbidden, HawkerError, NotFound, Unavailable
 from hawker.fair.threads import PoolProbe
 from hawker.gateway.apps import AppSync, FleetApps
 from hawker.gateway.claims import NameQuorum, NetworkClaims
@@ -168,6 +169,7 @@ class FleetDeploys:
         handlers.on(PAUSE_DEPLOY, lambda call: self._answered(PAUSE_DEPLOY, call))
         handlers.on(RESUME_DEPLOY, lambda call: self._answered(RESUME_DEPLOY, call))
         handlers.on(ABORT_DEPLOY, lambda call: self._answered(ABORT_DEPLOY, call))
+        handlers.on(TAKE_DEPLOY, self._take)
 
     async def _answered(
         self, route: Unary[DeployParams, Q, B, DeployInfo], call: Call[DeployParams, Q, B]
@@ -181,6 +183,22 @@ class FleetDeploys:
                 raise
             del away
         return await self._forwarding.unary_at(node, route, call)
+
+    async def _take(self, call: Call[DeployParams, NoQuery, None]) -> DeployInfo:
+        """At the first node that keeps the deploy's state; its home may be lost."""
+        params = call.params
+        error: HawkerError = NotFound(
+            f"no node that answers keeps deploy {params.version:.20} of app '{params.app_name:.80}'"
+        )
+        for node in self._forwarding.owners.directory.nodes():
+            try:
+                if node.alive:
+                    return await self._forwarding.unary_at(node.id, TAKE_DEPLOY, call)
+            except NotFound:
+                continue
+            except Unavailable as away:
+                error = away
+        raise error
 
     async def _elsewhere(self, call: Call[DeployParams, Q, B]) -> NodeId | None:
         """Of the living nodes that have the newest such deploy, who was told of it last."""

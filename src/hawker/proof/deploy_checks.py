@@ -230,6 +230,42 @@ def proven(sight: DeploySight, hopeless: Callable[[int, str | None], bool]) -> I
                     yield Violation(Invariant.GATED, key, f"slot {slot.number} is done, and never passed its gates")
 
 
+def refused(sight: DeploySight, home: NodeId, labels: Collection[str]) -> Iterator[Violation]:
+    """No release of an order that was refused is anywhere, and no number was used up for one. `labels` are those of
+    the orders."""
+    for node, reader in sight.readers.items():
+        for key, release in reader.scan(RELEASES, f"{sight.app}/"):
+            if release.description in labels:
+                yield Violation(Invariant.REFUSED, key, f"is at {node}, and its order was refused")
+    versions = [release.version for _, release in sight.readers[home].scan(RELEASES, f"{sight.app}/")]
+    if versions != list(range(versions[0] if versions else 0, versions[-1] + 1 if versions else 0)):
+        yield Violation(Invariant.REFUSED, sight.app, f"has the releases {versions}")
+
+
+class OwnExits:
+    """Machines whose program ended by itself, which are to run again within `within_s` seconds, whatever a deploy does
+    meanwhile. Those of hosts that are not steady all that time are counted out."""
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._left: dict[MachineId, float] = {}
+
+    def exited(self, machine: MachineId, now: float) -> None:
+        self._left[machine] = now
+
+    def look(self, sight: DeploySight, now: float) -> Iterator[Violation]:
+        at = {each.id: (node, each) for node, reader in sight.readers.items() for _, each in reader.scan(MACHINES)}
+        for machine, since in list(self._left.items()):
+            node, record = at.get(machine, (None, None))
+            given_up = record is None or record.state in GONE or node not in sight.steady
+            if machine in sight.running or given_up:
+                del self._left[machine]
+            elif now - since > self._within_s:
+                del self._left[machine]
+                what = f"ended by itself {now - since:.0f} s ago, and is {record.state if record else 'gone'}"
+                yield Violation(Invariant.OWN_LIFE, machine, what)
+
+
 class Coordinators:
     """What was seen so far of who begins to change machines."""
 

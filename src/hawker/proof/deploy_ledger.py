@@ -14,9 +14,9 @@ _NEVER = (0, 0)
 
 class SentChange(ValueObject, frozen=True, kw_only=True):
     """A call by which a deploy changes a machine, as its coordinator sends it. `term` is that of its deploy at the
-    sender. `slot` is the number of the slot whose machine it orders, `machine` the id of one that is there; a call
-    without either announces the term. `begins`: a majority has to know of it before, so that whoever comes next does
-    not miss it."""
+    sender. `slot` is the number of the slot whose machine it orders or changes, `machine` the id of one that is there;
+    a call without either announces the term. `begins`: a majority has to know of it before, so that whoever comes next
+    does not miss it."""
 
     node: NodeId
     route: str
@@ -34,11 +34,11 @@ class KeptDeploy(ValueObject, frozen=True):
     slots: tuple[SlotRecord, ...]
 
 
-def surely_kept(registers: Iterable[RegisterRecord | None], voters: int) -> RegisterRecord | None:
-    """Of what each voter has, the newest that a majority has or goes beyond."""
+def surely_kept(registers: Iterable[RegisterRecord | None]) -> RegisterRecord | None:
+    """Of what each node keeps, the newest that a majority of its voters has or goes beyond."""
     written = [each for each in registers if each is not None and each.term]
     newest_first = sorted(written, key=lambda each: (each.term, each.number), reverse=True)
-    majority = voters // 2 + 1
+    majority = len(newest_first[0].voters) // 2 + 1 if newest_first else 1
     return newest_first[majority - 1] if len(newest_first) >= majority else None
 
 
@@ -55,11 +55,26 @@ class DeployLedger:
         self._sender: NodeId | None = None
         self._done: dict[NodeId, tuple[int, int]] = {}
         self._changed: set[tuple[int, str]] = set()
+        self._waiting: dict[int, frozenset[int]] = {}
 
     def sent(self, change: SentChange) -> None:
         """Of a deploy that voters keep."""
         self._note(self._two_at_once(change))
         self._note(self._unknown(change))
+        self._note(self._paused(change))
+
+    def paused(self, version: int, waiting: Iterable[int]) -> None:
+        """It was answered that the deploy is paused; `waiting` are the slots that it had not begun with then."""
+        self._waiting[version] = frozenset(waiting)
+
+    def goes_on(self, version: int) -> None:
+        """It is about to be resumed or aborted."""
+        self._waiting.pop(version, None)
+
+    def _paused(self, change: SentChange) -> Iterator[Violation]:
+        if change.begins and change.slot is not None and change.slot in self._waiting.get(change.version, ()):
+            what = f"{change.node} sends {change.route} for slot {change.slot}, which waited when it was paused"
+            yield Violation(Invariant.PAUSED, f"{self._app}/{change.version}", what)
 
     def _two_at_once(self, change: SentChange) -> Iterator[Violation]:
         """A coordinator goes on after a later one has begun. That one announces the end of an earlier deploy, whose

@@ -109,7 +109,7 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_replicated(self) -> bool:
-        return len(self.voters) > 1
+        return bool(self.voters)
 
 
 class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from hawker.worker.lifecycle import FLOWS
 from hawker.worker.order import AppBundles
 
 if TYPE_CHECKING:
-    from hawker.deploys import accept, catch_up, register, term_fence
+    from hawker.deploys import accept, catch_up, register, takeover, term_fence
     from hawker.fleet import gossip_bridge
     from hawker.fleet.app_bundle import AppBundler
     from hawker.fleet.joining import Invites
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 else:
     accept = deferred("hawker.deploys.accept")
     catch_up = deferred("hawker.deploys.catch_up")
+    takeover = deferred("hawker.deploys.takeover")
     register = deferred("hawker.deploys.register")
     term_fence = deferred("hawker.deploys.term_fence")
     gossip_bridge = deferred("hawker.fleet.gossip_bridge")
@@ -79,7 +80,8 @@ def node_handlers(
     deploys = DeployHandlers(table_of(deps), partial(_intake_of, worker), deps.others)
     handlers.add(ReleaseHandlers(deps.store, deps.clock), deploys)
     if bundler is not None:
-        handlers.add(register.RegisterHandlers(deps.store, deps.clock))
+        taken = takeover.TakeHandlers(table_of(deps), lambda: deps.others.there, deps.clock, worker.runner)
+        handlers.add(register.RegisterHandlers(deps.store, deps.clock), taken)
         term_fence.TermFence(deps.store, deps.clock).stand_before(handlers)
     return handlers
 

@@ -11,12 +11,14 @@ from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
     CREATE_DEPLOY,
     GET_DEPLOY,
+    TAKE_DEPLOY,
     AbortDeployRequest,
     CreateDeployRequest,
     DeployInfo,
     DeployParams,
 )
 from hawker.errors import HawkerError
+from hawker.proof.violation import Violation
 from hawker.record.app import APPS
 from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOYS, DeployRecord, RegisterRecord, deploy_key
 from hawker.sim.deploys.deploy_host import SOUND, DeployHost, DeployKit
@@ -48,6 +50,10 @@ class PlayedDeploys(DeploySimulation):
     async def abort(self, version: int = 1) -> None:
         params = DeployParams(app_name=APP, version=str(version))
         await self.hosts[0].broker.call(ABORT_DEPLOY, params=params, body=AbortDeployRequest())
+
+    async def take(self, at: int, version: int = 1) -> DeployInfo:
+        params = DeployParams(app_name=APP, version=str(version))
+        return await self.hosts[at].broker.call(TAKE_DEPLOY, params=params)
 
     async def shown(self, at: int, version: int = 1) -> DeployInfo:
         params = DeployParams(app_name=APP, version=str(version))
@@ -107,6 +113,13 @@ class PlayedDeploys(DeploySimulation):
     def late(self, route: str, by_s: float) -> None:
         self._fleet.call_network.late_s = by_s
         self._fleet.call_network.late.append(route)
+
+    def sends(self, at: int, route: Any, options: dict[str, Any]) -> None:
+        """As if this host's coordinator had sent a change."""
+        self._fleet.watches.sends(self.hosts[at].id, route, options)
+
+    def found(self) -> list[Violation]:
+        return list(self._found)
 
     async def settled(self) -> list[str]:
         """What is found once everything has come to its end."""

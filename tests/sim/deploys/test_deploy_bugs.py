@@ -15,11 +15,12 @@ pytestmark = [
 SEEDS = 40
 FOUND_AT = {
     "checks-believed": 3,
-    "new-keys": 12,
-    "no-budget": 4,
-    "no-fence": 8,
-    "one-budget": 4,
-    "overwrites-any": 4,
+    "deaf-to-pauses": 2,
+    "new-keys": 18,
+    "no-budget": 2,
+    "one-budget": 16,
+    "overwrites-any": 13,
+    "starts-wait": 3,
     "term-forgotten": 2,
 }
 """The seed that finds a bug, where it is not the first one."""

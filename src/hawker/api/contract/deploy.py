@@ -63,8 +63,9 @@ class DeploySlot(Answer, frozen=True, kw_only=True):
 class DeployInfo(Answer, frozen=True, kw_only=True):
     """`status` is that of the release: running, paused, rolling_back, complete, failed, rolled_back or interrupted;
     `planned` for a dry run. `serial` rises with each change. `stage` is what is done now, `error` what went wrong.
-    `alone` counts the app's machines that are of no process group, which no deploy touches. `slots` are those of one
-    deploy, which a list leaves out."""
+    `alone` counts the app's machines that are of no process group, which no deploy touches. `coordinator` is the node
+    that drives it and `voters` are those that keep its state, by their ids; both are empty where the app's home does so
+    alone. `slots` are those of one deploy, which a list leaves out."""
 
     app_name: str
     version: int
@@ -77,6 +78,8 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
     error: str
     serial: int
     alone: int
+    coordinator: str = ""
+    voters: tuple[str, ...] = ()
     began_at: datetime
     ended_at: datetime | None = None
     slots: tuple[DeploySlot, ...] = ()
@@ -189,7 +192,20 @@ ABORT_DEPLOY = Unary(
     body_optional=True,
 )
 
-DEPLOY_ROUTES = (CREATE_DEPLOY, LIST_DEPLOYS, GET_DEPLOY, PAUSE_DEPLOY, RESUME_DEPLOY, ABORT_DEPLOY)
+TAKE_DEPLOY = Unary(
+    name="take_deploy",
+    method="POST",
+    path=f"{_ALL}/{{version}}/take",
+    params=DeployParams,
+    response=DeployInfo,
+    tag=Tag.APPS,
+    summary="Go on with a deploy whose state is at no majority any more",
+    errors=(NotFound, WrongState, Unavailable),
+    action=Action.CONTROL,
+    timeout_s=60.0,
+)
+
+DEPLOY_ROUTES = (CREATE_DEPLOY, LIST_DEPLOYS, GET_DEPLOY, PAUSE_DEPLOY, RESUME_DEPLOY, ABORT_DEPLOY, TAKE_DEPLOY)
 
 
 # Calls between nodes: the register that three voters keep of each deploy, and the terms of those who coordinate it. All

@@ -24,6 +24,7 @@ from hawker.api.contract.deploy import (
     LIST_DEPLOYS,
     PAUSE_DEPLOY,
     RESUME_DEPLOY,
+    TAKE_DEPLOY,
     AbortDeployRequest,
     CreateDeployRequest,
     DeployInfo,
@@ -282,6 +283,12 @@ def _worded(name: str, route: Unary[DeployParams, Any, None, DeployInfo], text: 
 
 pause = _worded("pause", PAUSE_DEPLOY, "Begin with no further machine until `resume`. Those under way come to an end.")
 resume = _worded("resume", RESUME_DEPLOY, "Go on with a paused deploy.")
+take = _worded(
+    "take",
+    TAKE_DEPLOY,
+    "Go on with a deploy that two nodes are lost for. Two of the three that keep its state: only when they do not come"
+    " back, since they may go on with it, too, where they live on apart.",
+)
 
 
 @command.command("abort")

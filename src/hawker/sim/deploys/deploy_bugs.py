@@ -9,7 +9,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from hawker.api.caller import Caller
-from hawker.api.contract.deploy import GRANT_TERM, WRITE_REGISTER
+from hawker.api.contract.deploy import CREATE_DEPLOY, GRANT_TERM, WRITE_REGISTER
 from hawker.api.contract.machine import CREATE_MACHINE, GET_MACHINE, UPDATE_MACHINE
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call
@@ -18,9 +18,12 @@ from hawker.deploys.flows import DEPLOY_FLOWS, DeploySteps, deploy_flows
 from hawker.deploys.moves import Moves
 from hawker.deploys.plan import RELEASE
 from hawker.deploys.register import RegisterHandlers
+from hawker.deploys.releases import ReleaseStatus, added
 from hawker.deploys.term_fence import GUARDED
+from hawker.errors import HawkerError
 from hawker.fsm.contract import Flow
 from hawker.proof.violation import Invariant as I
+from hawker.record.app import ReleaseRecord
 from hawker.record.deploy import DEPLOYS, DeployRecord, SlotKind, SlotRecord, SlotState
 from hawker.sim.deploys.deploy_host import DeployKit
 from hawker.sim.harness.planted_bug import PlantedBug
@@ -29,6 +32,7 @@ from hawker.sim.node.kit import WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
+from hawker.worker.lifecycle.start import START
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -153,6 +157,52 @@ class _OneBudget(Moves):
         return warm.total()
 
 
+class _DeafToPauses(Moves):
+    """What is paused goes on."""
+
+    async def until_resumed(self) -> None:
+        return None
+
+
+def _numbers_first(handlers: Handlers, worker: SimWorker) -> None:
+    """A deploy has its number before it is looked at."""
+    deps = worker.parts.deps
+
+    async def answered(call: Call[Any, Any, Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:
+        try:
+            return await answer(call)
+        except HawkerError:
+            now = deps.clock.now()
+            used = ReleaseRecord(
+                version=0,
+                status=ReleaseStatus.FAILED,
+                strategy="rolling",
+                image="hawker/hello",
+                description=call.body.label,
+                definition=b"",
+                user="",
+                created_at=now,
+                updated_at=now,
+            )
+            await deps.store.write(lambda tx: added(tx, call.params.app_name, used))
+            raise
+
+    handlers.wrap(CREATE_DEPLOY, answered)
+
+
+def _starts_wait() -> Sequence[Flow[Any]]:
+    """A machine that ended starts when no deploy is under way any more."""
+
+    async def first(context: Any) -> Any:
+        deps = context.deps
+        while any(deploy.ended_at is None for _, deploy in deps.store.scan(DEPLOYS)):
+            await deps.clock.sleep(1.0)
+        return await START.steps[0].do(context)
+
+    waits = replace(START, steps=(replace(START.steps[0], do=first), *START.steps[1:]))
+    return [waits if flow is START else flow for flow in NODE_FLOWS]
+
+
 def _steps(steps: DeploySteps) -> WorkerKit:
     def flows() -> Sequence[Flow[Any]]:
         others = [flow for flow in NODE_FLOWS if flow not in DEPLOY_FLOWS]
@@ -236,5 +286,23 @@ PLANTS: tuple[PlantedBug[DeployKit], ...] = (
         I.KEPT_BEFORE,
     ),
     _plant("new-keys", "an order that is made again is a new one", DeployKit(moves=_calls(_NewKeys)), I.FILLED_ONCE),
+    _plant(
+        "number-first",
+        "a deploy that is refused has used up a number",
+        DeployKit(answers=_numbers_first),
+        I.REFUSED,
+    ),
+    _plant(
+        "deaf-to-pauses",
+        "a deploy that is paused goes on to the next machine",
+        DeployKit(_steps(DeploySteps(moves=lambda: _DeafToPauses))),
+        I.PAUSED,
+    ),
+    _plant(
+        "starts-wait",
+        "a machine that ended by itself starts again when no deploy is under way",
+        DeployKit(WorkerKit(flows=_starts_wait)),
+        I.OWN_LIFE,
+    ),
     _plant("no-budget", "all machines change at once", DeployKit(WorkerKit(store=_NoBudget)), I.BUDGET),
 )

@@ -38,7 +38,7 @@ from hawker.sim.node.kit import SOUND as SOUND_WORKER
 from hawker.sim.node.kit import WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.up.fleet_wiring import deploy_watch_of
-from hawker.up.wiring import node_handlers
+from hawker.up.wiring import catch_up_of, node_handlers
 from hawker.value_object import ValueObject
 
 REGIONS = ("mad", "mad", "ams", "lhr")
@@ -146,6 +146,7 @@ class DeployHost(MoveHost):
         seen: Any = _SeenCaller(InProcessCaller(answers, clock, "deploy"), self)
         deps.fleet.meet(kit.moves(seen))
         worker.tasks.start_soon(deploy_watch_of(worker.parts).serve)
+        worker.tasks.start_soon(catch_up_of(worker.parts).serve)
         return handlers
 
     async def _answers(self, route: Any, call: Call[Any, Any, Any], answer: Callable[[Any], Awaitable[Any]]) -> Any:

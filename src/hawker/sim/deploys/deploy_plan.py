@@ -3,8 +3,11 @@ the seconds around a deploy, or at a place in it: an edge of a step, a point ins
 """
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
+
+from hawker.api.contract.deploy import CreateDeployRequest
 from hawker.sim.deploys.deploy_host import REGIONS
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.seeded_run import drawn
@@ -14,13 +17,20 @@ RUN_S = 300.0
 EVERY_HOST = "0"
 """The label of what is done to all hosts."""
 _ACTOR = "world"
+UNREADY, UNREADY_FAR, OWN_PORT = 9090, 9091, 20_000
+"""Ports of checks: one that never passes, one that never does outside of the first region, and the first of those that
+each release has for itself."""
+_WAIT = "60s"
 
 
 class DeployVerb(StrEnum):
-    """`ambush` waits for a place; `fall`: the newest release does not pass its checks from now on; `lease`: a client
+    """`refuse` is an order of a deploy that cannot be; `exit`: the program of one machine at a host ends by itself;
+    `ambush` waits for a place; `fall`: the newest release does not pass its checks from now on; `lease`: a client
     holds the machines of a host; `doubt`: the other hosts take one that lives for down."""
 
     DEPLOY = "deploy"
+    REFUSE = "refuse"
+    EXIT = "exit"
     ABORT = "abort"
     KEEP = "keep"
     PAUSE = "pause"
@@ -53,6 +63,8 @@ class DeployBlow(StrEnum):
 
 _WEIGHTS = {
     DeployVerb.DEPLOY: 8.0,
+    DeployVerb.REFUSE: 1.0,
+    DeployVerb.EXIT: 2.0,
     DeployVerb.ABORT: 1.0,
     DeployVerb.KEEP: 0.5,
     DeployVerb.PAUSE: 1.0,
@@ -111,6 +123,8 @@ PLACES = (
 )
 """Edges of steps, and points inside them."""
 _KINDS = ("good", "good", "command", "crash", "crash", "unready", "unready_far", "late_far")
+REFUSED = ("unknown key", "too many", "no volume", "no image", "no such region")
+"""What is wrong with an order."""
 _GATED = ("rolling", "rolling", "canary", "bluegreen")
 _STRATEGIES = ("rolling", "rolling", "rolling", "canary", "bluegreen", "immediate")
 
@@ -148,6 +162,11 @@ def _drawn_at(chance: Chance, verb: DeployVerb, at: float) -> tuple[list[DeployO
     match verb:
         case DeployVerb.DEPLOY:
             then(0.0, verb, word=_release(chance))
+        case DeployVerb.REFUSE:
+            then(0.0, verb, word=chance.one_of(REFUSED))
+        case DeployVerb.EXIT:
+            then(0.0, DeployVerb.DEPLOY, word="good rolling")
+            then(chance.one_of((2.0, 5.0, 9.0)), verb, "1")
         case DeployVerb.LATE:
             _late(chance, then)
         case DeployVerb.CUT:
@@ -168,7 +187,7 @@ def _drawn_at(chance: Chance, verb: DeployVerb, at: float) -> tuple[list[DeployO
             then(lasts, DeployVerb.HEAL if verb is DeployVerb.LOSE else DeployVerb.BOOT)
         case _:
             then(0.0, verb)
-    scene = verb in (DeployVerb.AMBUSH, DeployVerb.LATE, DeployVerb.LEASE)
+    scene = verb in (DeployVerb.AMBUSH, DeployVerb.LATE, DeployVerb.LEASE, DeployVerb.EXIT)
     return operations, at + chance.one_of((25.0, 50.0) if scene else (0.2, 1.0, 3.0, 8.0, 20.0))
 
 
@@ -222,3 +241,50 @@ class Then(Protocol):
     def __call__(
         self, after_s: float, what: DeployVerb, who: str = ..., amount: float = ..., word: str = ...
     ) -> None: ...
+
+
+# What is ordered.
+
+
+def order_of(operation: DeployOperation) -> CreateDeployRequest:
+    kind, strategy = operation.word.split()
+    words = {"definition": _definition(kind, operation.number), "image": "hawker/hello", "strategy": strategy}
+    return msgspec.convert(words, CreateDeployRequest)
+
+
+def hopeless_order(operation: DeployOperation) -> CreateDeployRequest:
+    """An order with something wrong, as `word` says."""
+    found: dict[str, Any] = {"definition": {"env": {"OF": str(operation.number)}}, "image": "hawker/hello"}
+    match operation.word:
+        case "unknown key":
+            found["definition"] |= {"no_such_section": 1}
+        case "too many":
+            found["counts"] = {"app": 5000}
+        case "no volume":
+            found["definition"] |= {"processes": {"app": "", "db": ""}}
+            found["definition"] |= {"mounts": [{"source": "data", "destination": "/data", "processes": ["db"]}]}
+        case "no image":
+            del found["image"]
+        case "no such region":
+            found["definition"] |= {"primary_region": "nowhere", "processes": {"app": "", "more": ""}}
+    return msgspec.convert(found, CreateDeployRequest)
+
+
+def _definition(kind: str, number: int) -> dict[str, Any]:
+    """What a fly.toml of that kind says."""
+    ports = {"unready": UNREADY, "unready_far": UNREADY_FAR, "late_far": UNREADY_FAR}
+    grace = "8s" if kind == "late_far" or (kind == "unready" and number % 2) else "1s"
+    check: dict[str, Any] = {"type": "tcp", "interval": "2s", "timeout": "1s", "grace_period": grace}
+    check["port"] = ports.get(kind, OWN_PORT + number)
+    found: dict[str, Any] = {
+        "env": {"OF": str(number)},
+        "checks": {"up": check},
+        "restart": [{"policy": "always"}],
+        "deploy": {"wait_timeout": _WAIT},
+        "hawker": {"deploy": {"smoke": "4s", "smoke_rest": "1s", "bake": "3s"}},
+    }
+    if kind == "command":
+        found["deploy"] |= {"release_command": "exit 0"}
+    if kind == "crash":
+        found["experimental"] = {"cmd": ["exit", "3"]}
+    return found

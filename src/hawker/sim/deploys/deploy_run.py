@@ -3,49 +3,64 @@ never pass their checks are deployed over four hosts in three regions, and taken
 links are cut, and calls are lost or late.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
-import msgspec
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from hawker.api.contract.app import CREATE_APP, AppParams, CreateAppRequest
 from hawker.api.contract.deploy import (
     ABORT_DEPLOY,
-    ANNOUNCE_TERM,
     CREATE_DEPLOY,
     PAUSE_DEPLOY,
     RESUME_DEPLOY,
     AbortDeployRequest,
-    CreateDeployRequest,
     DeployParams,
 )
-from hawker.api.contract.machine import CREATE_MACHINE, DELETE_MACHINE, UPDATE_MACHINE, CreateMachineRequest
+from hawker.api.contract.machine import CREATE_MACHINE, CreateMachineRequest
 from hawker.api.contract.machine_operation import CREATE_LEASE, LeaseRequest
-from hawker.api.route import Call
-from hawker.deploys.coordinator import opened_state
-from hawker.deploys.plan import is_of
-from hawker.errors import HawkerError
+from hawker.errors import BadRequest, Conflict, HawkerError, NoRoom, Unprocessable
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.fsm.run import State as RunState
-from hawker.ids import NodeId
+from hawker.ids import MachineId, NodeId
 from hawker.machine import State
-from hawker.proof.deploy_checks import Coordinators, DeploySight, Serving, as_before, deploys_over, proven
-from hawker.proof.deploy_ledger import DeployLedger, KeptDeploy, SentChange, surely_kept
+from hawker.proof.deploy_checks import (
+    Coordinators,
+    DeploySight,
+    OwnExits,
+    Serving,
+    as_before,
+    deploys_over,
+    proven,
+    refused,
+)
 from hawker.proof.violation import Invariant, Violation
-from hawker.record.app import APPS, RELEASES
-from hawker.record.deploy import DEPLOY_REGISTERS, DEPLOY_TERMS, DEPLOYS, DeployRecord, deploy_key, deploy_resource
+from hawker.record.app import RELEASES
+from hawker.record.deploy import (
+    DEPLOY_SLOTS,
+    DEPLOYS,
+    DeployRecord,
+    SlotState,
+    deploy_resource,
+)
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.sim.deploys.deploy_host import REGIONS, SOUND, DeployFleet, DeployHost, DeployKit, DeployNodes
+from hawker.sim.deploys.deploy_host import REGIONS, SOUND, DeployFleet, DeployHost, DeployKit
 from hawker.sim.deploys.deploy_plan import (
     EVERY_HOST,
     HOSTS,
+    OWN_PORT,
+    UNREADY,
+    UNREADY_FAR,
     DeployBlow,
     DeployOperation,
     DeployOutcome,
     DeployRunPlan,
     DeployVerb,
+    hopeless_order,
+    order_of,
 )
+from hawker.sim.deploys.deploy_witness import DeployWitness
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import eventually
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun
@@ -58,13 +73,12 @@ _GOSSIP_S = 0.5
 _REST_S = 4000.0
 _ASKED_S = 12.0
 _STEADY_S = 60.0
+_RESTARTS_S = 45.0
 _SHARE = 0.33
 _LATE_S = 60.0
 _OPERATE_S = 15.0
 _BEGINS_S = 1.5
 """What a machine's program takes until it serves."""
-_UNREADY, _UNREADY_FAR, _OWN_PORT = 9090, 9091, 20_000
-_WAIT = "60s"
 _SPREAD = ("mad", "mad", "mad", "mad", "ams", "ams", "lhr", "lhr")
 """Regions of the machines at first."""
 
@@ -84,16 +98,15 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         for number in range(1, HOSTS + 1):
             host = DeployHost(self._fleet, number, plan.seed * 100 + number)
             self._hosts[host.id] = self._fleet.hosts[host.id] = host
-            host.world.prober.answers[_UNREADY] = ProbeResult(False, "not ready")
+            host.world.prober.answers[UNREADY] = ProbeResult(False, "not ready")
             if REGIONS[number - 1] != REGIONS[0]:
-                host.world.prober.answers[_UNREADY_FAR] = ProbeResult(False, "not ready here")
+                host.world.prober.answers[UNREADY_FAR] = ProbeResult(False, "not ready here")
         self._fleet.call_network.hears = self._hear
         self._fleet.call_network.late_s = _LATE_S
         self._coordinators = Coordinators()
         self._serving = Serving(_SHARE)
-        self._ledger = DeployLedger(self._note, self._kept, APP)
-        watches = self._fleet.watches
-        watches.passes, watches.sends, watches.comes = self._pass, self._sent, self._comes
+        self._ledger = DeployWitness(self._fleet, self._hosts, self._note).ledger
+        self._fleet.watches.passes = self._pass
         self._ambushes: list[_Ambush] = []
         self._fallen: set[int] = set()
         self._newest = 0
@@ -101,6 +114,10 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         self._watching = False
         self._accepted: dict[int, str] = {}
         self._aborted: set[int] = set()
+        self._refused: set[str] = set()
+        self._goes_on = 0  # how often a deploy was told to
+        self._own_exits = OwnExits(_RESTARTS_S)
+        self._excused: set[MachineId] = set()  # ended by themselves, and do not serve again yet
         self._calls = 0
         self._unsteady = dict.fromkeys(self._hosts, 0.0)
 
@@ -157,11 +174,14 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
                 if host.worker is None:
                     self._unsteady[host.id] = now
             sight = self._sight()
-            self._note(self._serving.look(sight))
+            self._excused -= sight.serving
+            self._note(self._serving.look(_as_if_serving(sight, self._excused)))
             self._note(proven(sight, self._is_hopeless))
             self._watching = True
             self._note(self._coordinators.look(sight))
             self._note(as_before(sight, self._home.id))
+            self._note(refused(sight, self._home.id, self._refused))
+            self._note(self._own_exits.look(sight, now))
 
     async def _operate(self) -> None:
         """An operator takes up runs at which daemon after daemon has died."""
@@ -203,60 +223,6 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         kind = self._accepted.get(version, "good").split()[0]
         return kind in ("crash", "unready") or (kind in ("unready_far", "late_far") and region != REGIONS[0])
 
-    # What coordinators and nodes do.
-
-    def _sent(self, node: NodeId, route: Any, options: dict[str, Any]) -> None:
-        host, machine, slot = self._hosts[node], "", None
-        if route is CREATE_MACHINE:
-            _, version, number, _ = options["idempotency_key"].split("-", 3)
-            slot = int(number) if number.isdecimal() else None
-        elif route is ANNOUNCE_TERM:
-            version = options["params"].version
-        else:
-            version, machine = options["deploy_term"].partition("/")[0], options["params"].machine_id
-        record = host.world.store.get(DEPLOYS, deploy_key(APP, int(version)))
-        if record is None or not record.is_replicated or host.worker is None:
-            return
-        told = options.get("deploy_term")
-        term = record.term if told is None else int(told.partition("/")[2])
-        begins = route in (CREATE_MACHINE, UPDATE_MACHINE, DELETE_MACHINE)
-        self._ledger.sent(
-            SentChange(
-                node=node,
-                route=route.name,
-                version=int(version),
-                term=term,
-                slot=slot,
-                machine=machine,
-                begins=begins,
-            )
-        )
-
-    def _comes(self, node: NodeId, route: Any, call: Call[Any, Any, Any]) -> Callable[[], None]:
-        version, _, number = (call.deploy_term or "").partition("/")
-        app, store = self._home.world.store.get(APPS, APP), self._hosts[node].world.store
-        told = store.get(DEPLOY_TERMS, app.id) if app is not None else None
-        before = max(self._ledger.begins(node), (0, 0) if told is None else (told.version, told.term))
-
-        def done() -> None:
-            self._ledger.did(node, route.name, (int(version), int(number)), before)
-            if route is UPDATE_MACHINE and is_of(call.body.config, int(version)):
-                self._ledger.changed(int(version), call.params.machine_id)
-
-        return done
-
-    def _kept(self, version: int) -> KeptDeploy | None:
-        """What a majority of voters has of a deploy, whether they are up or not."""
-        app = self._home.world.store.get(APPS, APP)
-        assert app is not None
-        key = deploy_key(app.id, version)
-        found = [register for host in self._hosts.values() if (register := host.world.store.get(DEPLOY_REGISTERS, key))]
-        kept = surely_kept(found, 3)
-        up = next((host.worker for host in self._hosts.values() if host.worker is not None), None)
-        if kept is None or up is None:
-            return None
-        return KeptDeploy(kept.term, opened_state(kept.state, DeployNodes(self._fleet, up)).slots)
-
     # What befalls them.
 
     async def _do(self, operation: DeployOperation) -> None:
@@ -264,8 +230,12 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         hosts = [self._hosts[each] for each in self._hosts if operation.label in (EVERY_HOST, str(int(each)))]
         host, network, word = hosts[0], self._fleet.call_network, operation.word
         match operation.verb:
-            case DeployVerb.DEPLOY | DeployVerb.ABORT | DeployVerb.KEEP | DeployVerb.PAUSE:
+            case DeployVerb.DEPLOY | DeployVerb.REFUSE:
+                self._tasks.start_soon(self._order, operation, host)
+            case DeployVerb.ABORT | DeployVerb.KEEP | DeployVerb.PAUSE:
                 self._tasks.start_soon(self._ask, operation, host)
+            case DeployVerb.EXIT:
+                self._exit(host)
             case DeployVerb.KILL | DeployVerb.POWER:
                 await host.kill(kept=float(word), power=operation.verb is DeployVerb.POWER)
             case DeployVerb.BOOT:
@@ -337,7 +307,7 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
 
     def _fall(self) -> None:
         """The release that came last does not pass its checks from now on."""
-        port = _OWN_PORT + self._newest
+        port = OWN_PORT + self._newest
         self._fallen.add(port)
         for host in self._hosts.values():
             host.world.prober.answers[port] = ProbeResult(False, "it has fallen ill")
@@ -354,30 +324,76 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         self._fleet.call_network.cuts.clear()
         self._fleet.call_network.lost = self._fleet.call_network.mute = 0.0
 
+    async def _order(self, operation: DeployOperation, host: DeployHost) -> None:
+        """A deploy, at a broker. What is refused for good leaves nothing behind."""
+        if host.worker is None:
+            return
+        label = f"order {operation.number}"
+        if operation.verb is DeployVerb.DEPLOY:
+            self._newest = operation.number
+        body = order_of(operation) if operation.verb is DeployVerb.DEPLOY else hopeless_order(operation)
+        try:
+            made = await host.broker.call(
+                CREATE_DEPLOY, params=AppParams(app_name=APP), body=structs.replace(body, label=label)
+            )
+        except (BadRequest, Conflict, NoRoom, Unprocessable) as error:
+            self._refused.add(label)
+            self._say(f"{label} is refused: {error}")
+        except HawkerError as error:
+            self._say(f"{label}: {error}")
+        else:
+            self._accepted[made.version] = operation.word
+            self._calls += 1
+            self._say(f"{label}: {made.version} is {made.status}")
+            if operation.verb is DeployVerb.REFUSE:
+                self._note([Violation(Invariant.REFUSED, label, f"{operation.word}: it was accepted")])
+
     async def _ask(self, operation: DeployOperation, host: DeployHost) -> None:
         """At any broker; a refusal is an answer."""
         if host.worker is None:
             return
         broker, verb, latest = host.broker, operation.verb, DeployParams(app_name=APP, version="latest")
         try:
-            match verb:
-                case DeployVerb.DEPLOY:
-                    here = AppParams(app_name=APP)
-                    self._newest = operation.number
-                    made = await broker.call(CREATE_DEPLOY, params=here, body=_order(operation))
-                    self._accepted[made.version] = operation.word
-                case DeployVerb.PAUSE:
-                    newest = max((deploy.version for deploy in self._deploys()), default=0)
-                    self._tasks.start_soon(self._resume, operation.amount, newest)
-                    made = await broker.call(PAUSE_DEPLOY, params=latest)
-                case _:
-                    keep = AbortDeployRequest(keep=verb is DeployVerb.KEEP)
-                    made = await broker.call(ABORT_DEPLOY, params=latest, body=keep)
-                    self._aborted.add(made.version)
+            if verb is DeployVerb.PAUSE:
+                newest = max((deploy.version for deploy in self._deploys()), default=0)
+                self._tasks.start_soon(self._resume, operation.amount, newest)
+                before = self._goes_on
+                made = await broker.call(PAUSE_DEPLOY, params=latest)
+                if before == self._goes_on:
+                    self._ledger.paused(made.version, [slot.number for slot in made.slots if slot.state == "waiting"])
+            else:
+                self._let_go_on()
+                keep = AbortDeployRequest(keep=verb is DeployVerb.KEEP)
+                made = await broker.call(ABORT_DEPLOY, params=latest, body=keep)
+                self._aborted.add(made.version)
             self._calls += 1
             self._say(f"{verb}: {made.version} is {made.status}")
         except HawkerError as error:
             self._say(f"{verb}: {error}")
+
+    def _let_go_on(self) -> None:
+        """Whatever is paused may go on from now on."""
+        self._goes_on += 1
+        for version in self._accepted:
+            self._ledger.goes_on(version)
+
+    def _exit(self, host: DeployHost) -> None:
+        """The program of one of its machines, that deploys do not change now."""
+        running, deploys = host.world.host.running(), {deploy.version: deploy for deploy in self._deploys()}
+        changing = {
+            slot.machine
+            for each in self._hosts.values()
+            for key, slot in each.world.store.scan(DEPLOY_SLOTS)
+            if slot.state not in (SlotState.WAITING, SlotState.DONE)
+            and deploys[int(key.split("/")[1])].ended_at is None
+        }
+        for _, machine in host.world.store.scan(MACHINES):
+            if host.worker and machine.id in running and machine.state is State.STARTED and machine.id not in changing:
+                self._say(f"machine {machine.id} ends by itself")
+                host.world.host.end(machine.id, 1)
+                self._own_exits.exited(machine.id, self._clock.monotonic())
+                self._excused.add(machine.id)
+                return
 
     async def _resume(self, after_s: float, version: int) -> None:
         """Until it is done, since nobody else would; a pause whose answer was lost may have been heard."""
@@ -386,6 +402,7 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         while any(record.ended_at is None for record in self._records(version)):
             up = next((host for host in self._hosts.values() if host.worker is not None), None)
             if up is not None and any(record.asked == "pause" for record in self._records(version)):
+                self._let_go_on()
                 try:
                     await up.broker.call(RESUME_DEPLOY, params=params)
                 except HawkerError as error:
@@ -444,31 +461,10 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
         )
 
 
+def _as_if_serving(sight: DeploySight, machines: Collection[MachineId]) -> DeploySight:
+    """What ended by itself is no deploy's to answer for."""
+    return structs.replace(sight, running=sight.running.union(machines), serving=sight.serving.union(machines))
+
+
 GAME: SeededGame[DeployKit, DeployRunPlan, DeployOutcome] = SeededGame(sound=SOUND, run=DeploySimulation)
 play, shrink = GAME.play, GAME.shrink
-
-
-def _order(operation: DeployOperation) -> CreateDeployRequest:
-    kind, strategy = operation.word.split()
-    words = {"definition": _definition(kind, operation.number), "image": "hawker/hello", "strategy": strategy}
-    return msgspec.convert(words, CreateDeployRequest)
-
-
-def _definition(kind: str, number: int) -> dict[str, Any]:
-    """What a fly.toml of that kind says."""
-    ports = {"unready": _UNREADY, "unready_far": _UNREADY_FAR, "late_far": _UNREADY_FAR}
-    grace = "8s" if kind == "late_far" or (kind == "unready" and number % 2) else "1s"
-    check: dict[str, Any] = {"type": "tcp", "interval": "2s", "timeout": "1s", "grace_period": grace}
-    check["port"] = ports.get(kind, _OWN_PORT + number)
-    found: dict[str, Any] = {
-        "env": {"OF": str(number)},
-        "checks": {"up": check},
-        "restart": [{"policy": "always"}],
-        "deploy": {"wait_timeout": _WAIT},
-        "hawker": {"deploy": {"smoke": "4s", "smoke_rest": "1s", "bake": "3s"}},
-    }
-    if kind == "command":
-        found["deploy"] |= {"release_command": "exit 0"}
-    if kind == "crash":
-        found["experimental"] = {"cmd": ["exit", "3"]}
-    return found
