@@ -13,6 +13,12 @@ from pathlib import Path
 import anyio
 import click
 
+from hawker.chaos.deploys.deploy_blow import CREATES, UPDATES, WHOLE, BlowKind
+from hawker.chaos.deploys.deploy_report import HEAD as DEPLOYS_HEAD
+from hawker.chaos.deploys.deploy_report import DeployRow, DeploysReport, deploy_line
+from hawker.chaos.deploys.deploy_report import line as deploys_line
+from hawker.chaos.deploys.deploy_report import summary as deploys_summary
+from hawker.chaos.deploys.deploy_trial import DeployTrialPlan, run_deploy_trial
 from hawker.chaos.fleet.report import page as fleet_page
 from hawker.chaos.fleet.trial import TrialPlan as FleetPlan
 from hawker.chaos.fleet.trial import run_trial
@@ -33,6 +39,7 @@ from hawker.clock import SystemClock
 
 _DRIVERS = click.Choice(["container", "process"])
 _STEP_DRIVERS = click.Choice(["container", "process", *sorted(GUEST_DRIVERS)])
+_BLOWS = [kind.name.lower() for kind in WHOLE]
 _WIDTHS = (10, 15, 22, 10)
 
 
@@ -187,6 +194,56 @@ def move(
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     report: BlowsReport = anyio.run(partial(run_move_trial, plan, SystemClock(), tell, note))
     click.echo(as_json(report) if json else moves_summary(report))
+    return ExitStatus.FAILED if report.found else ExitStatus.OK
+
+
+@command.command("deploys")
+@click.option("--nodes", type=click.IntRange(4, 30), default=10, show_default=True, help="Number of hosts.")
+@click.option("--strategy", "strategies", multiple=True, type=click.Choice(["rolling", "canary", "bluegreen"]),
+              help="Only deploys of this strategy; default rolling and bluegreen.")  # fmt: skip
+@click.option("--blow", "blows", multiple=True, metavar="BLOW", type=click.Choice(_BLOWS),
+              help=f"Only this blow: {', '.join(_BLOWS)}. May be repeated.")  # fmt: skip
+@click.option("--place", "places", multiple=True,
+              help="Only deaths at places that begin so; may be repeated.")  # fmt: skip
+@click.option("--partition", type=click.FloatRange(1, 3600), default=60, show_default=True,
+              help="Seconds for which a region is parted.")  # fmt: skip
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where to make the temporary directory.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
+def deploys(
+    nodes: int, strategies: tuple[str, ...], blows: tuple[str, ...], places: tuple[str, ...], partition: float,
+    data_dir: Path | None, json: bool,
+) -> int:  # fmt: skip
+    """Deploy an app over a fleet and kill whoever takes part.
+
+    An app with a machine on each node, in three regions, is deployed again and again while clients ask at every edge.
+    Each time something befalls the deploy: its client, its driver, two of the nodes that keep its state, an edge, a
+    region, or the node of a machine at each step of its change. Each deploy must end as promised, with every machine
+    of one release, no machine left over, and no request lost at an edge that was spared.
+
+    For root. Hosts are network namespaces; all of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos deploys
+      hawker chaos deploys --nodes 4 --strategy rolling --blow driver_host
+      hawker chaos deploys --place update.launch
+    """
+    if not json:
+        click.echo(deploys_line(DEPLOYS_HEAD))
+    tell: Callable[[DeployRow], None] = (lambda row: None) if json else (lambda row: click.echo(deploy_line(row)))
+    narrowed = bool(blows or places)
+    plan = DeployTrialPlan(
+        nodes=nodes,
+        strategies=strategies or ("rolling", "bluegreen"),
+        kinds=tuple(BlowKind[name.upper()] for name in blows) if narrowed else WHOLE,
+        places=places if narrowed else (UPDATES, CREATES),
+        parted_s=partition,
+        where=data_dir,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    report: DeploysReport = anyio.run(run_deploy_trial, plan, SystemClock(), tell)
+    click.echo(as_json(report) if json else deploys_summary(report))
     return ExitStatus.FAILED if report.found else ExitStatus.OK
 
 

@@ -1,0 +1,1 @@
+"""A trial of deploys on a real fleet behind its edges."""

@@ -1,0 +1,82 @@
+"""Clients of an edge: what counts as lost, and what any client asks once more."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from hawker.chaos.deploys.edge_clients import EdgeClients
+from hawker.clock import SystemClock
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+HERE = "127.0.0.1"
+_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@asynccontextmanager
+async def edge(answer: Callable[[int], bytes | None]) -> AsyncIterator[EdgeClients]:
+    """`answer` is asked with the number of the request; for None the connection ends."""
+    asked = 0
+
+    async def serve(stream: SocketStream) -> None:
+        nonlocal asked
+        async with stream:
+            while True:
+                try:
+                    await stream.receive()
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return
+                asked += 1
+                said = answer(asked)
+                if said is None:
+                    return
+                await stream.send(said)
+
+    listener = await anyio.create_tcp_listener(local_host=HERE)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield EdgeClients([HERE], port, SystemClock(), 0.001)
+        tasks.cancel_scope.cancel()
+
+
+async def counted(clients: EdgeClients, requests: int) -> list[str]:
+    """What was lost of at least so many."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(clients.serve)
+        await eventually(lambda: clients.sent([HERE]) >= requests, 20)
+        tasks.cancel_scope.cancel()
+    return [each.what for each in clients.lost([HERE])]
+
+
+async def test_answers_of_200_are_not_lost() -> None:
+    async with edge(lambda number: _OK) as clients:
+        assert await clients.answers(HERE)
+        assert await counted(clients, 50) == []
+        clients.forget()
+        assert clients.sent([HERE]) == 0
+
+
+async def test_another_status_and_a_fresh_connection_that_ends_are_lost() -> None:
+    bad = _OK.replace(b"200 OK", b"503 Busy")
+    async with edge(lambda number: bad if number == 7 else _OK) as clients:
+        assert await counted(clients, 50) == ["503"]
+    async with edge(lambda number: None) as clients:
+        assert not await clients.answers(HERE)
+        lost = await counted(clients, 4)
+        assert lost and all(each.startswith("_Closed") for each in lost)
+
+
+async def test_a_connection_that_ended_between_two_requests_loses_none() -> None:
+    closes = _OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    async with edge(lambda number: closes) as clients:
+        assert await counted(clients, 50) == []
+
+
+async def test_nobody_who_listens_is_a_loss() -> None:
+    clients = EdgeClients([HERE], 1, SystemClock(), 0.001)
+    assert (await counted(clients, 4))[0].startswith("OSError")
+    assert clients.lost([]) == []
