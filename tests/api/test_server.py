@@ -167,7 +167,7 @@ def test_only_these_calls_ask_the_grant_themselves() -> None:
     lists = {"list_apps", "list_org_machines", "list_org_volumes"}
     others = {"create_app", "machine_history", "current_tokens", "revoke_token", "list_placements", "place"}
     logins = {"list_registry_logins", "put_registry_login", "delete_registry_login", "find_snapshot"}
-    moves = {"list_moves", "get_move", "cancel_move"}
+    moves = {"list_moves", "get_move", "cancel_move", "pause_move", "resume_move", "limit_move"}
     peers = {"list_wireguard_peers", "put_wireguard_peer", "delete_wireguard_peer"}
     assert own == lists | others | logins | moves | peers
 

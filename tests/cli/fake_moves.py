@@ -52,3 +52,12 @@ class FakeMoves:
 
     async def _cancel_move(self, call: Call[Any, Any, Any]) -> Move:
         return msgspec.structs.replace(MOVE, state="aborted", reason="cancelled by the user")
+
+    async def _pause_move(self, call: Call[Any, Any, Any]) -> Move:
+        return msgspec.structs.replace(MOVE, paused=True, eta_s=None)
+
+    async def _resume_move(self, call: Call[Any, Any, Any]) -> Move:
+        return MOVE
+
+    async def _limit_move(self, call: Call[Any, Any, Any]) -> Move:
+        return MOVE

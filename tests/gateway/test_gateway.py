@@ -33,7 +33,10 @@ MERGED = frozenset(
     {"list_apps", "get_app", "list_machines", "list_volumes", "list_org_machines", "list_org_volumes", "list_runs",
      "app_log", "app_log_page", "list_audit", "list_moves"}
 )  # fmt: skip
-ASKED = frozenset({"get_run", "retry_run", "abort_run", "find_snapshot", "get_move", "cancel_move", "take_deploy"})
+ASKED = frozenset(
+    {"get_run", "retry_run", "abort_run", "find_snapshot", "get_move", "cancel_move",
+     "pause_move", "resume_move", "limit_move", "take_deploy"}
+)  # fmt: skip
 ANSWERED = frozenset(
     {"health", "list_regions", "current_tokens", "authenticate_token", "authorize_token", "create_deploy_token",
      "revoke_token", "list_revoked", "create_machine", "place", "list_placements", "create_app", "delete_app",

@@ -59,7 +59,7 @@ TABLE = {
     "place": CommandModule(f"{_IN}.place", "Order machines and show every bid, or only ask for bids."),
     "volumes": CommandModule(f"{_IN}.volumes", "Disks that outlive machines, and their snapshots."),
     "volume": CommandModule(f"{_IN}.volumes", "The same as volumes.", hidden=True),
-    "moves": CommandModule(f"{_IN}.moves", "Show and cancel moves of machines and volumes between nodes."),
+    "moves": CommandModule(f"{_IN}.moves", "Show, pause, limit and cancel moves between nodes."),
     "images": CommandModule(f"{_IN}.images", "List, pull, import, push and remove the node's images."),
     "image": CommandModule(f"{_IN}.images", "The same as images.", hidden=True),
     "registry": CommandModule(f"{_IN}.registry", "Log organizations in at registries of images."),

@@ -50,10 +50,10 @@ async def wish_of(
 async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:
     """Until it has ended; a line for each state, and every 5 s. A broker or node that is away is asked again. Raises
     `Failure` when it was aborted."""
-    said, at = "", clock.monotonic()
+    said, at = ("", False), clock.monotonic()
     while move.state not in ENDED:
-        if move.state != said or clock.monotonic() - at >= SAY_EVERY_S:
-            said, at = move.state, clock.monotonic()
+        if (move.state, move.paused) != said or clock.monotonic() - at >= SAY_EVERY_S:
+            said, at = (move.state, move.paused), clock.monotonic()
             say(line(move))
         await clock.sleep(LOOK_S)
         try:
@@ -74,6 +74,8 @@ def what(move: Move) -> str:
 
 def line(move: Move) -> str:
     """For example `copying 1.0 GiB of 4.0 GiB, 210.0 MiB/s, 15 s left`."""
+    if move.paused:
+        return f"{what(move)}: paused, {size(move.copied_bytes)} of {size(move.stored_bytes)} copied"
     if move.state not in (MoveState.WARMING, MoveState.COPYING):
         return f"{what(move)}: {move.state}" + (f" at node {move.to}" if move.to else "")
     left = "" if move.eta_s is None else f", {move.eta_s:.0f} s left"
@@ -91,7 +93,7 @@ def about(move: Move) -> str:
             ("from", move.node),
             ("to", move.to or "-"),
             ("mode", move.mode),
-            ("state", move.state),
+            ("state", f"{move.state}, paused" if move.paused else move.state),
             ("copied", f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"),
             ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
             ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),

@@ -22,7 +22,16 @@ from hawker.api.contract.deploy import (
 )
 from hawker.api.contract.image import REGISTRY_ROUTES, RESOLVE_IMAGE, RegistryParams
 from hawker.api.contract.machine import UPDATE_MACHINE
-from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
+from hawker.api.contract.move import (
+    GET_MOVE,
+    LIMIT_MOVE,
+    LIST_MOVES,
+    MOVE_CHANGES,
+    ListMovesQuery,
+    Move,
+    MoveList,
+    MoveParams,
+)
 from hawker.api.contract.node import HEALTH, LIST_REGIONS, METRICS, Health, RegionList, region_list
 from hawker.api.contract.org import OrgParams
 from hawker.api.contract.private_network import LIST_PEERS, WIREGUARD_ROUTES, WireguardPeerParams
@@ -119,7 +128,9 @@ class FleetMoves:
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_MOVES, self.list)
         handlers.on(GET_MOVE, self.get)
-        handlers.on(CANCEL_MOVE, self.cancel)
+        for route in MOVE_CHANGES:
+            handlers.on(route, partial(self._change, route))
+        handlers.on(LIMIT_MOVE, partial(self._change, LIMIT_MOVE))
 
     async def list(self, call: Call[NoParams, ListMovesQuery, None]) -> MoveList:
         async def ask(caller: Caller) -> MoveList:
@@ -137,12 +148,12 @@ class FleetMoves:
         _, move = await self._found(call)
         return move
 
-    async def cancel(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+    async def _change(self, route: Unary[Any, Any, Any, Move], call: Call[MoveParams, NoQuery, Any]) -> Move:
         node, move = await self._found(call)
         call.grant.check(Attempt(Action.WRITE, app=move.app))
-        return await self._forwarding.unary_at(node, CANCEL_MOVE, call)
+        return await self._forwarding.unary_at(node, route, call)
 
-    async def _found(self, call: Call[MoveParams, NoQuery, None]) -> tuple[NodeId, Move]:
+    async def _found(self, call: Call[MoveParams, NoQuery, Any]) -> tuple[NodeId, Move]:
         async def one(caller: Caller) -> Move:
             return await caller.call(GET_MOVE, params=call.params)
 

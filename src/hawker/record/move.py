@@ -21,6 +21,9 @@ RETIRED_KEPT_S = 86_400.0
 
 SIGNPOSTS_KEPT_S = 30 * 86_400.0
 
+PAUSED_AT_MOST_S = 3600.0
+"""A pause ends by itself after so many seconds, because the move holds room at both nodes."""
+
 
 class MoveState(StrEnum):
     """Where a move is, at its source."""
@@ -56,7 +59,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
     when another instance of it was on its way; from `closed_at` on nobody wrote to the volume. `warm_at` is when the
     copy began beside the machine. Bytes are those that the volume's file stores; times are Unix seconds.
-    `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit."""
+    `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
+    Until `paused_until` nothing is copied, and the machine is not stopped for the move."""
 
     id: str
     app: AppName
@@ -77,6 +81,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: float | None = None
     granted_at: float | None = None
     back_at: float | None = None
+    paused_until: float | None = None
     reason: str = ""
     created_at: float
     updated_at: float
@@ -86,6 +91,9 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
         unit = self.machine or self.volume
         assert unit is not None, "a move is of something"
         return unit
+
+    def is_paused(self, now: float) -> bool:
+        return self.paused_until is not None and now < self.paused_until and self.state in OPEN_MOVES
 
     @property
     def hands_over(self) -> bool:

@@ -37,6 +37,7 @@ from hawker.record.move import (
     MOVES,
     OPEN_MOVE_OF,
     OPEN_MOVES,
+    PAUSED_AT_MOST_S,
     Delivered,
     IncomingRecord,
     IncomingState,
@@ -57,12 +58,12 @@ from hawker.volume.moved_files import BlockChanges, StoredPiece
 from hawker.worker import leases
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.destinations import candidates, disk_free_mib
 from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
 from hawker.worker.lifecycle.move import (
     MOVE,
     MoveInput,
-    candidates,
-    disk_free_mib,
+    change_move,
     files_of,
     migrated,
 )
@@ -245,9 +246,9 @@ class MachineMoves:
         planned = msgspec.structs.replace(move, to=to, stored_bytes=stored)
         return PlannedMove(planned, free_mib, stored / (at_most << 20) if at_most else None)
 
-    def get(self, move_id: str) -> MoveRecord:
+    def get(self, move_id: str, reader: Reader | None = None) -> MoveRecord:
         """Raises `NotFound`."""
-        found = self._deps.store.get(MOVES, move_id)
+        found = (reader or self._deps.store).get(MOVES, move_id)
         if found is None:
             raise NotFound(f"move {move_id:.40} not found: see `hawker moves list`")
         return found
@@ -258,9 +259,40 @@ class MachineMoves:
 
     def check_cancellable(self, move_id: str) -> MoveRecord:
         """Raises `NotFound`, `WrongState` once the destination owns it."""
-        move = self.get(move_id)
+        return self._not_granted(self._deps.store, move_id)
+
+    def _not_granted(self, reader: Reader, move_id: str) -> MoveRecord:
+        move = self.get(move_id, reader)
         if move.state is MoveState.GRANTED:
             raise WrongState(f"node {move.to} owns it already: move it back once the move is done")
+        return move
+
+    async def pause(self, move_id: str, *, on: bool = True) -> MoveRecord:
+        """Copy nothing, and stop no machine, for at most an hour; or go on. Raises `NotFound`, `WrongState` once the
+        move has ended, its destination owns it, or a machine is off for it."""
+
+        def apply(tx: Tx) -> MoveRecord:
+            move = self._still_here(tx, move_id)
+            if on and move.away_at is not None:
+                raise WrongState("the machine is off for the move: let it end, or cancel it")
+            until = self._deps.clock.now() + PAUSED_AT_MOST_S if on else None
+            return change_move(tx, self._deps, move.id, paused_until=until)
+
+        return await self._deps.store.write(apply)
+
+    async def limit(self, move_id: str, mib_per_s: int) -> MoveRecord:
+        """Copy at most so fast from now on. Raises `NotFound`, `WrongState` once there is nothing to copy here."""
+
+        def apply(tx: Tx) -> MoveRecord:
+            move = self._still_here(tx, move_id)
+            return change_move(tx, self._deps, move.id, limit_mib_per_s=mib_per_s)
+
+        return await self._deps.store.write(apply)
+
+    def _still_here(self, tx: Tx, move_id: str) -> MoveRecord:
+        move = self._not_granted(tx, move_id)
+        if move.state not in OPEN_MOVES:
+            raise WrongState(f"the move is {move.state}: there is nothing to copy")
         return move
 
     async def piece(self, move_id: str, generation: int, offset: int, count: int) -> StoredPiece | None:

@@ -22,3 +22,11 @@ def test_a_move_is_shown_and_an_unknown_one_is_not_found(hawker: Hawker) -> None
 def test_a_cancelled_move_says_so(hawker: Hawker, node: FakeNode) -> None:
     said = hawker("moves", "cancel", "01MOVE")
     assert "cancelled by the user" in said.out and node.call("cancel_move").params.move_id == "01MOVE"
+
+
+def test_a_move_is_paused_resumed_and_limited(hawker: Hawker, node: FakeNode) -> None:
+    assert "copying, paused" in hawker("moves", "pause", "01MOVE").out
+    assert "paused" not in hawker("moves", "resume", "01MOVE").out
+    hawker("moves", "limit", "01MOVE", "20")
+    assert node.call("limit_move").body.limit_mib_per_s == 20
+    assert hawker("moves", "limit", "01MOVE", "-1").status == ExitStatus.USAGE

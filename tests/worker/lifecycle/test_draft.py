@@ -6,18 +6,26 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hawker.api.contract.move import OutgoingMove
+from hawker.api.contract.move import (
+    LIMIT_MOVE,
+    PAUSE_MOVE,
+    RESUME_MOVE,
+    LimitMoveRequest,
+    MoveParams,
+    OutgoingMove,
+)
+from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
 from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, VolumeId
 from hawker.machine import State
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveMode, MoveState
 from hawker.sim.harness.loop import eventually
-from hawker.sim.node.fake_moved_files import FakeMovedFiles
+from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
 from hawker.sim.node.kit import WorkerKit
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import BlockChanges, MovedFiles
-from hawker.worker.lifecycle.draft import over
+from hawker.volume.moved_files import BlockChanges, MovedFiles, StoredPiece
+from hawker.worker.lifecycle.draft import VolumeDraft, over
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -113,4 +121,43 @@ async def test_a_source_that_was_killed_in_the_copy_has_all_of_it_compared_again
         await eventually(fleet._clock, warming, 60, 0.0005)
         await fleet.again(0, kept=1.0)
         assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert await fleet.settled() == []
+
+
+class SlowFiles(FakeMovedFiles):
+    """Of a node that writes a piece in a second and a half."""
+
+    clock: Clock
+
+    async def write(self, move: str, piece: StoredPiece) -> None:
+        await self.clock.sleep(1.5)
+        await super().write(move, piece)
+
+
+def slow(files: MovedFiles) -> MovedFiles:
+    files.__class__ = SlowFiles
+    return files
+
+
+async def test_a_destination_copies_nothing_while_the_source_says_paused_and_obeys_its_newest_limit() -> None:
+    async with played_fleet(WorkerKit(moved_files=slow)) as fleet:
+        SlowFiles.clock = fleet._clock
+        move = await fleet.move(0, 1)
+        at, api, store = MoveParams(move_id=move.id), fleet.worker(0).api, fleet.hosts[1].world.store
+        files = fleet.hosts[1].world.moved_files
+        await eventually(fleet._clock, lambda: len(files.drafted.get(move.id, ())) > 2, 60)
+        await api.call(PAUSE_MOVE, params=at)
+        await fleet._clock.sleep(10)
+        before = store.get(INCOMING, move.id)
+        await fleet._clock.sleep(120)
+        paused = store.get(INCOMING, move.id)
+        assert paused is not None and paused == before and len(files.drafted[move.id]) < PIECES
+        await api.call(LIMIT_MOVE, params=at, body=LimitMoveRequest(limit_mib_per_s=7))
+        await api.call(RESUME_MOVE, params=at)
+        draft = VolumeDraft(fleet.worker(1).parts.deps, paused)
+        await fleet._clock.sleep(2)
+        await draft._obey()
+        assert (paused.limit_mib_per_s, draft._limit) == (0, 7)
+        ended = await fleet.ended(0, move.id)
+        assert (ended.state, ended.limit_mib_per_s) == (MoveState.DONE, 7)
         assert await fleet.settled() == []

@@ -1,48 +1,27 @@
 """Flow `move`, between played hosts: whatever fails before the grant leaves the machine as it was."""
 
-from typing import Any
-
-import msgspec
 import pytest
 
-from hawker.api.contract.move import CANCEL_MOVE, MoveParams
-from hawker.api.directory import Node
-from hawker.errors import Moved, MoveUnderWay, NoDestination, WrongState
-from hawker.ids import AppName, MachineId, NodeId
+from hawker.api.contract.move import (
+    CANCEL_MOVE,
+    GET_MOVE,
+    LIMIT_MOVE,
+    PAUSE_MOVE,
+    RESUME_MOVE,
+    LimitMoveRequest,
+    MoveParams,
+)
+from hawker.errors import Moved, MoveUnderWay, WrongState
+from hawker.ids import MachineId
 from hawker.machine import State
-from hawker.node import Capacity, Resources
-from hawker.record.move import GRANTS, MoveRecord, MoveState
+from hawker.record.move import GRANTS, PAUSED_AT_MOST_S, MoveRecord, MoveState
 from hawker.record.node import used
 from hawker.sim.harness.loop import eventually
-from hawker.worker.lifecycle.move import candidates
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
-ME = NodeId("00000001")
-
-
-def node(number: int, *, free: int = 0, region: str = "mad", **fields: Any) -> Node:
-    capacity = Capacity(cpus=1, memory_mib=free, disk_mib=free)
-    return Node(id=NodeId(f"{number:08x}"), region=region, labels={}, capacity=capacity, used=Resources(), **fields)
-
-
-def wish(**fields: str) -> MoveRecord:
-    made = MoveRecord(
-        id="01", app=AppName("a"), machine=MachineId("m"), region="mad", generation=2, created_at=0.0, updated_at=0.0
-    )
-    return msgspec.structs.replace(made, **fields)
-
-
-def test_the_emptiest_node_of_the_region_that_takes_machines_is_asked_first() -> None:
-    nodes = [node(1, free=9), node(2, free=1), node(3, free=5), node(4, free=7, cordoned=True)]
-    nodes += [node(5, free=8, region="fra"), node(6, free=8, alive=False), node(7, free=8, draining=True)]
-    assert candidates(nodes, ME, wish()) == ["00000003", "00000002"]
-    assert candidates(nodes, ME, wish(region="fra")) == ["00000005"]
-    assert candidates(nodes, ME, wish(wanted="00000005")) == ["00000005"]
-    with pytest.raises(NoDestination, match="node 00000004 is silent"):
-        candidates(nodes, ME, wish(wanted="00000004"))
 
 
 async def aborted(fleet: PlayedFleet, move_id: str) -> MoveRecord:
@@ -110,6 +89,67 @@ async def test_a_move_is_cancelled_until_it_is_granted() -> None:
         with pytest.raises(WrongState, match="owns it already"):
             await fleet.worker(0).api.call(CANCEL_MOVE, params=MoveParams(move_id=again.id))
         assert (await fleet.ended(0, again.id)).state is MoveState.DONE
+
+
+async def test_a_paused_move_copies_nothing_and_stops_no_machine_until_it_is_resumed() -> None:
+    async with played_fleet() as fleet:
+        for mode in ("warm", "cold"):
+            api, clock = fleet.worker(0).api, fleet._clock
+            move = await fleet.move(0, 1, mode=mode)
+            at = MoveParams(move_id=move.id)
+            assert (await api.call(PAUSE_MOVE, params=at)).paused
+            await clock.sleep(PAUSED_AT_MOST_S / 2)
+            before = await api.call(GET_MOVE, params=at)
+            await clock.sleep(60)
+            after = await api.call(GET_MOVE, params=at)
+            assert after.paused and after.away_ms is None and after.copied_bytes == before.copied_bytes
+            assert fleet.hosts[0].sight().running == {fleet.machine}, "and it runs where it was"
+            assert not (await api.call(RESUME_MOVE, params=at)).paused
+            assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+            for call in (PAUSE_MOVE, RESUME_MOVE):
+                with pytest.raises(WrongState, match="the move is done"):
+                    await api.call(call, params=at)
+            assert (await fleet.ended(1, (await fleet.move(1, 0)).id)).state is MoveState.DONE
+            await fleet.worker(0).reaches(fleet.machine, State.STARTED)
+        assert await fleet.settled() == []
+
+
+async def test_a_pause_ends_by_itself_and_outlives_daemons() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+        await fleet.worker(0).api.call(PAUSE_MOVE, params=MoveParams(move_id=move.id))
+        await fleet.again(0)
+        await fleet.again(1)
+        await fleet._clock.sleep(PAUSED_AT_MOST_S - 120)
+        found = await fleet.worker(0).api.call(GET_MOVE, params=MoveParams(move_id=move.id))
+        assert found.paused and found.state in ("preparing", "warming")
+        await fleet._clock.sleep(240)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert await fleet.settled() == []
+
+
+async def test_a_paused_move_is_cancelled() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+        at = MoveParams(move_id=move.id)
+        await fleet.worker(0).api.call(PAUSE_MOVE, params=at)
+        await fleet._clock.sleep(10)
+        assert not (await fleet.worker(0).api.call(CANCEL_MOVE, params=at)).paused
+        assert (await aborted(fleet, move.id)).away_at is None
+
+
+async def test_a_machine_that_is_off_is_not_kept_off_by_a_pause() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.move(0, 1)
+        at = MoveParams(move_id=move.id)
+        await eventually(fleet._clock, lambda: not fleet.hosts[0].sight().running, 60, 0.0005)
+        with pytest.raises(WrongState, match="off for the move"):
+            await fleet.worker(0).api.call(PAUSE_MOVE, params=at)
+        await eventually(fleet._clock, lambda: fleet.hosts[0].world.store.get(GRANTS, fleet.machine), 60, 0.0005)
+        for body in (0, 7):
+            with pytest.raises(WrongState, match="owns it already"):
+                await fleet.worker(0).api.call(LIMIT_MOVE, params=at, body=LimitMoveRequest(limit_mib_per_s=body))
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
 
 
 async def test_a_machine_that_exits_during_the_copy_stays_and_is_restarted() -> None:

@@ -55,7 +55,8 @@ class Move(Answer, frozen=True, kw_only=True):
     """A move, as its source tells it. `state` is planned (a dry run), preparing, warming, stopping, copying, granted,
     done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file stores; those that a
     machine changed meanwhile are copied once more and count again. `rate` is bytes a second since the copy began,
-    `eta_s` seconds until it is complete. `away_ms` is how long the machine has been off for the move."""
+    `eta_s` seconds until it is complete; with `paused`
+    nothing is copied for now. `away_ms` is how long the machine has been off for the move."""
 
     id: str
     app: str
@@ -70,10 +71,17 @@ class Move(Answer, frozen=True, kw_only=True):
     copied_bytes: int = 0
     rate: int = 0
     eta_s: float | None = None
+    paused: bool = False
     away_ms: int | None = None
     reason: str = ""
     created_at: datetime
     updated_at: datetime
+
+
+class LimitMoveRequest(Request, frozen=True, kw_only=True):
+    """How many MiB a second are copied from now on; 0: as fast as it can, but 100 beside a machine that runs."""
+
+    limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
 
 
 class MoveList(Answer, frozen=True, kw_only=True):
@@ -168,7 +176,48 @@ CANCEL_MOVE = Unary(
     guarded=False,
 )
 
-MOVE_ROUTES = (MOVE_MACHINE, MOVE_FREE_VOLUME, LIST_MOVES, GET_MOVE, CANCEL_MOVE)
+PAUSE_MOVE = Unary(
+    name="pause_move",
+    method="POST",
+    path="/hawker/v1/moves/{move_id}/pause",
+    params=MoveParams,
+    response=Move,
+    tag=Tag.NODE,
+    summary="Pause the copy of a move, for an hour at most",
+    errors=(NotFound, Unavailable, WrongState),
+    guarded=False,
+)
+
+RESUME_MOVE = Unary(
+    name="resume_move",
+    method="POST",
+    path="/hawker/v1/moves/{move_id}/resume",
+    params=MoveParams,
+    response=Move,
+    tag=Tag.NODE,
+    summary="Go on with a move that was paused",
+    errors=(NotFound, Unavailable, WrongState),
+    guarded=False,
+)
+
+LIMIT_MOVE = Unary(
+    name="limit_move",
+    method="PATCH",
+    path="/hawker/v1/moves/{move_id}",
+    params=MoveParams,
+    body=LimitMoveRequest,
+    response=Move,
+    tag=Tag.NODE,
+    summary="Change how fast a move copies",
+    errors=(NotFound, Unavailable, WrongState),
+    strict=True,
+    guarded=False,
+)
+
+MOVE_CHANGES = (CANCEL_MOVE, PAUSE_MOVE, RESUME_MOVE)
+"""What is ordered of a move by its id alone."""
+
+MOVE_ROUTES = (MOVE_MACHINE, MOVE_FREE_VOLUME, LIST_MOVES, GET_MOVE, *MOVE_CHANGES, LIMIT_MOVE)
 
 
 # Between the two nodes.
@@ -197,13 +246,16 @@ class IncomingMove(Answer, frozen=True, kw_only=True):
 
 class OutgoingMove(Answer, frozen=True, kw_only=True):
     """What the source says of a move. `stored_bytes` is what there is to be copied; with `hands_over` it may be read
-    now, with `closed` nobody writes to it any more."""
+    now, with `closed` nobody writes to it any more. While `paused` the destination copies nothing.
+    `limit_mib_per_s` is the newest; None from a node that says none."""
 
     state: str
     generation: int
     stored_bytes: int = 0
     hands_over: bool = False
     closed: bool = False
+    paused: bool = False
+    limit_mib_per_s: int | None = None
 
 
 class DeliverRequest(Request, frozen=True, kw_only=True):

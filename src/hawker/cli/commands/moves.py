@@ -1,9 +1,21 @@
-"""The `hawker moves` group: what moves between nodes, and how a move is ended."""
+"""The `hawker moves` group: what moves between nodes, how fast, and how a move is ended."""
 
 import click
 
 from hawker.api.caller import Caller
-from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, ListMovesQuery, Move, MoveList, MoveParams
+from hawker.api.contract.move import (
+    CANCEL_MOVE,
+    GET_MOVE,
+    LIMIT_MOVE,
+    LIST_MOVES,
+    PAUSE_MOVE,
+    RESUME_MOVE,
+    LimitMoveRequest,
+    ListMovesQuery,
+    Move,
+    MoveList,
+    MoveParams,
+)
 from hawker.cli import moves
 from hawker.cli.connect import talk
 from hawker.cli.options import completed
@@ -12,7 +24,7 @@ from hawker.cli.output import Form, output_option, show
 
 @click.group("moves", no_args_is_help=True)
 def command() -> None:
-    """Show and cancel moves of machines and volumes between nodes."""
+    """Show, pause, limit and cancel moves between nodes."""
 
 
 @command.command("list")
@@ -57,5 +69,50 @@ def cancel(ctx: click.Context, move: str, form: Form) -> None:
 
     async def ask(caller: Caller) -> Move:
         return await caller.call(CANCEL_MOVE, params=MoveParams(move_id=move))
+
+    show(talk(ctx, ask), form, moves.about)
+
+
+@command.command("pause")
+@click.argument("move", metavar="MOVE")
+@output_option
+@click.pass_context
+def pause(ctx: click.Context, move: str, form: Form) -> None:
+    """Copy nothing more of MOVE for now. A pause ends by itself after an hour; a machine that is off cannot wait."""
+
+    async def ask(caller: Caller) -> Move:
+        return await caller.call(PAUSE_MOVE, params=MoveParams(move_id=move))
+
+    show(talk(ctx, ask), form, moves.about)
+
+
+@command.command("resume")
+@click.argument("move", metavar="MOVE")
+@output_option
+@click.pass_context
+def resume(ctx: click.Context, move: str, form: Form) -> None:
+    """Go on with MOVE, which was paused."""
+
+    async def ask(caller: Caller) -> Move:
+        return await caller.call(RESUME_MOVE, params=MoveParams(move_id=move))
+
+    show(talk(ctx, ask), form, moves.about)
+
+
+@command.command("limit")
+@click.argument("move", metavar="MOVE")
+@click.argument("mib", metavar="MIB", type=click.IntRange(0, 1 << 20))
+@output_option
+@click.pass_context
+def limit(ctx: click.Context, move: str, mib: int, form: Form) -> None:
+    """Change how fast MOVE copies, while it does.
+
+    At most MIB MiB/s from now on; 0 is no limit, but 100 beside a machine that runs.
+    """
+
+    async def ask(caller: Caller) -> Move:
+        return await caller.call(
+            LIMIT_MOVE, params=MoveParams(move_id=move), body=LimitMoveRequest(limit_mib_per_s=mib)
+        )
 
     show(talk(ctx, ask), form, moves.about)

@@ -1,6 +1,7 @@
 """Answers about moves: to clients at the source of a move, and between its two nodes."""
 
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
@@ -16,10 +17,13 @@ from hawker.api.contract.move import (
     GET_MOVE,
     HAND_BLOCKS,
     HAND_VOLUME,
+    LIMIT_MOVE,
     LIST_MOVES,
     MOVE_FREE_VOLUME,
     MOVE_MACHINE,
     OFFER_MOVE,
+    PAUSE_MOVE,
+    RESUME_MOVE,
     SHOW_INCOMING,
     SHOW_OUTGOING,
     ChangedBlocksAnswer,
@@ -27,6 +31,7 @@ from hawker.api.contract.move import (
     DeliverRequest,
     IncomingMove,
     IncomingRequest,
+    LimitMoveRequest,
     ListMovesQuery,
     Move,
     MovedBlocksRequest,
@@ -108,6 +113,25 @@ class MoveHandlers:
                 await self._runner.wait(run, CANCEL_S)
         return self._show(self._moves.get(move.id))
 
+    @answers(PAUSE_MOVE)
+    async def pause(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+        self._check_writer(call)
+        return self._show(await self._moves.pause(call.params.move_id))
+
+    @answers(RESUME_MOVE)
+    async def resume(self, call: Call[MoveParams, NoQuery, None]) -> Move:
+        self._check_writer(call)
+        return self._show(await self._moves.pause(call.params.move_id, on=False))
+
+    @answers(LIMIT_MOVE)
+    async def limit(self, call: Call[MoveParams, NoQuery, LimitMoveRequest]) -> Move:
+        self._check_writer(call)
+        return self._show(await self._moves.limit(call.params.move_id, call.body.limit_mib_per_s))
+
+    def _check_writer(self, call: Call[MoveParams, NoQuery, Any]) -> None:
+        """Raises `NotFound`, and what the grant raises."""
+        call.grant.check(Attempt(Action.WRITE, app=self._moves.get(call.params.move_id).app))
+
     @answers(OFFER_MOVE)
     async def offer(self, call: Call[MoveParams, NoQuery, IncomingRequest]) -> IncomingMove:
         return _incoming(await self._moves.hold(call.params.move_id, call.body))
@@ -133,6 +157,8 @@ class MoveHandlers:
             stored_bytes=move.stored_bytes,
             hands_over=move.hands_over,
             closed=move.state in CLOSED_MOVES,
+            paused=move.is_paused(self._clock.now()),
+            limit_mib_per_s=move.limit_mib_per_s,
         )
 
     @answers(HAND_VOLUME)
@@ -169,7 +195,7 @@ class MoveHandlers:
 
     def _show(self, move: MoveRecord) -> Move:
         now = self._clock.now()
-        rate = _rate(move, now)
+        rate, paused = _rate(move, now), move.is_paused(now)
         left = move.stored_bytes - move.copied_bytes
         return Move(
             id=move.id,
@@ -184,7 +210,8 @@ class MoveHandlers:
             stored_bytes=move.stored_bytes,
             copied_bytes=min(move.copied_bytes, move.stored_bytes),
             rate=rate,
-            eta_s=max(0, left) / rate if rate and move.state in _COPIED_IN else None,
+            eta_s=max(0, left) / rate if rate and move.state in _COPIED_IN and not paused else None,
+            paused=paused,
             away_ms=_away_ms(move, now),
             reason=move.reason,
             created_at=instant(move.created_at),

@@ -57,6 +57,8 @@ ROUNDS = 8
 _COMPARED = 3  # times, before a difference is believed
 _COMPARED_FASTER = 4  # than it is copied: it is read, and does not travel
 _LOOK_S = 0.05
+_LOOK_PAUSED_S = 0.5
+_ORDERS_S = 1.0  # how often the source is asked for another limit, or a pause
 _PATIENT_S = 20.0
 _SYNCED_BYTES = 64 << 20
 """What is copied anew, at most, after a crash."""
@@ -114,6 +116,8 @@ class VolumeDraft:
         self._again: tuple[BlockRange, ...] = ()  # what was not the same then, and was copied once more
         self._warm = False
         self._free_at = deps.clock.monotonic()
+        self._limit = record.limit_mib_per_s
+        self._ask_at = self._free_at + _ORDERS_S
 
     async def await_source(self) -> str:
         """Until its file may be read; why that will not be, if so."""
@@ -163,6 +167,9 @@ class VolumeDraft:
             ended = over(said, self._record)
             if ended or (isinstance(said, OutgoingMove) and said.closed):
                 return ended
+            if isinstance(said, OutgoingMove) and said.paused:
+                await self._deps.clock.sleep(_LOOK_PAUSED_S)
+                continue
             found = await self._changed(self._last)
             if found.spans is None and found.mark:  # its daemon is another one
                 await self._begin()
@@ -249,11 +256,25 @@ class VolumeDraft:
             fields["upto"] = upto
         store, clock = self._deps.store, self._deps.clock
         await store.write(lambda tx: change_incoming(tx, self._record.move, **fields), Durability.ORDERED)
-        limit = self._record.limit_mib_per_s or (BESIDE_MIB_PER_S if self._beside else 0)
+        await self._obey()
+        limit = self._limit or (BESIDE_MIB_PER_S if self._beside else 0)
         if limit:
             cost_s = (copied + compared / _COMPARED_FASTER) / (limit << 20)
             self._free_at = max(self._free_at, clock.monotonic() - 1.0) + cost_s
             await clock.sleep(max(0.0, self._free_at - clock.monotonic()))
+
+    async def _obey(self) -> None:
+        """The limit that the source says by now, and its pause. A source that is silent says neither."""
+        clock = self._deps.clock
+        if clock.monotonic() < self._ask_at:
+            return
+        said = await ask_source(self._deps, self._record)
+        while isinstance(said, OutgoingMove) and said.paused:
+            await clock.sleep(_LOOK_PAUSED_S)
+            said = await ask_source(self._deps, self._record)
+        if isinstance(said, OutgoingMove) and said.limit_mib_per_s is not None:
+            self._limit = said.limit_mib_per_s
+        self._ask_at = clock.monotonic() + _ORDERS_S
 
     # What the source is asked. A source that is away for a moment is asked again.
 

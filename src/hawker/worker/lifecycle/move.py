@@ -3,13 +3,12 @@ durable here. That commit is the change of owner. Before it, every failure ends 
 `deliver` goes on until the new owner has heard of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import msgspec
 
-from hawker.api.contract.app import AppParams
 from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import (
     DROP_INCOMING,
@@ -19,8 +18,6 @@ from hawker.api.contract.move import (
     IncomingRequest,
     MoveParams,
 )
-from hawker.api.contract.volume import LIST_VOLUMES, ListVolumesQuery
-from hawker.api.directory import Node
 from hawker.config import stop_config
 from hawker.config.process_rules import LONGEST_STOP_S
 from hawker.errors import Conflict, HawkerError, NoDestination, NotFound, Unavailable
@@ -46,10 +43,11 @@ from hawker.record.move import (
     MoveRecord,
     MoveState,
 )
-from hawker.record.volume import VOLUMES, VolumeRecord, count_beside, volume_resource
+from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFiles
-from hawker.worker.lifecycle.deps import Context, FlowDeps, OtherNodes
+from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.destinations import apart_first, candidates
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
@@ -63,6 +61,7 @@ SILENT_S = 30.0
 
 LOOK_S = 0.2
 _LOOK_AWAY_S = 0.05  # while the machine is off
+_LOOK_PAUSED_S = 5.0  # a thousand looks are more than the longest pause
 _TRIM_S = 10.0
 
 
@@ -117,53 +116,7 @@ async def choose(context: Context[MoveInput]) -> Outcome:
         able = candidates(others.nodes(), others.me, move)
     except NoDestination as error:  # it went away since the move was ordered, or this daemon has not met it yet
         return Retry(str(error))
-    return Done(result=able if free is None or len(able) == 1 else await _apart_first(others, able, free))
-
-
-async def _apart_first(others: OtherNodes, able: Sequence[NodeId], volume: VolumeRecord) -> list[NodeId]:
-    """Nodes without a volume of this name before those that have one, or do not say."""
-    params, query = AppParams(app_name=volume.app), ListVolumesQuery(summary=True)
-    knows, have = frozenset(others.nodes_of_app(volume.app)), set[NodeId]()
-    for node in knows.intersection(able):
-        try:
-            there = await others.caller(node).call(LIST_VOLUMES, params=params, query=query)
-        except NotFound:
-            continue
-        except HawkerError:
-            have.add(node)
-            continue
-        if count_beside(there.items, volume.name):
-            have.add(node)
-    return sorted(able, key=lambda node: node in have)
-
-
-def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:
-    """The emptiest first. A node that is asked for by name may be of any region. Raises `NoDestination`."""
-    if move.wanted:
-        if not any(node.id == move.wanted for node in takers(nodes, me)):
-            raise NoDestination(f"node {move.wanted} is silent, takes no machines now, or is not known here")
-        return [move.wanted]
-    near = takers(nodes, me, move.region)
-    if not near:
-        raise NoDestination(f"no other node of region {move.region} lives and takes machines")
-    return [node.id for node in sorted(near, key=lambda node: (-_free_mib(node), node.id))]
-
-
-def takers(nodes: Sequence[Node], me: NodeId, region: str | None = None) -> list[Node]:
-    """The other nodes, of that region or of any, that live and take machines and volumes now."""
-    able = [node for node in nodes if node.id != me and node.alive and not node.cordoned and not node.draining]
-    return [node for node in able if region in (None, node.region)]
-
-
-def disk_free_mib(node: Node) -> int:
-    """0 where it is not known."""
-    return 0 if node.capacity is None or node.used is None else node.capacity.disk_mib - node.used.disk_mib
-
-
-def _free_mib(node: Node) -> int:
-    if node.capacity is None or node.used is None:
-        return 0
-    return min(disk_free_mib(node), node.capacity.memory_mib - node.used.memory_mib)
+    return Done(result=able if free is None or len(able) == 1 else await apart_first(others, able, free))
 
 
 async def prepare(context: Context[MoveInput]) -> Outcome:
@@ -233,6 +186,8 @@ async def warm(context: Context[MoveInput]) -> Outcome:
     """The destination has the volume, but for what changes now, and the machine runs on."""
     deps, move = context.deps, move_in(context)
     if move.mode is MoveMode.COLD or move.volume is None:
+        while _is_paused(context):
+            await context.clock.sleep(LOOK_S)
         return Done()
     ran = _instance(deps, move)
     if ran is None:
@@ -285,20 +240,24 @@ async def _trim(context: Context[MoveInput], volume_id: VolumeId) -> None:
 async def stop(context: Context[MoveInput]) -> Outcome:
     """End the instance, as a stop does."""
     deps, move = context.deps, move_in(context)
-    if move.state in UNTOUCHED:
-        await deps.store.write(lambda tx: _stopping(tx, deps, move), Durability.DURABLE)
+    if move.state in UNTOUCHED and not await deps.store.write(lambda tx: _stopping(tx, deps, move), Durability.DURABLE):
+        return Retry("the move was paused", after_s=_LOOK_PAUSED_S)
     context.reach("intended")
     if move.machine is None:
         return Done()
     return await halt(context)
 
 
-def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
-    now = deps.clock.now()
+def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> bool:
+    """Unless it was paused meanwhile."""
+    now, found = deps.clock.now(), tx.get(MOVES, move.id)
+    if found is not None and found.is_paused(now):
+        return False
     change_move(tx, deps, move.id, state=MoveState.STOPPING, away_at=now if move.ran else None)
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
     if record is not None and record.state is State.STARTED:
         deps.table.change(tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None)
+    return True
 
 
 async def close(context: Context[MoveInput]) -> Outcome:
@@ -357,6 +316,8 @@ async def _filled(
         if not still():
             return "the machine has exited meanwhile"
         await context.clock.sleep(look_s)
+        paused = _is_paused(context)
+        last = context.clock.monotonic() if paused else last
         try:
             found = await deps.others.there.caller(move.to).call(SHOW_INCOMING, params=params)
         except NotFound:
@@ -364,14 +325,18 @@ async def _filled(
         except HawkerError as error:
             silent = str(error)
             continue
-        if found.state in wanted:
+        if found.state in wanted and not paused:
             return found
-        if found.state not in FILLING:
+        if found.state not in FILLING | wanted:
             return found.reason or f"it is {found.state} at node {move.to}"
         if (found.copied_bytes, found.compared_bytes) > seen:
             seen, last = (found.copied_bytes, found.compared_bytes), context.clock.monotonic()
             await _note_copied(deps, move.id, found.copied_bytes)
     return silent or f"node {move.to} has copied nothing more for {patience_s:g} s"
+
+
+def _is_paused(context: Context[MoveInput]) -> bool:
+    return move_in(context).is_paused(context.clock.now())
 
 
 async def _note_copied(deps: FlowDeps, move_id: str, copied: int) -> None:

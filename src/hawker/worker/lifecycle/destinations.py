@@ -1,0 +1,58 @@
+"""Which nodes a move may go to, and in which order they are asked. The node that is asked has the last word."""
+
+from collections.abc import Sequence
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.volume import LIST_VOLUMES, ListVolumesQuery
+from hawker.api.directory import Node
+from hawker.errors import HawkerError, NoDestination, NotFound
+from hawker.ids import NodeId
+from hawker.record.move import MoveRecord
+from hawker.record.volume import VolumeRecord, count_beside
+from hawker.worker.lifecycle.deps import OtherNodes
+
+
+async def apart_first(others: OtherNodes, able: Sequence[NodeId], volume: VolumeRecord) -> list[NodeId]:
+    """Nodes without a volume of this name before those that have one, or do not say."""
+    params, query = AppParams(app_name=volume.app), ListVolumesQuery(summary=True)
+    knows, have = frozenset(others.nodes_of_app(volume.app)), set[NodeId]()
+    for node in knows.intersection(able):
+        try:
+            there = await others.caller(node).call(LIST_VOLUMES, params=params, query=query)
+        except NotFound:
+            continue
+        except HawkerError:
+            have.add(node)
+            continue
+        if count_beside(there.items, volume.name):
+            have.add(node)
+    return sorted(able, key=lambda node: node in have)
+
+
+def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:
+    """The emptiest first. A node that is asked for by name may be of any region. Raises `NoDestination`."""
+    if move.wanted:
+        if not any(node.id == move.wanted for node in takers(nodes, me)):
+            raise NoDestination(f"node {move.wanted} is silent, takes no machines now, or is not known here")
+        return [move.wanted]
+    near = takers(nodes, me, move.region)
+    if not near:
+        raise NoDestination(f"no other node of region {move.region} lives and takes machines")
+    return [node.id for node in sorted(near, key=lambda node: (-_free_mib(node), node.id))]
+
+
+def takers(nodes: Sequence[Node], me: NodeId, region: str | None = None) -> list[Node]:
+    """The other nodes, of that region or of any, that live and take machines and volumes now."""
+    able = [node for node in nodes if node.id != me and node.alive and not node.cordoned and not node.draining]
+    return [node for node in able if region in (None, node.region)]
+
+
+def disk_free_mib(node: Node) -> int:
+    """0 where it is not known."""
+    return 0 if node.capacity is None or node.used is None else node.capacity.disk_mib - node.used.disk_mib
+
+
+def _free_mib(node: Node) -> int:
+    if node.capacity is None or node.used is None:
+        return 0
+    return min(disk_free_mib(node), node.capacity.memory_mib - node.used.memory_mib)
