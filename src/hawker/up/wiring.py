@@ -78,10 +78,10 @@ def node_handlers(
         members=partial(_members, fleet),
     ).bind(handlers)
     deploys = DeployHandlers(table_of(deps), partial(_intake_of, worker), deps.others)
-    handlers.add(ReleaseHandlers(deps.store, deps.clock), deploys)
+    taken = takeover.TakeHandlers(table_of(deps), lambda: deps.others.there, deps.clock, worker.runner)
+    handlers.add(ReleaseHandlers(deps.store, deps.clock), deploys, taken)
     if bundler is not None:
-        taken = takeover.TakeHandlers(table_of(deps), lambda: deps.others.there, deps.clock, worker.runner)
-        handlers.add(register.RegisterHandlers(deps.store, deps.clock), taken)
+        handlers.add(register.RegisterHandlers(deps.store, deps.clock))
         term_fence.TermFence(deps.store, deps.clock).stand_before(handlers)
     return handlers
 
