@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tests.tidy import calls, grain, imports, mirror, shape, shares, text
+from tests.tidy import calls, fields, grain, imports, mirror, shape, shares, text
 from tests.tidy.tree import Finding, Tree
 
 Rule = Callable[[Tree], Iterator[Finding]]
@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     calls.printing,
     calls.swallowing,
     shares.unkeyed_shares,
+    fields.described_fields,
     grain.floor,
     grain.folder_size,
     grain.one_class_a_name,

@@ -126,7 +126,7 @@ class VectorEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One origin's entry of a version vector, as `change.Position` has it."""
 
     origin: NodeId
-    epoch: int
+    epoch: int  # the epoch of the origin that the sender has, 1 or more; 0 for none
     applied: int
     """All versions up to this one are applied; -1 in the middle of a reset."""
     fence: int = -1

@@ -92,7 +92,7 @@ class Asked(ValueObject, Generic[T], frozen=True, kw_only=True):
 
     answers: tuple[tuple[NodeId, T], ...]
     silent: tuple[tuple[NodeId, HawkerError], ...]
-    regions: tuple[str, ...]
+    regions: tuple[str, ...]  # those of the silent nodes that are known, sorted, each once
 
     def some(self, what: str) -> None:
         """Raises `Unavailable` when nobody answered and somebody should have."""
@@ -104,9 +104,9 @@ class Asked(ValueObject, Generic[T], frozen=True, kw_only=True):
 class FanOutLimits(ValueObject, frozen=True, kw_only=True):
     """How many nodes are asked at a time, for how long each and all together."""
 
-    at_once: int = AT_ONCE
-    each_s: float = EACH_S
-    all_s: float = ALL_S
+    at_once: int = AT_ONCE  # nodes asked at a time, 1 or more; the others wait their turn
+    each_s: float = EACH_S  # seconds for one node, more than 0; then it is silent
+    all_s: float = ALL_S  # seconds for all together, more than 0; who is left then is silent
 
 
 class FanOut:

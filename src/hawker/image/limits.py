@@ -15,9 +15,9 @@ class ImageLimits(ValueObject, frozen=True):
     """What one image may ask of the node; an image beyond any of it is refused, and the import or pull ends. Layer and
     image bytes are what unpacking would write, holes included."""
 
-    max_manifest_bytes: int = 4 * MIB
-    max_config_bytes: int = 8 * MIB
-    max_layers: int = 512
+    max_manifest_bytes: int = 4 * MIB  # of one manifest or index
+    max_config_bytes: int = 8 * MIB  # of the image config
+    max_layers: int = 512  # layers of one image
     max_layer_bytes: int = 10 * GIB  # of one layer, unpacked
     max_image_bytes: int = 20 * GIB  # of all layers, unpacked
     max_import_bytes: int = 8 * GIB  # of an uploaded archive, as it comes
@@ -26,7 +26,7 @@ class ImageLimits(ValueObject, frozen=True):
     max_depth: int = 256  # directories above an entry
     max_names_bytes: int = 256 * MIB  # names, link targets and attributes, which are held in memory
     max_ratio: int = 250  # unpacked to packed, once `ratio_free_bytes` are unpacked
-    ratio_free_bytes: int = 512 * MIB
+    ratio_free_bytes: int = 512 * MIB  # unpacked before `max_ratio` counts, so that small files may pack well
 
 
 class BlockChoice(Enum):

@@ -87,13 +87,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Times in seconds. A region of more than `ask_all_up_to` nodes is asked in parts: the `ask_best` by what is known
     of them, and `ask_random` others. `per_caller_s` orders a second, with `per_caller_burst` at once; 0 is no limit."""
 
-    bid_deadline_s: float = 1.0
-    cancel_deadline_s: float = 5.0
+    bid_deadline_s: float = 1.0  # 0.01 to 30; a node that has not bid by then is passed over
+    cancel_deadline_s: float = 5.0  # 0.1 to 60; then an order whose fate is not known is answered as uncertain
     ask_all_up_to: int = 16
     ask_best: int = 12
     ask_random: int = 4
-    ask_rounds: int = 4
-    at_once: int = 8
+    ask_rounds: int = 4  # 1 to 100 parts of a large region are asked, until the order is filled
+    at_once: int = 8  # 1 to 64 machines of a counted order are placed at a time
     per_caller_s: float = 100.0
     per_caller_burst: int = 500
 

@@ -12,14 +12,15 @@ class AppRecord(msgspec.Struct, frozen=True, kw_only=True):
     `home` is the node where it was made, when that is another one: its secrets and policies are kept there. `reign`
     counts how often another node became its home because the one before was forgotten."""
 
-    id: str
+    id: str  # 16 hex digits, drawn by the node that made it; a later app of the name has another
     number: int
     name: AppName
-    org: str
-    network: str
+    org: str  # slug of the organization that owns it
+    network: str  # name of its private network, unique in the organization
     network_id: int
-    created_at: float
+    created_at: float  # Unix seconds, by the clock of its home
     idempotency_key: str | None = None
+    """Of the create, so that the same create again answers this app; None for a create without one."""
     home: NodeId | None = None
     reign: int = 0
 
@@ -28,7 +29,7 @@ class CarriedApp(msgspec.Struct, frozen=True, kw_only=True):
     """Of an app whose home is another node: when that was read for what of the app is here, by its own clock."""
 
     home: NodeId
-    read_at: float
+    read_at: float  # Unix seconds, by the home's clock; what was read earlier changes nothing
 
 
 class NameRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,8 +59,8 @@ NAMES = Bucket("app_names", NameRecord)  # app name
 class NetworkOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose a private network is."""
 
-    org: str
-    network: str
+    org: str  # slug of the organization
+    network: str  # the network's name, unique in the organization
 
     @property
     def name(self) -> str:
@@ -72,7 +73,7 @@ NETWORKS = Bucket("networks", NetworkOwner)  # its 32 bits, as 8 hexadecimal dig
 class NetworkNumber(msgspec.Struct, frozen=True, kw_only=True):
     """The 32 bits in a private network's addresses."""
 
-    network_id: int
+    network_id: int  # 0 to 2^32 - 1
 
 
 NETWORKS_OF_ORG = Bucket("networks_of_org", NetworkNumber)  # LENGTH:organization/8 digits, of each in `networks`
@@ -83,10 +84,10 @@ class PeerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody's own computer that is let into a private network through this node. `id`, as long as a machine's, makes
     its address; `public_key` is its own of WireGuard, base64. `created_at` is Unix seconds."""
 
-    org: str
-    name: str
-    network: str
-    network_id: int
+    org: str  # slug of the organization whose network it enters
+    name: str  # of the peer, unique in the organization on this node
+    network: str  # the private network's name
+    network_id: int  # the network's 32 bits, which make its address
     public_key: str
     id: MachineId
     created_at: float
@@ -99,15 +100,15 @@ class IpRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An address of an app; `type` is an `ips.IpType`. `shared`: others have it, too. `network` and `org` say where a
     private one is."""
 
-    id: str
-    ip: str
+    id: str  # ULID, later ones of an app are greater
+    ip: str  # an IPv4 or IPv6 address as text, without a prefix
     type: str
-    region: str
-    service_name: str
+    region: str  # where it was asked for, or `global`
+    service_name: str  # as the client wrote it; shown, and nothing else
     shared: bool
     network: str = ""
     org: str = ""
-    created_at: float
+    created_at: float  # Unix seconds
 
     @property
     def is_public(self) -> bool:
@@ -133,11 +134,11 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int
     status: str
-    strategy: str
-    image: str
-    description: str
+    strategy: str  # of the deploy: `rolling`, `bluegreen` and the like, as the client named it
+    image: str  # reference of the image, as the client named it
+    description: str  # one line for people; may be empty
     definition: bytes
-    user: str
+    user: str  # who made it, as the client or its token says
     created_at: float
     updated_at: float
 
@@ -149,7 +150,7 @@ class PortRule(msgspec.Struct, frozen=True, kw_only=True):
     """Without a port, every one of the protocol."""
 
     protocol: Transport
-    port: int | None = None
+    port: int | None = None  # 1 to 65535; None allows every one
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,16 +163,16 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 class PolicySelector(msgspec.Struct, frozen=True, kw_only=True):
     """Machines of an app: all, these, or those with all of these pairs of metadata."""
 
-    all: bool = False
-    machines: tuple[str, ...] = ()
-    metadata: dict[str, str] = {}
+    all: bool = False  # every machine of the app, now and later
+    machines: tuple[str, ...] = ()  # ids of machines; empty selects none by id
+    metadata: dict[str, str] = {}  # pairs that a machine must have, all of them; empty selects none by metadata
 
 
 class PolicyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One network policy of an app. Times are Unix seconds."""
 
-    id: str
-    name: str
+    id: str  # unique in the app; stays when the policy is changed
+    name: str  # for people
     selector: PolicySelector
     rules: tuple[PolicyRule, ...]
     created_at: float
@@ -184,9 +185,9 @@ POLICIES = Bucket("network_policies", PolicyRecord)  # app/id
 class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One secret of an app. Times are Unix seconds."""
 
-    name: str
-    sealed: bytes
-    digest: str
+    name: str  # of the environment variable, unique in the app
+    sealed: bytes  # the value under the vault's key
+    digest: str  # hex, keyed: equal values of one secret have equal digests, and it tells no more
     created_at: float
     updated_at: float
 
@@ -194,10 +195,10 @@ class SecretRecord(msgspec.Struct, frozen=True, kw_only=True):
 class SecretKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One secret key of an app; `type` is a `keyring.KeyType`. Times are Unix seconds."""
 
-    name: str
+    name: str  # of the key, unique in the app
     type: str
-    sealed: bytes
-    public: bytes | None
+    sealed: bytes  # the private or symmetric key under the vault's key
+    public: bytes | None  # the public half; None for a symmetric key
     created_at: float
     updated_at: float
 
@@ -205,14 +206,14 @@ class SecretKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
 class SecretsVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Counts the changes of an app's secrets, also over the app's end."""
 
-    number: int
+    number: int  # 1 or more; rises by one with each change
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
     """The secrets that one version of a machine was given, by name, sealed as the app's are."""
 
     app: AppName
-    sealed: dict[str, bytes]
+    sealed: dict[str, bytes]  # name of the secret to its value under the vault's key
 
 
 SECRETS = Bucket("secrets", SecretRecord)  # app/name
@@ -232,12 +233,12 @@ class CertificateRecord(msgspec.Struct, frozen=True, kw_only=True):
     key. `kind` is rsa or ecdsa, `authority` who issued it. `points_here`: at the last check the name led to an address
     of the app. Times are Unix seconds."""
 
-    hostname: str
+    hostname: str  # lower case; may begin with `*.`
     app: AppName
     sealed: bytes
     kind: str
     authority: str
-    not_after: float
+    not_after: float  # Unix seconds; from then on clients refuse the certificate
     points_here: bool = False
     created_at: float
     updated_at: float
@@ -253,7 +254,7 @@ class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
     of challenge that was last met. Before `limited_until` the authority takes no order; `renew_at` is when it wants the
     certificate renewed, 0 when it did not say. Times are Unix seconds."""
 
-    hostname: str
+    hostname: str  # lower case, the name that the certificate is for
     app: AppName
     created_at: float
     failures: int = 0

@@ -65,7 +65,7 @@ class DeployTask(msgspec.Struct, frozen=True, kw_only=True):
     its id once it is ordered; `exit_code` is known once it has ended."""
 
     config: MachineConfig
-    region: str | None
+    region: str | None  # where its machine is to run; None leaves that to the market
     timeout_s: float
     group: str = ""
     machine: str = ""
@@ -84,8 +84,8 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
     bluegreen deploy are kept at rest until then. `behind` are machines whose host was away when it was accepted. Times
     are Unix seconds."""
 
-    version: int
-    strategy: str
+    version: int  # of the release, 1 or more
+    strategy: str  # in which order machines change, as in the release
     limits: DeployLimits
     command: DeployTask | None = None
     seed: DeployTask | None = None
@@ -115,9 +115,9 @@ class DeployRecord(msgspec.Struct, frozen=True, kw_only=True):
 class SlotBefore(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine was when the deploy was accepted, which going back restores."""
 
-    version: str
+    version: str  # the machine's version, a ULID
     config: MachineConfig
-    started: bool
+    started: bool  # it was running, and is to run again after going back
 
 
 class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,10 +125,10 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
     for one that goes; `launch`: it is to run and has to prove itself. `cordoned`: it is made outside of routing,
     or was found so. `version` is the machine's version that this deploy made, `at` Unix seconds of the last change."""
 
-    number: int
+    number: int  # counts the slots of a deploy; part of the key
     kind: SlotKind
-    group: str
-    region: str | None
+    group: str  # process group of its machine
+    region: str | None  # where a new machine is to be; None leaves that to the market
     machine: str = ""
     config: MachineConfig | None = None
     launch: bool = True
@@ -136,7 +136,7 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True):
     before: SlotBefore | None = None
     state: SlotState = SlotState.WAITING
     version: str = ""
-    text: str = ""
+    text: str = ""  # why it failed, was skipped or left, for people; empty otherwise
     at: float
 
 
@@ -146,14 +146,14 @@ class RegisterRecord(msgspec.Struct, frozen=True, kw_only=True):
     when that was, by this node's clock, Unix seconds."""
 
     app: AppName
-    version: int
+    version: int  # of the release that is deployed, 1 or more
     voters: tuple[NodeId, ...]
     granted: int = 0
     holder: NodeId = NodeId("")
     term: int = 0
     number: int = 0
     state: bytes = b""
-    ended: bool = False
+    ended: bool = False  # the deploy has ended
     at: float = 0.0
 
 
@@ -161,8 +161,8 @@ class DeployTermRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The greatest term of an app's deploys that this node was told of: what comes of an earlier one changes nothing
     here. The release's version counts first."""
 
-    version: int
-    term: int
+    version: int  # of the release that is deployed
+    term: int  # 1 or more; rises with each coordinator
 
 
 DEPLOY_KIND = "deploy"

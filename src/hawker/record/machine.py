@@ -29,15 +29,15 @@ class Network(msgspec.Struct, frozen=True, kw_only=True):
 
     private_ip: str
     ipv4: str | None = None
-    network_id: int
+    network_id: int  # the 32 bits of its private network, which its address has
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """A client's exclusive right to change a machine until `expires_at` (Unix seconds)."""
 
-    nonce: str
-    owner: str
-    description: str
+    nonce: str  # 16 hex digits; who shows them may change the machine
+    owner: str  # who took it, for people
+    description: str  # why, in words of the owner; may be empty
     expires_at: float
 
 
@@ -53,7 +53,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     `retries` has each container that was started again by itself, by its name."""
 
     instance_id: InstanceId
-    pid: int | None = None
+    pid: int | None = None  # process of the host; None before it was launched
     started_at: float | None = None
     exit: Exit | None = None
     retries: dict[str, ContainerRetry] = {}
@@ -80,8 +80,8 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: MachineId
     app: AppName
-    name: str
-    region: str
+    name: str  # unique in the app
+    region: str  # its node's
     state: State
     version: Version
     config: MachineConfig
@@ -93,38 +93,38 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     running: Running | None = None
     awaited: InstanceId | None = None
     restarts: int = 0  # automatic ones in a row
-    cordoned: bool = False
+    cordoned: bool = False  # the edge sends it no new connections
     lease: Lease | None = None
     previous: Previous | None = None
     order: OrderId | None = None  # what it was made for
     generation: int = 1  # how many nodes have owned it
     first_id: int | None = None  # of the user and group ids of the host that are its own; None: it never had any
     last_event: EventId = EventId("")
-    events: int = 0
-    created_at: float
-    updated_at: float
+    events: int = 0  # how many of its events are stored, at most `EVENTS_KEPT`
+    created_at: float  # Unix seconds, of its create
+    updated_at: float  # Unix seconds, of the last change; later with each
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What belongs to one event: how an instance ended and whether that was asked for, or what went wrong."""
 
     exit: Exit | None = None
-    requested_stop: bool = False
-    restarting: bool = False
-    restart_count: int = 0
+    requested_stop: bool = False  # somebody asked the instance to end
+    restarting: bool = False  # another instance follows by itself
+    restart_count: int = 0  # automatic restarts in a row, this one included
     resumed: bool = False  # of a start: the instance is the one that was suspended
-    error: str = ""
-    version: str = ""
+    error: str = ""  # what went wrong, for people; empty for nothing
+    version: str = ""  # the version that the event is about, a ULID; empty for the present one
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to a machine. Keyed by machine and id, so newest last."""
 
     id: EventId
-    type: str
-    status: str
-    source: str
-    at: float
+    type: str  # what happened: `launch`, `start`, `exit` and the like, as the Machines API has it
+    status: str  # how that stands: `started`, `stopped`, `failed` and the like
+    source: str  # `user` where a client asked for it, else `flyd`
+    at: float  # Unix seconds
     detail: Detail | None = None
 
 
@@ -135,7 +135,7 @@ class VersionRecord(msgspec.Struct, frozen=True, kw_only=True):
     config: MachineConfig
     image: Resolved
     container_images: dict[str, Resolved] = {}
-    created_at: float
+    created_at: float  # Unix seconds, of the create or update that made it
 
 
 class MachineKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,16 +175,16 @@ class MachineTarget(ValueObject, frozen=True):
     """Which machine, and the lease nonce the caller showed."""
 
     app: AppName
-    machine_id: str
-    nonce: str | None
+    machine_id: str  # as the caller wrote it: not checked yet
+    nonce: str | None  # of the lease; None where the caller showed none
 
 
 class CheckResult(ValueObject, frozen=True):
     """The latest answer of one check. `status` is passing, warning (not asked yet) or critical; `at` Unix seconds."""
 
-    name: str
+    name: str  # of the check in the config
     status: str
-    output: str
+    output: str  # what the check answered, for people
     at: float
 
 
@@ -243,9 +243,9 @@ def counted(gpus: Iterable[Gpu]) -> dict[str, int]:
 class ArchiveRecord(msgspec.Struct, frozen=True, kw_only=True):
     """That a destroyed machine's history is in an archive, whole: when it was seen there, where, and how large."""
 
-    archive: str
-    bytes: int
-    at: float
+    archive: str  # the archive's name
+    bytes: int  # of the history as it was sent
+    at: float  # Unix seconds
 
 
 ARCHIVED = Bucket("archived", ArchiveRecord)  # machine id; only of those in DESTROYED

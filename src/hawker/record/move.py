@@ -68,21 +68,21 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     volume: VolumeId | None = None
     to: NodeId = NodeId("")
     wanted: NodeId | None = None
-    region: str | None = None
+    region: str | None = None  # where the destination was asked to be; None: in any
     limit_mib_per_s: int = 0
     mode: MoveMode = MoveMode.COLD
     state: MoveState = MoveState.PREPARING
     generation: int
     ran: bool = False
-    stored_bytes: int = 0
-    copied_bytes: int = 0
+    stored_bytes: int = 0  # that the volume's file had when the copy began
+    copied_bytes: int = 0  # 0 or more, copied so far, as the destination last told
     warm_at: float | None = None
     away_at: float | None = None
     closed_at: float | None = None
     granted_at: float | None = None
     back_at: float | None = None
     paused_until: float | None = None
-    reason: str = ""
+    reason: str = ""  # why it was aborted, for people; empty otherwise
     created_at: float
     updated_at: float
 
@@ -105,17 +105,17 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
 class MovePointer(msgspec.Struct, frozen=True, kw_only=True):
     """The open move of a machine, or of a volume, also of one that goes with its machine."""
 
-    move: str
+    move: str  # id of the move
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
     """From its durable commit on, `to` owns the unit under `generation`, whether it has heard of it or not."""
 
-    unit: str
+    unit: str  # id of the machine, or of a volume that moves alone
     generation: int
     to: NodeId
-    move: str
-    at: float
+    move: str  # id of the move
+    at: float  # Unix seconds
 
 
 class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,8 +123,8 @@ class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     app: AppName
     to: NodeId
-    generation: int
-    at: float
+    generation: int  # under which the destination owns it, 2 or more
+    at: float  # Unix seconds; the signpost is removed `SIGNPOSTS_KEPT_S` later
 
 
 class IncomingState(StrEnum):
@@ -148,20 +148,20 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     and `volume` are as the source had them when it asked. `upto` is how far the draft is filled and on disk;
     `compared_bytes` are those of which both nodes compared a digest."""
 
-    move: str
+    move: str  # id of the move, given by its source
     source: NodeId
     app: AppName
-    generation: int
+    generation: int  # under which this node will own it, 2 or more
     machine: MachineRecord | None = None
     volume: VolumeRecord | None = None
     holds: Resources = Resources()
-    limit_mib_per_s: int = 0
+    limit_mib_per_s: int = 0  # MiB a second that the copy may take; 0 is no limit
     state: IncomingState = IncomingState.HOLDING
     upto: int = 0
-    copied_bytes: int = 0
+    copied_bytes: int = 0  # 0 or more, received so far
     compared_bytes: int = 0
-    reason: str = ""
-    created_at: float
+    reason: str = ""  # why it was refused or dropped, for people; empty otherwise
+    created_at: float  # Unix seconds, by the clock of this node
 
     @property
     def unit(self) -> str:
@@ -175,7 +175,7 @@ class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The source's file of a volume that is whole elsewhere, and what opens it; removed after `until`: Unix seconds."""
 
     volume: VolumeId
-    generation: int
+    generation: int  # under which this node owned the volume, 1 or more
     until: float
     key: SealedKey | None = None
 
@@ -191,7 +191,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     secrets: dict[str, str] = {}
     volume: VolumeRecord | None = None
     volume_key: bytes = b""
-    ran: bool = False
+    ran: bool = False  # the machine is to be started there
 
 
 MOVES = Bucket("moves", MoveRecord)  # move id

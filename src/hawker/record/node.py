@@ -22,11 +22,11 @@ class JoinedHost(msgspec.Struct, frozen=True, kw_only=True):
 class InviteRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`uses` hosts may join by it, until `expires_at` (Unix seconds). Nothing in it is secret."""
 
-    id: str
+    id: str  # a part of the invitation, and not its secret
     created_at: float
     expires_at: float
     uses: int
-    by: str
+    by: str  # who made it, for people
     revoked_at: float | None = None
     joined: tuple[JoinedHost, ...] = ()
 
@@ -41,8 +41,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Who this worker is. `cordoned`: it takes no new machines; `draining`: its machines are being moved away."""
 
     id: NodeId
-    region: str
-    created_at: float
+    region: str  # in which it sells
+    created_at: float  # Unix seconds, of its first boot
     cordoned: bool = False
     draining: bool = False
 
@@ -50,8 +50,8 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
 class CopyRecord(msgspec.Struct, frozen=True, kw_only=True):
     """In a backup only: when it was taken, by which version. A store that has it when a node boots was restored."""
 
-    taken_at: float
-    version: str
+    taken_at: float  # Unix seconds, by the clock of the node
+    version: str  # of Hawker, as `hawker --version` has it
 
 
 NODE = Bucket("node", NodeRecord)
@@ -91,9 +91,9 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     `number` is that of the last writer, `needs` the highest that any writer so far asked of readers."""
 
     number: int
-    hawker: str
+    hawker: str  # version of Hawker that last wrote here, for people
     needs: int
-    needs_hawker: str
+    needs_hawker: str  # version of Hawker that asked for `needs`, for people
 
 
 FORMATS = Bucket("format", Format)  # the one key "self"
@@ -102,10 +102,10 @@ FORMATS = Bucket("format", Format)  # the one key "self"
 class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     """`at` is Unix seconds, `by` the name of who asked."""
 
-    token_id: str
+    token_id: str  # of the token, which is refused from then on
     at: float
     by: str
-    note: str = ""
+    note: str = ""  # why, for people; may be empty
 
 
 REVOKED = Bucket("revoked_tokens", Revocation)
@@ -128,7 +128,7 @@ class FencedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     spare: MachineId
     seen: float
-    at: float
+    at: float  # Unix seconds, of the end of the machine
 
 
 TAKEOVERS = Bucket("takeovers", TakeoverRecord)  # the lost machine's id/the spare's
@@ -149,7 +149,7 @@ class ClaimRecord(Dated, frozen=True, kw_only=True):
     """Where an order with a key goes, and how often it moved on."""
 
     node: NodeId
-    number: int = 0
+    number: int = 0  # 0 or more; rises by one when the order goes to another node
 
 
 CANCELLED = Bucket("orders_cancelled", CancelRecord)  # app/order id

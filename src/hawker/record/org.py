@@ -10,9 +10,9 @@ class LoginRecord(msgspec.Struct, frozen=True, kw_only=True):
     that a node that missed it learns of it. `realm` is a host that may have the password too, as token server. Of a
     fleet's records the newest counts; `at` is Unix seconds, `by` who made it."""
 
-    org: str
-    registry: str
-    username: str
+    org: str  # slug of the organization
+    registry: str  # host name, with its port where one was named
+    username: str  # as the registry knows it
     sealed: bytes
     realm: str = ""
     at: float
@@ -28,13 +28,13 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     the memory (MiB) that its config asks for. `disk_mb` (MiB) has their root filesystems and logs, volumes, snapshots
     and images."""
 
-    machines: int = 0
-    cpus: int = 0
-    memory_mb: int = 0
+    machines: int = 0  # 0 or more
+    cpus: int = 0  # whole ones, shared and dedicated alike
+    memory_mb: int = 0  # MiB
     disk_mb: int = 0
-    volumes: int = 0
-    snapshots: int = 0
-    addresses: int = 0
+    volumes: int = 0  # 0 or more
+    snapshots: int = 0  # 0 or more
+    addresses: int = 0  # 0 or more, of apps
 
     def plus(self, other: "Amount") -> "Amount":
         return Amount(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
@@ -46,13 +46,13 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The most of each; None: as much as there is."""
 
-    machines: int | None = None
-    cpus: int | None = None
-    memory_mb: int | None = None
-    disk_mb: int | None = None
-    volumes: int | None = None
-    snapshots: int | None = None
-    addresses: int | None = None
+    machines: int | None = None  # 0 or more; an order beyond it is refused
+    cpus: int | None = None  # 0 or more, of all machines together
+    memory_mb: int | None = None  # MiB, of all machines together
+    disk_mb: int | None = None  # MiB, of all that `Amount.disk_mb` has
+    volumes: int | None = None  # 0 or more
+    snapshots: int | None = None  # 0 or more
+    addresses: int | None = None  # 0 or more
 
     def over(self, has: Amount, more: Amount) -> dict[str, int]:
         """By how much each resource would be over its limit with `more` of it; empty when all of it may be. What is

@@ -52,7 +52,7 @@ class SealedKey(msgspec.Struct, frozen=True, kw_only=True):
     same bytes, and so the same key."""
 
     volume: VolumeId
-    sealed: bytes
+    sealed: bytes  # the volume's key under the vault's key
 
 
 class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,16 +64,16 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     id: VolumeId
     app: AppName
-    name: str
-    region: str
+    name: str  # need not be unique in the app: a config asks for any of the name
+    region: str  # its node's
     state: VolumeState
     size_gb: int
     made_gb: int = 0
     behind: bool = False
     fstype: Fstype = Fstype.EXT4
-    encrypted: bool = False
+    encrypted: bool = False  # its file is encrypted, and `key` opens it
     snapshot_retention: int = 5  # days
-    auto_backup: bool = True
+    auto_backup: bool = True  # the schedules take snapshots and backups of it
     machine: MachineId | None = None
     lent_by: MachineId | None = None
     source_volume: VolumeId | None = None
@@ -126,7 +126,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
     volume: VolumeId
     app: AppName
     status: SnapshotStatus
-    volume_gb: int
+    volume_gb: int  # GiB of the volume's file then
     size: int = 0
     fstype: Fstype = Fstype.EXT4
     encrypted: bool = False

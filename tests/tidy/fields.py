@@ -1,0 +1,56 @@
+"""What the fields of stored, sent and tuned values say. A rule sees that something is said, not that it is true."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.tidy.tree import File, Finding, Tree
+
+DESCRIBED = (
+    "src/hawker/record/",
+    "src/hawker/catalog/messages.py",
+    "src/hawker/gossip/failure_detector.py",
+    "src/hawker/market/preferences.py",
+    "src/hawker/gateway/fan_out.py",
+    "src/hawker/image/limits.py",
+)
+"""Where each public value's fields are described one by one."""
+_VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated)$")
+_PLAIN = frozenset({"str", "int", "float", "bool", "bytes", "tuple", "dict", "frozenset"})
+_MOMENT = re.compile(r"(^|_)at$")
+
+
+def described_fields(tree: Tree) -> Iterator[Finding]:
+    """Each field of a plain type says what it is: below it, behind it, or by its name in backquotes in what its class
+    says. A moment (`at`, `created_at`) is described where the class says that its times are Unix seconds. A type of its
+    own (an identifier, an enum, another value) says it where it is defined."""
+    for file in tree.python(*DESCRIBED):
+        for node in file.nodes:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and _is_value(node):
+                yield from _silent(file, node)
+
+
+def _is_value(node: ast.ClassDef) -> bool:
+    return any(_VALUES.search(ast.unparse(base)) for base in node.bases)
+
+
+def _silent(file: File, node: ast.ClassDef) -> Iterator[Finding]:
+    said = ast.get_docstring(node) or ""
+    for number, line in enumerate(node.body):
+        if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name):
+            continue
+        if not all(part.id in _PLAIN for part in ast.walk(line.annotation) if isinstance(part, ast.Name)):
+            continue
+        name = line.target.id
+        moment = _MOMENT.search(name) and "Unix seconds" in said
+        behind = "  # " in file.lines[(line.end_lineno or line.lineno) - 1]
+        if not (f"`{name}`" in said or moment or behind or _is_text(node.body[number + 1 : number + 2])):
+            subject = f"{node.name}.{name}"
+            yield Finding("described_fields", file.path, line.lineno, subject, "says neither unit, range nor effect")
+
+
+def _is_text(after: list[ast.stmt]) -> bool:
+    return any(
+        isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+        for line in after
+    )
