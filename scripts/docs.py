@@ -17,6 +17,7 @@ from hawker.fair.table import ELSEWHERE, SHARES
 from hawker.fsm.diagram import page
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
+from hawker.up.commands.up import settings_options
 from hawker.up.wiring import NODE_FLOWS
 
 GENERATED = Path(__file__).parents[1] / "docs" / "generated"
@@ -49,11 +50,21 @@ def errors() -> Iterator[str]:
 def settings() -> Iterator[str]:
     yield from ("# Settings", "", _NOTE, "")
     yield "Each is a key of the TOML file and, in capitals after `HAWKER_`, a variable; flags: `hawker up --help`."
-    yield from ("", "| Setting | Type | Default |", "|---|---|---|")
+    yield from ("", "| Setting | Type | Default | Effect |", "|---|---|---|---|")
+    helps = {option.name: option.help for option in settings_options() if isinstance(option, click.Option)}
     for field in msgspec.structs.fields(Settings):
         kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
         default = "" if field.default is msgspec.NODEFAULT else f"`{field.default!r}`"
-        yield f"| `{field.name}` | {kind.replace('pathlib.', '').replace('|', 'or')} | {default} |"
+        kind = kind.replace("pathlib.", "").replace("|", "or")
+        yield f"| `{field.name}` | {kind} | {default} | {_effect(helps, field.name)} |"
+
+
+def _effect(helps: Mapping[str, str | None], name: str) -> str:
+    """What the option of `hawker up` says of a setting. Raises `ValueError` for a setting that no option explains."""
+    said = " ".join((helps.get(name) or "").split())
+    if not said:
+        raise ValueError(f"no option of `hawker up` says what the setting {name} does")
+    return said.replace("|", r"\|").replace("<", "&lt;")
 
 
 def metrics() -> Iterator[str]:
