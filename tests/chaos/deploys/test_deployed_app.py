@@ -30,7 +30,7 @@ class Answering:
         return self.number
 
 
-def app_of(errors: dict[int, Exception], dead: tuple[int, ...] = ()) -> DeployedApp:
+def asking(errors: dict[int, Exception], dead: tuple[int, ...] = ()) -> DeployedApp:
     stalls = [
         SimpleNamespace(id=IDS[n], host=SimpleNamespace(has_power=True), daemon=SimpleNamespace(alive=n not in dead))
         for n in range(3)
@@ -46,15 +46,15 @@ async def asked(app: DeployedApp, **options: Any) -> Any:
 
 async def test_the_last_node_that_can_be_reached_is_asked() -> None:
     away = Unavailable("it is away")
-    assert await asked(app_of({})) == 2
-    assert await asked(app_of({2: away})) == 1
-    assert await asked(app_of({}, dead=(2,)), avoid={IDS[1]}) == 0
+    assert await asked(asking({})) == 2
+    assert await asked(asking({2: away})) == 1
+    assert await asked(asking({}, dead=(2,)), avoid={IDS[1]}) == 0
     with pytest.raises(Unavailable, match="away"):
-        await asked(app_of(dict.fromkeys(range(3), away)))
+        await asked(asking(dict.fromkeys(range(3), away)))
 
 
 async def test_patience_ends_with_an_error_that_no_other_try_mends() -> None:
-    app, tries = app_of({}), []
+    app, tries = asking({}), []
 
     async def ask() -> str | None:
         tries.append(1)

@@ -38,13 +38,13 @@ from hawker.chaos.deploys.deployed_app import (
     WITHIN_S,
     DeployedApp,
     TooEarly,
-    clients_of,
+    app_of,
     definition,
     deploy_params,
+    edge_fleet,
 )
 from hawker.chaos.deploys.edge_clients import EdgeClients
-from hawker.chaos.fleet.network_lab import NetworkLab
-from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
+from hawker.chaos.fleet.real_fleet import LabNode
 from hawker.clock import Clock
 from hawker.deploys.releases import ReleaseStatus
 from hawker.errors import HawkerError
@@ -53,9 +53,6 @@ from hawker.ids import NodeId
 from hawker.value_object import ValueObject
 
 REGIONS = ("mad", "ams", "lhr")
-_STREET = 13
-_FLAGS = ("--cpus", "16", "--memory-mib", "8192")
-_MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
 _PACE_S = 0.2
 _BETWEEN_S = 2.0  # from one voter's death to the other's
 _UNDER_WAY = frozenset({"changing", "proving", "returning"})
@@ -80,22 +77,11 @@ async def run_deploy_trial(plan: DeployTrialPlan, clock: Clock, tell: Callable[[
     began = clock.monotonic()
     with TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
         directory = Path(made)
-        (directory / "market.toml").write_text(_MARKET)
-        for name in ("street", "nodes"):
-            (directory / name).mkdir()
-        flags = (*_FLAGS, "--market", str(directory / "market.toml"))
-        with NetworkLab(directory / "street", _STREET, plan.nodes) as lab:
-            fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container", regions=REGIONS)
-            for stall in fleet.stalls:
-                own = ("--label", f"host={stall.host.number}", "--edge-address", stall.host.address)
-                stall.daemon.flags = (*stall.daemon.flags, *own)
-            with fleet:
-                async with clients_of(fleet) as clients:
-                    regions = [REGIONS[number % len(REGIONS)] for number in range(plan.nodes)]
-                    app = DeployedApp(fleet, clients, regions, clock)
-                    trial = DeployTrial(plan, clock, tell, app, directory)
-                    await trial.run()
-                    trial.findings += await trial.judged()
+        with edge_fleet(directory, clock, plan.nodes, REGIONS) as fleet:
+            async with app_of(fleet, clock, REGIONS) as app:
+                trial = DeployTrial(plan, clock, tell, app, directory)
+                await trial.run()
+                trial.findings += await trial.judged()
     findings = (*trial.findings, *(f"left on the host: {trace}" for trace in fleet.left))
     return DeploysReport(nodes=plan.nodes, seconds=clock.monotonic() - began, rows=tuple(trial.rows), findings=findings)
 
@@ -282,7 +268,8 @@ class DeployTrial:
             return
         if kind is BlowKind.PLACE:
             return await self._dies(played, self._fleet.stalls[-1])
-        states = {"returning"} if kind is BlowKind.BAD_DRIVER else _UNDER_WAY
+        returns = kind is BlowKind.BAD_DRIVER and played.blow.strategy != "bluegreen"  # whose way back is too short
+        states = {"returning"} if returns else _UNDER_WAY
         driver = self._app.stall(await self._app.patiently(lambda: self._driver(played, states)))
         if kind in (BlowKind.DRIVER, BlowKind.PAUSE, BlowKind.ABORT):
             await self._ask(played, kind)

@@ -1,8 +1,8 @@
 """The app of a trial on a real fleet, as its clients see it: at whichever broker can be reached."""
 
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from hawker.api.contract.deploy import DeployParams
 from hawker.api.contract.machine import CREATE_MACHINE, LIST_MACHINES, CreateMachineRequest, Machine
 from hawker.api.route import B, P, Q, R, Unary
 from hawker.chaos.daemon import HAWKER
+from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
 from hawker.clock import Clock
 from hawker.errors import BadRequest, DeadlineExceeded, HawkerError, Unavailable, Unprocessable
@@ -37,6 +38,9 @@ WITHIN_S = 150.0
 LOOK_S = 0.1
 HERE = AppParams(app_name=APP)
 _CALL_S = 5.0
+_STREET = 13
+_FLAGS = ("--cpus", "16", "--memory-mib", "8192")
+_MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
 
 T = TypeVar("T")
 
@@ -45,19 +49,43 @@ class TooEarly(Unavailable):
     """A deploy was over before its blow."""
 
 
+@contextmanager
+def edge_fleet(directory: Path, clock: Clock, nodes: int, regions: Sequence[str]) -> Iterator[LabFleet]:
+    """So many real nodes below that directory, each with an edge at its host's address. `regions` are dealt to them in
+    turn."""
+    (directory / "market.toml").write_text(_MARKET)
+    for name in ("street", "nodes"):
+        (directory / name).mkdir()
+    flags = (*_FLAGS, "--market", str(directory / "market.toml"))
+    with NetworkLab(directory / "street", _STREET, nodes) as lab:
+        fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container", regions=regions)
+        for stall in fleet.stalls:
+            own = ("--label", f"host={stall.host.number}", "--edge-address", stall.host.address)
+            stall.daemon.flags = (*stall.daemon.flags, *own)
+        with fleet:
+            yield fleet
+
+
 @asynccontextmanager
-async def clients_of(fleet: LabFleet) -> AsyncIterator[dict[NodeId, Client]]:
-    """One at each node."""
+async def app_of(
+    fleet: LabFleet, clock: Clock, regions: Sequence[str], *, each: int = 1
+) -> AsyncIterator["DeployedApp"]:
+    """The app of a fleet whose hosts were dealt these regions, with `each` machines at a host once it is stocked."""
     token = Secret(fleet.stalls[0].daemon.token)
     async with AsyncExitStack() as stack:
-        yield {stall.id: await stack.enter_async_context(Client(stall.url, token)) for stall in fleet.stalls}
+        clients = {stall.id: await stack.enter_async_context(Client(stall.url, token)) for stall in fleet.stalls}
+        dealt = [regions[number % len(regions)] for number in range(len(fleet.stalls))]
+        yield DeployedApp(fleet, clients, dealt, clock, each)
 
 
 class DeployedApp:
-    """`regions` are those of the hosts, in their order; each host has one machine of the app."""
+    """`regions` are those of the hosts, in their order; each host has `each` machines of the app."""
 
-    def __init__(self, fleet: LabFleet, clients: dict[NodeId, Client], regions: Sequence[str], clock: Clock) -> None:
+    def __init__(
+        self, fleet: LabFleet, clients: dict[NodeId, Client], regions: Sequence[str], clock: Clock, each: int = 1
+    ) -> None:
         self.fleet = fleet
+        self._each = each
         self.clock = clock
         self._clients = clients
         self._regions = regions
@@ -70,9 +98,9 @@ class DeployedApp:
             metadata = {**PLATFORM, GROUP: "app", PUBLISH: EVERYWHERE, "hawker_labels": f"host={stall.host.number}"}
             service = {"internal_port": 8080, "protocol": "tcp", "ports": [{"port": PORT, "handlers": ["http"]}]}
             config = {"image": IMAGE, "services": [service], "metadata": metadata, "guest": {"memory_mb": 64}}
-            key, region = f"first-{stall.host.number}", self._regions[number]
-            body = msgspec.convert({"config": config, "region": region}, CreateMachineRequest)
-            await self.patiently(partial(self.call, CREATE_MACHINE, params=HERE, body=body, idempotency_key=key))
+            body = msgspec.convert({"config": config, "region": self._regions[number]}, CreateMachineRequest)
+            for key in [f"first-{stall.host.number}-{number}" for number in range(self._each)]:
+                await self.patiently(partial(self.call, CREATE_MACHINE, params=HERE, body=body, idempotency_key=key))
         await self.patiently(lambda: self.at_rest(0))
 
     async def again(self, stall: LabNode, failpoint: str | None = None) -> None:
@@ -115,14 +143,14 @@ class DeployedApp:
         return self.fleet.stalls[0].daemon.token
 
     async def at_rest(self, version: int) -> bool:
-        """Every host has one machine, it runs, and is of that release."""
+        """Every host has its machines, they run, and are of that release."""
         machines = [each for each in await self.machines() if each.state not in GONE]
         settled = all(each.host_status == "ok" and each.state is State.STARTED for each in machines)
-        return settled and _releases(machines) == {str(version) if version else None} and len(machines) == self._wanted
-
-    @property
-    def _wanted(self) -> int:
-        return len(self.fleet.stalls)
+        return (
+            settled
+            and _releases(machines) == {str(version) if version else None}
+            and len(machines) == len(self.fleet.stalls) * self._each
+        )
 
     async def machines(self) -> Sequence[Machine]:
         return (await self.call(LIST_MACHINES, params=HERE)).items
@@ -130,7 +158,7 @@ class DeployedApp:
     async def everybody_is_here(self) -> bool:
         for node in self._clients:
             nodes = (await self._call_at(node, LIST_NODES)).nodes
-            if [each.state for each in nodes] != [Fate.ALIVE] * self._wanted:
+            if [each.state for each in nodes] != [Fate.ALIVE] * len(self.fleet.stalls):
                 return False
         return True
 
@@ -196,8 +224,8 @@ class DeployedApp:
             return list(map(str, deploys_over(sight, home, accepted, aborted, bad)))
 
 
-def definition(release: int, *, bad: bool) -> dict[str, Any]:
-    """What a fly.toml says of that release."""
+def definition(release: int, *, bad: bool = False, **pace: str) -> dict[str, Any]:
+    """What a fly.toml says of that release. `pace` is its `[hawker.deploy]`, a quick one unless told."""
     service = {
         "internal_port": 8080,
         "protocol": "tcp",
@@ -208,7 +236,7 @@ def definition(release: int, *, bad: bool) -> dict[str, Any]:
         "env": {"RELEASE": str(release)},
         "services": [service],
         "deploy": {"wait_timeout": "6s" if bad else "30s"},
-        "hawker": {"deploy": {"smoke": "2s", "smoke_rest": "1s", "bake": "2s"}},
+        "hawker": {"deploy": pace or {"smoke": "2s", "smoke_rest": "1s", "bake": "2s"}},
     }
     if bad:
         found["checks"] = {"never": {"type": "tcp", "port": 9, "interval": "2s", "timeout": "1s", "grace_period": "1s"}}
