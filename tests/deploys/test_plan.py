@@ -1,12 +1,13 @@
 """What a file and the machines that are there become. Pure."""
 
 import pytest
+from msgspec.structs import replace
 
 from hawker.config.machine import MachineConfig, Port, Service, Static
-from hawker.deploys.plan import WantedRelease, budget, limits_of, warnings_of, waves_of
+from hawker.deploys.plan import WantedRelease, budget, heads_of, limits_of, warnings_of, waves_of
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.reader import read_app_config
-from hawker.record.deploy import DeployLimits, SlotKind, SlotRecord
+from hawker.record.deploy import DeployLimits, SlotKind, SlotRecord, SlotState
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,18 @@ def test_waves_are_what_the_file_says_and_what_it_leaves_out_goes_last() -> None
 
 def test_one_region_and_strategies_that_roll_nothing_have_no_waves() -> None:
     assert waves("", "mad", "mad") == () and waves("", "mad", "ams", strategy="bluegreen") == ()
+
+
+def of(region: str, number: int, state: SlotState = SlotState.WAITING, launch: bool = True) -> SlotRecord:
+    return replace(slot(region), number=number, state=state, launch=launch)
+
+
+def test_the_first_machine_goes_alone_and_then_the_first_of_each_other_region() -> None:
+    slots = [of("ams", 0, launch=False), of("ams", 1), of("ams", 2), of("lhr", 3), of("mad", 4), of("mad", 5)]
+    assert [[each.number for each in heads] for heads in heads_of(slots, slots)] == [[1], [3, 4]]
+
+
+def test_a_region_in_which_one_has_proven_itself_has_no_other_that_goes_alone() -> None:
+    slots = [of("ams", 0, SlotState.DONE), of("ams", 1), of("lhr", 2), of("mad", 3, launch=False)]
+    assert [[each.number for each in heads] for heads in heads_of(slots, slots[1:])] == [[2]]
+    assert heads_of([], []) == [[], []]

@@ -2,10 +2,9 @@
 
 import pytest
 
-from hawker.api.bounds import RELEASES_IN_PAGE
 from hawker.api.contract.app import DELETE_APP, AppParams
 from hawker.api.contract.release import LIST_RELEASES, ListReleasesQuery
-from hawker.deploys.releases import MAX_DEFINITION_BYTES, ReleaseTable
+from hawker.deploys.releases import KEPT_RELEASES, MAX_DEFINITION_BYTES, ReleaseTable
 from hawker.errors import Conflict, NotFound, Unprocessable
 from hawker.record.app import RELEASES, ReleaseRecord
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -29,11 +28,14 @@ async def test_releases_count_from_one_and_are_listed_newest_first(worker: SimWo
     assert [(each.id, each.status) for each in listed.releases] == [(f"{APP}.3", "pending"), (f"{APP}.2", "pending")]
 
 
-async def test_the_oldest_release_goes_when_there_are_too_many(worker: SimWorker) -> None:
-    for _ in range(RELEASES_IN_PAGE + 2):
+async def test_the_oldest_releases_go_but_for_the_last_two_that_are_complete(worker: SimWorker) -> None:
+    for number in range(1, 5):
+        await add(worker)
+        await table(worker).move(APP, number, "complete" if number < 4 else "failed")
+    for _ in range(KEPT_RELEASES):
         await add(worker)
     there = [each.version for each in table(worker).list(APP)]
-    assert there == list(range(RELEASES_IN_PAGE + 2, 2, -1))
+    assert there == [*range(KEPT_RELEASES + 4, 4, -1), 3, 2]
 
 
 async def test_a_release_that_has_ended_stays_as_it_ended(worker: SimWorker) -> None:

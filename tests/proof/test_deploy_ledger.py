@@ -109,6 +109,6 @@ def test_a_slot_that_waited_when_its_deploy_was_paused_waits_until_it_goes_on() 
     assert Invariant.PAUSED not in ledger.kinds
     ledger.sent(change(ONE, 1, slot=2))
     assert ledger.kinds.count(Invariant.PAUSED) == 1
-    ledger.goes_on(1)
+    ledger.go_on()
     ledger.sent(change(ONE, 1, slot=2))
     assert ledger.kinds.count(Invariant.PAUSED) == 1

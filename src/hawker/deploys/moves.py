@@ -35,7 +35,7 @@ from hawker.clock import Clock
 from hawker.deploys.coordinator import Term
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.health_gates import Expected, GateState, fallen, judged, start_of
-from hawker.deploys.plan import budget, is_of
+from hawker.deploys.plan import budget, heads_of, is_of
 from hawker.errors import Fault, HawkerError, LeaseHeld, NotFound, Unavailable
 from hawker.machine import GONE, OFF, State
 from hawker.record.deploy import DeployRecord, DeployWish, SlotBefore, SlotKind, SlotRecord, SlotState
@@ -197,22 +197,24 @@ class Moves:
         await _side_by_side(of_group, dict.fromkeys(slot.group for slot in left), GROUPS_AT_ONCE)
 
     async def _roll(self, slots: Sequence[SlotRecord], *, gated: bool) -> None:
-        """The first machine that has to prove itself goes alone; those after it are of the same image and config. No
-        region has more away than its own share."""
+        """The first machine that has to prove itself goes alone, and then the first of each other region does so
+        there; those after it are of the same image and config. No region has more away than its own share."""
         limits = self.record.limits
         warm = [slot for slot in slots if slot.launch and slot.kind is SlotKind.UPDATE]
         at_once = budget(limits.max_unavailable, len(warm)) if gated and warm else AT_ONCE
+        of_regions = Counter(slot.region for slot in warm if gated)
         left = [slot for slot in slots if slot.state not in (SlotState.DONE, SlotState.SKIPPED)]
-        proven = any(slot.launch and slot.state is SlotState.DONE for slot in slots)
-        if gated and not proven and left:
-            first = next((slot for slot in left if slot.launch), left[0])
-            await self.go(first, limits.smoke_s, gated=gated, first=True)
-            left.remove(first)
 
         async def one(slot: SlotRecord) -> None:
             await self.go(slot, limits.smoke_rest_s, gated=gated)
 
-        await self._by_regions(one, left, at_once, Counter(slot.region for slot in warm if gated))
+        async def alone(slot: SlotRecord) -> None:
+            await self.go(slot, limits.smoke_s, gated=gated, first=True)
+
+        for heads in heads_of(slots, left) if gated else ():
+            await self._by_regions(alone, heads, at_once, of_regions)
+            left = [slot for slot in left if slot not in heads]
+        await self._by_regions(one, left, at_once, of_regions)
 
     async def _by_regions(
         self,

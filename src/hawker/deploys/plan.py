@@ -18,7 +18,7 @@ from hawker.errors import Unprocessable
 from hawker.flytoml.app_config import AppConfig, HawkerDeploy
 from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.machine import GONE, State
-from hawker.record.deploy import DeployLimits, SlotBefore, SlotKind, SlotRecord
+from hawker.record.deploy import DeployLimits, SlotBefore, SlotKind, SlotRecord, SlotState
 from hawker.value_object import ValueObject
 
 COMMAND_GROUP = "fly_app_release_command"
@@ -438,3 +438,15 @@ def warnings_of(config: AppConfig, configs: Mapping[str, MachineConfig], strateg
         said.append("hawker.deploy.keep_blue: it counts for bluegreen alone")
     said.extend(dict.fromkeys(sentence for each in configs.values() for sentence in kept_only(each)))
     return tuple(said)
+
+
+def heads_of(slots: Sequence[SlotRecord], left: Sequence[SlotRecord]) -> list[list[SlotRecord]]:
+    """What goes alone of what is left: the first one, unless one has proven itself, and then the first of each region
+    in which none has."""
+    proven = {slot.region for slot in slots if slot.launch and slot.state is SlotState.DONE}
+    first: dict[str | None, SlotRecord] = {}
+    for slot in sorted(left, key=lambda slot: not slot.launch):
+        if slot.region not in proven:
+            first.setdefault(slot.region, slot)
+    heads = [slot for slot in first.values() if slot.launch or not proven]
+    return [heads] if proven else [heads[:1], heads[1:]]

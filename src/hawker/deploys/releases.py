@@ -4,7 +4,6 @@ from enum import StrEnum
 
 import msgspec
 
-from hawker.api.bounds import RELEASES_IN_PAGE
 from hawker.clock import Clock
 from hawker.errors import Conflict, NotFound, Unprocessable
 from hawker.fsm import journal
@@ -30,11 +29,12 @@ CLIENT_GONE_S = 300.0
 """After so long a client that drives a deploy by itself, and has not said that it ended, counts as gone."""
 DRIVEN = frozenset({ReleaseStatus.PENDING, ReleaseStatus.RUNNING})
 """Of a release that a client brings machines to by itself."""
+KEPT_RELEASES = 200
 ENDED = frozenset({ReleaseStatus.COMPLETE, ReleaseStatus.FAILED, ReleaseStatus.INTERRUPTED, ReleaseStatus.ROLLED_BACK})
 
 
 class ReleaseTable:
-    """The last hundred of each app."""
+    """The last `KEPT_RELEASES` of each app."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -140,14 +140,17 @@ def next_version(reader: Reader, app: str) -> int:
 
 
 def added(tx: Tx, app: str, record: ReleaseRecord) -> ReleaseRecord:
-    """With the next version. The oldest goes when there are too many. Raises `NotFound`."""
+    """With the next version. The oldest go when there are too many, but for the last two that are complete. Raises
+    `NotFound`."""
     if tx.get(APPS, app) is None:
         raise NotFound("app not found")
-    there = [each.version for _, each in tx.scan(RELEASES, f"{app}/")]
+    there = [each for _, each in tx.scan(RELEASES, f"{app}/")]
     record = msgspec.structs.replace(record, version=next_version(tx, app))
     tx.put(RELEASES, deploy_key(app, record.version), record)
-    for old in there[: max(0, len(there) + 1 - RELEASES_IN_PAGE)]:
-        tx.delete(RELEASES, deploy_key(app, old))
+    last_complete = {each.version for each in [each for each in there if each.status == ReleaseStatus.COMPLETE][-2:]}
+    for old in there[: max(0, len(there) + 1 - KEPT_RELEASES)]:
+        if old.version not in last_complete:
+            tx.delete(RELEASES, deploy_key(app, old.version))
     return record
 
 

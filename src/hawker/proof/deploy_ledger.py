@@ -67,9 +67,9 @@ class DeployLedger:
         """It was answered that the deploy is paused; `waiting` are the slots that it had not begun with then."""
         self._waiting[version] = frozenset(waiting)
 
-    def goes_on(self, version: int) -> None:
-        """It is about to be resumed or aborted."""
-        self._waiting.pop(version, None)
+    def go_on(self) -> None:
+        """What is paused is about to be resumed or aborted."""
+        self._waiting.clear()
 
     def _paused(self, change: SentChange) -> Iterator[Violation]:
         if change.begins and change.slot is not None and change.slot in self._waiting.get(change.version, ()):

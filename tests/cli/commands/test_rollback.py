@@ -16,6 +16,9 @@ def test_after_a_failed_release_the_newest_complete_one_comes_back_whole(hawker:
     body = node.call("create_deploy").body
     assert body.image == "registry.local/shop:2" and (body.definition or {})["env"] == {"A": "2"}
     assert body.skip_release_command and body.label == "rollback to release 2"
+    assert body.strategy == "immediate"
+    assert hawker("rollback", "-a", "shop", "--strategy", "canary").status == 0
+    assert node.calls["create_deploy"][-1].body.strategy == "canary"
 
 
 @pytest.mark.parametrize(

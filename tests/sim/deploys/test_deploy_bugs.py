@@ -18,8 +18,9 @@ FOUND_AT = {
     "deaf-to-pauses": 2,
     "new-keys": 18,
     "no-budget": 2,
-    "one-budget": 16,
-    "overwrites-any": 13,
+    "no-fence": 8,
+    "one-budget": 29,
+    "overwrites-any": 28,
     "starts-wait": 3,
     "term-forgotten": 2,
 }

@@ -28,7 +28,8 @@ _STRATEGIES = ("rolling", "canary", "bluegreen", "immediate")
 def command(ctx: click.Context, version: str | None, app: str, strategy: Any, detach: bool, form: Form) -> int:
     """Deploy an older complete release once more: the one before the newest complete release, or VERSION.
 
-    The whole release comes back: its image and its config. Its release command is not run.
+    The whole release comes back: its image and its config. Its release command is not run. After a release that
+    failed, all machines come back at once, unless --strategy says otherwise.
 
     \b
     Examples:
@@ -41,7 +42,7 @@ def command(ctx: click.Context, version: str | None, app: str, strategy: Any, de
     body = CreateDeployRequest(
         definition=msgspec.convert(wanted.definition, dict[str, Any]),
         image=wanted.image or None,
-        strategy=strategy or _strategy_of(wanted),
+        strategy=strategy or ("immediate" if _is_broken(releases) else _strategy_of(wanted)),
         skip_release_command=True,
         lax=True,
         label=f"rollback to release {wanted.version}",
@@ -54,6 +55,11 @@ def _strategy_of(release: Release) -> Any:
     return release.strategy if release.strategy in _STRATEGIES else None
 
 
+def _is_broken(releases: tuple[Release, ...]) -> bool:
+    """Whether the newest one failed, and machines may be of it."""
+    return bool(releases) and releases[0].status in ("failed", "interrupted")
+
+
 def chosen(app: str, releases: tuple[Release, ...], version: str | None) -> Release:
     """`releases` are the newest first: after one that failed, machines come back to the newest complete one, else to
     the one before it. Raises `Failure` where there is none."""
@@ -63,7 +69,7 @@ def chosen(app: str, releases: tuple[Release, ...], version: str | None) -> Rele
         if found is None:
             raise Failure(f"app {app} has no complete release {version} with a config", ExitStatus.NOT_FOUND)
         return found
-    older = complete if releases and releases[0].status in ("failed", "interrupted") else complete[1:]
+    older = complete if _is_broken(releases) else complete[1:]
     if not older:
         raise Failure(f"app {app} has no earlier complete release with a config", ExitStatus.NOT_FOUND)
     return older[0]

@@ -374,8 +374,7 @@ class DeploySimulation(SeededRun[DeployRunPlan, DeployOutcome]):
     def _let_go_on(self) -> None:
         """Whatever is paused may go on from now on."""
         self._goes_on += 1
-        for version in self._accepted:
-            self._ledger.goes_on(version)
+        self._ledger.go_on()
 
     def _exit(self, host: DeployHost) -> None:
         """The program of one of its machines, that deploys do not change now."""
