@@ -27,10 +27,12 @@ from hawker.api.contract.deploy import (
     AbortDeployRequest,
     CreateDeployRequest,
     DeployInfo,
+    DeployParams,
 )
 from hawker.chaos.deploys.deploy_blow import CREATES, UPDATES, WHOLE, BlowKind, TrialBlow
 from hawker.chaos.deploys.deploy_report import DeployRow, DeploysReport
 from hawker.chaos.deploys.deployed_app import (
+    APP,
     HERE,
     IMAGE,
     LOOK_S,
@@ -87,10 +89,11 @@ async def run_deploy_trial(plan: DeployTrialPlan, clock: Clock, tell: Callable[[
 
 
 class _Round:
-    """One deploy: what is known of it, who is spared, and when the blow fell and was over."""
+    """One deploy, whose machines say its number: what is known of it, who is spared, and when the blow fell."""
 
-    def __init__(self, version: int, blow: TrialBlow) -> None:
-        self.version = version
+    def __init__(self, number: int, blow: TrialBlow) -> None:
+        self.number = number
+        self.version = 0
         self.blow = blow
         self.hit: set[NodeId] = set()
         self.seen: list[tuple[float, DeployInfo]] = []
@@ -131,7 +134,7 @@ class DeployTrial:
         self._fleet = fleet = app.fleet
         self._directory = directory
         self._load = EdgeClients([stall.host.address for stall in fleet.stalls], PORT, clock, _PACE_S)
-        self._counts = 0  # the release that counts
+        self._counts = 0  # the number of the round whose release counts
         self._accepted: list[int] = []
         self._aborted: list[int] = []
         self._bad: list[int] = []
@@ -174,7 +177,7 @@ class DeployTrial:
         if blow.place:
             await self._app.again(self._fleet.stalls[-1], blow.place)
         self._load.forget()
-        played = _Round(0, blow)
+        played = _Round(len(self.rows) + 1, blow)
         end, rest_s = "-", None
         try:
             end, rest_s = await self._dealt(played)
@@ -219,7 +222,7 @@ class DeployTrial:
         if ended.status not in blow.kind.ends:
             played.findings.append(f"it is {ended.status}: {ended.error}")
         if ended.status == ReleaseStatus.COMPLETE:
-            self._counts = played.version
+            self._counts = played.number
         await self._app.patiently(self._app.everybody_is_here)
         await self._app.patiently(lambda: self._app.at_rest(self._counts))
         rest_s = self._clock.monotonic() - played.over_at
@@ -230,35 +233,38 @@ class DeployTrial:
 
     async def _begin(self, played: _Round) -> None:
         """By a client of its own, where that is to be killed."""
-        number = (self._accepted[-1] if self._accepted else 0) + 1
+        number, label = played.number, f"round {played.number}"
         words = definition(number, bad=played.blow.kind.is_bad)
         strategy: Any = played.blow.strategy
         if played.blow.kind is BlowKind.CLIENT:
-            client = await run_sync(self._app.begin_client, words, strategy, self._directory)
-            version = (await self._app.patiently(lambda: self._running(number))).version
+            begin = partial(self._app.begin_client, words, strategy, label, self._directory)
+            client = await self._app.patiently(lambda: run_sync(begin))
+            version = (await self._app.patiently(lambda: self._running(label))).version
             await run_sync(_kill, client)
             played.struck_at = self._clock.monotonic()
         else:
-            body = CreateDeployRequest(definition=words, image=IMAGE, strategy=strategy)
-            version = (await self._app.patiently(lambda: self._ordered(number, body))).version
+            body = CreateDeployRequest(definition=words, image=IMAGE, strategy=strategy, label=label)
+            version = (await self._app.patiently(lambda: self._ordered(label, body))).version
         played.version = version
         self._accepted.append(version)
         if played.blow.kind.is_bad:
             self._bad.append(version)
 
-    async def _ordered(self, number: int, body: CreateDeployRequest) -> DeployInfo:
+    async def _ordered(self, label: str, body: CreateDeployRequest) -> DeployInfo:
         """An order whose answer was lost may have been taken: then it is that one."""
         try:
             return await self._app.call(CREATE_DEPLOY, params=HERE, body=body, timeout_s=60.0)
         except HawkerError:
-            found = await self._running(number)
+            found = await self._running(label)
             if found is None:
                 raise
             return found
 
-    async def _running(self, version: int) -> DeployInfo | None:
-        found = await self._app.quietly(self._app.call(GET_DEPLOY, params=deploy_params(version)))
-        return found if found is not None and found.version == version else None
+    async def _running(self, label: str) -> DeployInfo | None:
+        """The newest one, if it is that. The home also deploys by itself, for machines whose hosts were away."""
+        newest = DeployParams(app_name=APP, version="latest")
+        found = await self._app.quietly(self._app.call(GET_DEPLOY, params=newest))
+        return found if found is not None and found.label == label else None
 
     async def _strike(self, played: _Round) -> None:
         kind, parted = played.blow.kind, self._plan.parted_s

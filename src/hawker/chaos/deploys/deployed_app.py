@@ -123,18 +123,20 @@ class DeployedApp:
             elif not stall.daemon.alive:
                 await run_sync(stall.restart)
 
-    def begin_client(self, words: dict[str, Any], strategy: str, directory: Path) -> "subprocess.Popen[bytes]":
-        """`hawker deploy`, once it follows the deploy."""
+    def begin_client(
+        self, words: dict[str, Any], strategy: str, label: str, directory: Path
+    ) -> "subprocess.Popen[bytes]":
+        """`hawker deploy`, once it follows the deploy. Raises `Unavailable` where it is refused."""
         stall = self.fleet.stalls[-1]
         file = directory / "fly.json"
         file.write_bytes(msgspec.json.encode({"app": APP, **words}))
         environment = {**stall.daemon.environment, "HAWKER_URL": stall.url, "HAWKER_TOKEN": self._token}
         command = [*stall.daemon.before_it, HAWKER, "deploy", "-a", APP, "-c", str(file)]
-        command += ["--image", IMAGE, "--strategy", strategy]
+        command += ["--image", IMAGE, "--strategy", strategy, "--label", label]
         client = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert client.stderr is not None
         for line in client.stderr:
-            if b"under way" in line:
+            if b"under way" in line and not line.startswith(b"error"):
                 return client
         raise Unavailable(f"the client ended with status {client.wait()} before its deploy was under way")
 
