@@ -55,8 +55,8 @@ class Move(Answer, frozen=True, kw_only=True):
     """A move, as its source tells it. `state` is planned (a dry run), preparing, warming, stopping, copying, granted,
     done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file stores; those that a
     machine changed meanwhile are copied once more and count again. `rate` is bytes a second since the copy began,
-    `eta_s` seconds until it is complete; with `paused`
-    nothing is copied for now. `away_ms` is how long the machine has been off for the move."""
+    `eta_s` seconds until it is complete; with `paused` nothing is copied for now. `away_ms` is how long the machine has
+    been off for the move."""
 
     id: str
     app: str
