@@ -27,8 +27,8 @@ def test_a_metric_shows_its_type_its_labels_and_what_it_counts() -> None:
 
 
 def test_a_setting_shows_its_default() -> None:
-    assert "| `machine_pids` | int | `4096` |" in list(settings())
-    assert "| `cpus` | int or None | `None` |" in list(settings())
+    assert "| `machine_pids` | int | `4096` | How many processes a machine may have. |" in list(settings())
+    assert "| `cpus` | int or None | `None` | How many cpus to sell; default all of the host. |" in list(settings())
 
 
 def test_missing_changed_and_left_over_pages_are_stale_until_written(tmp_path: Path) -> None:

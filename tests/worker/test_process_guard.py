@@ -4,8 +4,13 @@ import fcntl
 import os
 from pathlib import Path
 
+import anyio
+import pytest
+
 from hawker.clock import SystemClock
+from hawker.host.spawn import spawn
 from hawker.worker.process_guard import ProcessGuard
+from tests.waiting import eventually
 
 
 def guard(folder: Path) -> ProcessGuard:
@@ -24,3 +29,26 @@ def test_a_warden_is_there_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert found.is_there
     os.close(lock)
     assert not found.is_there
+
+
+class Slow(ProcessGuard):
+    """Its program has begun, and holds no lock yet."""
+
+    started = 0
+
+    def _start(self) -> int:
+        self.started = spawn(("/bin/sleep", "60"), session=True)
+        return self.started
+
+
+@pytest.mark.anyio
+async def test_a_program_that_holds_no_lock_yet_ends_with_its_node(tmp_path: Path) -> None:
+    found = Slow(tmp_path, tmp_path / "edge", SystemClock(), "edge")
+    found.prepare()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(found.serve)
+        await eventually(lambda: found.started)
+        with anyio.fail_after(20):
+            await found.end()
+    with pytest.raises(ProcessLookupError):
+        os.kill(found.started, 0)

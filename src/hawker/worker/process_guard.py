@@ -36,6 +36,7 @@ class ProcessGuard:
         self._folder = folder
         self._clock = clock
         self._ending = False
+        self._child: int | None = None  # the one that was started here, which may not hold the lock yet
 
     @property
     def is_there(self) -> bool:
@@ -65,7 +66,7 @@ class ProcessGuard:
     async def end(self) -> None:
         """Returns when it has ended, or after 5 s; no other is started."""
         self._ending = True
-        holder = self._holder()
+        holder = self._holder() or self._child
         if holder is None:
             return
         try:
@@ -73,7 +74,7 @@ class ProcessGuard:
         except ProcessLookupError:
             return
         try:
-            if self._holder() == holder:
+            if holder in (self._holder(), self._child):
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
                 with anyio.move_on_after(_ENDS_WITHIN_S):
                     await anyio.wait_readable(handle)
@@ -96,7 +97,11 @@ class ProcessGuard:
     async def _one_life(self) -> None:
         holder = self._holder()
         if holder is None:
-            await reap(self._start())
+            self._child = self._start()
+            try:
+                await reap(self._child)
+            finally:
+                self._child = None
             return
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(holder)
