@@ -9,13 +9,17 @@ from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import LIST_MACHINES, UPDATE_MACHINE, Machine, MachineParams, UpdateMachineRequest
 from hawker.api.contract.release import CREATE_RELEASE, LIST_RELEASES, CreateReleaseRequest, ListReleasesQuery, Release
-from hawker.config import MachineConfig
+from hawker.config import Guest, MachineConfig
 from hawker.deploys.catch_up import SILENT_S, Adoption, CatchUp
 from hawker.deploys.flows import table_of
 from hawker.deploys.plan import RELEASE
+from hawker.deploys.releases import ReleaseStatus
 from hawker.errors import Unavailable
 from hawker.machine import State
+from hawker.record.app import RELEASES
+from hawker.record.deploy import DEPLOY_SLOTS, SlotKind, SlotState, deploy_key, slot_key
 from hawker.sim.node.sim_worker import APP, SimWorker
+from hawker.store.contract import Tx
 from hawker.up.wiring import catch_up_of
 from tests.deploys.deploying import CHECKED, HELLO, WEB, deploy, ended, groups, machines
 
@@ -142,6 +146,44 @@ async def test_a_blue_machine_whose_host_was_away_goes_once_it_is_back(worker: S
     await catch_up.look()
     await worker.parts.deps.clock.sleep(10)
     assert blue.id not in {each.id for each in await machines(worker)}
+
+
+async def unanswered(worker: SimWorker, memory_mib: int) -> str:
+    """A deploy that failed amid the order of one machine more; the key of that slot."""
+    await deploy(worker)
+    await ended(worker)
+    found = await deploy(worker, {"env": {"A": "2"}})
+    await ended(worker)
+    deps, version = worker.parts.deps, found.version
+
+    def apply(tx: Tx) -> None:
+        slot = table_of(deps).slots(tx, APP, version)[0]
+        assert slot.config is not None
+        config = replace(slot.config, guest=Guest(memory_mb=memory_mib))
+        lost = replace(slot, number=7, kind=SlotKind.CREATE, state=SlotState.LEFT, machine="", config=config)
+        tx.put(DEPLOY_SLOTS, slot_key(APP, version, 7), lost)
+        key = deploy_key(APP, version)
+        release = tx.get(RELEASES, key)
+        assert release is not None
+        tx.put(RELEASES, key, replace(release, status=ReleaseStatus.FAILED))
+
+    await deps.store.write(apply)
+    return slot_key(APP, version, 7)
+
+
+@pytest.mark.parametrize("memory_mib", [256, 1 << 22])
+async def test_an_order_that_was_never_answered_leaves_no_machine_and_is_asked_for_once(
+    worker: SimWorker, memory_mib: int
+) -> None:
+    """Whether it can be filled now or there is no room for it."""
+    key = await unanswered(worker, memory_mib)
+    before, catch_up = {each.id for each in await machines(worker)}, catch_up_of(worker.parts)
+    await catch_up.look()
+    await worker.parts.deps.clock.sleep(10)
+    slot = worker.parts.deps.store.get(DEPLOY_SLOTS, key)
+    assert slot is not None and slot.state is SlotState.RETURNED
+    assert bool(slot.machine) is (memory_mib == 256)
+    assert {each.id for each in await machines(worker)} == before
 
 
 async def driven(worker: SimWorker, *, changed: bool) -> None:

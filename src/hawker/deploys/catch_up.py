@@ -17,7 +17,7 @@ from hawker.api.grant import Everything
 from hawker.deferred import deferred
 from hawker.deploys.deploy_table import DeployTable
 from hawker.deploys.releases import DRIVEN, ENDED, ReleaseStatus, moved
-from hawker.errors import Fault, HawkerError, NotFound
+from hawker.errors import Fault, HawkerError, NoRoom, NoRoomAtVolume, NotFound
 from hawker.fsm import journal
 from hawker.log import bind
 from hawker.machine import GONE, OFF
@@ -172,7 +172,8 @@ class CatchUp:
         try:
             made = await ended.order(slot)
         except HawkerError as error:
-            if error.retry or isinstance(error, Fault):
+            unfilled = isinstance(error, NoRoom | NoRoomAtVolume)  # for lack of room: it would be asked for ever
+            if not unfilled and (error.retry or isinstance(error, Fault)):
                 raise
             await ended.note(slot, state=SlotState.RETURNED)  # it was never made, and never will be
             return
