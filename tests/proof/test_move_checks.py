@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
-from hawker.ids import EventId, VolumeId
+from hawker.ids import EventId, MachineId, VolumeId
 from hawker.node import Resources
 from hawker.proof.move_checks import (
     Generations,
     NodeSight,
+    forgotten_orders,
     held_by_incoming,
     lost_writes,
     moves_at_rest,
@@ -16,7 +17,7 @@ from hawker.proof.move_checks import (
     stopped_again,
 )
 from hawker.proof.violation import Invariant
-from hawker.record.machine import EVENTS, MACHINES
+from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineKey
 from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
@@ -96,3 +97,15 @@ async def test_a_missing_signpost_a_lost_write_and_room_for_ever_are_found() -> 
         await fleet.hosts[1].world.store.write(lambda tx: tx.put(INCOMING, key, held))
         assert held_by_incoming(sights[1].reader) == Resources(memory_mib=5)
         assert Invariant.CAPACITY in {each.invariant for each in moves_at_rest(sights)}
+
+
+async def test_an_order_that_a_node_forgot_or_filled_again_is_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        record = fleet.worker(1).record(fleet.machine)
+        assert list(forgotten_orders(sights, record)) == []
+        key, store = f"{record.app}/{record.order}", fleet.hosts[0].world.store
+        await store.write(lambda tx: tx.put(BY_ORDER, key, MachineKey(id=MachineId("00000000000bad"))))
+        assert ["not" in each.what for each in forgotten_orders(sights, record)] == [True]
+        await store.write(lambda tx: tx.delete(BY_ORDER, key))
+        assert ["fill it again" in each.what for each in forgotten_orders(sights, record)] == [True]

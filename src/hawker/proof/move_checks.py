@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
-from hawker.record.machine import EVENTS, MACHINES, MachineRecord
+from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineRecord
 from hawker.record.move import (
     AWAITED,
     CLOSED_MOVES,
@@ -177,6 +177,18 @@ def stopped_again(reader: Reader, machine: MachineId) -> Iterator[Violation]:
             stops += 1
             if stops > 1:
                 yield Violation(Invariant.OFF_ONCE, machine, f"was stopped {stops} times for the move of event {move}")
+
+
+def forgotten_orders(sights: Iterable[NodeSight], machine: MachineRecord) -> Iterator[Violation]:
+    """At rest: every node that had the machine knows what its order became, and fills it no second time."""
+    order = f"{machine.app}/{machine.order}"
+    for sight in sights:
+        moved = any(move.machine == machine.id for _, move in sight.reader.scan(MOVES))
+        pointer = sight.reader.get(BY_ORDER, order)
+        if pointer is None and (moved or sight.reader.get(MACHINES, machine.id) is not None):
+            yield Violation(Invariant.FOUND, order, f"node {sight.node} had {machine.id}, and would fill it again")
+        elif pointer is not None and pointer.id != machine.id:
+            yield Violation(Invariant.FOUND, order, f"node {sight.node} filled it with {pointer.id}, not {machine.id}")
 
 
 def not_the_same(before: MachineRecord, after: MachineRecord) -> Iterator[Violation]:

@@ -2,16 +2,19 @@
 
 import pytest
 
+from hawker.errors import Moved
 from hawker.ids import MachineId
 from hawker.node import Resources
 from hawker.proof import invariants
 from hawker.record.machine import BY_APP, BY_IPV4, BY_NAME, BY_ORDER, MachineKey
+from hawker.record.move import MOVED
 from hawker.record.node import USED
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Bucket, Tx
 from hawker.worker.reconcile import Finding, Kind
 from hawker.worker.reconcile.store_check import audit, set_right
+from tests.sim.moves.fleets import played_fleet
 
 pytestmark = pytest.mark.anyio
 GHOST = MachineKey(id=MachineId("00000000000bad"))
@@ -79,3 +82,15 @@ async def test_an_address_that_nobody_has_is_free_again(worker: SimWorker) -> No
     assert finding == Finding(Kind.WRONG_INDEX, BY_IPV4.name)
     assert finding.detail == "2 entries disagree with the records, the first is 172.29.9.8"
     assert worker.store.get(BY_IPV4, "172.29.9.9") is None
+
+
+async def test_an_order_of_a_machine_that_moved_is_kept_and_not_filled_again() -> None:
+    async with played_fleet() as fleet:
+        order = fleet.worker(0).record(fleet.machine).order
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert Kind.WRONG_INDEX not in {each.kind for each in await fleet.worker(0).reconciler.once()}
+        with pytest.raises(Moved):
+            await fleet.worker(0).create(key=order)
+        assert fleet.worker(0).machines() == []
+        await fleet.hosts[0].world.store.write(lambda tx: tx.delete(MOVED, fleet.machine))
+        assert Kind.WRONG_INDEX in {each.kind for each in await fleet.worker(0).reconciler.once()}

@@ -20,6 +20,7 @@ from hawker.proof.invariants import at_rest
 from hawker.proof.move_checks import (
     Generations,
     NodeSight,
+    forgotten_orders,
     forgotten_writes,
     lost_writes,
     moves_at_rest,
@@ -303,6 +304,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             yield from _running(record)
         for sight in sights:
             yield from stopped_again(sight.reader, self._machine)
+        yield from forgotten_orders(sights, self._before)
         if not records:
             yield Violation(Invariant.KEPT, self._machine, "is nowhere")
 

@@ -21,6 +21,7 @@ from hawker.record.machine import (
     MachineRecord,
     id_key,
 )
+from hawker.record.move import MOVED
 from hawker.record.node import USED
 from hawker.record.volume import VOLUMES, VOLUMES_BY_APP, VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
@@ -73,8 +74,14 @@ def indexes(reader: Reader, machines: Collection[MachineRecord]) -> Iterator[tup
     yield BY_IPV4, {record.network.ipv4: record.id for record in machines if record.network.ipv4}
     yield BY_FIRST_ID, {id_key(record.first_id): record.id for record in machines if record.first_id is not None}
     ordered = chain(machines, (record for _, record in reader.scan(DESTROYED)))
-    yield BY_ORDER, {order_key(record.app, record.order): record.id for record in ordered if record.order}
+    orders = {order_key(record.app, record.order): record.id for record in ordered if record.order}
+    yield BY_ORDER, orders_of_moved(reader) | orders
     yield VOLUMES_BY_APP, {f"{record.app}/{record.id}": record.id for record in volumes_of(reader)}
+
+
+def orders_of_moved(reader: Reader) -> dict[str, MachineId]:
+    """The orders of machines that are at another node: no record here names them, and none may be filled again."""
+    return {key: pointer.id for key, pointer in reader.scan(BY_ORDER) if reader.get(MOVED, pointer.id) is not None}
 
 
 async def audit(reader: Reader, machines: Collection[MachineRecord]) -> list[Finding]:
