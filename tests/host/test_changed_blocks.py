@@ -2,12 +2,14 @@
 missed something says so.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hawker.host import changed_blocks
 from hawker.host.block import attach_loop
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, rings, spans_of, track
 
@@ -84,6 +86,24 @@ def test_writes_that_the_ring_could_not_hold_make_it_lost(disk: tuple[str, Path]
     assert tracker.since(0) is None and tracker.lost
     (ring / "tracing_on").write_text("1")
     assert tracker.since(0) is None
+
+
+def test_rings_are_made_and_removed_in_turn_by_all_processes(
+    disk: tuple[str, Path], tracker: ChangedBlocks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changed_blocks, "_LOOKS", 5)
+    held = os.open(Path(f"/proc/self/fd/{tracker._root}/instances"), os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        assert track(*disk, NODE, "two") is None
+        with pytest.raises(BlockingIOError):
+            close_left_over(NODE, [])
+    finally:
+        os.close(held)
+    assert f"hawker-{NODE}-two" not in rings()
+    two = track(*disk, NODE, "two")
+    assert two is not None
+    two.close()
 
 
 def test_traces_a_daemon_left_are_removed(disk: tuple[str, Path]) -> None:

@@ -17,6 +17,7 @@ from hawker.record.volume import GB, Fstype
 from hawker.runtime.driver import VolumeUsage
 from hawker.volume.guest_disks import GuestDisks
 from tests.contract.disks import VOLUME, disk
+from tests.volume.own_disk import own_disk
 from tests.worker.lifecycle.guests import Guest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
@@ -148,3 +149,8 @@ async def test_raw_and_encrypted_ones_are_refused_with_the_reason(disks: GuestDi
     with pytest.raises(NotServed, match="not encrypted yet"):
         await disks.mount(replace(disk(1), encrypted=True))
     assert "not encrypted yet" in (await disks.lacks_encryption() or "")
+
+
+async def test_a_disk_of_its_own_at_the_directory_of_volumes_is_no_stray_either(tmp_path: Path, guest: Guest) -> None:
+    with own_disk(tmp_path) as directory:
+        assert await GuestDisks(directory, guest.driver, guest.use).strays() == ()

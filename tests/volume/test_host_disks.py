@@ -18,6 +18,7 @@ from hawker.record.volume import GB
 from hawker.volume.host_disks import HostDisks
 from tests.contract.disks import OTHER, VOLUME, disk
 from tests.host.strangers import stranger
+from tests.volume.own_disk import own_disk
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
@@ -86,6 +87,11 @@ async def test_a_stray_is_let_go_of_and_no_file_is_touched(disks: HostDisks) -> 
     for stray in await disks.strays():
         await disks.clear(stray)
     assert await disks.strays() == () and await disks.size(VOLUME) == 1 << 30
+
+
+async def test_a_disk_of_its_own_at_the_directory_of_volumes_is_no_stray(tmp_path: Path) -> None:
+    with own_disk(tmp_path) as directory:
+        assert await HostDisks(directory).strays() == ()
 
 
 async def test_a_volume_that_an_earlier_daemon_s_tool_works_on_is_not_mounted(disks: HostDisks) -> None:

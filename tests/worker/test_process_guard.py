@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 from pathlib import Path
 
 import anyio
@@ -52,3 +53,16 @@ async def test_a_program_that_holds_no_lock_yet_ends_with_its_node(tmp_path: Pat
             await found.end()
     with pytest.raises(ProcessLookupError):
         os.kill(found.started, 0)
+
+
+@pytest.mark.anyio
+async def test_a_program_that_holds_no_lock_yet_ends_also_when_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
+    found = Slow(tmp_path, tmp_path / "edge", SystemClock(), "edge")
+    found.prepare()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(found.serve)
+        await eventually(lambda: found.started)
+        tasks.cancel_scope.cancel()
+    with anyio.fail_after(20):
+        await found.end()
+    assert os.waitstatus_to_exitcode(os.waitpid(found.started, 0)[1]) == -signal.SIGTERM  # noqa: ASYNC222 - it was told to end

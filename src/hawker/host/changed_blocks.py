@@ -2,16 +2,21 @@
 says. A ring of the trace's own, without a mount that others see; it bears the node's name, and ends with `close`, or
 with `close_left_over` after a daemon that was killed.
 
+Invariant: rings are made and removed by one process of the host at a time, which holds the lock of their directory: a
+kernel (6.18) that is told to remove a ring while another process sets its options follows a null pointer, and has no
+trace any more until its next boot.
+
 Invariant: a write is told by its end. So whoever asks what changed and then reads has each block as it is, or is told
 of it the next time. What the ring could not hold makes the tracker `lost`, and then it says nothing of any block.
 """
 
 import errno
+import fcntl
 import os
 import re
 import threading
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hawker.host.mount import detached_mount
@@ -29,9 +34,11 @@ _FILTER = 'dev == {device} && nr_sector != 0 && !(rwbs ~ "*R*")'
 _LINE = re.compile(rb"block_rq_complete: \d+,\d+ \S+ \(\) (\d+) \+ (\d+) ")
 _PLAIN = {"context-info": "0", "overwrite": "0"}  # no names of processes: tenants choose them
 _READ = 1 << 16
+_LOOKS, _LOOK_S = 1000, 0.01  # whoever holds the lock for longer hangs in the kernel
 _WRITTEN, _DISCARDED = 6, 13  # of the fields of a device's `stat`, in sectors
 _UNKNOWN = frozenset(
     {errno.ENODEV, errno.ENOSYS, errno.EPERM, errno.EACCES, errno.ENOENT, errno.EINVAL, errno.EBUSY, errno.ENOMEM}
+    | {errno.EWOULDBLOCK}
 )
 
 
@@ -91,8 +98,11 @@ class ChangedBlocks:
     def close(self) -> None:
         with self._taking:
             os.close(self._pipe)
-            _remove(self._ring)
-            os.close(self._root)
+            try:
+                with _turn(self._root):
+                    _remove(self._ring)
+            finally:
+                os.close(self._root)
 
     def _drain(self) -> None:
         with suppress(BlockingIOError):
@@ -138,19 +148,10 @@ def track(device: str, file: Path, node: str, name: str) -> ChangedBlocks | None
         raise
     ring = _rings(root) / f"{_NAME}{node}-{name}"
     try:
-        _remove(ring)
-        ring.mkdir()
-        number = os.stat(device).st_rdev
-        for option, value in _PLAIN.items():
-            (ring / "options" / option).write_text(value)
-        (ring / "buffer_size_kb").write_text(str(_RING_KIB))
-        kernel_number = os.major(number) << 20 | os.minor(number)
-        (ring / _EVENT / "filter").write_text(_FILTER.format(device=kernel_number))
-        (ring / _EVENT / "enable").write_text("1")
-        return ChangedBlocks(root, ring, device, file)
+        with _turn(root):
+            _make(ring, device)
+            return ChangedBlocks(root, ring, device, file)
     except OSError as error:
-        with suppress(OSError):
-            _remove(ring)
         os.close(root)
         if error.errno in _UNKNOWN:
             return None
@@ -185,13 +186,49 @@ def remove_ring(ring: str) -> None:
     """One that `rings` names. Raises `OSError`."""
     root = detached_mount("tracefs", "tracefs", options={})
     try:
-        _remove(_rings(root) / ring)
+        with _turn(root):
+            _remove(_rings(root) / ring)
     finally:
         os.close(root)
 
 
 def _rings(root: int) -> Path:
     return Path(f"/proc/self/fd/{root}/instances")
+
+
+@contextmanager
+def _turn(root: int) -> Generator[None]:
+    """Raises `BlockingIOError` where it does not come."""
+    rings = os.open(_rings(root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _ in range(_LOOKS):
+            try:
+                fcntl.flock(rings, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                threading.Event().wait(_LOOK_S)
+        else:
+            fcntl.flock(rings, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(rings)
+
+
+def _make(ring: Path, device: str) -> None:
+    _remove(ring)
+    ring.mkdir()
+    try:
+        for option, value in _PLAIN.items():
+            (ring / "options" / option).write_text(value)
+        (ring / "buffer_size_kb").write_text(str(_RING_KIB))
+        number = os.stat(device).st_rdev
+        kernel_number = os.major(number) << 20 | os.minor(number)
+        (ring / _EVENT / "filter").write_text(_FILTER.format(device=kernel_number))
+        (ring / _EVENT / "enable").write_text("1")
+    except OSError:
+        with suppress(OSError):
+            _remove(ring)
+        raise
 
 
 def _remove(ring: Path) -> None:

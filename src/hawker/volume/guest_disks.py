@@ -151,7 +151,7 @@ class GuestDisks(HostDisks):
 
     def _find_strays(self) -> tuple[str, ...]:
         """Nothing of a volume is mounted here, or has a loop device."""
-        found = (str(each.target) for each in mounts(self._directory))
+        found = (str(each.target) for each in mounts(self._directory) if each.target != self._directory)
         return (*sorted(found), *(device for device, _ in loops(self._directory)))
 
     async def held(self, volumes: Collection[VolumeId]) -> Mapping[VolumeId, tuple[str, ...]]:

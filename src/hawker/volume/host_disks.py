@@ -197,7 +197,7 @@ class HostDisks:
 
     def _find_strays(self) -> tuple[str, ...]:
         mounted = mounts()
-        found = {each.target for each in mounted if each.target.is_relative_to(self._directory)}
+        found = {each.target for each in mounted if self._directory in each.target.parents}  # it may be a disk itself
         used = {each.source for each in mounted}
         opened = frozenset() if self._ciphers is None else self._ciphers.opened()
         loose = (

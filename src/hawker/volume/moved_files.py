@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+import anyio
+
 from hawker.errors import NotFound
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
@@ -113,6 +115,7 @@ class HostMovedFiles:
         self._file_of = file_of
         self._watched: dict[VolumeId, tuple[str, ChangedBlocks]] = {}
         self._looked = False
+        self._rings = anyio.Lock()  # a ring that is being made is not yet among those that stay
 
     async def stored_bytes(self, volume_id: VolumeId) -> int:
         return await in_thread(Pool.DISKS, allocated_bytes, self._existing(volume_id))
@@ -139,10 +142,11 @@ class HostMovedFiles:
             device = ext4.device_of(file)
             return None if device is None else track(device, file, self._node, volume_id)
 
-        await self.unwatch(volume_id)
-        tracker = await in_thread(Pool.DISKS, begin)
-        if tracker is not None:
-            self._watched[volume_id] = (name, tracker)
+        async with self._rings:
+            await self.unwatch(volume_id)
+            tracker = await in_thread(Pool.DISKS, begin)
+            if tracker is not None:
+                self._watched[volume_id] = (name, tracker)
 
     async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
         if volume_id not in self._watched:
@@ -156,11 +160,12 @@ class HostMovedFiles:
         return BlockChanges(f"{name}/{found[0]}", found[1] if known else None)
 
     async def end_watches(self, open: Collection[VolumeId]) -> None:
-        for volume_id in [each for each in self._watched if each not in open]:
-            await self.unwatch(volume_id)
-        if not self._looked:
-            self._looked = True
-            await in_thread(Pool.DISKS, close_left_over, self._node, frozenset(self._watched))
+        async with self._rings:
+            for volume_id in [each for each in self._watched if each not in open]:
+                await self.unwatch(volume_id)
+            if not self._looked:
+                await in_thread(Pool.DISKS, close_left_over, self._node, frozenset(self._watched))
+                self._looked = True
 
     async def unwatch(self, volume_id: VolumeId) -> None:
         watched = self._watched.pop(volume_id, None)

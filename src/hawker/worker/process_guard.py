@@ -98,10 +98,8 @@ class ProcessGuard:
         holder = self._holder()
         if holder is None:
             self._child = self._start()
-            try:
-                await reap(self._child)
-            finally:
-                self._child = None
+            await reap(self._child)
+            self._child = None  # and not where this is cancelled: `end` may come after that
             return
         with suppress(ProcessLookupError):
             handle = os.pidfd_open(holder)

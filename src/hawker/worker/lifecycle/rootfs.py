@@ -299,8 +299,8 @@ class HostRootfs:
         mounted = mounts()
         targets, kinds = {each.target for each in mounted}, (self._is_rootfs, self._is_layer, self._is_of_container)
         ours = {each for each in targets if any(is_one(each) for is_one in kinds)}
-        found = {each for each in targets - ours if each.is_relative_to(self._machines)}
-        found |= {each for each in targets if each.is_relative_to(self._mounts) and not self._is_image(each)}
+        found = {each for each in targets - ours if self._machines in each.parents}
+        found |= {each for each in targets if self._mounts in each.parents and not self._is_image(each)}
         used = {each.source for each in mounted}
         loose = (device for device, _ in loops(self._images.root) if device not in used)
         return (*sorted(map(str, found)), *loose)

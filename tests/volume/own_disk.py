@@ -1,0 +1,18 @@
+"""A directory with a file system of its own, as an operator has who gives volumes another disk."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hawker.host.mount import mount, unmount
+
+
+@contextmanager
+def own_disk(below: Path) -> Iterator[Path]:
+    directory = below / "own"
+    directory.mkdir()
+    mount("tmpfs", directory, "tmpfs", 0)
+    try:
+        yield directory
+    finally:
+        unmount(directory)
