@@ -1,8 +1,11 @@
 """Clients that write: what was acknowledged to them is asked for, and what is not there is found."""
 
+import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -10,12 +13,14 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from hawker.chaos.moves.writers import DatabaseWriter, LedgerWriter
+from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
+from tests.edge.edge_kit import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+Lines = LedgerWriter | BlocksWriter | GitWriter
 
 
 @asynccontextmanager
@@ -53,7 +58,7 @@ async def test_a_ledger_that_has_all_is_sound_and_one_that_forgets_is_not() -> N
             tasks.cancel_scope.cancel()
 
 
-async def _acknowledged(writer: LedgerWriter, count: int) -> bool:
+async def _acknowledged(writer: Lines, count: int) -> bool:
     return writer.acknowledged >= count
 
 
@@ -62,6 +67,81 @@ async def test_a_ledger_that_does_not_answer_is_asked_again_by_who_asked() -> No
         pass
     with pytest.raises(Unavailable, match="does not answer"):
         await LedgerWriter(SystemClock()).broken(port)
+
+
+@contextmanager
+def program(writer: Lines, data: Path, port: int) -> Iterator[None]:
+    """What the machine would run, with its volume in `data`; it is killed at the end."""
+    init = writer.config("image", "volume").init
+    assert init is not None and init.exec is not None
+    text = init.exec[-1].replace("/data", str(data)).replace('("0.0.0.0", 7)', f'("127.0.0.1", {port})')
+    with subprocess.Popen((sys.executable, "-c", text)) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def spoil_block(data: Path) -> None:
+    kept = (data / "blocks").read_bytes()
+    at = next(at for at in range(0, len(kept), 4096) if kept[at])
+    with (data / "blocks").open("r+b") as file:
+        file.seek(at + 100)
+        file.write(b"spoilt")
+
+
+def forget_blocks(data: Path) -> None:
+    os.truncate(data / "blocks", 0)
+
+
+def forget_objects(data: Path) -> None:
+    for folder in (data / "repository" / ".git" / "objects").glob("[0-9a-f]*"):
+        shutil.rmtree(folder)
+
+
+def forget_commits(data: Path) -> None:
+    subprocess.run(("git", "-C", data / "repository", "reset", "-q", "--hard", "HEAD~3"), check=True)
+
+
+def forget_numbers(data: Path) -> None:
+    (data / "ledger").write_bytes(b"1\n2\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "found"),
+    [
+        (LedgerWriter, forget_numbers, "acknowledged numbers are lost, the first is 3"),
+        (BlocksWriter, spoil_block, "is torn"),
+        (BlocksWriter, forget_blocks, "blocks are older than what was acknowledged"),
+        (GitWriter, forget_objects, "git fsck ended with status"),
+        (GitWriter, forget_commits, "3 acknowledged numbers are lost"),
+    ],
+)
+async def test_a_program_that_is_killed_keeps_what_it_acknowledged_and_damage_is_found(
+    tmp_path: Path, kind: type[Lines], spoil: Callable[[Path], None], found: str
+) -> None:
+    if shutil.which("git") is None and kind is GitWriter:
+        pytest.skip("this host has no git")
+    writer, port = kind(SystemClock()), free_port()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.write, port)
+        for wanted in (5, 10):
+            with program(writer, tmp_path, port):
+                await eventually(partial(_acknowledged, writer, wanted), 60)
+        tasks.cancel_scope.cancel()
+    with program(writer, tmp_path, port):
+        await eventually(partial(_answers, writer, port), 60)
+        assert await writer.broken(port) == []
+        spoil(tmp_path)
+        assert any(found in each for each in await writer.broken(port))
+
+
+async def _answers(writer: Lines, port: int) -> bool:
+    try:
+        await writer.broken(port)
+    except Unavailable:
+        return False
+    return True
 
 
 @pytest.mark.skipif(shutil.which("psql") is None, reason="this host has no PostgreSQL client")

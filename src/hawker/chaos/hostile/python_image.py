@@ -5,6 +5,7 @@ program. It is an OCI archive, made from files of this host; nothing is download
 import gzip
 import io
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -29,9 +30,10 @@ _LEFT_OUT = frozenset({
 _DIRECTORIES = ("dev", "proc", "sys", "tmp", "run", "data", "root")
 
 
-def write_python_image(file: Path) -> None:
-    """Write the archive to `file`. Raises `CannotStart` when the host's Python cannot be copied."""
-    write_image(file, gzip.compress(_layer(), compresslevel=1, mtime=0), (PYTHON, PAYLOADS, "rest"))
+def write_python_image(file: Path, programs: Iterable[str] = ()) -> None:
+    """Write the archive to `file`, with these programs of the host in `/usr/bin`. Raises `CannotStart` when the host's
+    Python, or one of them, cannot be copied."""
+    write_image(file, gzip.compress(_layer(programs), compresslevel=1, mtime=0), (PYTHON, PAYLOADS, "rest"))
 
 
 def write_image(file: Path, layer: bytes, command: tuple[str, ...]) -> None:
@@ -55,14 +57,14 @@ def write_image(file: Path, layer: bytes, command: tuple[str, ...]) -> None:
             add_file(archive, f"blobs/sha256/{hex_of(digest_of(content))}", content)
 
 
-def _layer() -> bytes:
+def _layer(programs: Iterable[str]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in _DIRECTORIES:
             folder = tarfile.TarInfo(name)
             folder.type, folder.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
             archive.addfile(folder)
-        for source, target in sorted(_files().items(), key=lambda pair: pair[1]):
+        for source, target in sorted(_files(programs).items(), key=lambda pair: pair[1]):
             info = archive.gettarinfo(source, target.lstrip("/"))
             info.uid = info.gid = 0
             with source.open("rb") as content:
@@ -72,13 +74,14 @@ def _layer() -> bytes:
     return buffer.getvalue()
 
 
-def _files() -> dict[Path, str]:
-    """Each file of this host that Python needs, by its real path, and its path in the image."""
+def _files(programs: Iterable[str]) -> dict[Path, str]:
+    """Each file of this host that Python and the programs need, by its real path, and its path in the image."""
     interpreter = Path(os.path.realpath(sys.executable))
     library = Path(sysconfig.get_path("stdlib"))
     modules = list(_library_files(library))
-    found = {interpreter: PYTHON} | {file: str(file) for file in modules}
-    for shared in shared_libraries([interpreter, *(file for file in modules if file.suffix == ".so")]):
+    beside = {program_of_host(name): f"/usr/bin/{name}" for name in programs}
+    found = {interpreter: PYTHON} | beside | {file: str(file) for file in modules}
+    for shared in shared_libraries([interpreter, *beside, *(file for file in modules if file.suffix == ".so")]):
         found[Path(os.path.realpath(shared))] = shared
     return found
 
@@ -87,6 +90,14 @@ def _library_files(library: Path) -> Iterator[Path]:
     for folder, names, files in os.walk(library):
         names[:] = [name for name in names if name not in _LEFT_OUT and not name.startswith("config-")]
         yield from (Path(folder) / name for name in files)
+
+
+def program_of_host(name: str) -> Path:
+    """Raises `CannotStart`."""
+    found = shutil.which(name)
+    if found is None:
+        raise CannotStart(f"this host has no program {name}")
+    return Path(os.path.realpath(found))
 
 
 def shared_libraries(programs: Iterable[Path]) -> set[str]:

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hawker.chaos.hostile.python_image import add_file, shared_libraries, write_image
+from hawker.chaos.hostile.python_image import add_file, program_of_host, shared_libraries, write_image
 from hawker.errors import CannotStart
 
 USER_ID = 999
@@ -75,7 +75,7 @@ def _layer(server: Path) -> bytes:
 
 def _files(server: Path) -> dict[str, Path]:
     """By its path in the image, each file of this host."""
-    found = {f"/bin/{name}": _program(name) for name in _PROGRAMS}
+    found = {f"/bin/{name}": program_of_host(name) for name in _PROGRAMS}
     for folder in (server, server.parent / "lib", _SHARED / server.parent.name):
         found |= {str(file): Path(os.path.realpath(file)) for file in _below(folder)}
     linked = [file for file in found.values() if file.suffix == ".so" or os.access(file, os.X_OK)]
@@ -89,10 +89,3 @@ def _below(folder: Path) -> Iterator[Path]:
     for place, names, files in os.walk(folder):
         names[:] = [name for name in names if name not in left_out]
         yield from (each for name in files if (each := Path(place) / name).is_file())
-
-
-def _program(name: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
-        raise CannotStart(f"this host has no program {name}")
-    return Path(os.path.realpath(found))

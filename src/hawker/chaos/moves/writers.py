@@ -1,13 +1,14 @@
-"""Clients that write to a machine all the time, and know what was acknowledged: a ledger of numbers, and PostgreSQL
-under pgbench. They reach the machine by a port of this host, and try again when it is away.
+"""Clients that write to a machine all the time, and know what was acknowledged: a ledger of numbers, blocks that are
+overwritten, commits of a git repository, and PostgreSQL under pgbench. They reach the machine by a port of this host,
+and try again when it is away.
 """
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import anyio
 import msgspec
@@ -22,33 +23,89 @@ from hawker.config.machine import Mount, StopConfig
 from hawker.errors import Unavailable
 
 _ANSWER_S = 10.0
+_TOLD_S = 60.0
 _PAUSE_S = 0.05
 _LOADED_S = 180.0
 _RUN_S = 2  # of one pgbench: its log is whole only once it has ended
 _FILLER_MIB = 8
+_BLOCK_COUNT, _STRIDE = 1024, 7919  # a prime: each write is elsewhere
 _DATABASE = "postgres"
 
-LEDGER = """
-import os, socket, threading
-ledger = os.open("/data/ledger", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+_SERVE = """
+import glob, hashlib, os, shutil, socket, subprocess, threading
 if not os.path.exists("/data/filler"):
     with open("/data/filler", "wb") as file:
         file.write(os.urandom({filler} << 20))
         os.fsync(file.fileno())
+{keeps}
+one = threading.Lock()
 def serve(connection):
     with connection, connection.makefile("rwb") as stream:
         for line in stream:
-            if line == b"?\\n":
-                stream.write(open("/data/ledger", "rb").read() + b"end\\n")
-            else:
-                os.write(ledger, line)
-                os.fsync(ledger)
-                stream.write(line)
+            with one:
+                if line == b"?\\n":
+                    line = told() + b"end\\n"
+                else:
+                    keep(line)
+            stream.write(line)
             stream.flush()
 listener = socket.create_server(("0.0.0.0", 7))
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 """
+"""Each line is kept on disk before it is sent back; `?` is answered with all that is kept."""
+
+_LEDGER = """
+ledger = os.open("/data/ledger", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+def keep(line):
+    os.write(ledger, line)
+    os.fsync(ledger)
+def told():
+    return open("/data/ledger", "rb").read()
+"""
+
+_BLOCKS = """
+blocks = os.open("/data/blocks", os.O_RDWR | os.O_CREAT, 0o600)
+def whole(head):
+    return head + hashlib.shake_128(head).digest(4096 - len(head))
+def keep(line):
+    os.pwrite(blocks, whole(line.strip().ljust(64)), int(line.split()[1]) * 4096)
+    os.fdatasync(blocks)
+def told():
+    found = b""
+    for place in range({blocks}):
+        block = os.pread(blocks, 4096, place * 4096)
+        if block.strip(b"\\0"):
+            head = block[:64]
+            sound = block == whole(head) and int(head.split()[1]) == place
+            found += head.strip() + b"\\n" if sound else b"block %d is torn\\n" % place
+    return found
+"""
+
+_GIT = """
+def git(*words, check=True):
+    done = subprocess.run(("/usr/bin/git", "-C", "/data/repository", *words), capture_output=True, check=check)
+    return done.returncode, done.stdout
+if not os.path.exists("/data/repository/.git/ready"):
+    shutil.rmtree("/data/repository", ignore_errors=True)
+    os.mkdir("/data/repository")
+    git("init", "-q")
+    for name, value in {options}:
+        git("config", name, value)
+    open("/data/repository/.git/ready", "w").close()
+for lock in glob.glob("/data/repository/.git/**/*.lock", recursive=True):
+    os.remove(lock)
+def keep(line):
+    with open("/data/repository/%d" % (int(line) % 16), "ab") as file:
+        file.write(line)
+    git("add", ".")
+    git("commit", "-q", "-m", line.decode().strip())
+def told():
+    status, _ = git("fsck", "--full", "--strict", check=False)
+    subjects = git("log", "--format=%s", check=False)[1]
+    return subjects if status == 0 else b"git fsck ended with status %d\\n" % status + subjects
+"""
+_GIT_OPTIONS = (("core.fsync", "all"), ("gc.auto", "0"), ("user.name", "ledger"), ("user.email", "ledger@localhost"))
 
 
 class Writer(Protocol):
@@ -94,10 +151,15 @@ class _Paced:
         self.longest_s, self._last = max(self.longest_s, at - self._last), max(at, self._last)
 
 
-class LedgerWriter(_Paced):
-    """Keeps `Writer`. Numbers, each on disk before it is answered."""
+class _LinesWriter(_Paced):
+    """Sends lines to a program of Python's, which sends each back once it is on disk."""
 
     remote = 7
+    keeps: ClassVar[str]
+    """The program's `keep` and `told`."""
+
+    programs: ClassVar[tuple[str, ...]] = ()
+    """Of this host, which it runs."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -105,10 +167,10 @@ class LedgerWriter(_Paced):
         self._answered: list[int] = []
 
     def image(self, file: Path) -> None:
-        write_python_image(file)
+        write_python_image(file, self.programs)
 
     def config(self, reference: str, volume: str) -> MachineConfig:
-        program = (PYTHON, "-u", "-c", LEDGER.format(filler=_FILLER_MIB))
+        program = (PYTHON, "-u", "-c", _SERVE.format(filler=_FILLER_MIB, keeps=self.keeps))
         return _config(reference, volume, program, 128, StopConfig(signal="SIGKILL", timeout="1s"))
 
     async def load(self, port: int) -> None:
@@ -122,9 +184,25 @@ class LedgerWriter(_Paced):
                         await self._one(stream)
             await self._clock.sleep(_PAUSE_S)
 
+    async def broken(self, port: int) -> list[str]:
+        answered = list(self._answered)
+        try:
+            kept = (await self._ask(port)).decode().splitlines()
+        except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            raise Unavailable(f"the machine's program does not answer: {type(error).__name__}") from error
+        return self._judged(answered, kept)
+
+    def _line(self, number: int) -> str:
+        return f"{number}"
+
+    def _judged(self, answered: Sequence[int], kept: Sequence[str]) -> list[str]:
+        there = set(kept)
+        lost = [number for number in answered if self._line(number) not in there]
+        return [f"{len(lost)} acknowledged numbers are lost, the first is {lost[0]}"] if lost else []
+
     async def _one(self, stream: anyio.abc.SocketStream) -> None:
         self._number += 1
-        text = f"{self._number}\n".encode()
+        text = f"{self._line(self._number)}\n".encode()
         await stream.send(text)
         heard = b""
         with anyio.fail_after(_ANSWER_S):
@@ -134,23 +212,47 @@ class LedgerWriter(_Paced):
             self._answered.append(self._number)
             self._heard(self._clock.now())
 
-    async def broken(self, port: int) -> list[str]:
-        answered = list(self._answered)
-        try:
-            kept = set((await self._ask(port)).splitlines())
-        except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
-            raise Unavailable(f"the ledger does not answer: {type(error).__name__}") from error
-        lost = [number for number in answered if str(number).encode() not in kept]
-        return [f"{len(lost)} acknowledged numbers are lost, the first is {lost[0]}"] if lost else []
-
     async def _ask(self, port: int) -> bytes:
         found = b""
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             await stream.send(b"?\n")
-            with anyio.fail_after(_ANSWER_S):
+            with anyio.fail_after(_TOLD_S):
                 while not found.endswith(b"end\n"):
                     found += await stream.receive()
         return found.removesuffix(b"end\n")
+
+
+class LedgerWriter(_LinesWriter):
+    """Keeps `Writer`. Numbers in a file that grows."""
+
+    keeps = _LEDGER
+
+
+class BlocksWriter(_LinesWriter):
+    """Keeps `Writer`. Blocks of 4 KiB that are overwritten all over a file, each with its number and a checksum."""
+
+    keeps = _BLOCKS.format(blocks=_BLOCK_COUNT)
+
+    def _line(self, number: int) -> str:
+        return f"{number} {number * _STRIDE % _BLOCK_COUNT}"
+
+    def _judged(self, answered: Sequence[int], kept: Sequence[str]) -> list[str]:
+        torn = [line for line in kept if not line[:1].isdecimal()]
+        there = {place: int(number) for number, place in (line.split() for line in kept if line not in torn)}
+        last = {self._line(number).split()[1]: number for number in answered}
+        old = [f"block {place} of write {number}" for place, number in last.items() if there.get(place, 0) < number]
+        return [*torn, *([f"{len(old)} blocks are older than what was acknowledged, first {old[0]}"] if old else [])]
+
+
+class GitWriter(_LinesWriter):
+    """Keeps `Writer`. Commits, and `git fsck` of them all."""
+
+    keeps = _GIT.format(options=_GIT_OPTIONS)
+    programs = ("git",)
+
+    def _judged(self, answered: Sequence[int], kept: Sequence[str]) -> list[str]:
+        unsound = [line for line in kept if not line.isdecimal()]
+        return unsound + super()._judged(answered, kept)
 
 
 _SOUND = """
