@@ -43,3 +43,10 @@ async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -
 async def test_a_database_loses_no_transaction_and_stays_sound(tmp_path: Path) -> None:
     plan = MoveTrialPlan(workload="database", modes=("warm",), places=SHORT, cancels=False, where=tmp_path)
     assert {row.end for row in await played(plan)} == {"done"}
+
+
+@pytest.mark.long(reason="eight moves for each writer; the test above with a ledger is the short form")
+@pytest.mark.parametrize("workload", ["blocks", "git"])
+async def test_a_client_that_overwrites_or_commits_loses_nothing(tmp_path: Path, workload: str) -> None:
+    plan = MoveTrialPlan(workload=workload, modes=("warm",), places=SHORT, cancels=False, where=tmp_path)
+    assert {row.end for row in await played(plan)} == {"done"}
