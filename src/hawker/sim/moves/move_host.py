@@ -40,6 +40,11 @@ class MoveWorld(VirtualWorld):
     store: MemoryStore
 
 
+MoveMoment = tuple[MemoryStore, int, frozenset[MachineId], frozenset[VolumeId]]
+"""What a host's owners and writers depend on: its store and how many commits it made, which machines run and which
+volumes are mounted. Between equal moments no check of `of_moves` can come out otherwise."""
+
+
 class MoveFleet(ValueObject, frozen=True):
     """What the hosts share."""
 
@@ -192,6 +197,10 @@ class MoveHost:
             self._fleet.call_network.peers.pop(self.id, None)
             self._endpoint.over.set()
             self._endpoint = None
+
+    def moment(self) -> MoveMoment:
+        world = self.world
+        return world.store, world.store.commits, frozenset(world.host.running()), frozenset(world.disks.attached)
 
     def sight(self) -> NodeSight:
         world = self.world

@@ -37,7 +37,7 @@ from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import eventually
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
-from hawker.sim.moves.move_host import MoveFleet, MoveHost
+from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, params
 
@@ -183,15 +183,18 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         self._before = first.record(self._machine)
 
     async def _watch(self) -> None:
-        """Machines write, and everything is looked at."""
+        """Machines write, and everything is looked at that changed since the last look."""
+        seen: list[MoveMoment] = []
         while True:
             await self._clock.sleep(_LOOK_S)
             for host in self._fleet.hosts.values():
                 written = host.write()
                 self._note(forgotten_writes(written, self._acknowledged))
                 self._acknowledged.update(written)
-            sights = self._fleet.sights()
-            self._note([*of_moves(sights), *self._generations.broken(sights)])
+            moment = [host.moment() for host in self._fleet.hosts.values()]
+            if moment != seen:
+                seen, sights = moment, self._fleet.sights()
+                self._note([*of_moves(sights), *self._generations.broken(sights)])
 
     async def _do(self, operation: MoveOperation) -> None:
         self._say(f"{operation.verb} {operation.label} {operation.word}".rstrip())
