@@ -19,6 +19,7 @@ from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
 from hawker.up.commands.up import settings_options
 from hawker.up.wiring import NODE_FLOWS
+from hawker.worker.edge_page import EDGE_FAMILIES
 
 GENERATED = Path(__file__).parents[1] / "docs" / "generated"
 _JUDGED = "conformance.md"  # written by `make conformance`, and held to the code by tests/conformance/test_page.py
@@ -72,6 +73,15 @@ def metrics() -> Iterator[str]:
     yield "Beside these, `process_*` has the daemon's cpu, memory, open files and start, named as everywhere."
     yield from ("", "| Metric | Type | Labels | What |", "|---|---|---|---|")
     for family in build_metrics("").families:
+        labels = ", ".join(f"`{label}`" for label in family.labels)
+        yield f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
+    yield from (
+        "",
+        "What `GET /metrics/edge` has of the apps that were served lately ([metrics.md](../metrics.md)):",
+        "",
+    )
+    yield from ("| Metric | Type | Labels | What |", "|---|---|---|---|")
+    for family in EDGE_FAMILIES:
         labels = ", ".join(f"`{label}`" for label in family.labels)
         yield f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
 

@@ -219,20 +219,53 @@ class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """How long something took: how often by `RESPONSE_S`, and all seconds together."""
+
+    buckets: tuple[int, ...] = ()
+    seconds: float = 0.0
+
+
 class AppFigure(msgspec.Struct, frozen=True, kw_only=True):
     """What clients of an app got since the edge began: answers by status, how many took how long (by `RESPONSE_S`), all
-    seconds together, and raw connections."""
+    seconds together; raw connections that came, and that have ended; bytes of bodies and of what is no HTTP.
+
+    `handshakes` by version of TLS, and those that failed once it was known whom they were for. `wakes`: from the word
+    that starts a machine to its being open. `events` and `verdicts` by name, see docs/metrics.md; `held` wait for a
+    machine now."""
 
     app: AppName
     statuses: dict[str, int] = {}
     buckets: tuple[int, ...] = ()
     seconds: float = 0.0
     connects: int = 0
+    disconnects: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    handshakes: dict[str, Times] = {}
+    tls_errors: int = 0
+    wakes: Times = Times()
+    events: dict[str, int] = {}
+    verdicts: dict[str, int] = {}
+    held: int = 0
+
+
+class MachineFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine did for clients of this edge: answers by status, the time from a request to the head of its
+    answer, the time that it took to connect (of a machine of this host), and raw connections."""
+
+    app: AppName
+    machine: MachineId
+    statuses: dict[str, int] = {}
+    answers: Times = Times()
+    dials: Times = Times()
+    connects: int = 0
+    disconnects: int = 0
 
 
 class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     """How the edge is now. `counters` since it began; `held` wait for a machine; `in_flight`
-    by machine, without those that have none."""
+    by machine, without those that have none. Figures of `apps` and `machines` only where they were asked for."""
 
     call: int
     bound: tuple[ListenState, ...] = ()
@@ -240,6 +273,7 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     held: int = 0
     in_flight: dict[str, int] = {}
     apps: tuple[AppFigure, ...] = ()
+    machines: tuple[MachineFigure, ...] = ()
 
 
 class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import pytest
 
 from hawker.config.machine import HttpOptions, ReplayCache
 from hawker.edge import dialing, visits
-from hawker.edge.exchange import KEPT_BYTES
+from hawker.edge.body import KEPT_BYTES
 from hawker.edge.replay import MAX_JSON_BYTES
 from hawker.feed import GatePlace
 from hawker.machine import State

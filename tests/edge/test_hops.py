@@ -48,6 +48,8 @@ async def test_a_request_goes_to_a_machine_of_another_host(host: PlayedHost, far
             assert b"200 OK" in await ask(port, request)
         assert seen[1].endswith(body) and b"fly-client-ip: 127.0.0.1" in seen[1].lower()
         await eventually(lambda: far.edge.gates.of[machine.id].total == 0)
+        told = {each.app: each.verdicts for each in host.edge.figures.apps({})}
+        assert told == {machine.app: {"go": 3}}
         assert far.counted("hops") == 3 and host.edge.gates.of[machine.id].total == 0
 
 

@@ -42,6 +42,7 @@ async def test_an_idle_machine_rests_and_the_next_request_wakes_it(host: PlayedH
         await eventually(lambda: host.worker.machines[machine.id].state is State.STOPPED)
         assert b"200 OK" in await ask(port, get())
         assert host.counted("rests") == 1 and host.counted("wakes") == 1
+        assert {each.events["rests"] for each in host.edge.figures.apps({})} == {1}
 
 
 async def test_a_rest_that_is_refused_lets_requests_in_again(host: PlayedHost) -> None:

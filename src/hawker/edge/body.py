@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
+from hawker.fair.crowd import Crowd
+
 SIZE_LINE_BYTES = 1 << 10
 TRAILER_BYTES = 8 << 10
 TRAILERS = 32
@@ -163,3 +165,34 @@ def request_body(*, chunked: bool, length: int | None) -> MessageBody:
     if chunked:
         return ChunkedBody()
     return CountedBody(length) if length else NoBody()
+
+
+KEPT_BYTES = 1 << 20
+"""Of a request's body, so that it can be sent again."""
+
+
+class KeptBody:
+    """What has come of a request's body, while it may be sent again: never more than `KEPT_BYTES`, nor than what the
+    process has for all (`crowd`). `pieces` is None once that was too much, or of no more use."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self._crowd = crowd
+        self._app = ""
+        self.pieces: list[bytes] | None = []
+        self.size = 0
+
+    def keep(self, app: str, content: bytes) -> None:
+        if self.pieces is None:
+            return
+        if self.size + len(content) > KEPT_BYTES or not self._crowd.fits(app, len(content)):
+            self.drop()
+            return
+        self._app = app
+        self._crowd.enter(app, len(content))
+        self.pieces.append(content)
+        self.size += len(content)
+
+    def drop(self) -> None:
+        """Once is enough, and more do no harm."""
+        self._crowd.leave(self._app, self.size)
+        self.pieces, self.size = None, 0

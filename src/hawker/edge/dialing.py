@@ -9,6 +9,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from hawker.clock import Clock
+from hawker.edge.app_figures import AppFigures
 from hawker.edge.gates import Gate
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import ServiceTarget
@@ -19,6 +20,8 @@ from hawker.value_object import ValueObject
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CONNECT_TIMEOUT_S = 1.0
+LET_IN = "go"
+"""What is counted of a gate that lets a request in."""
 _RECEIVED_BYTES, _CROWD, _RECEIVED_IN_CROWD = 64 << 10, 32, 16 << 10
 """Of one machine, that wait in the kernel to be read; it takes twice as much for what it keeps beside them. In a crowd
 of its requests each gets less: all of them may have something to be read in one turn of the event loop."""
@@ -43,9 +46,10 @@ class Hops(Protocol):
 class Dialer:
     """For one event loop."""
 
-    def __init__(self, visits: Visits, clock: Clock, hops: Hops) -> None:
+    def __init__(self, visits: Visits, clock: Clock, hops: Hops, figures: AppFigures) -> None:
         self._visits = visits
         self._hops = hops
+        self._figures = figures
         self._clock = clock
         self._now = clock.monotonic
 
@@ -79,8 +83,8 @@ class Dialer:
         """A machine that took no connection yet is given time to begin; one that did is not asked twice. Raises
         `ProxyError`."""
         if not visit.target.is_near:
-            return await self._hops.dial(visit, began, partial(make, visit.target), lasting=lasting)
-        target, gate, pause_s = visit.target, visit.gate, _FIRST_PAUSE_S
+            return await self._hop(visit, began, partial(make, visit.target), lasting=lasting)
+        target, gate, pause_s, asked_at = visit.target, visit.gate, _FIRST_PAUSE_S, self._now()
         while True:
             beginning = target.number not in gate.proven
             try:
@@ -92,9 +96,20 @@ class Dialer:
                     raise _refused(gate, target, error) from error
             else:
                 gate.answered(target.number)
+                self._figures.machine_dialled(target.machine, self._now() - asked_at)
                 return protocol
             await self._clock.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
+
+    async def _hop(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
+        """Raises `ProxyError`."""
+        try:
+            protocol = await self._hops.dial(visit, began, make, lasting=lasting)
+        except ProxyError as error:
+            self._figures.verdict(visit.target.machine.app, error.code.name)
+            raise
+        self._figures.verdict(visit.target.machine.app, LET_IN)
+        return protocol
 
 
 async def _connect(gate: Gate, target: ServiceTarget, make: Callable[[], P]) -> P:

@@ -14,7 +14,7 @@ import anyio
 from msgspec.structs import replace
 
 from hawker.config.machine import HttpOptions, Port, ReplayCache
-from hawker.edge.body import Trailer
+from hawker.edge.body import KEPT_BYTES, KeptBody, Trailer
 from hawker.edge.compression import Packer, packed
 from hawker.edge.dialing import Joined
 from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
@@ -54,8 +54,6 @@ from hawker.ids import AppName, MachineId, new_ulid
 from hawker.value_object import ValueObject
 
 BODY_S = 60.0
-KEPT_BYTES = 1 << 20
-"""Of a request's body, so that it can be sent again."""
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
 _MAX_INTERIM = 8
@@ -103,8 +101,8 @@ class HttpExchange:
         self._held = False  # it waits for a machine
         self._repeated = False
         self._goes_on: Callable[[], _Leg | None] = lambda: None  # where it goes if the machine is lost
-        self._kept: list[bytes] | None = []
-        self._kept_bytes = 0
+        self._kept = KeptBody(services.kept)
+        self._asked_at = 0.0  # when the machine was
         self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
         self._idle_s = 0.0
         self._packer: Packer | None = None
@@ -124,7 +122,7 @@ class HttpExchange:
             self.refuse(error)
         finally:
             self._machine = None
-            self._drop_kept()
+            self._kept.drop()
             self.deadline = inf
 
     @property
@@ -140,9 +138,10 @@ class HttpExchange:
         """Of the body."""
         if self._machine is None:
             return
-        self._keep(content)
+        self._kept.keep(self._app or "", content)
         self._machine.send(content)
         self._services.counters.add("bytes_in", len(content))
+        self._services.figures.received(self._app, len(content))
         if self._why_late is Code.HB04 or self._idle_s:
             self.deadline = self._now() + (self._idle_s or BODY_S)
 
@@ -184,7 +183,7 @@ class HttpExchange:
 
     def refuse(self, error: ProxyError) -> None:
         """Say so, unless an answer is under way: then that has no end."""
-        self._services.counters.add(f"errors_{error.code.name}")
+        self._services.counters.add(f"errors_{error.code.name}", app=self._app)
         if self._app is not None:
             self._services.say(EdgeLogLine(app=self._app, code=error.code.name, text=error.whole))
         if self.answered:
@@ -196,6 +195,7 @@ class HttpExchange:
     def _say(self, answer: OwnAnswer) -> None:
         self._client.say(answer)
         self._services.figures.answered(self._app, answer.status, self._now() - self._began)
+        self._services.figures.sent(self._app, len(answer.body))
         self.answered = True
 
     async def _serve(self) -> None:
@@ -254,7 +254,7 @@ class HttpExchange:
             replays += 1
             if leg.last or replays > MAX_REPLAYS:
                 raise ProxyError(Code.PA02)
-            self._services.counters.add("replays")
+            self._services.counters.add("replays", app=self._app)
             kept = not replays > 1 and self._services.replays.keep(asked(), order, source.machine.id, self._now())
             leg = self._next(leg, order, source, status=b"bypass" if skipped else b"miss" if kept else b"")
 
@@ -266,7 +266,7 @@ class HttpExchange:
         wished = next((value for name, value in leg.head.fields if name == _CACHE_CONTROL), b"")
         if found.bypass and wished.strip().lower() == _SKIP:
             return leg, True
-        self._services.counters.add("replays_cached")
+        self._services.counters.add("replays_cached", app=self._app)
         steering = _steering(found.order, frozenset({found.origin}))
         aim = Aim(self._door, found.order.app or leg.aim.app, steering, inside=True)
         return replace(leg, aim=aim, lines=_status(b"hit"), order=found.order, cached=True), False
@@ -274,7 +274,7 @@ class HttpExchange:
     def _next(self, leg: _Leg, order: Replay, source: ServiceTarget, status: bytes) -> _Leg:
         """Where a machine sends its request. Raises `ProxyError` where it may not."""
         app, region = order.app or source.machine.app, self._services.region()
-        if self._kept is None:
+        if self._kept.pieces is None:
             raise ProxyError(Code.PA01, known=f"more than {KEPT_BYTES >> 10} KiB of its body have come")
         if app != source.machine.app and not self._may_reach(source, app):
             raise ProxyError(Code.PA04, known=f"app {app} is not on the network of app {source.machine.app}")
@@ -312,7 +312,7 @@ class HttpExchange:
                 if again is None:
                     raise
                 leg, self._repeated = again, True
-                self._services.counters.add("retries")
+                self._services.counters.add("retries", app=self._app)
             finally:
                 if self._machine is not None:
                     self._machine.abort()
@@ -323,7 +323,7 @@ class HttpExchange:
         """A connection that rested may have been closed by the machine just as it was used again; of one that is new,
         nobody knows how far the machine came, so the request goes to another one."""
         silent = joined.protocol.silent and not self.answered and not self._repeated
-        if not silent or self._head.method not in IDEMPOTENT or self._kept is None or self._client.gone:
+        if not silent or self._head.method not in IDEMPOTENT or self._kept.pieces is None or self._client.gone:
             return None
         if joined.rested:
             return leg
@@ -351,7 +351,7 @@ class HttpExchange:
                 cause = error
         if order is None or order.fallback is None or leg.source is None or leg.came_from is None:
             raise cause
-        self._services.counters.add("replays_failed")
+        self._services.counters.add("replays_failed", app=self._app)
         origin = leg.source.machine.id
         failed = replay_failed(order, leg.aim.app, origin, reason, self._now() - began)
         back = Steering(force=origin) if order.fallback is Fallback.FORCE_SELF else Steering(prefer=origin)
@@ -374,6 +374,7 @@ class HttpExchange:
         self._idle_s, self._why_late = float(options.idle_timeout or 0), Code.PU03
         self._begin(leg, joined, pooled=pooled)
         answer = await self._final_head(machine, target)
+        self._services.figures.machine_answered(target.machine, answer.status, self._now() - self._asked_at)
         if answer.status != 101 and is_replay(answer):
             body = await machine.small_body(answer, MAX_JSON_BYTES) if wants_body(answer) else b""
             order = read_replay(answer, body)
@@ -383,19 +384,19 @@ class HttpExchange:
                 machine.close()
             self._machine = None
             return order
-        self._drop_kept()
+        self._kept.drop()
         shown, self._packer = packed(answer, leg.head.fields) if options.compress else (answer, None)
         fields = answer_fields(shown, self.request_id, target.port)
+        self._services.figures.answered(self._app, answer.status, self._now() - self._began)
         if answer.status == 101:
             await self._upgraded(answer, fields, joined)
             return None
         self.answered = True
         self._client.answer(shown, fields)
         self._services.counters.add(f"answers_{answer.status // 100}xx")
-        self._services.figures.answered(self._app, answer.status, self._now() - self._began)
         trailers = await machine.answer_body(answer, self._pass)
         if self._packer is not None:
-            self._client.write(self._packer.end())
+            self._write(self._packer.end())
         self._client.finish(trailers)
         self.done = True
         if pooled and answer.keep_alive and not answer.until_close and self.heard_all:
@@ -411,27 +412,31 @@ class HttpExchange:
         lines, steering = self._lines + leg.lines, leg.aim.steering
         if steering.prefer not in (None, joined.visit.target.machine.id):
             lines += b"%b: %b\r\n" % (UNAVAILABLE, str(steering.prefer).encode("latin-1"))
-        self._machine = machine
+        self._machine, self._asked_at = machine, self._now()
         written = request_to_machine(head, self._origin, lines, self.request_id, pooled=pooled)
         machine.ask(self, written, chunked=head.chunked)
         if self._idle_s:
             self.deadline = self._now() + self._idle_s
         if not head.has_body:
             return
-        for content in self._kept or ():
+        for content in self._kept.pieces or ():
             machine.send(content)
         if self._whole is not None:
             machine.finish(self._whole)
             return
         self._why_late, self.deadline = Code.HB04, self._now() + (self._idle_s or BODY_S)
-        if head.expects_continue and not self._kept_bytes:
+        if head.expects_continue and not self._kept.size:
             self._client.proceed()
         self._client.begin_body()
 
     def _pass(self, content: bytes) -> None:
-        self._client.write(content if self._packer is None else self._packer.pack(content))
+        self._write(content if self._packer is None else self._packer.pack(content))
         if self._idle_s:
             self.deadline = self._now() + self._idle_s
+
+    def _write(self, content: bytes) -> None:
+        self._client.write(content)
+        self._services.figures.sent(self._app, len(content))
 
     async def _final_head(self, machine: MachineConnection, target: ServiceTarget) -> ResponseHead:
         """Interim answers are passed on; 100 we have said ourselves."""
@@ -450,15 +455,17 @@ class HttpExchange:
         machine = joined.protocol
         self.answered, self.deadline, self._machine = True, inf, None
         joined.visit.last()
-        self._services.counters.add("upgrades")
+        self._services.counters.add("upgrades", app=self._app)
         taken = self._client.hand_over(answer, fields)
         if taken is None or machine.transport is None:
             machine.abort()
             return
         over = asyncio.Event()
-        client, server = Side(over.set), Side()
+        figures, app = self._services.figures, self._app
+        client, server = Side(over.set, partial(figures.received, app)), Side(heard=partial(figures.sent, app))
         transport, early = taken
-        client.early, server.early = bytearray(early), bytearray(machine.taken_over())
+        client.begin(early)
+        server.begin(machine.taken_over())
         for side, end in ((client, transport), (server, machine.transport)):
             side.transport = end
             end.set_protocol(side)
@@ -469,21 +476,6 @@ class HttpExchange:
             for side in (client, server):
                 if side.transport is not None:
                     side.transport.close()
-
-    def _keep(self, content: bytes) -> None:
-        if self._kept is None:
-            return
-        app, services = self._app or "", self._services
-        if self._kept_bytes + len(content) > KEPT_BYTES or not services.kept.fits(app, len(content)):
-            self._drop_kept()
-            return
-        services.kept.enter(app, len(content))
-        self._kept.append(content)
-        self._kept_bytes += len(content)
-
-    def _drop_kept(self) -> None:
-        self._services.kept.leave(self._app or "", self._kept_bytes)
-        self._kept, self._kept_bytes = None, 0
 
 
 def rules_of(target: ServiceTarget | None) -> tuple[ReplayCache, ...]:

@@ -95,8 +95,8 @@ class Edge:
         self._clock = clock
         self._tasks = tasks
         self._rests = parts.rests
-        self.counters = Counters({})
-        self._figures = AppFigures()
+        self.figures = AppFigures()
+        self.counters = Counters({}, self.figures)
         self._said: dict[tuple[AppName, str], int] = {}
         self._routes = Routes()
         self.gates = parts.gates(clock.random)
@@ -104,7 +104,7 @@ class Edge:
         self._visits = parts.visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
         identity = parts.identity(folder)
         self._hop_dialer = parts.hops(identity, clock, self._host_lost)
-        dialer = Dialer(self._visits, clock, self._hop_dialer)
+        dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
         self._pool = MachinePool(self._now)
         self._kept = Crowd(EDGE_KEPT_BYTES)
         self.certificates = CertificateBook(folder, clock)
@@ -113,7 +113,7 @@ class Edge:
         hops = ConnectionTable(EDGE_HOPS, scarce)
         self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
         self._raw = RawConnections(
-            self._routes, self._visits, dialer, self.spawn, clock, self.counters, self._figures, table, self.say
+            self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
         self._http = parts.http(
             HttpServices(
@@ -127,7 +127,7 @@ class Edge:
                 entrance=RoundRobin(),
                 clock=clock,
                 counters=self.counters,
-                figures=self._figures,
+                figures=self.figures,
                 spawn=self.spawn,
                 say=self.say,
                 claimer=self.certificates.app_of,
@@ -149,6 +149,7 @@ class Edge:
                 spared=is_own,
                 clock=self._clock,
                 counters=self.counters,
+                figures=self.figures,
                 say=self.say,
                 region=lambda: self._region,
                 accept=self._accept_in_tls,
@@ -221,6 +222,7 @@ class Edge:
         self.certificates.show(message.challenges)
         for machine in message.machines:
             self.gates.update(machine, self._now())
+            self._visits.came(machine.id)
         self._listeners.ask()
         self._visits.look_again()
 
@@ -230,12 +232,14 @@ class Edge:
             self._pool.drop(machine.id)
         self._routes.put(machine)
         self.gates.update(machine, self._now())
+        self._visits.came(machine.id)
         self._listeners.ask()
         self._visits.changed(machine.app)
 
     def gone(self, machine_id: MachineId) -> None:
         self._routes.forget(machine_id)
         self.gates.forget(machine_id)
+        self._visits.came(machine_id)
         self._listeners.ask()
 
     def close(self, message: CloseMachine) -> None:
@@ -262,7 +266,7 @@ class Edge:
         gate.close(instance)
         self._pool.drop(gate.route.id)
         refused = await self._link.rest(gate.route.id, instance, suspend=wish.suspend)
-        self.counters.add("rests_refused" if refused else "rests")
+        self.counters.add("rests_refused" if refused else "rests", app=gate.route.app)
         if refused:
             gate.rest_after = self._now() + _REST_AGAIN_S
             gate.reopen(instance)
@@ -290,7 +294,8 @@ class Edge:
                 counters=dict(self.counters.values),
                 held=self.held,
                 in_flight=flying,
-                apps=self._figures.report() if message.apps else (),
+                apps=self.figures.apps(self._visits.held) if message.apps else (),
+                machines=self.figures.machines() if message.apps else (),
             )
         )
 

@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from hawker.clock import Clock
@@ -33,11 +34,14 @@ _HEARD_AT = struct.Struct("=52xII")  # of `tcp_info`: milliseconds since data ca
 class Side(asyncio.Protocol):
     """One end of a spliced connection. What comes before it is joined waits in `early`, which has a bound."""
 
-    def __init__(self, lost: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, lost: Callable[[], None] | None = None, heard: Callable[[int], None] = lambda size: None
+    ) -> None:
+        """`heard` is told how many bytes come."""
         self.transport: asyncio.Transport | None = None
         self.peer: Side | None = None
         self.early = bytearray()
-        self.counted = 0  # bytes that came
+        self.heard = heard
         self._ended = False
         self._lost = lost
 
@@ -47,13 +51,18 @@ class Side(asyncio.Protocol):
         watch_peer(self.transport)
 
     def data_received(self, data: bytes) -> None:
-        self.counted += len(data)
+        self.heard(len(data))
         if self.peer is not None and self.peer.transport is not None:
             self.peer.transport.write(data)
             return
         self.early += data
         if len(self.early) >= UNSENT_MAX and self.transport is not None:
             self.transport.pause_reading()
+
+    def begin(self, early: bytes) -> None:
+        """With what has come before it was made."""
+        self.early += early
+        self.heard(len(early))
 
     def eof_received(self) -> bool:
         """The other direction goes on, until it ends, too."""
@@ -223,15 +232,25 @@ class RawConnections:
         if app is None:
             client.give_up()
             return
-        self._figures.connected(app)
-        over = asyncio.Event()
+        figures, over = self._figures, asyncio.Event()
+        figures.connected(app)
         try:
-            joined = await self._dialer.reach(Aim(door, app), began, lambda _: Side(over.set), lasting=True)
+            await self._join(client, Aim(door, app), began, over)
+        finally:
+            figures.disconnected(app)
+
+    async def _join(self, client: "_Client", aim: Aim, began: float, over: asyncio.Event) -> None:
+        app, figures = aim.app, self._figures
+        client.known_as(partial(figures.received, app))
+        sent = partial(figures.sent, app)
+        try:
+            joined = await self._dialer.reach(aim, began, lambda _: Side(over.set, sent), lasting=True)
         except ProxyError as error:
-            self._counters.add(f"errors_{error.code.name}")
+            self._counters.add(f"errors_{error.code.name}", app=app)
             self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
             client.give_up()
             return
+        figures.machine_connected(joined.visit.target.machine)
         try:
             joined.visit.last()
             self._introduce(client, joined)
@@ -241,6 +260,7 @@ class RawConnections:
             joined.protocol.give_up()
             raise
         finally:
+            figures.machine_disconnected(joined.visit.target.machine)
             self._visits.end(joined.visit)
 
     def _introduce(self, client: "_Client", joined: Joined[Side]) -> None:
@@ -260,6 +280,11 @@ class _Client(Side):
         self._connections = connections
         self._door = door
         self._app = app
+
+    def known_as(self, heard: Callable[[int], None]) -> None:
+        """Whose bytes they are is known now; some have come."""
+        self.heard = heard
+        heard(len(self.early))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

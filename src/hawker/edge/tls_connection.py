@@ -15,6 +15,7 @@ from math import inf
 from typing import cast
 
 from hawker.clock import Clock
+from hawker.edge.app_figures import AppFigures
 from hawker.edge.certificates import ACME_ALPN, CertificateBook
 from hawker.edge.client_hello import (
     POSTGRES_ALPN,
@@ -84,6 +85,7 @@ class TlsServices(ValueObject, frozen=True, kw_only=True):
     spared: Callable[[str], bool]
     clock: Clock
     counters: Counters
+    figures: AppFigures
     say: Callable[[EdgeLogLine], None]
     region: Callable[[], str]
     accept: Callable[[Door, ServiceTarget, str], asyncio.Protocol]
@@ -180,12 +182,15 @@ class _Newcomer(asyncio.Protocol):
         self._tls: ssl.SSLObject | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._bytes = 0
+        self._came_at = 0.0
+        self._refused = False
         self._deadline = inf
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
         watch_peer(transport)
-        self._deadline = self._services.clock.monotonic() + HELLO_S
+        self._came_at = self._services.clock.monotonic()
+        self._deadline = self._came_at + HELLO_S
         try:
             self._connections.admit(self, address_of(transport, "peername"))
         except RefusedTlsError as error:
@@ -206,12 +211,15 @@ class _Newcomer(asyncio.Protocol):
             self._refuse(error)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """A client that leaves in the middle most likely does not like what it was shown."""
         self._raw = None
+        if self._target is not None and not self._refused:
+            self._count(RefusedTlsError(TlsRefusal.PT06))
         self._connections.release(self)
 
     def give_up(self) -> None:
         if self._raw is not None:
-            self._services.counters.add(f"errors_{TlsRefusal.PT08.name}")
+            self._count(RefusedTlsError(TlsRefusal.PT08))
             reset(self._raw)
 
     def check_time(self, now: float) -> None:
@@ -270,17 +278,27 @@ class _Newcomer(asyncio.Protocol):
     def _hand_over(self, raw: asyncio.Transport, tls: ssl.SSLObject, target: ServiceTarget) -> None:
         self._connections.release(self)
         self._services.counters.add("tls_handshakes")
+        took_s = self._services.clock.monotonic() - self._came_at
+        self._services.figures.shaken(target.machine.app, tls.version() or "", took_s)
         inner = self._services.accept(self._door, target, tls.selected_alpn_protocol() or "")
         transport = TlsTransport(raw, tls, self._incoming, self._outgoing, inner)
         raw.set_protocol(transport)
         transport.begin()
+
+    def _count(self, error: RefusedTlsError) -> None:
+        """For the app, too, once it is known which one was asked for."""
+        self._refused = True
+        app = error.app or (self._target.machine.app if self._target is not None else None)
+        self._services.counters.add(f"errors_{error.refusal.name}", app=app)
+        if app is not None:
+            self._services.figures.not_shaken(app)
 
     def _refuse(self, error: RefusedTlsError) -> None:
         """Once; what a stranger did wrong is counted, what the app lacks is said in its log."""
         raw, kind = self._raw, error.refusal
         if raw is None or raw.is_closing():
             return
-        self._services.counters.add(f"errors_{kind.name}")
+        self._count(error)
         if error.app is not None:
             words = f"{kind.value.words}: {error.known}" if error.known else kind.value.words
             self._services.say(EdgeLogLine(app=error.app, code=kind.name, text=words))

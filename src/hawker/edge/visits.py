@@ -6,11 +6,12 @@ try. Nobody waits beyond a deadline.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
+from hawker.edge.app_figures import AppFigures
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
@@ -39,12 +40,15 @@ class Spawn(Protocol):
 
 
 class Counters(ValueObject, frozen=True):
-    """Since the edge began, by name; see docs/edge.md."""
+    """Since the edge began, by name; see docs/edge.md. What is of an app is counted for it, too."""
 
     values: dict[str, int]
+    figures: AppFigures
 
-    def add(self, name: str, amount: int = 1) -> None:
+    def add(self, name: str, amount: int = 1, *, app: AppName | None = None) -> None:
         self.values[name] = self.values.get(name, 0) + amount
+        if app is not None:
+            self.figures.event(app, name)
 
 
 class Visit:
@@ -85,6 +89,12 @@ class Visits:
         self._counters = counters
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
         self._inside, self._held = Crowd(EDGE_VISITS), Crowd(EDGE_HOLDS)
+        self._woken_at: dict[MachineId, float] = {}  # which are not open yet
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many wait for a machine, by app."""
+        return self._held.counts
 
     @property
     def waiting(self) -> int:
@@ -179,6 +189,14 @@ class Visits:
         for door in list(self._queues.get(app, ())):
             self._next(app, door)
 
+    def came(self, machine_id: MachineId) -> None:
+        """The worker has said something new of it: it may be open now, or gone."""
+        began, gate = self._woken_at.get(machine_id), self._gates.of.get(machine_id)
+        if began is not None and (gate is None or gate.is_open):
+            del self._woken_at[machine_id]
+            if gate is not None:
+                self._counters.figures.woken(gate.route.app, self._now() - began)
+
     def look_again(self) -> None:
         """To be called now and then: what was avoided for a while may be tried again."""
         for app in list(self._queues):
@@ -210,7 +228,8 @@ class Visits:
         now = self._now()
         for gate in self._gates.to_wake(targets, waiting, now):
             gate.waking = True
-            self._counters.add("wakes")
+            self._woken_at[gate.route.id] = now
+            self._counters.add("wakes", app=gate.route.app)
             self._spawn(self._start, gate)
         found = (self._gates.of.get(each.machine.id) for each in targets)
         return any(gate.is_coming or gate.may_wake for gate in found if gate is not None and gate.is_near)
@@ -218,7 +237,8 @@ class Visits:
     async def _start(self, gate: Gate) -> None:
         refused = await self._waker.wake(gate.route.id)
         if refused:
-            self._counters.add("wakes_refused")
+            self._woken_at.pop(gate.route.id, None)
+            self._counters.add("wakes_refused", app=gate.route.app)
             gate.refused_wake(refused, self._now())
             self.changed(gate.route.app)
 

@@ -4,6 +4,8 @@ One key alone may have nearly all there is. As it fills, the last part (the shar
 than an equal part: so whoever came first with a crowd never keeps a newcomer of another key out.
 """
 
+from collections.abc import Mapping
+
 from hawker.fair.turns import Share
 
 
@@ -22,6 +24,11 @@ class Crowd:
             return False
         keys = len(self._of) + (not mine)
         return self.total + count <= share.total - share.reserve or mine + count <= share.total // keys
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Of each key that is in."""
+        return self._of
 
     def enter(self, key: str, count: int = 1) -> None:
         self._of[key] = self._of.get(key, 0) + count

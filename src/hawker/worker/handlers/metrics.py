@@ -1,7 +1,7 @@
 """Answers Prometheus: what the node counted as it went, and what it has now, which is read when it is asked."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -15,14 +15,13 @@ from hawker.archive.archive import Archive
 from hawker.catalog.http.service import Vitals
 from hawker.errors import Unavailable
 from hawker.fair.threads import Pool, in_thread
-from hawker.feed import RESPONSE_S, AppFigure, EdgeReport
+from hawker.feed import EdgeReport
 from hawker.fsm.run import ENDED
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
 from hawker.gossip.contract import Fate, Member
 from hawker.history.machine_history import histories_waiting
 from hawker.host.packet_counts import TrackedConnections, connection_table
-from hawker.ids import AppName, MachineId
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import State
 from hawker.node import Capacity
@@ -30,6 +29,7 @@ from hawker.observe.metrics import MetricsRegistry
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket, Store
 from hawker.worker.edge_line import EdgeLine
+from hawker.worker.edge_page import edge_page
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.scrape import Scraper
 from hawker.worker.table import MachineTable
@@ -111,12 +111,9 @@ class MetricsHandlers:
     async def edge(self, call: Call[NoParams, NoQuery, None]) -> str:
         """No app, where no machine has needed an edge."""
         report = await self._edge.report(apps=True) if self._edge.is_up else EdgeReport(call=0)
-        flying = list[tuple[AppName, MachineId, int]]()
-        for machine_id, count in report.in_flight.items():
-            record = self._store.get(MACHINES, machine_id)
-            if record is not None:
-                flying.append((record.app, record.id, count))
-        return await in_thread(Pool.PAGES, edge_page, report.apps, flying)
+        found = (self._store.get(MACHINES, machine_id) for machine_id in report.in_flight)
+        apps = {record.id: record.app for record in found if record is not None}
+        return await in_thread(Pool.PAGES, edge_page, report, apps)
 
     async def _read_machines(self) -> None:
         """In pages, between which the loop turns."""
@@ -190,28 +187,3 @@ class MetricsHandlers:
             metrics.gaps.set(vitals.gaps)
             metrics.queued.set(vitals.queue_size)
             metrics.lag.set(vitals.p99_lag or 0.0)
-
-
-def edge_page(apps: Sequence[AppFigure], flying: Sequence[tuple[AppName, MachineId, int]]) -> str:
-    """In Prometheus's text format, with Fly's names where Fly has them; `flying` is what machines have in flight."""
-    lines = ["# TYPE fly_edge_http_responses_count counter"]
-    for each in apps:
-        for status, count in sorted(each.statuses.items()):
-            lines.append(f'fly_edge_http_responses_count{{app="{each.app}",status="{status}"}} {count}')
-    lines.append("# TYPE fly_edge_http_response_time_seconds histogram")
-    for each in apps:
-        lines += _histogram("fly_edge_http_response_time_seconds", each)
-    lines.append("# TYPE fly_edge_tcp_connects_count counter")
-    lines += [f'fly_edge_tcp_connects_count{{app="{each.app}"}} {each.connects}' for each in apps]
-    lines.append("# TYPE fly_app_concurrency gauge")
-    lines += [f'fly_app_concurrency{{app="{app}",instance="{machine}"}} {count}' for app, machine, count in flying]
-    return "\n".join(lines) + "\n"
-
-
-def _histogram(name: str, figure: AppFigure) -> Iterator[str]:
-    total = 0
-    for most, count in zip((*map(str, RESPONSE_S), "+Inf"), figure.buckets, strict=True):
-        total += count
-        yield f'{name}_bucket{{app="{figure.app}",le="{most}"}} {total}'
-    yield f'{name}_sum{{app="{figure.app}"}} {figure.seconds:.6f}'
-    yield f'{name}_count{{app="{figure.app}"}} {total}'
