@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.edge.body import BadBody, ChunkedBody, CountedBody, NoBody, OpenBody, chunk, last_chunk
+from hawker.edge.body import BODY_S, BadBody, BodyPace, ChunkedBody, CountedBody, NoBody, OpenBody, chunk, last_chunk
 
 
 def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -104,3 +104,31 @@ def test_a_counted_body_ends_where_it_says() -> None:
     assert body.feed(b"hel") == (b"hel", b"") and not body.done
     assert body.feed(b"loGET") == (b"lo", b"GET") and body.done
     assert NoBody().feed(b"x") == (b"", b"x") and OpenBody().feed(b"x") == (b"x", b"")
+
+
+def test_a_body_that_drips_has_its_first_minute_and_what_its_bytes_pay_for() -> None:
+    pace, now = BodyPace(0.0, BODY_S), 0.0
+    while now < min(1000.0, pace.deadline(now, answered=False)):
+        now += 1.0
+        pace.took(1)
+    assert 60 < now < 70, "a byte a second, where 17 are the least"
+
+
+def test_a_body_that_comes_as_fast_as_it_must_goes_on() -> None:
+    pace = BodyPace(0.0, BODY_S)
+    for minute in range(1, 100):
+        assert minute * 60.0 <= pace.deadline(minute * 60.0 - 1, answered=False)
+        pace.took(1024)
+
+
+def test_a_body_has_no_pace_once_an_answer_has_begun_or_while_the_machine_takes_nothing() -> None:
+    pace = BodyPace(0.0, BODY_S)
+    assert pace.deadline(500.0, answered=False) == 60.0 and pace.deadline(500.0, answered=True) == 560.0
+    pace.excuse(500.0)
+    assert pace.deadline(500.0, answered=False) == 560.0
+
+
+def test_a_body_that_is_silent_has_no_more_time_for_all_that_came_before() -> None:
+    pace = BodyPace(0.0, 5.0)
+    pace.took(1 << 30)
+    assert pace.deadline(10.0, answered=False) == 15.0

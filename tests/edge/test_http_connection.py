@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+from functools import partial
 
 import anyio.lowlevel
 import msgspec
 import pytest
 
+from hawker.clock import SystemClock
 from hawker.config.machine import HttpOptions
 from hawker.edge import http_connection
 from hawker.ids import InstanceId
@@ -257,4 +259,37 @@ async def test_the_config_says_how_long_a_head_may_take(host: PlayedHost) -> Non
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"GET / HTTP/1.1\r\nHost")
         assert b"HB04" in await asyncio.wait_for(reader.read(), 9)
+        writer.close()
+
+
+@pytest.mark.parametrize(("path", "answers"), [("/upload", False), ("/talk", True)])
+async def test_a_body_that_drips_has_an_end_unless_an_answer_has_begun(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch, path: str, answers: bool
+) -> None:
+    seen, later, now = bytearray(), 0.0, SystemClock.monotonic
+    monkeypatch.setattr(SystemClock, "monotonic", lambda clock: now(clock) + later)
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answers:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+        while byte := await reader.read(1):
+            seen.extend(byte)
+            if len(seen) == 3:
+                writer.write(b"ok")
+
+    async with app_server(listen) as inside:
+        reader, writer = await asyncio.open_connection(HOST, await published(host, inside))
+        writer.write(get(path, "Content-Length: 1000", method="POST"))
+        if answers:
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        for number in (1, 2):
+            writer.write(b"x")
+            await eventually(partial(seen.endswith, b"x" * number))
+            later += 35
+        if answers:
+            writer.write(b"x")
+            assert await reader.readexactly(2) == b"ok"
+        else:
+            assert b"HB04" in await asyncio.wait_for(reader.read(), 20)
         writer.close()

@@ -167,6 +167,30 @@ def request_body(*, chunked: bool, length: int | None) -> MessageBody:
     return CountedBody(length) if length else NoBody()
 
 
+BODY_S, LEAST_BYTES_PER_S = 60.0, 1024 / 60
+"""How long nothing may come of a request's body, and how much must come on average, but for the first such time."""
+
+
+class BodyPace:
+    """Until when more of a request's body must come. `silence_s`: so long may nothing come."""
+
+    def __init__(self, now: float, silence_s: float) -> None:
+        self._silence_s = silence_s
+        self._paid_until = now + BODY_S
+
+    def took(self, size: int) -> None:
+        self._paid_until += size / LEAST_BYTES_PER_S
+
+    def excuse(self, now: float) -> None:
+        """It was not the client that was slow."""
+        self._paid_until = max(self._paid_until, now + BODY_S)
+
+    def deadline(self, now: float, *, answered: bool) -> float:
+        """Something has come just now. Once an answer has begun, who is `answered` may say little."""
+        silent = now + self._silence_s
+        return silent if answered else min(silent, self._paid_until)
+
+
 KEPT_BYTES = 1 << 20
 """Of a request's body, so that it can be sent again."""
 

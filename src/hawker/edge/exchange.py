@@ -14,7 +14,7 @@ import anyio
 from msgspec.structs import replace
 
 from hawker.config.machine import HttpOptions, Port, ReplayCache
-from hawker.edge.body import KEPT_BYTES, KeptBody, Trailer
+from hawker.edge.body import BODY_S, KEPT_BYTES, BodyPace, KeptBody, Trailer
 from hawker.edge.compression import Packer, packed
 from hawker.edge.dialing import Joined
 from hawker.edge.head import IDEMPOTENT, Field, RequestHead, ResponseHead
@@ -53,7 +53,6 @@ from hawker.feed import EdgeLogLine
 from hawker.ids import AppName, MachineId, new_ulid
 from hawker.value_object import ValueObject
 
-BODY_S = 60.0
 _LEFT_S = 0.2
 """After its end of the connection a client has no place in a queue for longer."""
 _MAX_INTERIM = 8
@@ -105,6 +104,7 @@ class HttpExchange:
         self._asked_at = 0.0  # when the machine was
         self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
         self._idle_s = 0.0
+        self._pace: BodyPace | None = None  # while more of the body must come
         self._packer: Packer | None = None
         self._why_late = Code.PU03
         self.answered = False  # the head of an answer is written
@@ -142,11 +142,12 @@ class HttpExchange:
         self._machine.send(content)
         self._services.counters.add("bytes_in", len(content))
         self._services.figures.received(self._app, len(content))
-        if self._why_late is Code.HB04 or self._idle_s:
-            self.deadline = self._now() + (self._idle_s or BODY_S)
+        if self._pace is not None:
+            self._pace.took(len(content))
+            self.deadline = self._pace.deadline(self._now(), answered=self.answered)
 
     def take_end(self, trailers: tuple[Trailer, ...]) -> None:
-        self._whole = trailers
+        self._whole, self._pace = trailers, None
         if self._machine is not None:
             self._machine.finish(trailers)
         self._why_late, self.deadline = Code.PU03, self._now() + self._idle_s if self._idle_s else inf
@@ -176,6 +177,8 @@ class HttpExchange:
             return False
         if blocked and self._machine is not None:
             self.deadline = now + BODY_S
+            if self._pace is not None:
+                self._pace.excuse(now)
             return False
         self.deadline = inf
         self.overdue = None if self._held else ProxyError(self._why_late)
@@ -392,6 +395,8 @@ class HttpExchange:
             await self._upgraded(answer, fields, joined)
             return None
         self.answered = True
+        if self._pace is not None:
+            self.deadline = self._pace.deadline(self._now(), answered=True)
         self._client.answer(shown, fields)
         self._services.counters.add(f"answers_{answer.status // 100}xx")
         trailers = await machine.answer_body(answer, self._pass)
@@ -424,7 +429,9 @@ class HttpExchange:
         if self._whole is not None:
             machine.finish(self._whole)
             return
-        self._why_late, self.deadline = Code.HB04, self._now() + (self._idle_s or BODY_S)
+        now = self._now()
+        self._why_late, self._pace = Code.HB04, BodyPace(now, self._idle_s or BODY_S)
+        self.deadline = self._pace.deadline(now, answered=False)
         if head.expects_continue and not self._kept.size:
             self._client.proceed()
         self._client.begin_body()
