@@ -7,25 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from hawker.errors import NotFound
+from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
-from hawker.ids import NodeId, VolumeId
+from hawker.host.ext4 import make_filesystem, mount_filesystem
+from hawker.host.mount import unmount
+from hawker.ids import NodeId
 from hawker.volume.moved_blocks import blocks_in
-from hawker.volume.moved_files import BlockChanges, HostMovedFiles, StoredPiece
+from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
 
 pytestmark = pytest.mark.anyio
-ONE = VolumeId("vol_0000000000000001")
+ONE, TWO = MovedFile("vol_0000000000000001"), MovedFile("vol_0000000000000002")
+ROOT = MovedFile("77424481f6cc77", "kept-3")
 SIZE = 64 << 20
 PIECE = 4 << 20
 
 
 def at(root: Path) -> HostMovedFiles:
-    return HostMovedFiles(NodeId("0badcafe"), root, lambda volume_id: root / volume_id / "disk")
+    def place_of(file: MovedFile) -> FilePlace:
+        if file.layer:
+            machine = root / "machines" / file.id
+            return FilePlace(machine / "disks" / file.layer, machine / "layers" / file.layer)
+        return FilePlace(root / file.id / "disk", root / file.id / "mounted")
+
+    return HostMovedFiles(NodeId("0badcafe"), root, place_of)
 
 
 def made(root: Path, **content: bytes) -> Path:
     """A sparse file with these bytes at these MiB, as `at_3=...`."""
-    file = root / ONE / "disk"
+    file = root / ONE.id / "disk"
     file.parent.mkdir(parents=True)
     with file.open("wb") as opened:
         opened.truncate(SIZE)
@@ -53,10 +62,10 @@ async def test_a_copy_has_the_same_content_and_digests_and_keeps_holes(tmp_path:
     digests = await source.digests(ONE, whole)
     assert digests == await target.digests_of_draft("01", whole)
     assert digests.upto == SIZE // BLOCK_BYTES and len(digests.of) == 2 + 5 * 16
-    assert not (tmp_path / "d" / ONE).exists()
+    assert not (tmp_path / "d" / ONE.id).exists()
     await target.adopt("01", ONE)
     await target.adopt("01", ONE)
-    copied = tmp_path / "d" / ONE / "disk"
+    copied = tmp_path / "d" / ONE.id / "disk"
     assert copied.read_bytes() == file.read_bytes()
     assert copied.stat().st_blocks < file.stat().st_blocks  # zeros that were written are holes now
     assert await target.drafts() == []
@@ -109,14 +118,75 @@ async def test_a_dropped_retired_and_forgotten_file_is_gone_in_turn(tmp_path: Pa
     await files.begin("01", SIZE, 0)
     assert await files.drafts() == ["01"]
     await files.drop("01")
-    await files.drop("01", VolumeId("vol_0000000000000002"))
+    await files.drop("01", TWO)
     assert await files.drafts() == []
     for _ in range(2):
         await files.retire(ONE, 2)
-    kept = tmp_path / ".retired" / f"{ONE}.2"
+    kept = tmp_path / ".retired" / f"{ONE.id}.2"
     assert kept.exists() and not file.parent.exists()
     with pytest.raises(NotFound):
         await files.piece(ONE, 0, PIECE)
     for _ in range(2):
         await files.forget(ONE, 2)
     assert not kept.exists()
+
+
+def kept(root: Path, name: str = "kept-3") -> Path:
+    file = root / "machines" / ROOT.id / "disks" / name
+    file.parent.mkdir(parents=True)
+    with file.open("wb") as opened:
+        opened.truncate(SIZE)
+    return file
+
+
+async def test_a_kept_layer_travels_as_a_file_of_its_own_and_is_retired_under_its_machine(tmp_path: Path) -> None:
+    source, target = at(tmp_path / "s"), at(tmp_path / "d")
+    file, draft = kept(tmp_path / "s"), draft_of("01", ROOT)
+    file.write_bytes(os.urandom(300_000))
+    assert await source.size_bytes(ROOT) == 300_000 and await source.size_bytes(MovedFile(ROOT.id, "kept-4")) is None
+    assert draft_of("01", ONE) == "01" and draft.partition(".")[0] == "01"
+    await target.begin(draft, 300_000, 0)
+    piece = await source.piece(ROOT, 0, PIECE)
+    assert piece is not None
+    await target.write(draft, piece)
+    for _ in range(2):
+        await target.adopt(draft, ROOT)
+    copied = tmp_path / "d" / "machines" / ROOT.id / "disks" / "kept-3"
+    assert copied.read_bytes() == file.read_bytes()
+    for _ in range(2):
+        await source.retire(ROOT, 2)
+    assert not file.exists() and (tmp_path / "s" / ".retired" / f"{ROOT.id}.2").exists()
+    await source.forget(ROOT, 2)
+    assert not list((tmp_path / "s" / ".retired").iterdir())
+    await target.drop(draft, ROOT)
+    assert not copied.exists()
+
+
+async def test_a_kept_layer_that_is_a_directory_is_refused_with_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "machines" / ROOT.id / "layers" / "kept-3" / "upper").mkdir(parents=True)
+    with pytest.raises(NotServed, match="machine_disk_mib"):
+        await at(tmp_path).size_bytes(ROOT)
+
+
+@pytest.mark.root
+async def test_a_kept_layer_is_not_flushed_while_it_is_mounted_and_is_watched_then(tmp_path: Path) -> None:
+    files, file = at(tmp_path), kept(tmp_path)
+    await make_filesystem(file)
+    layer = tmp_path / "machines" / ROOT.id / "layers" / "kept-3"
+    layer.mkdir(parents=True)
+    mount_filesystem(file, layer)
+    try:
+        await files.watch(ROOT, "first")
+        first = await files.changed(ROOT, "")
+        (layer / "written").write_bytes(os.urandom(BLOCK_BYTES))
+        await files.settle(ROOT)
+        if first.mark:  # as far as the kernel tells
+            assert (await files.changed(ROOT, first.mark)).spans
+        following = await files.trim(ROOT, 0)
+        assert following and await files.trim(ROOT, following) is None
+        with pytest.raises(Unavailable, match="in use"):
+            await files.flush(ROOT)
+    finally:
+        await files.unwatch(ROOT)
+        unmount(layer)
+    await files.flush(ROOT)

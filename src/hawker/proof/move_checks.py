@@ -4,7 +4,7 @@ or forgotten once nothing is under way. Written over the stores of all nodes at 
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from hawker.ids import AppName, MachineId, NodeId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineRecord
@@ -23,6 +23,7 @@ from hawker.record.volume import VOLUMES
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import volume_id_of
+from hawker.worker.capacity import kept_layer
 
 
 def held_by_incoming(reader: Reader) -> Resources:
@@ -33,14 +34,15 @@ def held_by_incoming(reader: Reader) -> Resources:
 
 
 class NodeSight(ValueObject, frozen=True, kw_only=True):
-    """One node at one moment: its store, which machines run there, which volumes are mounted, how often each volume's
-    file was written to, of those that have one, and how many drafts there are."""
+    """One node at one moment: its store, which machines run there, which volumes and root filesystems are mounted, how
+    often each volume's file and each kept root filesystem was written to, by the id of volume or machine, of those that
+    have one, and how many drafts there are."""
 
     node: NodeId
     reader: Reader
     running: frozenset[MachineId] = frozenset()
-    mounted: frozenset[VolumeId] = frozenset()
-    contents: Mapping[VolumeId, int] | None = None
+    mounted: frozenset[str] = frozenset()
+    contents: Mapping[str, int] | None = None
     drafts: int = 0
 
 
@@ -100,10 +102,10 @@ def _away(sight: NodeSight) -> Iterator[Violation]:
 
 
 def _written(sight: NodeSight) -> Iterator[Violation]:
-    """A volume that was closed for its move is mounted by nobody there."""
+    """What was closed for its move is mounted by nobody there."""
     for _, move in sight.reader.scan(MOVES):
-        if move.state in CLOSED_MOVES and move.volume in sight.mounted:
-            yield Violation(Invariant.ONE_WRITER, move.volume or "", f"is {move.state}, and mounted at {sight.node}")
+        for each in sight.mounted & {move.volume, move.machine} if move.state in CLOSED_MOVES else ():
+            yield Violation(Invariant.ONE_WRITER, each or "", f"is {move.state}, and mounted at {sight.node}")
 
 
 def moves_at_rest(sights: Iterable[NodeSight]) -> Iterator[Violation]:
@@ -126,9 +128,9 @@ def moves_at_rest(sights: Iterable[NodeSight]) -> Iterator[Violation]:
             yield Violation(Invariant.MOVE_ENDS, key, f"counts as moving at {sight.node}")
         if sight.drafts:
             yield Violation(Invariant.NOTHING_STRAY, sight.node, f"{sight.drafts} drafts are there")
-        for _, volume in reader.scan(VOLUMES):
-            if sight.contents is not None and volume.id not in sight.contents:
-                yield Violation(Invariant.KEPT, volume.id, f"node {sight.node} owns it and has no file")
+        for id in _kept_at(reader) if sight.contents is not None else ():
+            if id not in (sight.contents or {}):
+                yield Violation(Invariant.KEPT, id, f"node {sight.node} owns it and has no file")
     yield from _signposts(sights, owners)
 
 
@@ -148,22 +150,28 @@ def _signposts(sights: Iterable[NodeSight], owners: Mapping[str, NodeId]) -> Ite
                 at, steps = post.to, steps + 1
 
 
-def forgotten_writes(written: Mapping[VolumeId, int], acknowledged: Mapping[VolumeId, int]) -> Iterator[Violation]:
+def _kept_at(reader: Reader) -> Iterator[str]:
+    """What has a file at its owner: volumes, and machines that keep their root filesystem and have had one."""
+    yield from (volume.id for _, volume in reader.scan(VOLUMES))
+    yield from (each.id for _, each in reader.scan(MACHINES) if each.running is not None and kept_layer(each))
+
+
+def forgotten_writes(written: Mapping[str, int], acknowledged: Mapping[str, int]) -> Iterator[Violation]:
     """While a machine writes: each write finds what was written before."""
-    for volume, count in written.items():
-        if count <= acknowledged.get(volume, 0):
-            what = f"write {count} follows write {acknowledged[volume]}: what lies between is lost"
-            yield Violation(Invariant.KEPT, volume, what)
+    for id, count in written.items():
+        if count <= acknowledged.get(id, 0):
+            what = f"write {count} follows write {acknowledged[id]}: what lies between is lost"
+            yield Violation(Invariant.KEPT, id, what)
 
 
-def lost_writes(sights: Iterable[NodeSight], acknowledged: Mapping[VolumeId, int]) -> Iterator[Violation]:
-    """At rest: each volume has at least what its machine was told is on disk."""
+def lost_writes(sights: Iterable[NodeSight], acknowledged: Mapping[str, int]) -> Iterator[Violation]:
+    """At rest: each volume and each kept root filesystem has at least what its machine was told is on disk."""
     for sight in sights:
-        for _, volume in sight.reader.scan(VOLUMES):
-            has, least = (sight.contents or {}).get(volume.id, 0), acknowledged.get(volume.id, 0)
+        for id in _kept_at(sight.reader):
+            has, least = (sight.contents or {}).get(id, 0), acknowledged.get(id, 0)
             if has < least:
                 what = f"{least} writes were acknowledged, and at node {sight.node} it has {has}"
-                yield Violation(Invariant.KEPT, volume.id, what)
+                yield Violation(Invariant.KEPT, id, what)
 
 
 def stopped_again(reader: Reader, machine: MachineId) -> Iterator[Violation]:

@@ -1,7 +1,8 @@
 """What a node stores of moves of machines and volumes to another node: the move at its source, what is on its way to
 this node, the grants by which owners change, and the signposts to where something went.
 
-A unit is a machine with its volume, under the machine's id, or a volume that no machine has, under its own.
+A unit is a machine with its volume and the root filesystem that it keeps, under the machine's id, or a volume that no
+machine has, under its own.
 """
 
 from enum import StrEnum
@@ -54,11 +55,21 @@ class MoveMode(StrEnum):
     WARM = "warm"  # while it runs, and what it wrote meanwhile while it is off
 
 
+class KeptRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """The writable layer that a machine keeps (`rootfs.persist`), as a file that moves with it. `layer` is its name at
+    every node; with `guest_written` a microVM wrote its blocks, and no host may mount it."""
+
+    layer: str
+    size_bytes: int  # of the filesystem, 1 or more; what is stored of it is less
+    guest_written: bool = False
+
+
 class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One move, at its source; `id` is that of the run that began it. `generation` is what the destination will own.
     `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
-    when another instance of it was on its way; from `closed_at` on nobody wrote to the volume. `warm_at` is when the
-    copy began beside the machine. Bytes are those that the volume's file stores; times are Unix seconds.
+    when another instance of it was on its way; from `closed_at` on nobody wrote to its files. `warm_at` is when the
+    copy began beside the machine. Bytes are those that its files store; times are Unix seconds.
+    `root` is what the machine keeps of its root filesystem, None when it keeps nothing.
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
     Until `paused_until` nothing is copied, and the machine is not stopped for the move."""
 
@@ -66,6 +77,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     app: AppName
     machine: MachineId | None = None
     volume: VolumeId | None = None
+    root: KeptRoot | None = None
     to: NodeId = NodeId("")
     wanted: NodeId | None = None
     region: str | None = None  # where the destination was asked to be; None: in any
@@ -74,7 +86,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: MoveState = MoveState.PREPARING
     generation: int
     ran: bool = False
-    stored_bytes: int = 0  # that the volume's file had when the copy began
+    stored_bytes: int = 0  # that its files had when the copy began
     copied_bytes: int = 0  # 0 or more, copied so far, as the destination last told
     warm_at: float | None = None
     away_at: float | None = None
@@ -123,7 +135,7 @@ class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     app: AppName
     to: NodeId
-    generation: int  # under which the destination owns it, 2 or more
+    generation: int  # under which this node owned the volume, 1 or more
     at: float  # Unix seconds; the signpost is removed `SIGNPOSTS_KEPT_S` later
 
 
@@ -145,8 +157,9 @@ FILLING = frozenset({IncomingState.READY, IncomingState.WARM})
 
 class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What another node is about to move here. `holds` is room of this node until it is accepted or dropped. `machine`
-    and `volume` are as the source had them when it asked. `upto` is how far the draft is filled and on disk;
-    `compared_bytes` are those of which both nodes compared a digest."""
+    and `volume` are as the source had them when it asked, and so is `root`. `upto` is how far the volume's draft is
+    filled and on disk, `root_upto` how far that of the root filesystem; `compared_bytes` are those of which both nodes
+    compared a digest."""
 
     move: str  # id of the move, given by its source
     source: NodeId
@@ -154,10 +167,12 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     generation: int  # under which this node will own it, 2 or more
     machine: MachineRecord | None = None
     volume: VolumeRecord | None = None
+    root: KeptRoot | None = None
     holds: Resources = Resources()
     limit_mib_per_s: int = 0  # MiB a second that the copy may take; 0 is no limit
     state: IncomingState = IncomingState.HOLDING
     upto: int = 0
+    root_upto: int = 0
     copied_bytes: int = 0  # 0 or more, received so far
     compared_bytes: int = 0
     reason: str = ""  # why it was refused or dropped, for people; empty otherwise
@@ -172,12 +187,13 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The source's file of a volume that is whole elsewhere, and what opens it; removed after `until`: Unix seconds."""
+    """The source's file of what is whole elsewhere, and what opens it; removed after `until`: Unix seconds."""
 
-    volume: VolumeId
+    volume: str  # id of the volume, or of the machine whose kept root filesystem it is
     generation: int  # under which this node owned the volume, 1 or more
     until: float
     key: SealedKey | None = None
+    layer: str = ""  # under which name the machine kept it; empty for a volume
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +207,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     secrets: dict[str, str] = {}
     volume: VolumeRecord | None = None
     volume_key: bytes = b""
+    root: KeptRoot | None = None
     ran: bool = False  # the machine is to be started there
 
 
@@ -199,7 +216,7 @@ OPEN_MOVE_OF = Bucket("open_moves", MovePointer)  # machine id, volume id
 GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
 MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
 INCOMING = Bucket("incoming", IncomingRecord)  # move id
-RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume id/generation
+RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume or machine id/generation
 
 
 def incoming_resource(move_id: str) -> Resource:

@@ -28,7 +28,7 @@ from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
 from hawker.host.own_user import can_become
 from hawker.host.uplink import addresses_of, nameservers, own_address
-from hawker.ids import NodeId, VolumeId
+from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
 from hawker.logs.app_log import LogLimits
@@ -54,7 +54,7 @@ from hawker.volume.encryption import Ciphers, VolumeKeys
 from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
 from hawker.volume.host_disks import HostDisks
-from hawker.volume.moved_files import HostMovedFiles
+from hawker.volume.moved_files import FilePlace, HostMovedFiles, MovedFile
 from hawker.volume.table import VolumeTable
 from hawker.worker.apps import AppFiles
 from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
@@ -135,6 +135,7 @@ async def deps_of(
     vault = Vault(load_or_create_key(place.key, clock), clock)
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
+    rootfs = _rootfs(settings, place, driver, images)
     disks, copies, file_of = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
     floor_bytes = settings.free_disk_floor_mib * MIB
     limits = LogLimits(
@@ -149,7 +150,7 @@ async def deps_of(
         table=table,
         images=images,
         driver=driver,
-        rootfs=_rootfs(settings, place, driver, images),
+        rootfs=rootfs,
         networks=_networks(network, settings, place, driver, clock),
         settings=settings,
         clock=clock,
@@ -161,7 +162,7 @@ async def deps_of(
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
         copies=copies,
-        moved_files=None if file_of is None else HostMovedFiles(node_id, place.volumes, file_of),
+        moved_files=None if file_of is None else HostMovedFiles(node_id, place.volumes, places_of(file_of, rootfs)),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=_gpus(settings),
@@ -214,6 +215,19 @@ def _volumes(
         return None, None, None
     disks = HostDisks(place.volumes, ciphers)
     return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes), disks.file
+
+
+def places_of(file_of: Callable[[VolumeId], Path], rootfs: Rootfs | None) -> Callable[[MovedFile], FilePlace]:
+    """Where what moves is: files of volumes, and of the layers that machines keep."""
+
+    def place_of(file: MovedFile) -> FilePlace:
+        if not file.layer:
+            volume = file_of(VolumeId(file.id))
+            return FilePlace(volume, volume.parent / "mounted")
+        assert rootfs is not None, "only a node that makes root filesystems keeps one"
+        return rootfs.kept(MachineId(file.id), file.layer)
+
+    return place_of
 
 
 def _backups(

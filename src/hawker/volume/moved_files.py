@@ -1,6 +1,6 @@
-"""The bytes of a volume that goes to another node. At its source its file is read piece by piece, also while a machine
-writes to it, and what was written since is told; at its destination a draft is filled, which counts for nothing until
-it is adopted.
+"""The bytes of what goes to another node: a volume's file, and the root filesystem that a machine keeps. At its source
+a file is read piece by piece, also while a machine writes to it, and what was written since is told; at its destination
+a draft is filled, which counts for nothing until it is adopted.
 """
 
 import os
@@ -12,13 +12,13 @@ from typing import Protocol
 
 import anyio
 
-from hawker.errors import NotFound
+from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
-from hawker.ids import NodeId, VolumeId
+from hawker.ids import NodeId
 from hawker.value_object import ValueObject
 from hawker.volume.moved_blocks import Digests, digests_of, read_all, read_blocks, write_all, write_blocks
 
@@ -40,118 +40,164 @@ class BlockChanges(ValueObject, frozen=True):
     spans: tuple[BlockRange, ...] | None
 
 
+class MovedFile(ValueObject, frozen=True):
+    """The file of the volume `id`; with a `layer`, that of the layer which the machine `id` keeps under this name."""
+
+    id: str
+    layer: str = ""
+
+
+def draft_of(move: str, file: MovedFile) -> str:
+    """The name of its draft, of which the move is what comes before the first dot."""
+    return f"{move}.root" if file.layer else move
+
+
+class FilePlace(ValueObject, frozen=True):
+    """Where a file is, and where it is mounted while it is."""
+
+    file: Path
+    mounted: Path
+
+
 class MovedFiles(Protocol):
-    """Every call is idempotent. Raises `OSError` for what the host refuses, `NotFound` for what is not there."""
+    """Every call is idempotent. Raises `OSError` for what the host refuses, `NotFound` for what is not there. A `draft`
+    has a name by `draft_of`."""
 
-    async def stored_bytes(self, volume_id: VolumeId) -> int:
-        """What the volume's file takes of the disk."""
+    async def size_bytes(self, file: MovedFile) -> int | None:
+        """None when it is not there. Raises `NotServed` for a kept layer that is no file."""
 
-    async def flush(self, volume_id: VolumeId) -> None:
-        """What was written to the volume's file is on disk."""
+    async def stored_bytes(self, file: MovedFile) -> int:
+        """What the file takes of the disk."""
 
-    async def piece(self, volume_id: VolumeId, offset: int, count: int) -> StoredPiece | None:
+    async def flush(self, file: MovedFile) -> None:
+        """What was written to the file is on disk. Raises `Unavailable` while a kept layer is in use still."""
+
+    async def piece(self, file: MovedFile, offset: int, count: int) -> StoredPiece | None:
         """The first stored bytes from `offset` on, `count` at most; None when there are no more."""
 
-    async def trim(self, volume_id: VolumeId, start: int) -> int | None:
+    async def trim(self, file: MovedFile, start: int) -> int | None:
         """What was deleted in some GiB of its mounted file system takes no room any more; where to go on."""
 
-    async def settle(self, volume_id: VolumeId) -> None:
+    async def settle(self, file: MovedFile) -> None:
         """What was written to its mounted file system is in its file."""
 
-    async def watch(self, volume_id: VolumeId, name: str) -> None:
+    async def watch(self, file: MovedFile, name: str) -> None:
         """From now on note which blocks change, where the host can; `name` is of this watch alone."""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
         """Since the mark of an earlier answer."""
 
-    async def unwatch(self, volume_id: VolumeId) -> None:
+    async def unwatch(self, file: MovedFile) -> None:
         """Note nothing any more."""
 
-    async def end_watches(self, open: Collection[VolumeId]) -> None:
-        """Those of other volumes than `open`, also what an earlier daemon left."""
+    async def end_watches(self, open: Collection[str]) -> None:
+        """Those of files of other ids than `open`, also what an earlier daemon left."""
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
         """Of the first of these blocks, in order."""
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         """What is in these blocks; those of zeros are left out."""
 
-    async def begin(self, move: str, size_bytes: int, upto: int) -> None:
+    async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         """Have a draft of this size that has nothing beyond `upto`."""
 
-    async def write(self, move: str, piece: StoredPiece) -> None: ...
+    async def write(self, draft: str, piece: StoredPiece) -> None: ...
 
-    async def sync(self, move: str) -> None:
+    async def sync(self, draft: str) -> None:
         """What was written is on disk."""
 
-    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests: ...
+    async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests: ...
 
-    async def overwrite(self, move: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
+    async def overwrite(self, draft: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
         """In the draft these blocks are so, and zeros where there is none."""
 
-    async def adopt(self, move: str, volume_id: VolumeId) -> None:
-        """The draft is the volume's file from now on."""
+    async def adopt(self, draft: str, file: MovedFile) -> None:
+        """The draft is this file from now on."""
 
-    async def drop(self, move: str, volume_id: VolumeId | None = None) -> None:
-        """The draft, also if it was adopted as this volume's file already."""
+    async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
+        """The draft, also if it was adopted as this file already."""
 
     async def drafts(self) -> list[str]:
-        """The moves of which there is a draft."""
+        """The names of those that there are."""
 
-    async def retire(self, volume_id: VolumeId, generation: int) -> None:
-        """The file is not the volume's any more, and is kept."""
+    async def retire(self, file: MovedFile, generation: int) -> None:
+        """The file is not the owner's any more, and is kept aside."""
 
-    async def forget(self, volume_id: VolumeId, generation: int) -> None:
+    async def forget(self, file: MovedFile, generation: int) -> None:
         """Remove a file that was retired."""
 
 
 class HostMovedFiles:
-    """Keeps `MovedFiles`. `directory` is that of the volumes of `node`; `file_of` is where a volume's blocks are."""
+    """Keeps `MovedFiles`. `directory` is that of the volumes of `node`; `place_of` says where a file is."""
 
-    def __init__(self, node: NodeId, directory: Path, file_of: Callable[[VolumeId], Path]) -> None:
+    def __init__(self, node: NodeId, directory: Path, place_of: Callable[[MovedFile], FilePlace]) -> None:
         self._node = node
         self._incoming = directory / ".incoming"
         self._retired = directory / ".retired"
-        self._file_of = file_of
-        self._watched: dict[VolumeId, tuple[str, ChangedBlocks]] = {}
+        self._place_of = place_of
+        self._watched: dict[str, tuple[str, ChangedBlocks]] = {}
         self._looked = False
         self._rings = anyio.Lock()  # a ring that is being made is not yet among those that stay
 
-    async def stored_bytes(self, volume_id: VolumeId) -> int:
-        return await in_thread(Pool.DISKS, allocated_bytes, self._existing(volume_id))
+    async def size_bytes(self, file: MovedFile) -> int | None:
+        return await in_thread(Pool.DISKS, self._size_bytes, file)
 
-    async def flush(self, volume_id: VolumeId) -> None:
-        await in_thread(Pool.DISKS, _sync, self._existing(volume_id))
+    def _size_bytes(self, file: MovedFile) -> int | None:
+        place = self._place_of(file)
+        if place.file.exists():
+            return place.file.stat().st_size
+        if file.layer and (place.mounted / "upper").exists():
+            raise NotServed(
+                f"the root filesystem that machine {file.id} keeps is a directory, from when `machine_disk_mib` was 0,"
+                " and only one with a size is moved: with another `machine_disk_mib`, the next fresh one has a size"
+            )
+        return None
 
-    async def piece(self, volume_id: VolumeId, offset: int, count: int) -> StoredPiece | None:
-        return await in_thread(Pool.DISKS, _piece, self._existing(volume_id), offset, count)
+    async def stored_bytes(self, file: MovedFile) -> int:
+        return await in_thread(Pool.DISKS, allocated_bytes, self._existing(file))
 
-    async def trim(self, volume_id: VolumeId, start: int) -> int | None:
-        target = self._existing(volume_id).parent / "mounted"
+    async def flush(self, file: MovedFile) -> None:
+        await in_thread(Pool.DISKS, self._flush, file)
+
+    def _flush(self, file: MovedFile) -> None:
+        """The mount of a layer may outlive its unmount for a moment, in a namespace that is on its way out."""
+        path = self._existing(file)
+        if file.layer and ext4.device_of(path) is not None:
+            raise Unavailable(f"the root filesystem of machine {file.id} is in use still")
+        _sync(path)
+
+    async def piece(self, file: MovedFile, offset: int, count: int) -> StoredPiece | None:
+        return await in_thread(Pool.DISKS, _piece, self._existing(file), offset, count)
+
+    async def trim(self, file: MovedFile, start: int) -> int | None:
+        self._existing(file)
+        target = self._place_of(file).mounted
         return await in_thread(Pool.DISKS, ext4.trim, target, start) if is_mounted(target) else None
 
-    async def settle(self, volume_id: VolumeId) -> None:
-        target = self._existing(volume_id).parent / "mounted"
+    async def settle(self, file: MovedFile) -> None:
+        self._existing(file)
+        target = self._place_of(file).mounted
         if is_mounted(target):
             await in_thread(Pool.DISKS, ext4.sync_filesystem, target)
 
-    async def watch(self, volume_id: VolumeId, name: str) -> None:
-        file = self._existing(volume_id)
+    async def watch(self, file: MovedFile, name: str) -> None:
+        path = self._existing(file)
 
         def begin() -> ChangedBlocks | None:
-            device = ext4.device_of(file)
-            return None if device is None else track(device, file, self._node, volume_id)
+            device = ext4.device_of(path)
+            return None if device is None else track(device, path, self._node, file.id)
 
         async with self._rings:
-            await self.unwatch(volume_id)
+            await self.unwatch(file)
             tracker = await in_thread(Pool.DISKS, begin)
             if tracker is not None:
-                self._watched[volume_id] = (name, tracker)
+                self._watched[file.id] = (name, tracker)
 
-    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
-        if volume_id not in self._watched:
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
+        if file.id not in self._watched:
             return BlockChanges("", None)
-        name, tracker = self._watched[volume_id]
+        name, tracker = self._watched[file.id]
         asked, _, mark = since.partition("/")
         known = asked == name and mark.isdecimal()
         found = await in_thread(Pool.DISKS, tracker.since, int(mark) if known else 0)
@@ -159,27 +205,30 @@ class HostMovedFiles:
             return BlockChanges("", None)
         return BlockChanges(f"{name}/{found[0]}", found[1] if known else None)
 
-    async def end_watches(self, open: Collection[VolumeId]) -> None:
+    async def end_watches(self, open: Collection[str]) -> None:
         async with self._rings:
-            for volume_id in [each for each in self._watched if each not in open]:
-                await self.unwatch(volume_id)
+            for id in [each for each in self._watched if each not in open]:
+                await self._unwatch(id)
             if not self._looked:
                 await in_thread(Pool.DISKS, close_left_over, self._node, frozenset(self._watched))
                 self._looked = True
 
-    async def unwatch(self, volume_id: VolumeId) -> None:
-        watched = self._watched.pop(volume_id, None)
+    async def unwatch(self, file: MovedFile) -> None:
+        await self._unwatch(file.id)
+
+    async def _unwatch(self, id: str) -> None:
+        watched = self._watched.pop(id, None)
         if watched is not None:
             await in_thread(Pool.DISKS, watched[1].close)
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
-        return await in_thread(Pool.DISKS, digests_of, self._existing(volume_id), spans)
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
+        return await in_thread(Pool.DISKS, digests_of, self._existing(file), spans)
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
-        return await in_thread(Pool.DISKS, read_blocks, self._existing(volume_id), spans)
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
+        return await in_thread(Pool.DISKS, read_blocks, self._existing(file), spans)
 
-    async def begin(self, move: str, size_bytes: int, upto: int) -> None:
-        await in_thread(Pool.DISKS, self._begin, self._draft(move), size_bytes, upto)
+    async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
+        await in_thread(Pool.DISKS, self._begin, self._draft(draft), size_bytes, upto)
 
     def _begin(self, draft: Path, size_bytes: int, upto: int) -> None:
         self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -190,28 +239,28 @@ class HostMovedFiles:
         finally:
             os.close(fd)
 
-    async def write(self, move: str, piece: StoredPiece) -> None:
-        await in_thread(Pool.DISKS, _write, self._draft(move), piece)
+    async def write(self, draft: str, piece: StoredPiece) -> None:
+        await in_thread(Pool.DISKS, _write, self._draft(draft), piece)
 
-    async def sync(self, move: str) -> None:
-        await in_thread(Pool.DISKS, _sync, self._draft(move))
+    async def sync(self, draft: str) -> None:
+        await in_thread(Pool.DISKS, _sync, self._draft(draft))
 
-    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests:
-        return await in_thread(Pool.DISKS, digests_of, self._draft(move), spans)
+    async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests:
+        return await in_thread(Pool.DISKS, digests_of, self._draft(draft), spans)
 
-    async def overwrite(self, move: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
-        await in_thread(Pool.DISKS, write_blocks, self._draft(move), spans, blocks)
+    async def overwrite(self, draft: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
+        await in_thread(Pool.DISKS, write_blocks, self._draft(draft), spans, blocks)
 
-    async def adopt(self, move: str, volume_id: VolumeId) -> None:
-        file = self._file_of(volume_id)
-        await in_thread(Pool.DISKS, lambda: file.parent.mkdir(parents=True, exist_ok=True, mode=0o700))
-        await publish(self._draft(move), file)
+    async def adopt(self, draft: str, file: MovedFile) -> None:
+        path = self._place_of(file).file
+        await in_thread(Pool.DISKS, lambda: path.parent.mkdir(parents=True, exist_ok=True, mode=0o700))
+        await publish(self._draft(draft), path)
 
-    async def drop(self, move: str, volume_id: VolumeId | None = None) -> None:
+    async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
         def drop() -> None:
-            self._draft(move).unlink(missing_ok=True)
-            if volume_id is not None:
-                shutil.rmtree(self._file_of(volume_id).parent, ignore_errors=True)
+            self._draft(draft).unlink(missing_ok=True)
+            if adopted is not None:
+                shutil.rmtree(self._place_of(adopted).file.parent, ignore_errors=True)
 
         await in_thread(Pool.DISKS, drop)
 
@@ -220,9 +269,9 @@ class HostMovedFiles:
             Pool.DISKS, lambda: sorted(os.listdir(self._incoming)) if self._incoming.is_dir() else []
         )
 
-    async def retire(self, volume_id: VolumeId, generation: int) -> None:
-        await self.unwatch(volume_id)
-        await in_thread(Pool.DISKS, self._retire, self._file_of(volume_id), self._kept(volume_id, generation))
+    async def retire(self, file: MovedFile, generation: int) -> None:
+        await self.unwatch(file)
+        await in_thread(Pool.DISKS, self._retire, self._place_of(file).file, self._kept(file, generation))
 
     def _retire(self, file: Path, kept: Path) -> None:
         self._retired.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -230,23 +279,25 @@ class HostMovedFiles:
             file.rename(kept)
         shutil.rmtree(file.parent, ignore_errors=True)
         for directory in (self._retired, file.parent.parent):
-            _sync_directory(directory)
+            if directory.is_dir():  # that of a machine goes with it
+                _sync_directory(directory)
 
-    async def forget(self, volume_id: VolumeId, generation: int) -> None:
-        kept = self._kept(volume_id, generation)
+    async def forget(self, file: MovedFile, generation: int) -> None:
+        kept = self._kept(file, generation)
         await in_thread(Pool.DISKS, lambda: kept.unlink(missing_ok=True))
 
-    def _draft(self, move: str) -> Path:
-        return self._incoming / move
+    def _draft(self, draft: str) -> Path:
+        return self._incoming / draft
 
-    def _kept(self, volume_id: VolumeId, generation: int) -> Path:
-        return self._retired / f"{volume_id}.{generation}"
+    def _kept(self, file: MovedFile, generation: int) -> Path:
+        return self._retired / f"{file.id}.{generation}"
 
-    def _existing(self, volume_id: VolumeId) -> Path:
-        file = self._file_of(volume_id)
-        if not file.exists():
-            raise NotFound(f"the file of volume {volume_id} is not there")
-        return file
+    def _existing(self, file: MovedFile) -> Path:
+        path = self._place_of(file).file
+        if not path.exists():
+            what = f"root filesystem of machine {file.id}" if file.layer else f"file of volume {file.id}"
+            raise NotFound(f"the {what} is not there")
+        return path
 
 
 def _piece(file: Path, offset: int, count: int) -> StoredPiece | None:

@@ -5,12 +5,12 @@ Invariant: the owner of a machine or volume is the end of its chain of grants. A
 record and has granted it to nobody.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from hawker.api.contract.move import DeliverRequest, IncomingRequest, MoveRequest
-from hawker.config import Persist, persistence, stop_config, validate
+from hawker.config import stop_config, validate
 from hawker.config.placement import Spread, lacking, parse_labels, placement_of
 from hawker.errors import (
     BadRequest,
@@ -25,8 +25,7 @@ from hawker.errors import (
 )
 from hawker.failpoint import reach
 from hawker.fsm import journal
-from hawker.host.changed_blocks import BlockRange
-from hawker.ids import AppName, NodeId, VolumeId
+from hawker.ids import AppName, NodeId
 from hawker.machine import OFF, State
 from hawker.node import Capacity, Resources, shortfall, shortfall_text
 from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
@@ -41,6 +40,7 @@ from hawker.record.move import (
     Delivered,
     IncomingRecord,
     IncomingState,
+    KeptRoot,
     MoveMode,
     MovePointer,
     MoveRecord,
@@ -53,8 +53,7 @@ from hawker.record.volume import VOLUMES, SealedKey, VolumeRecord, VolumeState, 
 from hawker.store.contract import Reader, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import attached_to, volume_id_of
-from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
-from hawker.volume.moved_files import BlockChanges, StoredPiece
+from hawker.volume.moved_files import MovedFile, MovedFiles, draft_of
 from hawker.worker import leases
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import FlowDeps
@@ -64,9 +63,9 @@ from hawker.worker.lifecycle.move import (
     MOVE,
     MoveInput,
     change_move,
-    files_of,
     migrated,
 )
+from hawker.worker.lifecycle.moved_unit import check_root, files_of, kept_root, stored_bytes, unit_files, with_root
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
 
 AT_ONCE = 2
@@ -109,11 +108,12 @@ class MachineMoves:
     # At the source.
 
     async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord | PlannedMove:
-        """Order the move of a machine with its volume, or plan it in a dry run. Raises `NotServed` for what cannot be
+        """Order the move of a machine with its files, or plan it in a dry run. Raises `NotServed` for what cannot be
         moved, `Conflict` and `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move
         it."""
         self._check(wish)
         deps = self._deps
+        root = await kept_root(deps, deps.table.find(deps.store, target.app, target.machine_id))
 
         def apply(tx: Tx) -> MoveRecord:
             record = deps.table.find(tx, target.app, target.machine_id)
@@ -132,7 +132,7 @@ class MachineMoves:
                 tx, MOVE.name, machine_resource(record.id), MoveInput(signal=signal, timeout_s=timeout_s)
             )
             self._check_alone(tx, record.app)
-            move = self._order(tx, run, record.app, record, volume, wish)
+            move = self._order(tx, run, record.app, record, volume, wish, root)
             deps.table.change(tx, record, migrated("preparing", move))
             return move
 
@@ -182,19 +182,21 @@ class MachineMoves:
         machine: MachineRecord | None,
         volume: VolumeRecord | None,
         wish: MoveRequest,
+        root: KeptRoot | None = None,
     ) -> MoveRecord:
         now = self._deps.clock.now()
         owned = machine or volume
         assert owned is not None, "a move is of something"
         ran = machine is not None and machine.state is State.STARTED
-        written = ran and volume is not None
+        written = ran and not (volume is None and root is None)
         if wish.mode == MoveMode.WARM and not written:
-            raise WrongState("mode: nobody writes to a volume of it, so there is nothing to copy warm: use `cold`")
+            raise WrongState("mode: nobody writes to a file of it, so there is nothing to copy warm: use `cold`")
         move = MoveRecord(
             id=run,
             app=app,
             machine=None if machine is None else machine.id,
             volume=None if volume is None else volume.id,
+            root=root,
             wanted=NodeId(wish.to) if wish.to else None,
             region=wish.region or owned.region,
             limit_mib_per_s=wish.limit_mib_per_s or 0,
@@ -240,7 +242,7 @@ class MachineMoves:
             move = looked.move
         others = self._deps.others.there
         to = candidates(others.nodes(), others.me, move)[0]
-        stored = 0 if move.volume is None else await files_of(self._deps).stored_bytes(move.volume)
+        stored = await stored_bytes(self._deps, move)
         at_most = move.limit_mib_per_s or (BESIDE_MIB_PER_S if move.mode is MoveMode.WARM else 0)
         free_mib = next(disk_free_mib(node) for node in others.nodes() if node.id == to)
         planned = msgspec.structs.replace(move, to=to, stored_bytes=stored)
@@ -295,32 +297,20 @@ class MachineMoves:
             raise WrongState(f"the move is {move.state}: there is nothing to copy")
         return move
 
-    async def piece(self, move_id: str, generation: int, offset: int, count: int) -> StoredPiece | None:
-        """Of the volume's file. Raises `NotFound`, `WrongState`."""
-        volume = self._handed_over(move_id, generation)
-        return await files_of(self._deps).piece(volume, max(0, offset), count)
+    @property
+    def files(self) -> MovedFiles:
+        """Where one that is `handed_over` is read."""
+        return files_of(self._deps)
 
-    async def blocks(self, move_id: str, generation: int, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
-        """The first of them. Raises as `piece`."""
-        volume = self._handed_over(move_id, generation)
-        first = next(groups(spans, HANDED_BLOCKS), ())
-        return await files_of(self._deps).blocks(volume, first)
-
-    async def digests(self, move_id: str, generation: int, spans: Sequence[BlockRange]) -> Digests:
-        """Of the first of them. Raises as `piece`."""
-        return await files_of(self._deps).digests(self._handed_over(move_id, generation), spans)
-
-    async def changed(self, move_id: str, generation: int, since: str) -> BlockChanges:
-        """Raises as `piece`."""
-        return await files_of(self._deps).changed(self._handed_over(move_id, generation), since)
-
-    def _handed_over(self, move_id: str, generation: int) -> VolumeId:
+    def handed_over(self, move_id: str, generation: int, root: bool | None = None) -> MovedFile:
+        """The file of the move that its destination may read now. Raises `NotFound`, `WrongState`."""
         move = self.get(move_id)
-        if move.generation != generation or move.volume is None:
+        found = [each for each in unit_files(move) if bool(each.layer) is bool(root)]
+        if move.generation != generation or not found:
             raise NotFound(f"move {move_id:.40} hands over no generation {generation}")
         if not move.hands_over:
             raise WrongState(f"the move is {move.state}: nothing is handed over")
-        return move.volume
+        return found[0]
 
     # At the destination.
 
@@ -343,6 +333,7 @@ class MachineMoves:
             generation=asked.generation,
             machine=unit.machine,
             volume=unit.volume,
+            root=unit.root,
             holds=self._held_by(unit),
             limit_mib_per_s=asked.limit_mib_per_s,
             created_at=deps.clock.now(),
@@ -366,6 +357,8 @@ class MachineMoves:
             raise NotServed("this node has no volumes")
         if unit.volume is not None and unit.volume.guest_written and not deps.driver.features.disks:
             raise NotServed("a microVM wrote the volume's blocks, and this node runs no microVMs")
+        if unit.root is not None:
+            check_root(unit.root, deps.driver.features)
         if unit.machine is not None:
             validate(unit.machine.config, deps.driver.features)
             wanted, labels = placement_of(unit.machine.config), parse_labels(",".join(deps.settings.labels))
@@ -376,13 +369,14 @@ class MachineMoves:
                 raise WrongState(f"the node's driver is {deps.driver.name}")
 
     def _held_by(self, unit: Delivered) -> Resources:
-        """A machine that is off takes no room here either, but for its volume."""
+        """A machine that is off takes no room here either, but for its files."""
         deps, holds = self._deps, Resources()
         if unit.volume is not None:
             holds = holds.plus(unit.volume.holds)
+        room = Resources()
         if unit.machine is not None and unit.ran:
-            holds = holds.plus(room_for(deps.settings, deps.driver.features.overhead_mib, unit.machine.config))
-        return holds
+            room = room_for(deps.settings, deps.driver.features.overhead_mib, unit.machine.config)
+        return holds.plus(with_root(room, unit.root))
 
     def _check_free(self, tx: Tx, record: IncomingRecord) -> None:
         """Raises `Unavailable` when the node takes nothing, `Conflict` when it takes nothing more now, `WrongState`
@@ -422,8 +416,9 @@ class MachineMoves:
             drop_incoming(tx, record, IncomingState.DROPPED, "the source gave the move up")
             return True
 
-        if await deps.store.write(apply) and deps.moved_files is not None:
-            await deps.moved_files.drop(move_id)
+        if await deps.store.write(apply):
+            for each in unit_files(self.incoming(move_id)):
+                await files_of(deps).drop(draft_of(move_id, each))
 
     async def accept(self, move_id: str, given: DeliverRequest) -> IncomingRecord:
         """Own what was granted: the durable commit after which this node may act on it. What it cannot own it refuses
@@ -433,11 +428,11 @@ class MachineMoves:
             raise NotFound(f"move {move_id:.40} brings generation {record.generation}, not {given.generation}")
         if record.state in (IncomingState.ACCEPTED, IncomingState.REFUSED, IncomingState.DROPPED):
             return await self._answer_again(record)
-        if record.volume is not None and record.state is not IncomingState.COPIED:
-            return await self._refuse(record, "its volume was not copied")
+        if unit_files(record) and record.state is not IncomingState.COPIED:
+            return await self._refuse(record, "its files were not copied")
         unit = _DELIVERED.decode(deps.others.there.open(given.unit))
-        if unit.volume is not None:
-            await files_of(deps).adopt(move_id, unit.volume.id)
+        for each in unit_files(record):
+            await files_of(deps).adopt(draft_of(move_id, each), each)
         reach("receive.accept.before")
         try:
             accepted = await deps.store.write(lambda tx: own(tx, deps, self._node, move_id, unit, given.app))
@@ -462,9 +457,8 @@ class MachineMoves:
             return drop_incoming(tx, current, IncomingState.REFUSED, reason)
 
         refused = await self._deps.store.write(apply)
-        if refused.state is IncomingState.REFUSED and self._deps.moved_files is not None:
-            volume = None if record.volume is None else record.volume.id
-            await self._deps.moved_files.drop(record.move, volume)
+        for each in unit_files(record) if refused.state is IncomingState.REFUSED else ():
+            await files_of(self._deps).drop(draft_of(record.move, each), each)
         return refused
 
 
@@ -487,8 +481,6 @@ def _check_movable(record: MachineRecord) -> None:
         raise WrongState(f"machine {record.id} is suspended, and its memory is at this node: start or stop it first")
     if record.state not in OFF | {State.STARTED}:
         raise Conflict(f"machine {record.id} is {record.state} and not at rest")
-    if persistence(record.config) is not Persist.NEVER:
-        raise NotServed("a machine that keeps its root filesystem (rootfs.persist) is not moved yet: it would be lost")
     if record.config.guest is not None and record.config.guest.gpus:
         raise NotServed("a machine with GPUs is not moved: they are this host's")
 

@@ -8,7 +8,6 @@ from hawker.errors import HawkerError
 from hawker.fsm import journal
 from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
-from hawker.ids import VolumeId
 from hawker.log import bind
 from hawker.record.machine import machine_resource
 from hawker.record.move import (
@@ -27,9 +26,11 @@ from hawker.record.move import (
 )
 from hawker.record.volume import volume_resource
 from hawker.store.contract import Durability, Tx
+from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.move import DeliverInput
+from hawker.worker.lifecycle.moved_unit import unit_files
 
 _log = bind("hawker.moves")
 
@@ -58,17 +59,18 @@ class MoveSweep:
         if deps.moved_files is None:
             return
         now = deps.clock.now()
-        moving = [each.volume for _, each in deps.store.scan(MOVES) if each.state in OPEN_MOVES and each.volume]
-        await deps.moved_files.end_watches(moving)
+        moving = [each for _, each in deps.store.scan(MOVES) if each.state in OPEN_MOVES]
+        await deps.moved_files.end_watches([file.id for each in moving for file in unit_files(each)])
         for key, kept in list(deps.store.scan(RETIRED)):
             if kept.until <= now:
-                await deps.moved_files.forget(VolumeId(kept.volume), kept.generation)
+                await deps.moved_files.forget(MovedFile(kept.volume, kept.layer), kept.generation)
                 await deps.store.write(lambda tx, key=key: tx.delete(RETIRED, key))  # type: ignore[misc]
-        for move_id in await deps.moved_files.drafts():
+        for draft in await deps.moved_files.drafts():
+            move_id = draft.partition(".")[0]
             record = deps.store.get(INCOMING, move_id)
             run = journal.active(deps.store, incoming_resource(move_id))
             if (record is None or record.state not in AWAITED) and (run is None or run.state in ENDED):
-                await deps.moved_files.drop(move_id)
+                await deps.moved_files.drop(draft)
 
     def _forget_old(self, tx: Tx) -> None:
         """Moves that ended, and signposts, after their days; never what is still owed."""

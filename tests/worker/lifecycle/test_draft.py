@@ -17,15 +17,15 @@ from hawker.api.contract.move import (
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
 from hawker.host.changed_blocks import BlockRange
-from hawker.ids import AppName, NodeId, VolumeId
+from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveMode, MoveState
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
 from hawker.sim.node.kit import WorkerKit
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import BlockChanges, MovedFiles, StoredPiece
-from hawker.worker.lifecycle.draft import VolumeDraft, over
+from hawker.volume.moved_files import BlockChanges, MovedFile, MovedFiles, StoredPiece
+from hawker.worker.lifecycle.draft import CopyPace, over
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -61,18 +61,18 @@ class LyingFiles(FakeMovedFiles):
 
     lie = ""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
-        found = await super().changed(volume_id, since)
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
+        found = await super().changed(file, since)
         return BlockChanges(found.mark, (BlockRange(1 << 40, 1),)) if self.lie == "changed" and since else found
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
-        found = await super().digests(volume_id, spans)
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
+        found = await super().digests(file, spans)
         if self.lie == "stands still":
             return Digests(0, found.of)
         return Digests(found.upto, {**found.of, 1 << 30: bytes(16)}) if self.lie == "digests" else found
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
-        found = await super().blocks(volume_id, spans)
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
+        found = await super().blocks(file, spans)
         if self.lie == "short":
             return {block: data[:100] for block, data in found.items()}
         return {**found, 9: found[min(found)]} if self.lie == "blocks" and found else found
@@ -154,10 +154,10 @@ async def test_a_destination_copies_nothing_while_the_source_says_paused_and_obe
         assert paused is not None and paused == before and len(files.drafted[move.id]) < PIECES
         await api.call(LIMIT_MOVE, params=at, body=LimitMoveRequest(limit_mib_per_s=7))
         await api.call(RESUME_MOVE, params=at)
-        draft = VolumeDraft(fleet.worker(1).parts.deps, paused)
+        pace = CopyPace(fleet.worker(1).parts.deps, paused)
         await fleet._clock.sleep(2)
-        await draft._obey()
-        assert (paused.limit_mib_per_s, draft._limit) == (0, 7)
+        await pace.note()
+        assert (paused.limit_mib_per_s, pace._limit) == (0, 7)
         ended = await fleet.ended(0, move.id)
         assert (ended.state, ended.limit_mib_per_s) == (MoveState.DONE, 7)
         assert await fleet.settled() == []

@@ -53,10 +53,10 @@ class MoveRequest(Request, frozen=True, kw_only=True):
 
 class Move(Answer, frozen=True, kw_only=True):
     """A move, as its source tells it. `state` is planned (a dry run), preparing, warming, stopping, copying, granted,
-    done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file stores; those that a
-    machine changed meanwhile are copied once more and count again. `rate` is bytes a second since the copy began,
-    `eta_s` seconds until it is complete; with `paused` nothing is copied for now. `away_ms` is how long the machine has
-    been off for the move."""
+    done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file and a kept root
+    filesystem store; those that a machine changed meanwhile are copied once more and count again. `rate` is bytes a
+    second since the copy began, `eta_s` seconds until it is complete; with `paused` nothing is copied for now.
+    `away_ms` is how long the machine has been off for the move."""
 
     id: str
     app: str
@@ -235,12 +235,14 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
 
 class IncomingMove(Answer, frozen=True, kw_only=True):
     """What the destination has of a move: holding, ready, warm, copied, accepted, refused or dropped. It says copied
-    once it has compared all of it."""
+    once it has compared all of it. With `root` it takes the root filesystem that the machine keeps, too: an older node
+    does not say so."""
 
     state: str
     generation: int
     copied_bytes: int = 0
     compared_bytes: int = 0
+    root: bool = False
     reason: str = ""
 
 
@@ -267,9 +269,11 @@ class DeliverRequest(Request, frozen=True, kw_only=True):
 
 
 class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The first stored bytes from `offset` on, at most 4 MiB."""
+    """The first stored bytes from `offset` on, at most 4 MiB; with `root` of the root filesystem that the machine
+    keeps, else of the volume."""
 
     generation: int
+    root: bool | None = None
     offset: int = 0
     count: int = PIECE_BYTES
 
@@ -278,16 +282,18 @@ BLOCK_SPAN_LIMIT = 4096
 
 
 class MovedBlocksRequest(Request, frozen=True, kw_only=True):
-    """Blocks of 64 KiB: the first, and how many, in order."""
+    """Blocks of 64 KiB: the first, and how many, in order. `root`: see `MovedPieceQuery`."""
 
     generation: int
+    root: bool | None = None
     spans: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=BLOCK_SPAN_LIMIT)]
 
 
 class ChangedBlocksQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`since` is the mark of an earlier answer."""
+    """`since` is the mark of an earlier answer. `root`: see `MovedPieceQuery`."""
 
     generation: int
+    root: bool | None = None
     since: str = ""
 
 

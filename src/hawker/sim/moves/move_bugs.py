@@ -10,7 +10,7 @@ from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import DeliverRequest, MoveRequest
 from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
 from hawker.host.changed_blocks import BlockRange
-from hawker.ids import AppName, VolumeId
+from hawker.ids import AppName
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
 from hawker.record.machine import MACHINES, MachineRecord
@@ -22,6 +22,7 @@ from hawker.record.move import (
     Delivered,
     IncomingRecord,
     IncomingState,
+    KeptRoot,
     MoveRecord,
     MoveState,
 )
@@ -33,8 +34,9 @@ from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import BlockChanges, MovedFiles
-from hawker.worker.lifecycle.move import change_move, files_of, give_back
+from hawker.volume.moved_files import BlockChanges, MovedFile, MovedFiles, draft_of
+from hawker.worker.lifecycle.move import change_move, give_back
+from hawker.worker.lifecycle.moved_unit import files_of, unit_files
 from hawker.worker.lifecycle.receive import own
 from hawker.worker.machine_moves import MachineMoves
 
@@ -65,8 +67,8 @@ def _owns_what_it_copied(fetch: StepDo) -> StepDo:
         known = record is not None and deps.store.get(APPS, record.app) is not None
         if not isinstance(found, Done) or record is None or record.state is not IncomingState.READY or not known:
             return found
-        if record.volume is not None:
-            await files_of(deps).adopt(record.move, record.volume.id)
+        for each in unit_files(record):
+            await files_of(deps).adopt(draft_of(record.move, each), each)
         return Done(commit=lambda tx: _own_early(tx, deps, record))
 
     return owns
@@ -126,26 +128,26 @@ class _FilesOver:
 class _ComparesNothing(_FilesOver):
     """What was copied is not compared with its source."""
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
         return Digests(spans[-1].end, {})
 
-    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests:
+    async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests:
         return Digests(spans[-1].end, {})
 
 
 class _SeesNoChange(_FilesOver):
     """What a machine writes during the copy is not noticed."""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
-        found = await self._files.changed(volume_id, since)
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
+        found = await self._files.changed(file, since)
         return BlockChanges(found.mark, found.spans and ())
 
 
 class _BelievesOldMarks(_FilesOver):
     """A source that was killed meanwhile says that nothing changed before."""
 
-    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
-        found = await self._files.changed(volume_id, since)
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
+        found = await self._files.changed(file, since)
         if found.spans is not None or not since:
             return found
         return BlockChanges(found.mark or since, ())
@@ -154,7 +156,7 @@ class _BelievesOldMarks(_FilesOver):
 class _NeverSyncs(_FilesOver):
     """A copy counts before it is on disk."""
 
-    async def sync(self, move: str) -> None:
+    async def sync(self, draft: str) -> None:
         return None
 
 
@@ -181,8 +183,9 @@ class _SameGeneration(MachineMoves):
         machine: MachineRecord | None,
         volume: VolumeRecord | None,
         wish: MoveRequest,
+        root: KeptRoot | None = None,
     ) -> MoveRecord:
-        move = super()._order(tx, run, app, machine, volume, wish)
+        move = super()._order(tx, run, app, machine, volume, wish, root)
         same = msgspec.structs.replace(move, generation=move.generation - 1)
         tx.put(MOVES, move.id, same)
         return same
@@ -198,9 +201,9 @@ class _KeepsRoom(MachineMoves):
 class _RetiresEarly(_FilesOver):
     """A source whose file is gone as soon as it was compared."""
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
-        found = await self._files.digests(volume_id, spans)
-        await self._files.retire(volume_id, 0)
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
+        found = await self._files.digests(file, spans)
+        await self._files.retire(file, 0)
         return found
 
 
@@ -294,6 +297,22 @@ class _WithoutKeys(_Noting):
             super().put(bucket, key, value)
 
 
+class _LeavesRoots(StoreOver):
+    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
+        return await self._inner.write(lambda tx: apply(_WithoutRoots(tx, set())), durability)
+
+
+class _WithoutRoots(_Noting):
+    """What a machine keeps of its root filesystem stays at the destination's door: the new owner begins anew."""
+
+    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
+        if isinstance(value, IncomingRecord):
+            without: IncomingRecord = msgspec.structs.replace(value, root=None)
+            self._tx.put(INCOMING, key, without)
+        else:
+            super().put(bucket, key, value)
+
+
 class _ForgetsRefusals(StoreOver):
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         return await self._inner.write(lambda tx: apply(_WithoutRefusals(tx, set())), durability)
@@ -349,6 +368,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
     _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
     _plant("key-dropped", "what opens a volume does not go along", WorkerKit(store=_DropsKeys), *I),
+    _plant("root-left", "what a machine keeps of its root filesystem stays", WorkerKit(store=_LeavesRoots), *I),
     _plant(
         "closed-early",
         "the source says that nobody writes any more while the machine still does",

@@ -15,7 +15,7 @@ from hawker.api.handlers import Handlers
 from hawker.errors import WrongState
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.other_nodes import SEALED_FOR
-from hawker.ids import AppName, MachineId, NodeId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId
 from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
 from hawker.record.app import AppRecord
@@ -208,14 +208,23 @@ class MoveHost:
             node=self.id,
             reader=world.store,
             running=frozenset(world.host.running()),
-            mounted=frozenset(world.disks.attached),
-            contents={volume_id: file.content for volume_id, file in world.disks.files.items()},
+            mounted=frozenset({*world.disks.attached, *world.rootfs.mounted}),
+            contents={
+                **{volume_id: file.content for volume_id, file in world.disks.files.items()},
+                **{machine_id: count for (machine_id, _), count in world.rootfs.writes.items()},
+            },
             drafts=len(world.moved_files.drafted),
         )
 
-    def write(self) -> dict[VolumeId, int]:
-        """Each machine that runs writes to its volume, and is told that it is on disk; what each volume then has."""
-        told = {}
+    def write(self) -> dict[str, int]:
+        """Each machine that runs writes to its volume and to the root filesystem that it keeps, and is told that it is
+        on disk; what each then has."""
+        told = dict[str, int]()
+        rootfs = self.world.rootfs
+        for layer in [each for each in rootfs.writes if each[0] in rootfs.mounted]:
+            if layer[0] in self.world.host.running():
+                rootfs.writes[layer] += 1
+                told[layer[0]] = rootfs.writes[layer]
         for volume_id in volumes_used(self.world.host).values():
             file = self.world.disks.files.get(volume_id)
             if file is not None and volume_id in self.world.disks.attached:

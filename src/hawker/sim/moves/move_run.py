@@ -100,7 +100,11 @@ class MoveOperation(RunOperation[MoveVerb], frozen=True):
 
 
 class MovePlan(RunPlan[MoveOperation], frozen=True):
-    """Three hosts, a machine and a volume that no machine has."""
+    """Three hosts, a machine and a volume that no machine has. Every second machine keeps its root filesystem."""
+
+    @property
+    def keeps_root(self) -> bool:
+        return self.seed % 2 == 0
 
 
 class MoveOutcome(RunOutcome[MovePlan], frozen=True, kw_only=True):
@@ -151,7 +155,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         for number in range(1, HOSTS + 1):
             host = MoveHost(self._fleet, number, plan.seed * 100 + number)
             self._fleet.hosts[host.id] = host
-        self._acknowledged: dict[VolumeId, int] = {}
+        self._acknowledged: dict[str, int] = {}
         self._generations = Generations()
         self._ambushes: list[tuple[NodeId, str, bool]] = []
         self._fleet.call_network.hears = self._hear
@@ -178,6 +182,8 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         volume = await first.volume("data", size_gb=1, region="mad", encrypted=True)
         free = await first.volume("free", size_gb=1, region="mad", encrypted=True)
         config = {"mounts": [{"volume": volume.id, "path": "/data"}], "metadata": {"a": "b"}}
+        if self._plan.keeps_root:
+            config["rootfs"] = {"persist": "always"}
         self._machine = MachineId(await first.started(restart={"policy": "always"}, **config))
         self._volume, self._free = VolumeId(volume.id), VolumeId(free.id)
         self._before = first.record(self._machine)

@@ -24,6 +24,7 @@ from hawker.runtime.fake_host import FakeFault, FakeHost, Instance
 from hawker.runtime.spec import GuestLink, InstanceSpec
 from hawker.sim.node.crash_points import CrashPoints, Death
 from hawker.value_object import ValueObject
+from hawker.volume.moved_files import FilePlace
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _PIDS = 1000
@@ -146,6 +147,7 @@ class FakeRootfs(FakeHostPart):
         super().__init__(crash_points)
         self.mounted: dict[MachineId, tuple[InstanceId, Digest]] = {}
         self.layers: dict[MachineId, tuple[str, InstanceId]] = {}  # its name, and whose first one it was
+        self.writes: dict[tuple[MachineId, str], int] = {}  # to each layer that is kept, by its name
         self.directories: set[MachineId] = set()
         self.hidden: set[MachineId] = set()  # unmounted behind our back, while the instance has it
         self.stray: set[str] = set()
@@ -166,6 +168,8 @@ class FakeRootfs(FakeHostPart):
         await self._edge("mount")
         if kept is None or self.layers.get(machine_id, ("",))[0] != kept:
             self.layers[machine_id] = (kept or instance_id, instance_id)
+        if kept is not None:
+            self.writes.setdefault((machine_id, kept), 0)
         self.directories.add(machine_id)
         self.mounted[machine_id] = (instance_id, image)
         self.hidden.discard(machine_id)
@@ -194,12 +198,18 @@ class FakeRootfs(FakeHostPart):
         self.mounted.pop(machine_id, None)
         if self.layers.get(machine_id, ("",))[0] != kept:
             self.layers.pop(machine_id, None)
+        for layer in [each for each in self.writes if each[0] == machine_id and each[1] != kept]:
+            del self.writes[layer]
         await self._edge("unmount", after=True)
 
     async def remove(self, machine_id: MachineId) -> None:
         await self.unmount(machine_id)
         self.directories.discard(machine_id)
         await self._crash_points.pass_edge()
+
+    def kept(self, machine_id: MachineId, name: str) -> FilePlace:
+        machine = Path(f"/machines/{machine_id}")
+        return FilePlace(machine / "disks" / name, machine / "layers" / name)
 
     async def forget_image(self, image: Digest) -> None:
         self.forgotten.append(image)

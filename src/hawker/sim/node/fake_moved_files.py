@@ -1,60 +1,63 @@
-"""The played host's files of volumes that move: what a volume holds travels in pieces, also while a machine writes to
-it, and a draft that was not synced is lost with the power. A piece is a block; each write is to the next one.
+"""The played host's files of what moves: what a volume or a kept layer holds travels in pieces, also while a machine
+writes to it, and a draft that was not synced is lost with the power. A piece is a block; each write is to the next one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 
-from hawker.errors import NotFound
+from hawker.errors import NotFound, NotServed
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
-from hawker.ids import VolumeId
+from hawker.ids import InstanceId, MachineId, VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
-from hawker.sim.node.fake_host import FakeHostPart
+from hawker.sim.node.fake_host import FakeHostPart, FakeRootfs
 from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import DIGEST_BYTES, Digests
-from hawker.volume.moved_files import BlockChanges, StoredPiece
+from hawker.volume.moved_files import BlockChanges, MovedFile, StoredPiece
 
 PIECES = 16
+LAYER_BYTES = 256 << 20
 
 
 class FakeMovedFiles(FakeHostPart):
-    """Keeps `MovedFiles` in memory, beside the volumes. While `spoils` is above 0, that many more pieces are written
-    wrong, as by a disk that lies."""
+    """Keeps `MovedFiles` in memory, beside the volumes and the layers that machines keep. While `spoils` is above
+    0, that many more pieces are written wrong, as by a disk that lies."""
 
-    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes) -> None:
+    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes, rootfs: FakeRootfs) -> None:
         super().__init__(crash_points)
         self.spoils = 0
         self.drafted: dict[str, dict[int, bytes]] = {}
-        self.retired: dict[tuple[VolumeId, int], FakeVolume] = {}
+        self.retired: dict[tuple[str, int], int] = {}  # by id and generation
+        self.plain: set[str] = set()  # machines that keep a directory
         self._sizes: dict[str, int] = {}
         self._synced: dict[str, dict[int, bytes]] = {}
         self._volumes = volumes
-        self._watches: dict[VolumeId, tuple[str, list[int]]] = {}  # the name, and what was there at each mark
+        self._rootfs = rootfs
+        self._watches: dict[str, tuple[str, list[int]]] = {}  # the name, and what was there at each mark
 
     def cut_power(self) -> None:
         """What was not synced is gone."""
-        self.drafted = {move: dict(self._synced.get(move, {})) for move in self.drafted}
+        self.drafted = {draft: dict(self._synced.get(draft, {})) for draft in self.drafted}
 
     def forget_watches(self) -> None:
         """The daemon was killed."""
         self._watches.clear()
 
-    async def trim(self, volume_id: VolumeId, start: int) -> int | None:
+    async def trim(self, file: MovedFile, start: int) -> int | None:
         return None
 
-    async def settle(self, volume_id: VolumeId) -> None:
+    async def settle(self, file: MovedFile) -> None:
         await self._edge("settle")
 
-    async def watch(self, volume_id: VolumeId, name: str) -> None:
+    async def watch(self, file: MovedFile, name: str) -> None:
         await self._edge("watch")
-        self._watches[volume_id] = (name, [])
+        self._watches[file.id] = (name, [])
 
-    async def changed(self, volume_id: VolumeId, since: str) -> BlockChanges:
+    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
         await self._edge("changed")
-        content = self._file(volume_id).content
-        if volume_id not in self._watches:
+        content = self._content(file)
+        if file.id not in self._watches:
             return BlockChanges("", None)
-        name, marks = self._watches[volume_id]
+        name, marks = self._watches[file.id]
         marks.append(content)
         asked, _, mark = since.partition("/")
         spans = None
@@ -63,108 +66,135 @@ class FakeMovedFiles(FakeHostPart):
             spans = spans_of(each for each in range(PIECES) if _written(each, before) != _written(each, content))
         return BlockChanges(f"{name}/{len(marks) - 1}", spans)
 
-    async def unwatch(self, volume_id: VolumeId) -> None:
-        self._watches.pop(volume_id, None)
+    async def unwatch(self, file: MovedFile) -> None:
+        self._watches.pop(file.id, None)
 
-    async def end_watches(self, open: Collection[VolumeId]) -> None:
-        for volume_id in [each for each in self._watches if each not in open]:
-            del self._watches[volume_id]
+    async def end_watches(self, open: Collection[str]) -> None:
+        for id in [each for each in self._watches if each not in open]:
+            del self._watches[id]
 
-    async def digests(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Digests:
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
         await self._edge("digests")
-        content = self._file(volume_id).content
+        content = self._content(file)
         return _digests(spans, {number: _said(number, content) for number in range(PIECES)})
 
-    async def blocks(self, volume_id: VolumeId, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
-        content = self._file(volume_id).content
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
+        content = self._content(file)
         return {number: _bytes(number, content) for number in _within(spans)}
 
-    async def stored_bytes(self, volume_id: VolumeId) -> int:
-        self._file(volume_id)
+    async def size_bytes(self, file: MovedFile) -> int | None:
+        if file.id in self.plain:
+            raise NotServed("it is a directory: machine_disk_mib was 0")
+        if file.layer:
+            return LAYER_BYTES if (MachineId(file.id), file.layer) in self._rootfs.writes else None
+        return self._volumes.files[VolumeId(file.id)].size_bytes if VolumeId(file.id) in self._volumes.files else None
+
+    async def stored_bytes(self, file: MovedFile) -> int:
+        self._content(file)
         return PIECES * BLOCK_BYTES
 
-    async def flush(self, volume_id: VolumeId) -> None:
+    async def flush(self, file: MovedFile) -> None:
         await self._edge("flush")
 
-    async def piece(self, volume_id: VolumeId, offset: int, count: int) -> StoredPiece | None:
-        content = self._file(volume_id).content
+    async def piece(self, file: MovedFile, offset: int, count: int) -> StoredPiece | None:
+        content = self._content(file)
         number = -(-offset // BLOCK_BYTES)
         if number >= PIECES:
             return None
         return StoredPiece(number * BLOCK_BYTES, _bytes(number, content))
 
-    async def begin(self, move: str, size_bytes: int, upto: int) -> None:
+    async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         await self._edge("begin")
-        self._sizes[move] = size_bytes
-        kept = self.drafted.get(move, {})
-        self.drafted[move] = {offset: data for offset, data in kept.items() if offset < upto}
+        self._sizes[draft] = size_bytes
+        kept = self.drafted.get(draft, {})
+        self.drafted[draft] = {offset: data for offset, data in kept.items() if offset < upto}
 
-    async def write(self, move: str, piece: StoredPiece) -> None:
+    async def write(self, draft: str, piece: StoredPiece) -> None:
         await self._edge("write")
-        self._put(move, piece.offset, piece.data)
+        self._put(draft, piece.offset, piece.data)
 
-    async def overwrite(self, move: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
+    async def overwrite(self, draft: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
         await self._edge("overwrite")
         for number, data in blocks.items():
-            self._put(move, number * BLOCK_BYTES, data)
+            self._put(draft, number * BLOCK_BYTES, data)
 
-    def _put(self, move: str, offset: int, data: bytes) -> None:
+    def _put(self, draft: str, offset: int, data: bytes) -> None:
         said = data.rstrip(b".")
         if self.spoils:
             self.spoils -= 1
             said = said.partition(b":")[0] + b":-7"
-        if move in self.drafted:
-            self.drafted[move][offset] = said
+        if draft in self.drafted:
+            self.drafted[draft][offset] = said
 
-    async def sync(self, move: str) -> None:
+    async def sync(self, draft: str) -> None:
         await self._edge("sync")
-        self._synced[move] = dict(self.drafted.get(move, {}))
+        self._synced[draft] = dict(self.drafted.get(draft, {}))
 
-    async def digests_of_draft(self, move: str, spans: Sequence[BlockRange]) -> Digests:
+    async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests:
         await self._edge("digests_of_draft")
-        there = self.drafted.get(move, {})
+        there = self.drafted.get(draft, {})
         return _digests(spans, {offset // BLOCK_BYTES: data for offset, data in there.items()})
 
-    async def adopt(self, move: str, volume_id: VolumeId) -> None:
+    async def adopt(self, draft: str, file: MovedFile) -> None:
         await self._edge("adopt")
-        if move in self.drafted:
-            content, size = self._content(move), self._sizes[move]
-            self._volumes.files[volume_id] = FakeVolume(size, size, Fstype.EXT4, -1 if content is None else content)
-            del self.drafted[move]
+        if draft in self.drafted:
+            content = self._drafted(draft)
+            self._enter(file, self._sizes[draft], -1 if content is None else content)
+            del self.drafted[draft]
         await self._edge("adopt", after=True)
 
-    async def drop(self, move: str, volume_id: VolumeId | None = None) -> None:
+    def _enter(self, file: MovedFile, size: int, content: int) -> None:
+        if not file.layer:
+            self._volumes.files[VolumeId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content)
+            return
+        machine_id = MachineId(file.id)
+        self._rootfs.directories.add(machine_id)
+        self._rootfs.layers[machine_id] = (file.layer, InstanceId("moved"))
+        self._rootfs.writes[machine_id, file.layer] = content
+
+    async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
         await self._edge("drop")
-        self.drafted.pop(move, None)
-        if volume_id is not None:
-            self._volumes.files.pop(volume_id, None)
+        self.drafted.pop(draft, None)
+        if adopted is not None:
+            self._taken(adopted)
 
     async def drafts(self) -> list[str]:
         return sorted(self.drafted)
 
-    async def retire(self, volume_id: VolumeId, generation: int) -> None:
+    async def retire(self, file: MovedFile, generation: int) -> None:
         await self._edge("retire")
-        file = self._volumes.files.pop(volume_id, None)
-        if file is not None:
-            self.retired[volume_id, generation] = file
+        content = self._taken(file)
+        if content is not None:
+            self.retired[file.id, generation] = content
         await self._edge("retire", after=True)
 
-    async def forget(self, volume_id: VolumeId, generation: int) -> None:
+    async def forget(self, file: MovedFile, generation: int) -> None:
         await self._edge("forget")
-        self.retired.pop((volume_id, generation), None)
+        self.retired.pop((file.id, generation), None)
 
-    def _content(self, move: str) -> int | None:
+    def _drafted(self, draft: str) -> int | None:
         """None when it is not one moment's."""
-        there = {offset // BLOCK_BYTES: data for offset, data in self.drafted.get(move, {}).items()}
+        there = {offset // BLOCK_BYTES: data for offset, data in self.drafted.get(draft, {}).items()}
         if len(there) != PIECES:
             return None
         newest = max(int(data.partition(b":")[2]) for data in there.values())
         return newest if all(data == _said(number, newest) for number, data in there.items()) else None
 
-    def _file(self, volume_id: VolumeId) -> FakeVolume:
-        if volume_id not in self._volumes.files:
-            raise NotFound(f"the file of volume {volume_id} is not there")
-        return self._volumes.files[volume_id]
+    def _taken(self, file: MovedFile) -> int | None:
+        """What was in it; it is not there any more."""
+        if file.layer:
+            return self._rootfs.writes.pop((MachineId(file.id), file.layer), None)
+        volume = self._volumes.files.pop(VolumeId(file.id), None)
+        return None if volume is None else volume.content
+
+    def _content(self, file: MovedFile) -> int:
+        """How often it was written to. Raises `NotFound`."""
+        layer, volume = (MachineId(file.id), file.layer), VolumeId(file.id)
+        if file.layer and layer in self._rootfs.writes:
+            return self._rootfs.writes[layer]
+        if file.layer or volume not in self._volumes.files:
+            raise NotFound(f"the file of {file.id} is not there")
+        return self._volumes.files[volume].content
 
 
 def _within(spans: Sequence[BlockRange]) -> list[int]:

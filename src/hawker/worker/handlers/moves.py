@@ -53,6 +53,7 @@ from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
 from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, PLANNED, IncomingRecord, MoveRecord, MoveState
+from hawker.volume.moved_blocks import HANDED_BLOCKS, groups
 from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves, PlannedMove
@@ -165,25 +166,29 @@ class MoveHandlers:
     async def hand(self, call: Call[MoveParams, MovedPieceQuery, None]) -> bytes:
         query, count = call.query, min(max(1, call.query.count), PIECE_BYTES)
         async with self._handovers.hold(f"node {call.caller}"):
-            piece = await self._moves.piece(call.params.move_id, query.generation, query.offset, count)
+            file = self._moves.handed_over(call.params.move_id, query.generation, query.root)
+            piece = await self._moves.files.piece(file, max(0, query.offset), count)
         return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
 
     @answers(HAND_BLOCKS)
     async def blocks(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
         async with self._handovers.hold(f"node {call.caller}"):
-            found = await self._moves.blocks(call.params.move_id, call.body.generation, _spans(call.body))
+            file = self._moves.handed_over(call.params.move_id, call.body.generation, call.body.root)
+            found = await self._moves.files.blocks(file, next(groups(_spans(call.body), HANDED_BLOCKS), ()))
         return b"".join(block.to_bytes(4, "big") + data for block, data in found.items())
 
     @answers(DIGEST_BLOCKS)
     async def digests(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
         async with self._handovers.hold(f"node {call.caller}"):
-            found = await self._moves.digests(call.params.move_id, call.body.generation, _spans(call.body))
+            file = self._moves.handed_over(call.params.move_id, call.body.generation, call.body.root)
+            found = await self._moves.files.digests(file, _spans(call.body))
         entries = (block.to_bytes(4, "big") + digest for block, digest in found.of.items())
         return found.upto.to_bytes(8, "big") + b"".join(entries)
 
     @answers(CHANGED_BLOCKS)
     async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:
-        found = await self._moves.changed(call.params.move_id, call.query.generation, call.query.since)
+        file = self._moves.handed_over(call.params.move_id, call.query.generation, call.query.root)
+        found = await self._moves.files.changed(file, call.query.since)
         spans = tuple((each.first, each.count) for each in found.spans or ())
         return ChangedBlocksAnswer(mark=found.mark, known=found.spans is not None, spans=spans)
 
@@ -249,5 +254,6 @@ def _incoming(record: IncomingRecord) -> IncomingMove:
         generation=record.generation,
         copied_bytes=record.copied_bytes,
         compared_bytes=record.compared_bytes,
+        root=record.root is not None,
         reason=record.reason,
     )

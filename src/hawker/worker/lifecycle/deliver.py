@@ -26,12 +26,12 @@ from hawker.worker.lifecycle.move import (
     OFTEN,
     DeliverInput,
     change_move,
-    files_of,
     give_back,
     is_granted_by,
     move_in,
     unit_of,
 )
+from hawker.worker.lifecycle.moved_unit import files_of, unit_files
 
 _SEEN_S = 10.0
 _DELIVERIES = 900  # of one run, before the next takes over
@@ -77,7 +77,7 @@ def _take_back(tx: Tx, deps: FlowDeps, move: MoveRecord, reason: str) -> None:
 
 
 async def retire(context: Context[DeliverInput]) -> Outcome:
-    """It is whole elsewhere: what is here of it goes, its file after a day."""
+    """It is whole elsewhere: what is here of it goes, its files after a day."""
     deps, move = context.deps, move_in(context)
     if context.result("deliver", str) != "accepted":
         return Done()
@@ -85,10 +85,10 @@ async def retire(context: Context[DeliverInput]) -> Outcome:
     if move.machine is not None:
         await deps.driver.destroy(move.machine)
         context.reach("cleared")
-        if deps.rootfs is not None:
-            await deps.rootfs.remove(move.machine)
-    if move.volume is not None:
-        await files_of(deps).retire(move.volume, move.generation)
+    for each in unit_files(move):
+        await files_of(deps).retire(each, move.generation)
+    if move.machine is not None and deps.rootfs is not None:
+        await deps.rootfs.remove(move.machine)
     context.reach("retired")
     return Done(commit=lambda tx: _retired(tx, deps, move))
 
@@ -111,10 +111,15 @@ def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
     volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
     if volume is not None:
         deps.volumes.depart(tx, volume)
+    for file in unit_files(move):
         kept = RetiredRecord(
-            volume=volume.id, generation=move.generation, until=deps.clock.now() + RETIRED_KEPT_S, key=volume.key
+            volume=file.id,
+            generation=move.generation,
+            until=deps.clock.now() + RETIRED_KEPT_S,
+            key=volume.key if volume is not None and not file.layer else None,
+            layer=file.layer,
         )
-        tx.put(RETIRED, f"{volume.id}/{move.generation}", kept)
+        tx.put(RETIRED, f"{file.id}/{move.generation}", kept)
     change_move(tx, deps, move.id, state=MoveState.DONE)
 
 

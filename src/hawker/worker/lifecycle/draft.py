@@ -1,7 +1,7 @@
-"""The draft of a volume at the destination of a move: filled from the source's file, compared with it block by block,
-and kept up with what a machine writes there meanwhile.
+"""The drafts of a unit's files at the destination of a move: filled from the source's files, compared with them block
+by block, and kept up with what a machine writes there meanwhile.
 
-Invariant: it is whole only when every block was compared after nobody wrote to the source's file any more, or was
+Invariant: a draft is whole only when every block was compared after nobody wrote to the source's file any more, or was
 compared before and has not changed since, as the source's own record of changes says. A source that has no such record
 has every block compared at the end.
 """
@@ -41,9 +41,9 @@ from hawker.volume.moved_blocks import (
     groups,
     union,
 )
-from hawker.volume.moved_files import BlockChanges, StoredPiece
+from hawker.volume.moved_files import BlockChanges, MovedFile, StoredPiece, draft_of
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.move import files_of
+from hawker.worker.lifecycle.moved_unit import files_of, unit_files
 
 BESIDE_MIB_PER_S = 100
 """How fast is copied beside a machine that runs, unless the order says."""
@@ -100,64 +100,52 @@ def over(said: OutgoingMove | HawkerError, record: IncomingRecord) -> str:
     return ""
 
 
-class VolumeDraft:
+class UnitDrafts:
     """Of one move, in one life of the daemon: what it knows of the source's changes it knows itself."""
 
     def __init__(self, deps: FlowDeps, record: IncomingRecord) -> None:
-        assert record.volume is not None, "there is a draft of a volume only"
         self._deps = deps
         self._record = record
-        self._size = record.volume.made_gb * GB
-        self._all = (BlockRange(0, blocks_in(self._size)),)
-        self._copied = record.copied_bytes
-        self._compared = record.compared_bytes
-        self._beside = True
-        self._begun = self._last = ""  # marks of the source: since when it was compared, up to when it was copied
-        self._again: tuple[BlockRange, ...] = ()  # what was not the same then, and was copied once more
+        self._pace = CopyPace(deps, record)
+        self._drafts = [FileDraft(deps, record, each, self._pace) for each in unit_files(record)]
         self._warm = False
-        self._free_at = deps.clock.monotonic()
-        self._limit = record.limit_mib_per_s
-        self._ask_at = self._free_at + _ORDERS_S
 
     async def await_source(self) -> str:
-        """Until its file may be read; why that will not be, if so."""
+        """Until its files may be read; why that will not be, if so."""
         while True:
             said = await ask_source(self._deps, self._record)
             ended = over(said, self._record)
             if ended:
                 return ended
             if isinstance(said, OutgoingMove) and said.hands_over:
-                self._beside = not said.closed
+                self._pace.beside = not said.closed
                 return ""
             await self._deps.clock.sleep(_LOOK_S)
 
+    async def begin(self) -> None:
+        for draft in self._drafts:
+            await draft.make()
+
     async def fill(self) -> str:
-        """Until it is whole; why that will not be, if so."""
-        await self._copy()
-        if self._beside:
-            await self._begin()
+        """Until all are whole; why that will not be, if so."""
+        for draft in self._drafts:
+            await draft.copy()
+        if self._pace.beside:
+            for draft in self._drafts:
+                await draft.begin()
             ended = await self._keep_up()
             if ended:
                 return ended
-        self._beside = False
-        behind, doubtful = (await self._changed(self._last)).spans, (await self._changed(self._begun)).spans
-        await self._take(behind or ())
-        return await self._compare(self._all if doubtful is None else union(doubtful, self._again))
+        self._pace.beside = False
+        for draft in self._drafts:
+            ended = await draft.finish()
+            if ended:
+                return ended
+        return ""
 
-    async def _begin(self) -> None:
-        """From now on the source's record of changes says what has to be compared again."""
-        self._begun = self._last = (await self._changed("")).mark
-        self._again = await self._equalize(self._all)
-
-    async def _compare(self, spans: Sequence[BlockRange]) -> str:
-        """What was not the same is copied once more, and compared once more."""
-        for _ in range(_COMPARED):
-            spans = await self._equalize(spans)
-            if not spans:
-                return ""
-        return (
-            f"the copy is not what is at node {self._record.source}: {spans[0].count} blocks from {spans[0].first} on"
-        )
+    async def sync(self) -> None:
+        for draft in self._drafts:
+            await draft.sync()
 
     async def _keep_up(self) -> str:
         """Copy what changes until nobody writes any more; why nothing comes, if so."""
@@ -170,14 +158,9 @@ class VolumeDraft:
             if isinstance(said, OutgoingMove) and said.paused:
                 await self._deps.clock.sleep(_LOOK_PAUSED_S)
                 continue
-            found = await self._changed(self._last)
-            if found.spans is None and found.mark:  # its daemon is another one
-                await self._begin()
-                continue
-            self._last, spans = found.mark, found.spans or ()
-            await self._take(spans)
+            behind = sum([await draft.catch_up() for draft in self._drafts])
             rounds += 1
-            if rounds >= ROUNDS or sum(each.count for each in spans) <= FEW_BLOCKS:
+            if rounds >= ROUNDS or behind <= FEW_BLOCKS:
                 await self._say_warm()
             await self._deps.clock.sleep(_LOOK_S)
 
@@ -191,24 +174,118 @@ class VolumeDraft:
             await self._deps.store.write(say, Durability.ORDERED)
             self._warm = True
 
-    async def _copy(self) -> None:
+
+class CopyPace:
+    """How far the copy of all files of a move is, and how fast it may be; `beside` a machine that runs."""
+
+    def __init__(self, deps: FlowDeps, record: IncomingRecord) -> None:
+        self._deps = deps
+        self._record = record
+        self.beside = True
+        self._copied = record.copied_bytes
+        self._compared = record.compared_bytes
+        self._free_at = deps.clock.monotonic()
+        self._limit = record.limit_mib_per_s
+        self._ask_at = self._free_at + _ORDERS_S
+
+    async def note(self, copied: int = 0, compared: int = 0, **upto: int) -> None:
+        """So much more, and no faster than it may be; what lies before `upto` is on disk."""
+        self._copied, self._compared = self._copied + copied, self._compared + compared
+        fields = {"copied_bytes": self._copied, "compared_bytes": self._compared, **upto}
+        store, clock = self._deps.store, self._deps.clock
+        await store.write(lambda tx: change_incoming(tx, self._record.move, **fields), Durability.ORDERED)
+        await self._obey()
+        limit = self._limit or (BESIDE_MIB_PER_S if self.beside else 0)
+        if limit:
+            cost_s = (copied + compared / _COMPARED_FASTER) / (limit << 20)
+            self._free_at = max(self._free_at, clock.monotonic() - 1.0) + cost_s
+            await clock.sleep(max(0.0, self._free_at - clock.monotonic()))
+
+    async def _obey(self) -> None:
+        """The limit that the source says by now, and its pause. A source that is silent says neither."""
+        clock = self._deps.clock
+        if clock.monotonic() < self._ask_at:
+            return
+        said = await ask_source(self._deps, self._record)
+        while isinstance(said, OutgoingMove) and said.paused:
+            await clock.sleep(_LOOK_PAUSED_S)
+            said = await ask_source(self._deps, self._record)
+        if isinstance(said, OutgoingMove) and said.limit_mib_per_s is not None:
+            self._limit = said.limit_mib_per_s
+        self._ask_at = clock.monotonic() + _ORDERS_S
+
+
+class FileDraft:
+    """Of one file of a move."""
+
+    def __init__(self, deps: FlowDeps, record: IncomingRecord, file: MovedFile, pace: CopyPace) -> None:
+        self._deps = deps
+        self._record = record
+        self._pace = pace
+        self._draft = draft_of(record.move, file)
+        self._root = bool(file.layer) or None
+        self._size, self._upto = _begun(record, file)
+        self._all = (BlockRange(0, blocks_in(self._size)),)
+        self._begun = self._last = ""  # marks of the source: since when it was compared, up to when it was copied
+        self._again: tuple[BlockRange, ...] = ()  # what was not the same then, and was copied once more
+
+    async def make(self) -> None:
+        """With what was on disk before a crash."""
+        await files_of(self._deps).begin(self._draft, self._size, self._upto)
+
+    async def sync(self) -> None:
+        await files_of(self._deps).sync(self._draft)
+
+    async def begin(self) -> None:
+        """From now on the source's record of changes says what has to be compared again."""
+        self._begun = self._last = (await self._changed("")).mark
+        self._again = await self._equalize(self._all)
+
+    async def catch_up(self) -> int:
+        """Copy what changed since the last time; how many blocks that were. A source whose daemon is another one does
+        not know, so all is compared again."""
+        found = await self._changed(self._last)
+        if found.spans is None and found.mark:
+            await self.begin()
+            return self._all[0].count
+        self._last, spans = found.mark, found.spans or ()
+        await self._take(spans)
+        return sum(each.count for each in spans)
+
+    async def finish(self) -> str:
+        """Nobody writes any more: until it is as the source; why that will not be, if so."""
+        behind, doubtful = (await self._changed(self._last)).spans, (await self._changed(self._begun)).spans
+        await self._take(behind or ())
+        return await self._compare(self._all if doubtful is None else union(doubtful, self._again))
+
+    async def _compare(self, spans: Sequence[BlockRange]) -> str:
+        """What was not the same is copied once more, and compared once more."""
+        for _ in range(_COMPARED):
+            spans = await self._equalize(spans)
+            if not spans:
+                return ""
+        return (
+            f"the copy is not what is at node {self._record.source}: {spans[0].count} blocks from {spans[0].first} on"
+        )
+
+    async def copy(self) -> None:
         """What the source's file stores, in order; one piece is fetched while the one before it is written."""
-        files, move = files_of(self._deps), self._record.move
+        files = files_of(self._deps)
         unsynced = 0
-        piece = await self._piece(self._record.upto)
+        piece = await self._piece(self._upto)
         while piece is not None:
             offset = piece.offset + len(piece.data)
             following = list[StoredPiece | None]()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._piece_into, offset, following)
-                tasks.start_soon(files.write, move, piece)
+                tasks.start_soon(files.write, self._draft, piece)
             unsynced += len(piece.data)
             if unsynced >= _SYNCED_BYTES:
-                await files.sync(move)
-                await self._note(len(piece.data), upto=offset)
+                await files.sync(self._draft)
+                await self._pace.note(len(piece.data), **{"root_upto" if self._root else "upto": offset})
                 unsynced = 0
             else:
-                await self._note(len(piece.data))
+                await self._pace.note(len(piece.data))
             piece = following[0]
 
     async def _piece_into(self, offset: int, into: list[StoredPiece | None]) -> None:
@@ -229,7 +306,7 @@ class VolumeDraft:
                 raise Unavailable(f"node {self._record.source} compares nothing from block {begin} on")
             unlike |= found
             await self._take(spans_of(found))
-            await self._note(compared=len(both["ours"].of) * BLOCK_BYTES)
+            await self._pace.note(compared=len(both["ours"].of) * BLOCK_BYTES)
             begin = upto
             if len(unlike) > _UNLIKE:
                 unlike, many = set(), True
@@ -239,48 +316,21 @@ class VolumeDraft:
         into["theirs"] = await self._digests(spans)
 
     async def _own_digests_into(self, spans: Sequence[BlockRange], into: dict[str, Digests]) -> None:
-        into["ours"] = await files_of(self._deps).digests_of_draft(self._record.move, spans)
+        into["ours"] = await files_of(self._deps).digests_of_draft(self._draft, spans)
 
     async def _take(self, spans: Sequence[BlockRange]) -> None:
         """Copy these blocks, whatever is in them."""
         for group in groups(spans, HANDED_BLOCKS):
             blocks = await self._blocks(group)
-            await files_of(self._deps).overwrite(self._record.move, group, blocks)
-            await self._note(sum(map(len, blocks.values())))
-
-    async def _note(self, copied: int = 0, *, compared: int = 0, upto: int | None = None) -> None:
-        """How far it is, and no faster than it may be; what lies before `upto` is on disk."""
-        self._copied, self._compared = self._copied + copied, self._compared + compared
-        fields: dict[str, int] = {"copied_bytes": self._copied, "compared_bytes": self._compared}
-        if upto is not None:
-            fields["upto"] = upto
-        store, clock = self._deps.store, self._deps.clock
-        await store.write(lambda tx: change_incoming(tx, self._record.move, **fields), Durability.ORDERED)
-        await self._obey()
-        limit = self._limit or (BESIDE_MIB_PER_S if self._beside else 0)
-        if limit:
-            cost_s = (copied + compared / _COMPARED_FASTER) / (limit << 20)
-            self._free_at = max(self._free_at, clock.monotonic() - 1.0) + cost_s
-            await clock.sleep(max(0.0, self._free_at - clock.monotonic()))
-
-    async def _obey(self) -> None:
-        """The limit that the source says by now, and its pause. A source that is silent says neither."""
-        clock = self._deps.clock
-        if clock.monotonic() < self._ask_at:
-            return
-        said = await ask_source(self._deps, self._record)
-        while isinstance(said, OutgoingMove) and said.paused:
-            await clock.sleep(_LOOK_PAUSED_S)
-            said = await ask_source(self._deps, self._record)
-        if isinstance(said, OutgoingMove) and said.limit_mib_per_s is not None:
-            self._limit = said.limit_mib_per_s
-        self._ask_at = clock.monotonic() + _ORDERS_S
+            await files_of(self._deps).overwrite(self._draft, group, blocks)
+            await self._pace.note(sum(map(len, blocks.values())))
 
     # What the source is asked. A source that is away for a moment is asked again.
 
     async def _piece(self, offset: int) -> StoredPiece | None:
         """The next stored bytes of its file. Raises `Unavailable` for an answer that cannot be."""
-        query = MovedPieceQuery(generation=self._record.generation, offset=offset, count=PIECE_BYTES)
+        generation = self._record.generation
+        query = MovedPieceQuery(generation=generation, root=self._root, offset=offset, count=PIECE_BYTES)
         params = MoveParams(move_id=self._record.move)
         said = await self._patiently(lambda: self._source.call(HAND_VOLUME, params=params, query=query))
         if not said:
@@ -291,7 +341,7 @@ class VolumeDraft:
         return StoredPiece(at, data)
 
     async def _changed(self, since: str) -> BlockChanges:
-        query = ChangedBlocksQuery(generation=self._record.generation, since=since)
+        query = ChangedBlocksQuery(generation=self._record.generation, root=self._root, since=since)
         params = MoveParams(move_id=self._record.move)
         said = await self._patiently(lambda: self._source.call(CHANGED_BLOCKS, params=params, query=query))
         spans = tuple(BlockRange(*each) for each in said.spans)
@@ -331,11 +381,11 @@ class VolumeDraft:
 
     def _request(self, spans: Sequence[BlockRange]) -> MovedBlocksRequest:
         asked = tuple((each.first, each.count) for each in spans)
-        return MovedBlocksRequest(generation=self._record.generation, spans=asked)
+        return MovedBlocksRequest(generation=self._record.generation, root=self._root, spans=asked)
 
     def _check(self, spans: Sequence[BlockRange]) -> None:
         if any(each.first < 0 or each.count < 1 or each.end > self._all[0].end for each in spans):
-            raise Unavailable(f"node {self._record.source} says that blocks changed which the volume does not have")
+            raise Unavailable(f"node {self._record.source} says that blocks changed which it does not have")
 
     def _check_among(self, found: Mapping[int, bytes], spans: Sequence[BlockRange]) -> None:
         asked = iter(spans)
@@ -357,3 +407,12 @@ class VolumeDraft:
                 if not error.retry or clock.monotonic() > until:
                     raise
             await clock.sleep(_LOOK_S)
+
+
+def _begun(record: IncomingRecord, file: MovedFile) -> tuple[int, int]:
+    """How large the draft is to be, and how far it is on disk."""
+    if file.layer:
+        assert record.root is not None, "a layer goes along as the unit's root"
+        return record.root.size_bytes, record.root_upto
+    assert record.volume is not None, "it is that of the unit's volume"
+    return record.volume.made_gb * GB, record.upto

@@ -13,6 +13,7 @@ from hawker.ids import Digest, InstanceId, MachineId
 from hawker.record.machine import MachineRecord, Network, claimed_by
 from hawker.runtime.driver import ALIVE, Driver
 from hawker.runtime.spec import GuestLink
+from hawker.volume.moved_files import FilePlace
 
 
 class ContainerRoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,9 @@ class Rootfs(Protocol):
 
     async def remove(self, machine_id: MachineId) -> None:
         """Unmount and remove the machine's directory."""
+
+    def kept(self, machine_id: MachineId, name: str) -> FilePlace:
+        """The layer that is kept under this name, whether it is there or not."""
 
     async def forget_image(self, image: Digest) -> None:
         """Let go of an image that was removed."""

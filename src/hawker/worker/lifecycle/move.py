@@ -20,14 +20,14 @@ from hawker.api.contract.move import (
 )
 from hawker.config import stop_config
 from hawker.config.process_rules import LONGEST_STOP_S
-from hawker.errors import Conflict, HawkerError, NoDestination, NotFound, Unavailable
+from hawker.errors import Conflict, HawkerError, NoDestination, NotFound, NotServed, Unavailable
 from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Retry, Step
 from hawker.fsm.run import State as RunState
-from hawker.ids import InstanceId, NodeId, VolumeId, new_ulid
+from hawker.ids import InstanceId, NodeId, new_ulid
 from hawker.machine import State
 from hawker.record.app import APPS
-from hawker.record.machine import EVENTS, MACHINES, Detail, machine_resource
+from hawker.record.machine import EVENTS, MACHINES, Detail, MachineRecord, machine_resource
 from hawker.record.move import (
     FILLING,
     GRANTS,
@@ -45,9 +45,11 @@ from hawker.record.move import (
 )
 from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
-from hawker.volume.moved_files import MovedFiles
+from hawker.volume.moved_files import MovedFile
+from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.destinations import apart_first, candidates
+from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
@@ -121,10 +123,18 @@ async def choose(context: Context[MoveInput]) -> Outcome:
 
 async def prepare(context: Context[MoveInput]) -> Outcome:
     """One of them holds room and has what the machine needs. The machine runs meanwhile."""
-    deps, refusals = context.deps, list[str]()
+    deps, move, refusals = context.deps, move_in(context), list[str]()
     _ = deps.others.there  # raises, and so is tried again, while the daemon is on its way up and has met nobody
+    try:
+        root = await kept_root(deps, _machine(deps, move))
+    except NotServed as error:
+        return Abort(error)
     for node in context.result("choose", list[NodeId]):
-        await deps.store.write(lambda tx, node=node: change_move(tx, deps, context.run_id, to=node))  # type: ignore[misc]
+
+        def choose(tx: Tx, node: NodeId = node) -> MoveRecord:
+            return change_move(tx, deps, context.run_id, to=node, root=root)
+
+        await deps.store.write(choose)
         try:
             with anyio.fail_after(PREPARE_S):
                 await _prepared(context, node)
@@ -158,8 +168,14 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         found = await deps.others.there.caller(node).call(SHOW_INCOMING, params=params)
     if found.state not in FILLING | _COPIED:
         raise Unavailable(found.reason or f"it is {found.state} there")
+    if move.root is not None and not found.root:
+        raise NotServed("its version is older, and would leave the root filesystem behind that the machine keeps")
     while _busy_volume(context, move):  # nothing new begins there
         await context.clock.sleep(LOOK_S)
+
+
+def _machine(deps: FlowDeps, move: MoveRecord) -> MachineRecord | None:
+    return None if move.machine is None else deps.store.get(MACHINES, move.machine)
 
 
 def _busy_volume(context: Context[MoveInput], move: MoveRecord) -> bool:
@@ -183,38 +199,40 @@ async def _drop(context: Context[MoveInput], node: NodeId) -> None:
 
 
 async def warm(context: Context[MoveInput]) -> Outcome:
-    """The destination has the volume, but for what changes now, and the machine runs on."""
+    """The destination has the files, but for what changes now, and the machine runs on."""
     deps, move = context.deps, move_in(context)
-    if move.mode is MoveMode.COLD or move.volume is None:
+    if move.mode is MoveMode.COLD or not unit_files(move):
         while _is_paused(context):
             await context.clock.sleep(LOOK_S)
         return Done()
     ran = _instance(deps, move)
     if ran is None:
         return Abort(Unavailable("the machine has exited meanwhile"))
-    if move.state is MoveState.PREPARING:
-        await _trim(context, move.volume)
-    await files_of(deps).watch(move.volume, new_ulid(context.clock))
+    for each in unit_files(move):
+        if move.state is MoveState.PREPARING:
+            await _trim(context, each)
+        await files_of(deps).watch(each, new_ulid(context.clock))
     context.reach("watched")
     if move.state is MoveState.PREPARING:
-        stored = await files_of(deps).stored_bytes(move.volume)
+        stored = await stored_bytes(deps, move)
         await deps.store.write(lambda tx: _warming(tx, deps, move, stored), Durability.DURABLE)
     theirs = await _filled(context, move, _WARM, PREPARE_S, lambda: _instance(deps, move) == ran)
     if isinstance(theirs, str):
         return Abort(Unavailable(theirs))
-    await files_of(deps).settle(move.volume)  # or the stop would wait for it
+    for each in unit_files(move):
+        await files_of(deps).settle(each)  # or the stop would wait for it
     return Done()
 
 
 async def undo_warm(context: Context[MoveInput]) -> None:
     move = context.deps.store.get(MOVES, context.run_id)
-    if move is not None and move.volume is not None and context.deps.moved_files is not None:
-        await files_of(context.deps).unwatch(move.volume)
+    for each in () if move is None else unit_files(move):
+        await files_of(context.deps).unwatch(each)
 
 
 def _instance(deps: FlowDeps, move: MoveRecord) -> InstanceId | None:
-    """Which one runs; it alone has the volume's file open."""
-    record = None if move.machine is None else deps.store.get(MACHINES, move.machine)
+    """Which one runs; it alone has the files open."""
+    record = _machine(deps, move)
     if record is None or record.state is not State.STARTED or record.running is None:
         return None
     return record.running.instance_id
@@ -227,11 +245,11 @@ def _warming(tx: Tx, deps: FlowDeps, move: MoveRecord, stored: int) -> None:
         deps.table.change(tx, record, migrated("copying", changed))
 
 
-async def _trim(context: Context[MoveInput], volume_id: VolumeId) -> None:
+async def _trim(context: Context[MoveInput], file: MovedFile) -> None:
     """What was deleted is not copied; not for long."""
     until, start = context.clock.monotonic() + _TRIM_S, 0
     while context.clock.monotonic() < until:
-        following = await files_of(context.deps).trim(volume_id, start)
+        following = await files_of(context.deps).trim(file, start)
         if following is None:
             return
         start = following
@@ -261,23 +279,24 @@ def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> bool:
 
 
 async def close(context: Context[MoveInput]) -> Outcome:
-    """Nobody here writes to the volume from now on, and what was written is on disk."""
+    """Nobody here writes to the files from now on, and what was written is on disk."""
     deps, move = context.deps, move_in(context)
-    record = None if move.machine is None else deps.store.get(MACHINES, move.machine)
+    record = _machine(deps, move)
     if record is not None:
         if deps.rootfs is not None:
-            await deps.rootfs.unmount(record.id, kept=None)
+            await deps.rootfs.unmount(record.id, kept=kept_layer(record))
         await unmount_volume(deps, record)
         context.reach("unmounted")
         if deps.networks is not None:
             await deps.networks.delete(record.id)
         await deps.fences.renew_soon(record.app, without={record.id})
-    stored = 0
-    if move.volume is not None:
-        if _busy_volume(context, move):
-            return Retry("something else is under way at the volume", after_s=0.5)
-        await files_of(deps).flush(move.volume)
-        stored = await files_of(deps).stored_bytes(move.volume)
+    if _busy_volume(context, move):
+        return Retry("something else is under way at the volume", after_s=0.5)
+    if await kept_root(deps, record) != move.root:
+        return Abort(Unavailable("the machine's root filesystem was made or has grown since the move began"))
+    for each in unit_files(move):
+        await files_of(deps).flush(each)
+    stored = await stored_bytes(deps, move)
     return Done(commit=lambda tx: _closed(tx, deps, move, stored))
 
 
@@ -291,7 +310,7 @@ def _closed(tx: Tx, deps: FlowDeps, move: MoveRecord, stored: int) -> None:
 async def copy(context: Context[MoveInput]) -> Outcome:
     """The destination has it all, on its disk, and has compared it with what is here."""
     move = move_in(context)
-    if move.volume is None:
+    if not unit_files(move):
         return Done()
     theirs = await _filled(context, move, _COPIED, SILENT_S)
     return Abort(Unavailable(theirs)) if isinstance(theirs, str) else Done()
@@ -425,15 +444,11 @@ def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple
         secrets=deps.secrets.pinned(store, machine.id, machine.version) if machine is not None and granted else {},
         volume=volume,
         volume_key=keys.open(volume.key) if granted and keys and volume is not None and volume.key is not None else b"",
+        root=move.root,
         ran=move.ran,
     )
     packed = OrderedApp(**fields, luggage=others.pack(store, app))
     return packed, others.seal(msgspec.msgpack.encode(unit))
-
-
-def files_of(deps: FlowDeps) -> MovedFiles:
-    assert deps.moved_files is not None, "only a node with volumes moves one"
-    return deps.moved_files
 
 
 _MEETING = Backoff(attempts=15, first_s=0.2, cap_s=2.0)  # of a daemon that is on its way up

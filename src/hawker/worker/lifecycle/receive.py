@@ -1,6 +1,6 @@
-"""Flow `receive`, at the destination of a move: have the image, copy the volume once nobody writes to it, wait for the
-grant. Until this node has accepted the grant durably, all of it counts for nothing, and goes when the source says that
-the move has ended.
+"""Flow `receive`, at the destination of a move: have the image, copy the files of the unit, wait for the grant. Until
+this node has accepted the grant durably, all of it counts for nothing, and goes when the source says that the move has
+ended.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ from hawker.record.move import (
     IncomingState,
 )
 from hawker.record.node import NodeRecord, hold
-from hawker.record.volume import GB
 from hawker.store.contract import Tx
+from hawker.volume.moved_files import draft_of
 from hawker.worker.admission import free_ipv4
 from hawker.worker.capacity import room_for
 from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.draft import VolumeDraft, ask_source, change_incoming, over
-from hawker.worker.lifecycle.move import files_of
+from hawker.worker.lifecycle.draft import UnitDrafts, ask_source, change_incoming, over
+from hawker.worker.lifecycle.moved_unit import files_of, unit_files, with_root
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.start import Launch
 from hawker.worker.table import Happened
@@ -77,20 +77,20 @@ def _ready(tx: Tx, context: Context[ReceiveInput]) -> None:
 
 
 async def fetch(context: Context[ReceiveInput]) -> Outcome:
-    """Have what the source's file stores, and have compared it; resumed from what was on disk."""
+    """Have what the source's files store, and have compared it; resumed from what was on disk."""
     record = _incoming(context)
-    if record.volume is None or record.state not in FILLING:
+    if not unit_files(record) or record.state not in FILLING:
         return Done()
-    draft = VolumeDraft(context.deps, record)
-    ended = await draft.await_source()
+    drafts = UnitDrafts(context.deps, record)
+    ended = await drafts.await_source()
     if ended:
         return Abort(ended)
-    await files_of(context.deps).begin(record.move, record.volume.made_gb * GB, record.upto)
+    await drafts.begin()
     context.reach("drafted")
-    ended = await draft.fill()
+    ended = await drafts.fill()
     if ended:
         return Abort(Unavailable(ended))
-    await files_of(context.deps).sync(record.move)
+    await drafts.sync()
     context.reach("copied")
     return Done(commit=lambda tx: _copied(tx, context))
 
@@ -117,11 +117,12 @@ async def settle(context: Context[ReceiveInput]) -> Outcome:
 
 
 async def undo_hold(context: Context[ReceiveInput]) -> None:
-    """The draft goes; its room with the end of the run."""
+    """The drafts go; their room with the end of the run."""
     record = context.deps.store.get(INCOMING, context.resource.id)
     if record is None or record.state is IncomingState.ACCEPTED or context.deps.moved_files is None:
         return
-    await files_of(context.deps).drop(record.move)
+    for each in unit_files(record):
+        await files_of(context.deps).drop(draft_of(record.move, each))
 
 
 def release(tx: Tx, ended: EndedRun[ReceiveInput]) -> None:
@@ -205,7 +206,7 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
         network=network,
         first_id=None,
         gpus=(),
-        holds=room if unit.ran else Resources(),
+        holds=with_root(room if unit.ran else Resources(), record.root),
         running=None,
         previous=None,
         awaited=run.instance_id if unit.ran else None,

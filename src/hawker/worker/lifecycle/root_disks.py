@@ -20,6 +20,7 @@ from hawker.host.ext4 import LEAST_MIB, Ext4Templates
 from hawker.host.mount import empty_trash, mounts, unmount
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
+from hawker.volume.moved_files import FilePlace
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 
@@ -88,6 +89,11 @@ class DiskRootfs:
     async def remove(self, machine_id: MachineId) -> None:
         await self.unmount(machine_id)
         self._discard(self._machines / machine_id)
+
+    def kept(self, machine_id: MachineId, name: str) -> FilePlace:
+        """No host mounts it."""
+        layer = self._layers(machine_id) / name
+        return FilePlace(_disk(layer), layer / "mounted")
 
     def _discard(self, directory: Path) -> None:
         """Moved away, to be removed later; no error when it is not there."""

@@ -39,6 +39,7 @@ from hawker.host.mount import (
 from hawker.ids import Digest, InstanceId, MachineId
 from hawker.image.cache import ImageCache
 from hawker.runtime.driver import container_root
+from hawker.volume.moved_files import FilePlace
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot
 
 _OPEN_TO_ALL = 0o1777
@@ -252,6 +253,9 @@ class HostRootfs:
         """The machine's whole directory, moved away to be emptied later."""
         await self.unmount(machine_id)
         discard_overlay(self._machines / machine_id, self._machines / machine_id / "rootfs", self._trash)
+
+    def kept(self, machine_id: MachineId, name: str) -> FilePlace:
+        return FilePlace(self._disk(machine_id, name), self._layers(machine_id) / name)
 
     async def list(self) -> list[MachineId]:
         return [MachineId(name) for name in sorted(os.listdir(self._machines))] if self._machines.is_dir() else []

@@ -22,6 +22,7 @@ from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
 from hawker.netpolicy.policies import Fences
 from hawker.netpolicy.policies import by_app as policies_by_app
 from hawker.record.machine import ARCHIVED, DESTROYED, MACHINES, MachineRecord, machine_resource
+from hawker.record.move import AWAITED, INCOMING
 from hawker.record.node import NODE
 from hawker.runtime.driver import ALIVE, Inspection, LostPart, NodeDriver, Phase
 from hawker.settings import Settings
@@ -72,6 +73,7 @@ class Books(ValueObject, frozen=True):
     machines: Mapping[MachineId, MachineRecord]
     opened: tuple[Run, ...]
     gone: frozenset[str]
+    awaited: frozenset[MachineId]  # on their way here: what was copied of them may be in its place already
 
     @property
     def busy(self) -> frozenset[str]:
@@ -151,7 +153,10 @@ class Look:
         kinds = {
             Kind.STRAY_INSTANCE: (listed.instances, "no machine has it"),
             Kind.STRAY_NETWORK: (listed.networks, "a network namespace that belongs to no machine"),
-            Kind.STRAY_DIRECTORY: (listed.directories, "a directory that belongs to no machine"),
+            Kind.STRAY_DIRECTORY: (
+                [each for each in listed.directories if each not in read.awaited],
+                "a directory that belongs to no machine",
+            ),
         }
         found = [
             Finding(kind, each, what) for kind, (seen, what) in kinds.items() for each in seen if each not in known
@@ -294,6 +299,9 @@ def _read(reader: Reader) -> Books:
         machines={record.id: record for _, record in reader.scan(MACHINES)},
         opened=tuple(journal.open_runs(reader)),
         gone=frozenset(record.id for _, record in reader.scan(DESTROYED)),
+        awaited=frozenset(
+            each.machine.id for _, each in reader.scan(INCOMING) if each.machine is not None and each.state in AWAITED
+        ),
     )
 
 
