@@ -55,6 +55,7 @@ async def test_a_kept_root_goes_with_its_machine_and_back_and_is_retired_each_ti
     async with played_fleet(seed=KEEPS_ROOT) as fleet:
         machine = MachineId(fleet.machine)
         for source, to in ((0, 1), (1, 2), (2, 0)):
+            await fleet._clock.sleep(1)  # it writes meanwhile
             before = fleet.hosts[source].world.rootfs.writes[machine, "kept"]
             move = await fleet.ended(source, (await fleet.move(source, to)).id)
             assert move.state is MoveState.DONE and move.root == KeptRoot(layer="kept", size_bytes=LAYER_BYTES)
@@ -128,6 +129,7 @@ async def test_a_root_that_was_made_since_the_move_began_is_not_left_behind() ->
         move = await fleet.move(0, 1)
         deps = fleet.worker(0).parts.deps
         record = fleet.worker(0).record(fleet.machine)
+        await eventually(fleet._clock, lambda: fleet.hosts[1].world.moved_files.drafted, 60, 0.0005)
         keeps = msgspec.convert({"image": record.config.image, "rootfs": {"persist": "always"}}, type(record.config))
         fleet.hosts[0].world.rootfs.writes[record.id, "kept"] = 1
         config = msgspec.structs.replace(record.config, rootfs=keeps.rootfs)
