@@ -7,10 +7,10 @@ import pytest
 
 from hawker.api.contract.machine import CheckStatus, LeaseInfo, Machine
 from hawker.api.in_process import InProcessCaller
-from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, name_of_copy, order_id, stays
+from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, luggage, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
-from hawker.config.machine import Mount
+from hawker.config.machine import Mount, RootfsConfig
 from hawker.errors import NoRoom, Unavailable
 from hawker.ids import NodeId
 from hawker.machine import State
@@ -68,6 +68,23 @@ def node_with(*machines: Machine) -> FakeNode:
 )
 def test_machines_that_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
     assert stays(machine(FIRST, **fields)) is why
+
+
+@pytest.mark.parametrize(
+    ("config", "goes_along"),
+    [
+        (MachineConfig(image="web"), ""),
+        (MachineConfig(image="web", rootfs=RootfsConfig(persist="never")), ""),
+        (WITH_VOLUME, "its volume"),
+        (MachineConfig(image="web", rootfs=RootfsConfig(persist="restart")), "its root filesystem"),
+        (
+            msgspec.structs.replace(WITH_VOLUME, rootfs=RootfsConfig(persist="always")),
+            "its volume and its root filesystem",
+        ),
+    ],
+)
+def test_a_machine_that_keeps_anything_moves_with_it_and_no_other(config: MachineConfig, goes_along: str) -> None:
+    assert luggage(machine(FIRST, config=config)) == goes_along
 
 
 def test_a_machine_with_a_volume_stays_if_that_is_wanted() -> None:

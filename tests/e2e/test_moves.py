@@ -58,10 +58,10 @@ async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64) -> Machine
     return made
 
 
-async def _written(shop: Shop, machine: Machine) -> bool:
+async def _written(shop: Shop, machine: Machine, ledger: str = "/data/ledger") -> bool:
     """Whether the ledger has begun: the machine is started a moment before."""
     try:
-        return (await shop.shell(machine.id, "test -s /data/ledger")).exit_code == 0
+        return (await shop.shell(machine.id, f"test -s {ledger}")).exit_code == 0
     except HawkerError:
         return False
 
@@ -199,6 +199,91 @@ async def test_a_fork_in_a_zone_of_its_own_has_the_content_on_the_other_host(
     await shop.wait(reader.id, "started")
     copied = [int(line) for line in (await shop.said(reader.id, "cat", "/data/ledger")).split()]
     assert before in copied and copied == list(range(1, len(copied) + 1))
+
+
+ROOT_LEDGER = LEDGER.replace("/data/ledger", "/ledger")
+"""The same in the root filesystem."""
+
+
+async def with_root_ledger(shop: Shop, image: str, *, memory_mb: int = 64, persist: str = "restart") -> Machine:
+    """A machine without a volume that keeps its root filesystem."""
+    config: dict[str, Any] = {
+        "image": image,
+        "guest": {"memory_mb": memory_mb},
+        "rootfs": {"persist": persist},
+        "init": {"exec": ["/bin/sh", "-c", ROOT_LEDGER]},
+        "restart": {"policy": "no"},
+        "stop_config": {"signal": "SIGKILL", "timeout": 1},
+    }
+    made = await shop.run_somewhere(config, name="ledger")
+    await eventually(lambda: _written(shop, made, "/ledger"), WITHIN_S)
+    return made
+
+
+def roots(host: Host, machine: Machine) -> list[Path]:
+    """The files of root filesystems that the node keeps of the machine."""
+    directory = host.node.data_dir / "machines" / machine.id
+    return [*directory.glob("disks/kept*"), *directory.glob("layers/kept*/disk")]
+
+
+async def test_a_machine_moves_with_the_root_filesystem_that_it_keeps_and_back(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
+) -> None:
+    machine = await with_root_ledger(shop, toolbox_image)
+    await _moves_with_its_root(hosts, shop, machine, "warm")
+
+
+async def _moves_with_its_root(hosts: tuple[Host, Host], shop: Shop, machine: Machine, mode: str) -> None:
+    ids = [host.node.node_id for host in hosts]
+    here = 0 if roots(hosts[0], machine) else 1
+    for there in (1 - here, here):
+        before = int(await shop.said(machine.id, "tail", "-n", "1", "/ledger"))
+        move = await moved(shop, machine, ids[there])
+        assert move.state == "done", move.reason
+        assert (move.mode, move.volume, move.node) == (mode, None, ids[1 - there])
+        assert roots(hosts[there], machine) and not roots(hosts[1 - there], machine)
+        retired = hosts[1 - there].node.data_dir / "volumes" / ".retired" / f"{machine.id}.{move.generation}"
+        assert retired.exists()
+        await shop.wait(machine.id, "started")
+        lines = (await shop.said(machine.id, "cat", "/ledger")).split()
+        assert str(before) in lines
+        print(f"{move.mode}, {move.stored_bytes >> 10} KiB stored, away {move.away_ms} ms")
+
+
+async def test_a_drain_moves_a_machine_that_keeps_its_root_filesystem_and_loses_nothing(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
+) -> None:
+    machine = await with_root_ledger(shop, toolbox_image, persist="always")
+    here = 0 if roots(hosts[0], machine) else 1
+    command = CommandLine(hosts[0].node.environment | {"HAWKER_DATA_DIR": str(hosts[0].node.data_dir)})
+    before = int(await shop.said(machine.id, "tail", "-n", "1", "/ledger"))
+
+    async def drained() -> Done | None:
+        """Once the owner has heard of the other node."""
+        done = command("node", "drain", hosts[here].node.node_id)
+        return done if done.status == 0 else None
+
+    done = await eventually(drained, WITHIN_S)
+    assert done is not None and "its root filesystem" in done.out, done
+    assert roots(hosts[1 - here], machine) and not roots(hosts[here], machine)
+    await shop.wait(machine.id, "started")
+    assert str(before) in (await shop.said(machine.id, "cat", "/ledger")).split()
+
+
+@pytest.mark.long(reason="emulated machines boot three times; the tests above move containers by the same flows")
+async def test_a_microvm_moves_with_the_root_filesystem_that_it_keeps_and_back(
+    tmp_path: Path, toolbox_image: str
+) -> None:
+    if reason := lack_of_qemu():
+        pytest.skip(reason)
+    flags = (("--driver", "qemu"),) * 2
+    with two_hosts(tmp_path, flags, lambda host: bring_kernels(host.node.place, kernels())) as hosts:
+        await met(hosts)
+        async with hosts[0].node.client() as client:
+            shop = Shop(client, "moves")
+            await shop.open()
+            machine = await with_root_ledger(shop, toolbox_image, memory_mb=256)
+            await _moves_with_its_root(hosts, shop, machine, "warm")
 
 
 @pytest.mark.long(reason="emulated machines boot three times; the tests above move containers by the same flows")

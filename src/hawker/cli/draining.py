@@ -37,6 +37,7 @@ from hawker.api.contract.move import LIST_MOVES, MOVE_MACHINE, ListMovesQuery, M
 from hawker.cli import moves, waiting
 from hawker.cli.exits import Failure
 from hawker.clock import Clock
+from hawker.config import Persist, persistence
 from hawker.config.placement import APART_FROM, apart_from
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.ids import NodeId
@@ -199,8 +200,13 @@ def stays(machine: Machine, *, keep_volumes: bool = False) -> Left | None:
 
 
 def has_volume(machine: Machine) -> bool:
-    """Then it moves as it is; a machine without one is copied."""
     return machine.config is not None and bool(machine.config.mounts)
+
+
+def luggage(machine: Machine) -> str:
+    """What goes along with it, for people. A machine with luggage moves as it is; one without is copied."""
+    keeps = machine.config is not None and persistence(machine.config) is not Persist.NEVER
+    return " and ".join(["its volume"] * has_volume(machine) + ["its root filesystem"] * keeps)
 
 
 def copy_of(machine: Machine, apart: Sequence[str] = ()) -> CreateMachineRequest:
@@ -270,7 +276,7 @@ class Mover:
                 return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
                 return self._stay(resident, machine.name, left.value)
-            if has_volume(machine):
+            if luggage(machine):
                 return await self._move_whole(resident, machine)
             return await self._move(resident, machine)
         except NotFound:
@@ -324,20 +330,20 @@ class Mover:
         return next((each for each in mine if each.state not in moves.ENDED), None)
 
     async def _move_whole(self, resident: Resident, machine: Machine) -> Drained:
-        """With its volume: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
+        """With its luggage: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
         made = await self._opened(resident)
         if made is None:
             wish = MoveRequest(source=self._node_id, limit_mib_per_s=self._limit)
             made = await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
-        return await self._follow(resident, machine.name, made)
+        return await self._follow(resident, machine, made)
 
-    async def _follow(self, resident: Resident, name: str, move: Move) -> Drained:
+    async def _follow(self, resident: Resident, machine: Machine, move: Move) -> Drained:
         say = partial(self._say_of, resident)
         done = await moves.follow(self._caller, move, self._clock, say)
         away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
-        note = f"with its volume to node {done.to}{away}"
+        note = f"with {luggage(machine)} to node {done.to}{away}"
         say(f"moved {note}")
-        return Drained(resident=resident, name=name, copy=resident.machine_id, note=note)
+        return Drained(resident=resident, name=machine.name, copy=resident.machine_id, note=note)
 
     def _say_of(self, resident: Resident, text: str) -> None:
         self._say(f"{resident.app}: {text}")

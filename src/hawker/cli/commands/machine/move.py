@@ -11,8 +11,8 @@ from hawker.cli.options import app_option, machine_argument
 from hawker.cli.output import Form, output_option, show
 from hawker.clock import SystemClock
 
-_HELP = """Move MACHINE with its volume to another node. It keeps its id, name, address and volume. It is off from the
-moment at which it is stopped until it is started there, which is as long as the copy of what its volume stores takes.
+_HELP = """Move MACHINE with its volume, and the root filesystem that it keeps, to another node. It keeps its id, name,
+address and volume. It is off for what it wrote while that was copied, and with `--mode cold` for the whole copy.
 
 The nodes do the work: if this command is interrupted, the move goes on; `hawker moves list` shows it.
 

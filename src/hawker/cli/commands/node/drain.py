@@ -75,9 +75,9 @@ _HELP = """Disable scheduling on NODE, and move its machines to other nodes of i
 each machine elsewhere, and destroys the machine when its copy runs and its checks pass. Machines of one app move one
 after the other.
 
-A machine with a volume moves with it, keeps its id and name, and is off while what the volume stores is copied. Each
-copy of another has a new id, and a name made of the old one. Spares of a machine stand by for its copy before the
-machine is destroyed; a moved spare stays a spare.
+A machine with a volume, or one that keeps its root filesystem, moves with it, keeps its id and name, and is off for
+what it wrote while that was copied. Each copy of another has a new id, and a name made of the old one. Spares of a
+machine stand by for its copy before the machine is destroyed; a moved spare stays a spare.
 
 If you interrupt a drain, repeat the command: it continues. Machines without room elsewhere stay, and so do those in
 use: each is listed with what to do, and the exit status is 1. `hawker node uncordon` enables scheduling again.
