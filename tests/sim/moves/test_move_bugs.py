@@ -8,7 +8,7 @@ from hawker.sim.moves.move_run import draw, play
 from hawker.sim.node.kit import WorkerKit
 
 SEEDS = 40
-FOUND_AT = {"refusal-forgotten": 20, "copy-not-synced": 16, "old-marks": 21, "accepts-again": 3}
+FOUND_AT = {"refusal-forgotten": 30, "copy-not-synced": 16, "old-marks": 21, "accepts-again": 3, "root-left": 4}
 """The seed that finds a bug, where it is not the first one."""
 
 

@@ -3,18 +3,20 @@
 import msgspec
 import pytest
 
+from hawker.api.contract.move import IncomingRequest
 from hawker.errors import NotServed
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MACHINES
-from hawker.record.move import INCOMING, MOVES, RETIRED, IncomingState, KeptRoot, MoveRecord, MoveState
+from hawker.record.move import INCOMING, MOVES, RETIRED, IncomingRecord, IncomingState, KeptRoot, MoveRecord, MoveState
 from hawker.record.node import used
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_moved_files import LAYER_BYTES
-from hawker.sim.node.kit import FEATURES, GUEST_FEATURES
+from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, WorkerKit
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.moved_unit import check_root, unit_files, with_root
+from hawker.worker.machine_moves import MachineMoves
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -137,3 +139,21 @@ async def test_a_root_that_was_made_since_the_move_began_is_not_left_behind() ->
         ended = await fleet.ended(0, move.id)
         assert ended.state is MoveState.ABORTED and "since the move began" in ended.reason
         assert NodeId(ended.to) == fleet.id(1)
+
+
+class OlderMoves(MachineMoves):
+    """Of a node that knows of no roots, and does not say that it takes one."""
+
+    async def hold(self, move_id: str, asked: IncomingRequest) -> IncomingRecord:
+        return msgspec.structs.replace(await super().hold(move_id, asked), root=None)
+
+    def incoming(self, move_id: str) -> IncomingRecord:
+        return msgspec.structs.replace(super().incoming(move_id), root=None)
+
+
+@pytest.mark.parametrize(("seed", "state"), [(1, MoveState.DONE), (KEEPS_ROOT, MoveState.ABORTED)])
+async def test_an_older_node_is_given_no_machine_that_keeps_its_root(seed: int, state: MoveState) -> None:
+    async with played_fleet(WorkerKit(moves=OlderMoves), seed=seed) as fleet:
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert move.state is state and ("version is older" in move.reason) is (state is MoveState.ABORTED)
+        assert await fleet.settled() == []

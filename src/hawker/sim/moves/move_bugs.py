@@ -153,6 +153,13 @@ class _BelievesOldMarks(_FilesOver):
         return BlockChanges(found.mark or since, ())
 
 
+class _LeavesRoots(_FilesOver):
+    """What a machine kept of its root filesystem is not put where its new owner looks for it."""
+
+    async def adopt(self, draft: str, file: MovedFile) -> None:
+        await (self._files.drop(draft) if file.layer else self._files.adopt(draft, file))
+
+
 class _NeverSyncs(_FilesOver):
     """A copy counts before it is on disk."""
 
@@ -297,22 +304,6 @@ class _WithoutKeys(_Noting):
             super().put(bucket, key, value)
 
 
-class _LeavesRoots(StoreOver):
-    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._inner.write(lambda tx: apply(_WithoutRoots(tx, set())), durability)
-
-
-class _WithoutRoots(_Noting):
-    """What a machine keeps of its root filesystem stays at the destination's door: the new owner begins anew."""
-
-    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
-        if isinstance(value, IncomingRecord):
-            without: IncomingRecord = msgspec.structs.replace(value, root=None)
-            self._tx.put(INCOMING, key, without)
-        else:
-            super().put(bucket, key, value)
-
-
 class _ForgetsRefusals(StoreOver):
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         return await self._inner.write(lambda tx: apply(_WithoutRefusals(tx, set())), durability)
@@ -368,7 +359,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
     _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
     _plant("key-dropped", "what opens a volume does not go along", WorkerKit(store=_DropsKeys), *I),
-    _plant("root-left", "what a machine keeps of its root filesystem stays", WorkerKit(store=_LeavesRoots), *I),
+    _plant("root-left", "what a machine keeps of its root filesystem does not go along", _files(_LeavesRoots), *I),
     _plant(
         "closed-early",
         "the source says that nobody writes any more while the machine still does",
