@@ -40,9 +40,9 @@ class MoveWorld(VirtualWorld):
     store: MemoryStore
 
 
-MoveMoment = tuple[MemoryStore, int, frozenset[MachineId], frozenset[VolumeId]]
-"""What a host's owners and writers depend on: its store and how many commits it made, which machines run and which
-volumes are mounted. Between equal moments no check of `of_moves` can come out otherwise."""
+MoveMoment = tuple[MemoryStore, int, frozenset[MachineId], frozenset[str]]
+"""What a host's owners and writers depend on: its store and how many commits it made, which machines run, and which
+volumes and root filesystems are mounted. Between equal moments no check of `of_moves` can come out otherwise."""
 
 
 class MoveFleet(ValueObject, frozen=True):
@@ -200,7 +200,10 @@ class MoveHost:
 
     def moment(self) -> MoveMoment:
         world = self.world
-        return world.store, world.store.commits, frozenset(world.host.running()), frozenset(world.disks.attached)
+        return world.store, world.store.commits, frozenset(world.host.running()), self._mounted()
+
+    def _mounted(self) -> frozenset[str]:
+        return frozenset({*self.world.disks.attached, *self.world.rootfs.mounted})
 
     def sight(self) -> NodeSight:
         world = self.world
@@ -208,7 +211,7 @@ class MoveHost:
             node=self.id,
             reader=world.store,
             running=frozenset(world.host.running()),
-            mounted=frozenset({*world.disks.attached, *world.rootfs.mounted}),
+            mounted=self._mounted(),
             contents={
                 **{volume_id: file.content for volume_id, file in world.disks.files.items()},
                 **{machine_id: count for (machine_id, _), count in world.rootfs.writes.items()},
