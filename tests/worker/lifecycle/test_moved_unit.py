@@ -44,7 +44,7 @@ def test_a_kept_root_takes_at_least_its_size_of_the_disk() -> None:
     assert with_root(Resources(disk_mib=1000), ROOT).disk_mib == 1000
 
 
-def test_what_a_microvm_wrote_is_mounted_by_no_host_and_the_other_way_round() -> None:
+def test_a_root_that_a_microvm_wrote_goes_to_no_node_of_containers_and_the_other_way_round() -> None:
     guests = msgspec.structs.replace(ROOT, guest_written=True)
     check_root(ROOT, FEATURES)
     check_root(guests, GUEST_FEATURES)
