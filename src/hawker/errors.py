@@ -104,6 +104,14 @@ class SnapshotLost(HawkerError):
     code = "snapshot_lost"
 
 
+class Damaged(HawkerError):
+    """Bytes of a volume cannot be read from its disk, or could not be when it was moved, and are zeros since then. The
+    text says where."""
+
+    status = 412
+    code = "damaged"
+
+
 class MoveUnderWay(HawkerError):
     """It is on its way to another node; the same call may work once the move has ended."""
 

@@ -11,12 +11,16 @@ import pytest
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, BackupManifest, BackupSegment
+from hawker.backup.prune import prune
 from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save, verify
+from hawker.clock import SystemClock
 from hawker.errors import Unavailable, Unprocessable
 from hawker.host.sparse import allocated_bytes
+from hawker.host.unreadable import UnreadableBytes
 from tests.backup import golden
 from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened
+from tests.fixtures.dying_disk import dying_disk
 
 pytestmark = pytest.mark.anyio
 FIRST, SECOND = "acme/web/vol_a/20261123T161500Z-aaaa", "acme/web/vol_a/20261124T161500Z-bbbb"
@@ -213,6 +217,21 @@ async def test_manifest_of_a_size_that_its_segments_do_not_have_is_refused(
     lies = msgspec.structs.replace(made, size_bytes=made.size_bytes - CHUNK_BYTES)
     with pytest.raises(ArchiveDamaged):
         await restore(local, lies, tmp_path / "again")
+
+
+@pytest.mark.root
+async def test_file_that_its_disk_cannot_read_makes_no_backup_and_holds_up_no_prune(
+    local: BackupRepository, kept: Path, tmp_path: Path
+) -> None:
+    with dying_disk(tmp_path) as disk:
+        file = disk.root / "disk"
+        file.write_bytes(os.urandom(SEGMENT_BYTES + 4 * CHUNK_BYTES))
+        lost = disk.cut(file, SEGMENT_BYTES + CHUNK_BYTES)
+        with pytest.raises(UnreadableBytes) as caught:
+            await save(local, file, FIRST, ABOUT, None)
+        assert caught.value.offset == lost.offset
+    assert await local.backups("") == [] and list((kept / "running").iterdir()) == []
+    await prune(local, SystemClock().now())
 
 
 async def test_empty_file_is_no_volume(local: BackupRepository, tmp_path: Path) -> None:

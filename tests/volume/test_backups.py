@@ -11,8 +11,8 @@ from hawker.api.contract.volume import (
     BackupState,
     VolumeBackup,
 )
-from hawker.errors import NotFound, NotServed, Unprocessable
-from hawker.ids import VolumeId
+from hawker.errors import Damaged, NotFound, NotServed, Unprocessable
+from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.record.volume import SNAPSHOTS, SnapshotStatus
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.crash_points import Death
@@ -113,6 +113,15 @@ async def test_a_snapshot_that_fails_fails_its_backup_which_says_so(shelf: Shelf
     assert backup.state is BackupState.FAILED and "could not be taken" in (backup.error or "")
     assert shelf.record(backup.snapshot).status is SnapshotStatus.FAILED
     assert await kept(shelf) == []
+
+
+async def test_a_volume_that_its_disk_cannot_read_has_no_backup_and_says_so_at_once(shelf: Shelf) -> None:
+    volume_id = VolumeId(await shelf.written())
+    shelf.world.disks.rot[volume_id] = frozenset({3})
+    backup = await saved(shelf, volume_id)
+    assert backup.state is BackupState.FAILED and "its disk is damaged" in (backup.error or "")
+    run = shelf.worker.parts.backups.run(AppName(APP), volume_id, SnapshotId(backup.snapshot))
+    assert isinstance(run.failure, Damaged) and await kept(shelf) == []
 
 
 async def test_backups_of_a_volume_come_one_after_the_other(shelf: Shelf) -> None:

@@ -1,5 +1,6 @@
 """Facts about copies of volumes on this host: real files, and a real file system that is mounted and written to."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hawker.clock import SystemClock
-from hawker.errors import NotFound, Unavailable
+from hawker.errors import Damaged, NotFound, Unavailable
 from hawker.host.block import attach_loop
 from hawker.host.ext4 import mount_device
 from hawker.host.mount import is_mounted, unmount
@@ -15,6 +16,7 @@ from hawker.host.sparse import Drafted, draft
 from hawker.ids import SnapshotId, VolumeId, new_snapshot_id, new_volume_id
 from hawker.volume import host_copies as module
 from hawker.volume.host_copies import HostCopies
+from tests.fixtures.dying_disk import dying_disk
 from tests.host.strangers import stranger
 
 pytestmark = pytest.mark.anyio
@@ -154,6 +156,17 @@ async def test_a_volume_whose_device_nobody_can_hold_still_is_not_copied(host: H
     volume_id = host.volume(bytes(MIB))
     with attach_loop(host.file(volume_id)), pytest.raises(Unavailable, match="held by others of this host"):
         await host.copies.take(volume_id, new_id())
+
+
+@pytest.mark.root
+async def test_a_volume_that_its_disk_cannot_read_is_not_copied_and_says_where(tmp_path: Path) -> None:
+    with dying_disk(tmp_path) as disk:
+        host, snapshot_id = Host(disk.root), new_id()
+        volume_id = host.volume(os.urandom(4 * MIB))
+        lost = disk.cut(host.file(volume_id), 3 * MIB)
+        with pytest.raises(Damaged, match=f"{volume_id} cannot be read at byte {lost.offset}"):
+            await host.copies.take(volume_id, snapshot_id)
+        assert not host.snapshot(snapshot_id).exists() and await host.copies.list() == []
 
 
 async def test_a_missing_disk_cannot_be_copied(host: Host) -> None:

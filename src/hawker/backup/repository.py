@@ -6,7 +6,7 @@ repeated. Only a prune (`prune`) removes any, and only while nobody writes.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -35,11 +35,14 @@ _CONFIG = "config"
 _BACKUPS = "backups/"
 _STORED = ("segments/", "packs/")
 _RUNNING, _PRUNING, _MARKS = "running/", "pruning", "marks"
-LONGEST_BACKUP_S = 7 * 86_400.0
+BACKUP_LEASE_S = 3600.0
+"""How long a backup counts as under way from when it last said so: one that was killed holds up prunes no longer."""
+
 LONGEST_PRUNE_S = 3600.0
 CLOCKS_S = 600.0
 """How far the clocks of two writers may differ."""
 
+_SAID_AGAIN_S = 600.0
 _REMOVED_S = 20.0
 _WRITERS_LOOK_S = 5.0
 MOST_STORED = 4_000_000
@@ -163,15 +166,16 @@ class BackupRepository:
     # Who is at work. Each says so before it looks whether the other does.
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[Callable[[], None]]:
-        """What is here stays meanwhile. What is given raises `Unavailable` once it has taken so long that this may not
-        be so any more. Raises `Unavailable` while the repository is pruned."""
+    async def writing(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """What is here stays meanwhile, as long as what is given is called again and again: it says that the work goes
+        on, and raises `Unavailable` once that was not said for so long that something may have gone. Raises
+        `Unavailable` while the repository is pruned."""
         token = self._clock.token_bytes(8).hex()
-        async with self._at_work(f"{_RUNNING}{token}", token, LONGEST_BACKUP_S) as check:
+        async with self._at_work(f"{_RUNNING}{token}", token, BACKUP_LEASE_S) as lease:
             prune = await self._read_at_work(_PRUNING)
             if prune is not None and prune.until + CLOCKS_S > self._clock.now():
                 raise Unavailable(f"the backups in {self.name} are being pruned: this one begins when that has ended")
-            yield check
+            yield lease.keep_on
 
     @asynccontextmanager
     async def taken(self, patience_s: float = 0.0) -> AsyncIterator[Callable[[], None]]:
@@ -184,7 +188,7 @@ class BackupRepository:
             raise Unavailable(f"the backups in {self.name} are being pruned already")
         if said is not None:
             await self._place.remove(_PRUNING)  # of one that was killed
-        async with self._at_work(_PRUNING, token, LONGEST_PRUNE_S) as check:
+        async with self._at_work(_PRUNING, token, LONGEST_PRUNE_S) as lease:
             mine = await self._read_at_work(_PRUNING)
             if mine is None or mine.token != token:
                 raise Unavailable(f"another prune of {self.name} began at the same moment: repeat the command")
@@ -193,7 +197,7 @@ class BackupRepository:
                 if self._clock.monotonic() >= deadline:
                     raise Unavailable(f"a backup to {self.name} is under way: prune when it has ended")
                 await self._clock.sleep(_WRITERS_LOOK_S)
-            yield check
+            yield lease.check
 
     async def _is_written(self) -> bool:
         for key in await self._place.names(_RUNNING, MOST_LISTED):
@@ -203,19 +207,18 @@ class BackupRepository:
         return False
 
     @asynccontextmanager
-    async def _at_work(self, key: str, token: str, longest_s: float) -> AsyncIterator[Callable[[], None]]:
+    async def _at_work(self, key: str, token: str, longest_s: float) -> AsyncIterator["_WorkLease"]:
         """Of two that prune at the same moment the mark is the first one's, and only its own is removed."""
-        keys, began = await self.keys(make=True), self._clock.monotonic()
-        said = AtWork(token=token, until=self._clock.now() + longest_s)
-        sealed = keys.seal(key, msgspec.msgpack.encode(said))
-        await (self._put(key, sealed) if key == _PRUNING else self._replace(key, sealed))
+        keys = await self.keys(make=True)
 
-        def check() -> None:
-            if self._clock.monotonic() - began > longest_s - CLOCKS_S:
-                raise Unavailable(f"it takes longer than {longest_s / 3600:g} h: repeat it, it goes on from there")
+        async def say(until: float) -> None:
+            sealed = keys.seal(key, msgspec.msgpack.encode(AtWork(token=token, until=until)))
+            await (self._put(key, sealed) if key == _PRUNING else self._replace(key, sealed))
 
+        lease = _WorkLease(self._clock, longest_s, say)
+        await lease.begin()
         try:
-            yield check
+            yield lease
         finally:
             with anyio.move_on_after(_REMOVED_S, shield=True), suppress(HawkerError):
                 there = await self._read_at_work(key)
@@ -336,6 +339,38 @@ class BackupRepository:
             file = room / "object"
             await in_thread(Pool.ARCHIVE, _write, file, data)
             await self._place.put_new(key, file)
+
+
+class _WorkLease:
+    """For `longest_s` from when `say` said last that somebody is at work; the clocks of others may differ."""
+
+    def __init__(self, clock: Clock, longest_s: float, say: Callable[[float], Awaitable[None]]) -> None:
+        self._clock = clock
+        self._longest_s = longest_s
+        self._say = say
+        self._said_at = self._until = 0.0  # monotonic, Unix seconds
+        self._saying = anyio.Lock()
+
+    async def begin(self) -> None:
+        said_at, until = self._clock.monotonic(), self._clock.now() + self._longest_s
+        await self._say(until)
+        self._said_at, self._until = said_at, until
+
+    def check(self) -> None:
+        """By both clocks: one stands still while the host sleeps, and one may be set."""
+        late_s = max(self._clock.monotonic() - self._said_at, self._clock.now() - self._until + self._longest_s)
+        if late_s > self._longest_s - CLOCKS_S:
+            raise Unavailable(f"it took longer than {self._longest_s / 3600:g} h: repeat it, it goes on from there")
+
+    async def keep_on(self) -> None:
+        async with self._saying:
+            self.check()
+            if self._clock.monotonic() - self._said_at < _SAID_AGAIN_S:
+                return
+            said_at, until = self._clock.monotonic(), self._clock.now() + self._longest_s
+            await self._say(until)
+            self.check()  # it was said before others stopped counting on it
+            self._said_at, self._until = said_at, until
 
 
 def pack_name(file: Path) -> bytes:

@@ -32,6 +32,7 @@ from hawker.backup.repository import BackupRepository, pack_digest
 from hawker.errors import HawkerError, Unprocessable, one_error
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
+from hawker.host.unreadable import PatientReader
 from hawker.value_object import ValueObject
 
 SEGMENTS_AT_ONCE = 3
@@ -50,9 +51,10 @@ async def save(
 ) -> BackupManifest:
     """Have the backup; `file` must not change meanwhile. `about` is its manifest but for what is measured here,
     `parent` an earlier backup of the same volume, if there is one. Returns the manifest as it is written. Raises
-    `Unavailable` while the repository is pruned."""
-    async with repository.writing() as check:
-        return await _save(repository, file, backup, about, parent, check)
+    `Unavailable` while the repository is pruned, `UnreadableBytes` for what the file's disk cannot read: then there is
+    no such backup."""
+    async with repository.writing() as keep_on:
+        return await _save(repository, file, backup, about, parent, keep_on)
 
 
 async def _save(
@@ -61,7 +63,7 @@ async def _save(
     backup: str,
     about: BackupManifest,
     parent: BackupManifest | None,
-    check: Callable[[], None],
+    keep_on: Callable[[], Awaitable[None]],
 ) -> BackupManifest:
     before = [] if parent is None else parent.names()
     keys = await repository.keys(make=True)
@@ -69,7 +71,7 @@ async def _save(
         size = os.fstat(source.fileno()).st_size
         if not 0 < size <= MOST_VOLUME_BYTES:
             raise Unprocessable(f"a volume of {size} bytes cannot be backed up")
-        saving = _Saving(repository, keys, source.fileno(), size, before)
+        saving = _Saving(repository, keys, PatientReader(file, source.fileno()), size, before, keep_on)
         await _each(segments_in(size), saving.take)
     made = msgspec.structs.replace(
         about,
@@ -78,7 +80,7 @@ async def _save(
         stored_bytes=min(saving.stored, size),
         sent_bytes=saving.sent,
     )
-    check()
+    await keep_on()
     await repository.put_manifest(backup, made)
     return made
 
@@ -108,7 +110,13 @@ class _Saving:
     the first is sent."""
 
     def __init__(
-        self, repository: BackupRepository, keys: RepositoryKeys, source: int, size: int, before: Sequence[bytes]
+        self,
+        repository: BackupRepository,
+        keys: RepositoryKeys,
+        source: PatientReader,
+        size: int,
+        before: Sequence[bytes],
+        keep_on: Callable[[], Awaitable[None]],
     ) -> None:
         self.names = [HOLE] * segments_in(size)
         self.stored = self.sent = 0
@@ -117,10 +125,12 @@ class _Saving:
         self._source = source
         self._size = size
         self._before = before
+        self._keep_on = keep_on
         self._begun: set[bytes] = set()
 
     async def take(self, number: int) -> None:
         keys = self._keys
+        await self._keep_on()
         read = await in_thread(Pool.DISKS, _read, self._source, number, self._size, keys)
         name = HOLE if read is None else keys.segment_name(read.chunks)
         if read is None or name == HOLE:
@@ -137,18 +147,18 @@ class _Saving:
             inside("sent")
 
 
-def _read(source: int, number: int, size: int, keys: RepositoryKeys) -> _Read | None:
+def _read(source: PatientReader, number: int, size: int, keys: RepositoryKeys) -> _Read | None:
     """None for a segment that is one hole."""
     start = number * SEGMENT_BYTES
     end = min(size, start + SEGMENT_BYTES)
     try:
-        if os.lseek(source, start, os.SEEK_DATA) >= end:
+        if os.lseek(source.fd, start, os.SEEK_DATA) >= end:
             return None
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
         return None
-    data = memoryview(os.pread(source, end - start, start))
+    data = memoryview(source.read(start, end - start))
     if len(data) != end - start:
         raise OSError(errno.EIO, "the file became shorter while it was read")
     pieces = _pieces(data)

@@ -16,6 +16,7 @@ from pathlib import Path
 from anyio import from_thread
 
 from hawker.fair.threads import Pool, in_thread
+from hawker.host.unreadable import PatientReader, is_of_the_disk
 from hawker.value_object import ValueObject
 
 PIECE_BYTES = 8 << 20
@@ -41,7 +42,7 @@ class Drafted(ValueObject, frozen=True):
 
 async def draft(source: Path, target: Path) -> Drafted:
     """Copy in a thread, over what an earlier try left. When cancelled it ends within a piece, and nothing is left.
-    Raises `OSError`, on a full disk for one."""
+    Raises `OSError`, on a full disk for one, and `UnreadableBytes` for what the source's disk cannot read."""
     return await in_thread(Pool.HOST, draft_here, source, target)
 
 
@@ -73,7 +74,7 @@ def draft_here(source: Path, target: Path) -> Drafted:
     made = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with source.open("rb") as file:
-            way = _fill(file.fileno(), made)
+            way = _fill(PatientReader(source, file.fileno()), made)
         return Drafted(way, os.fstat(made).st_blocks * SECTOR_BYTES)
     except BaseException:
         target.unlink(missing_ok=True)
@@ -82,12 +83,12 @@ def draft_here(source: Path, target: Path) -> Drafted:
         os.close(made)
 
 
-def _fill(source: int, target: int) -> Way:
-    if _reflink(source, target):
+def _fill(source: PatientReader, target: int) -> Way:
+    if _reflink(source.fd, target):
         return Way.REFLINK
-    size = os.fstat(source).st_size
+    size = os.fstat(source.fd).st_size
     os.ftruncate(target, size)
-    for offset, length in stored_pieces(source, size):
+    for offset, length in stored_pieces(source.fd, size):
         _copy_range(source, target, offset, length)
     return Way.COPY
 
@@ -118,7 +119,7 @@ def stored_pieces(source: int, size: int, begin: int = 0) -> Iterator[tuple[int,
             yield offset, min(PIECE_BYTES, end - offset)
 
 
-def _copy_range(source: int, target: int, offset: int, length: int) -> None:
+def _copy_range(source: PatientReader, target: int, offset: int, length: int) -> None:
     """In the kernel where it can. A source that was made shorter meanwhile ends it."""
     while length > 0:
         from_thread.check_cancelled()
@@ -128,13 +129,13 @@ def _copy_range(source: int, target: int, offset: int, length: int) -> None:
         offset, length = offset + copied, length - copied
 
 
-def _copy_some(source: int, target: int, offset: int, length: int) -> int:
+def _copy_some(source: PatientReader, target: int, offset: int, length: int) -> int:
     try:
-        return os.copy_file_range(source, target, length, offset, offset)
+        return os.copy_file_range(source.fd, target, length, offset, offset)
     except OSError as error:
-        if error.errno not in _NO_RANGE:
+        if error.errno not in _NO_RANGE and not is_of_the_disk(error):
             raise
-    return os.pwrite(target, os.pread(source, length, offset), offset)
+    return os.pwrite(target, source.read_some(offset, length), offset)
 
 
 def _publish(drafted: Path, name: Path) -> None:

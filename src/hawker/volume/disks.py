@@ -4,12 +4,14 @@ copies of volumes.
 Every call is idempotent: it completes what an earlier one began, also one of a daemon that was killed in it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
-from hawker.errors import NoRoom
+from hawker.errors import Damaged, NoRoom
+from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import GB, Fstype, SealedKey, SnapshotRecord, VolumeRecord
 from hawker.value_object import ValueObject
@@ -93,6 +95,15 @@ class Disks(Protocol):
         """What this host lacks to encrypt volumes, and what to do about it; None when it can."""
 
 
+@contextmanager
+def damaged_at(volume_id: VolumeId) -> Iterator[None]:
+    """Raises `Damaged` for bytes of the volume, or of its snapshot, that the disk cannot read."""
+    try:
+        yield
+    except UnreadableBytes as error:
+        raise Damaged(f"volume {volume_id} cannot be read at byte {error.offset}: its disk is damaged") from error
+
+
 def disk_of(record: VolumeRecord) -> Disk:
     return Disk(
         id=record.id,
@@ -154,7 +165,8 @@ class Backups(Protocol):
     when it is not there, `ArchiveRefused`, `ArchiveDamaged`, `Unavailable`, and `OSError` for what the host refuses."""
 
     async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
-        """Have the backup, of what the snapshot holds; `name` is the volume's. One that is there is left as it is."""
+        """Have the backup, of what the snapshot holds; `name` is the volume's. One that is there is left as it is.
+        Raises `Damaged` when its disk cannot read all of it: then there is no such backup."""
 
     async def find(self, backup: str) -> BackupFound:
         """What a volume is that is made from it."""
@@ -172,7 +184,8 @@ class Backups(Protocol):
 
 class Copies(Protocol):
     """Copies of one moment: nothing writes to a mounted volume meanwhile. Raises `OSError` for what the host refuses,
-    `Unavailable` when a volume cannot be held still, `NotFound` when what is to be copied is not there."""
+    `Damaged` when the disk cannot read all of it, `Unavailable` when a volume cannot be held still, `NotFound` when
+    what is to be copied is not there."""
 
     async def room(self, copied: VolumeId | SnapshotId) -> CopyRoom:
         """For one more copy, beyond what the node keeps free."""

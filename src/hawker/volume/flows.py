@@ -9,8 +9,10 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from hawker.clock import Clock
-from hawker.errors import NotServed, Unavailable
+from hawker.errors import Damaged, HawkerError, NotServed, Unavailable
+from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step, StepContext
+from hawker.fsm.run import error_of
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
@@ -20,6 +22,7 @@ from hawker.record.volume import (
     SnapshotStatus,
     VolumeRecord,
     VolumeState,
+    volume_resource,
 )
 from hawker.runtime.driver import Driver
 from hawker.settings import Settings
@@ -325,10 +328,21 @@ async def await_snapshot(context: Context[SendBackup]) -> Outcome:
     """Until it is whole: its run waits for whatever else is done to the volume."""
     record = context.deps.store.get(SNAPSHOTS, context.input.snapshot)
     if record is None or record.status is SnapshotStatus.FAILED:
-        return Abort(f"snapshot {context.input.snapshot} could not be taken")
+        return Abort(_why_not_taken(context))
     if record.status is not SnapshotStatus.CREATED:
         raise Unavailable(f"snapshot {context.input.snapshot} is being taken")
     return Done()
+
+
+def _why_not_taken(context: Context[SendBackup]) -> HawkerError | str:
+    """What ended the snapshot's run, where it says something of the volume itself."""
+    volume = volume_resource(VolumeId(context.resource.id))
+    for run in journal.newest(context.deps.store, volume):
+        taken = run.flow == VOLUME_SNAPSHOT.name and msgspec.msgpack.decode(run.input, type=Take)
+        if taken and taken.snapshot == context.input.snapshot and run.fault is not None:
+            error = error_of(run.fault)
+            return error if isinstance(error, Damaged) else f"snapshot {taken.snapshot} could not be taken: {error}"
+    return f"snapshot {context.input.snapshot} could not be taken"
 
 
 async def send_backup(context: Context[SendBackup]) -> Outcome:

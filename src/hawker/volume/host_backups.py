@@ -15,7 +15,7 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host.sparse import publish
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype, SnapshotRecord
-from hawker.volume.disks import BackupFound, BackupSize
+from hawker.volume.disks import BackupFound, BackupSize, damaged_at
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.retention import DAY_S
 
@@ -46,9 +46,9 @@ class HostBackups:
         await self._repository.keys(make=True)
         below, _, _ = backup.rpartition("/")
         earlier = [each for each in await self._repository.backups(f"{below}/") if each < backup]
-        made = await save(
-            self._repository, file, backup, self._about(backup, snapshot, name), await self._last(earlier)
-        )
+        about, last = self._about(backup, snapshot, name), await self._last(earlier)
+        with damaged_at(snapshot.volume):
+            made = await save(self._repository, file, backup, about, last)
         return BackupSize(stored_bytes=made.stored_bytes, sent_bytes=made.sent_bytes)
 
     async def _last(self, earlier: list[str]) -> BackupManifest | None:

@@ -17,7 +17,7 @@ from hawker.host.mount import is_mounted, unmount
 from hawker.host.sparse import allocated_bytes, draft, publish, shares_blocks
 from hawker.ids import SnapshotId, VolumeId, is_snapshot_id
 from hawker.log import bind
-from hawker.volume.disks import CopyRoom
+from hawker.volume.disks import CopyRoom, damaged_at
 
 LONGEST_FREEZE_S = 60.0
 PARALLEL_COPIES = 2
@@ -88,7 +88,9 @@ class HostCopies:
         if not _is_there(source):
             raise NotFound(f"the file of volume {volume_id} is not there")
         for _ in range(_TRIES):
-            if await self._draft_still(volume_id, source, drafted):
+            with damaged_at(volume_id):
+                is_still = await self._draft_still(volume_id, source, drafted)
+            if is_still:
                 inside("drafted")
                 return await publish(drafted, target)
         raise Unavailable(f"volume {volume_id} was mounted anew each time that it was copied")

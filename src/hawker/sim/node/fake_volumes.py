@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from hawker.errors import BadRequest, NotFound
+from hawker.errors import BadRequest, Damaged, NotFound
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import Fstype, SnapshotRecord
 from hawker.sim.node.crash_points import CrashPoints
@@ -31,7 +31,8 @@ class FakeVolume:
 
 class FakeVolumes(FakeHostPart):
     """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
-    first is lost. `grows` while the host can grow what is in use; `damaged` filesystems cannot be mounted."""
+    first is lost. `grows` while the host can grow what is in use; `damaged` filesystems cannot be mounted; `rot` are
+    parts of a volume's file that the disk cannot read any more, as `fake_moved_files` numbers them."""
 
     def __init__(self, crash_points: CrashPoints) -> None:
         super().__init__(crash_points)
@@ -39,6 +40,7 @@ class FakeVolumes(FakeHostPart):
         self.attached: set[VolumeId] = set()
         self.made: Counter[VolumeId] = Counter()
         self.damaged: set[VolumeId] = set()
+        self.rot: dict[VolumeId, frozenset[int]] = {}
         self.stray: set[str] = set()
         self.grows = True
         self.encrypts = False
@@ -153,6 +155,8 @@ class FakeCopies(FakeHostPart):
         if snapshot_id not in self.snapshots:
             source = self._volume(volume_id)
             await self._crash_points.pass_edge()
+            if self._volumes.rot.get(volume_id):
+                raise Damaged(f"volume {volume_id} cannot be read: its disk is damaged")
             self.snapshots[snapshot_id] = replace(source)
             self.taken[snapshot_id] += 1
         await self._edge("take", after=True)
