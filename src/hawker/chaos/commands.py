@@ -150,9 +150,9 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
 
 
 @command.command("move")
-@click.option("--workload", type=click.Choice(["ledger", "blocks", "git", "database"]), default="ledger",
+@click.option("--workload", type=click.Choice(["ledger", "root", "blocks", "git", "database"]), default="ledger",
               show_default=True,
-              help="What writes: numbers that are synced, blocks overwritten, commits, or PostgreSQL.")  # fmt: skip
+              help="What writes: synced numbers (in a kept root filesystem), blocks, commits, PostgreSQL.")  # fmt: skip
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["warm", "cold"]),
               help="Only moves of this mode; default both.")  # fmt: skip
 @click.option(

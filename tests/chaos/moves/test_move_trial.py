@@ -46,7 +46,7 @@ async def test_a_database_loses_no_transaction_and_stays_sound(tmp_path: Path) -
 
 
 @pytest.mark.long(reason="eight moves for each writer; the test above with a ledger is the short form")
-@pytest.mark.parametrize("workload", ["blocks", "git"])
-async def test_a_client_that_overwrites_or_commits_loses_nothing(tmp_path: Path, workload: str) -> None:
+@pytest.mark.parametrize("workload", ["root", "blocks", "git"])
+async def test_a_client_of_another_kind_loses_nothing(tmp_path: Path, workload: str) -> None:
     plan = MoveTrialPlan(workload=workload, modes=("warm",), places=SHORT, cancels=False, where=tmp_path)
     assert {row.end for row in await played(plan)} == {"done"}

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter
+from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, RootWriter
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from tests.edge.edge_kit import free_port
@@ -150,3 +150,10 @@ async def test_a_database_that_does_not_answer_is_asked_again_by_who_asked(tmp_p
         pass
     with pytest.raises(Unavailable, match="does not answer"):
         await DatabaseWriter(SystemClock(), tmp_path / "logs").broken(port)
+
+
+def test_a_root_writer_keeps_its_ledger_in_a_root_filesystem_that_outlives_its_machine_s_instances() -> None:
+    config = RootWriter(SystemClock()).config("oci:image", "vol_0000000000000001")
+    assert config.rootfs is not None and config.rootfs.persist == "always" and config.mounts
+    assert config.init is not None and config.init.exec is not None
+    assert '"/ledger"' in config.init.exec[-1] and "/data/ledger" not in config.init.exec[-1]

@@ -36,7 +36,7 @@ from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
 from hawker.chaos.moves.move_report import BlowRow, BlowsReport
-from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, Writer, led_to
+from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, RootWriter, Writer, led_to
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, HawkerError, Unavailable
 from hawker.failpoint import LISTING
@@ -63,8 +63,8 @@ T = TypeVar("T")
 
 
 class MoveTrialPlan(ValueObject, frozen=True, kw_only=True):
-    """`workload` is ledger, blocks, git or database. `modes` are those of moves; `places` narrows to those that begin
-    with one of these. `cancels`: moves are cancelled, too, for the places of their undos."""
+    """`workload` is ledger, root, blocks, git or database. `modes` are those of moves; `places` narrows to those that
+    begin with one of these. `cancels`: moves are cancelled, too, for the places of their undos."""
 
     workload: str = "ledger"
     modes: tuple[str, ...] = ("warm", "cold")
@@ -138,7 +138,8 @@ async def run_move_trial(
 def _writer(plan: MoveTrialPlan, clock: Clock, directory: Path) -> Writer:
     if plan.workload == "database":
         return DatabaseWriter(clock, directory / "pgbench")
-    return {"ledger": LedgerWriter, "blocks": BlocksWriter, "git": GitWriter}[plan.workload](clock)
+    lines = {"ledger": LedgerWriter, "root": RootWriter, "blocks": BlocksWriter, "git": GitWriter}
+    return lines[plan.workload](clock)
 
 
 def write_layout_of(writer: Writer, directory: Path) -> None:

@@ -19,7 +19,7 @@ from hawker.chaos.hostile.python_image import PYTHON, write_python_image
 from hawker.chaos.moves.postgres_image import write_postgres_image
 from hawker.clock import Clock
 from hawker.config import Guest, Init, MachineConfig, MachineRestart
-from hawker.config.machine import Mount, StopConfig
+from hawker.config.machine import Mount, RootfsConfig, StopConfig
 from hawker.errors import Unavailable
 
 _ANSWER_S = 10.0
@@ -226,6 +226,15 @@ class LedgerWriter(_LinesWriter):
     """Keeps `Writer`. Numbers in a file that grows."""
 
     keeps = _LEDGER
+
+
+class RootWriter(LedgerWriter):
+    """Keeps `Writer`. The ledger is in the root filesystem, which the machine keeps; the filler in the volume."""
+
+    keeps = _LEDGER.replace("/data/ledger", "/ledger")
+
+    def config(self, reference: str, volume: str) -> MachineConfig:
+        return msgspec.structs.replace(super().config(reference, volume), rootfs=RootfsConfig(persist="always"))
 
 
 class BlocksWriter(_LinesWriter):
