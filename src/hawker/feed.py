@@ -60,7 +60,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     published. `idle_s` is how long it does nothing before it may rest. Times are seconds.
 
     `network` is the number of its private network, which no other organization has, nor another network of its own; 0
-    where that is not known.
+    where that is not known. `rested`: it sleeps because nobody needed it, and nobody has stopped it since.
 
     `gate` is null for a machine of this host. Else it is of another one, whose edge alone lets anybody in: what is said
     here of its state is a hint."""
@@ -81,6 +81,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     gate: GatePlace | None = None
     network: int = 0
+    rested: bool = False
 
 
 class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,10 +185,12 @@ class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
 
 
 class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
-    """Start this machine: somebody waits for it."""
+    """Start this machine: somebody waits for it; or, with `rested`, it is to run again, unless somebody has stopped it
+    since it was put to rest."""
 
     call: int
     id: MachineId
+    rested: bool = False
 
 
 class RestMachine(msgspec.Struct, frozen=True, kw_only=True, tag="rest"):

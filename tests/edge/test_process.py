@@ -6,8 +6,9 @@ import anyio
 import msgspec
 import pytest
 
+from hawker.edge import process
 from hawker.edge.process import is_own
-from hawker.feed import AskReport, CloseMachine, EdgeReport, GatePlace, MachineClosed, MachineRoute
+from hawker.feed import AskReport, CloseMachine, EdgeReport, GatePlace, MachineClosed, MachineRoute, WakeMachine
 from hawker.ids import InstanceId
 from hawker.machine import State
 from tests.edge.edge_kit import (
@@ -23,6 +24,7 @@ from tests.edge.edge_kit import (
     route,
     says,
 )
+from tests.edge.test_visits import woken
 from tests.waiting import eventually
 
 
@@ -43,6 +45,27 @@ async def test_an_idle_machine_rests_and_the_next_request_wakes_it(host: PlayedH
         assert b"200 OK" in await ask(port, get())
         assert host.counted("rests") == 1 and host.counted("wakes") == 1
         assert {each.events["rests"] for each in host.edge.figures.apps({})} == {1}
+
+
+async def test_a_machine_that_rests_takes_the_place_of_one_that_somebody_stopped(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SHORT_S", 0.0)
+    port = free_port()
+    machines = [route(port, 1, handlers=("http",), autostop=True, idle_s=0.1, least=1) for _ in range(2)]
+    host.worker.on_rest = lambda machine: msgspec.structs.replace(
+        machine, state=State.STOPPED, instance=None, rested=True
+    )
+    host.worker.on_wake = woken
+    await host.publish(*machines)
+    await eventually(lambda: host.counted("rests") == 1)
+    rested, running = sorted(host.worker.machines.values(), key=lambda each: each.state is State.STARTED)
+    assert host.worker.wakes == []
+    host.worker.put(msgspec.structs.replace(running, state=State.STOPPED, instance=None))
+    await eventually(lambda: host.worker.machines[rested.id].state is State.STARTED)
+    (asked,) = [each for each in host.worker.heard if isinstance(each, WakeMachine)]
+    assert asked.id == rested.id and asked.rested, "and not the one that was stopped"
+    assert host.counted("restores") == 1 and host.counted("wakes") == 0
 
 
 async def test_a_rest_that_is_refused_lets_requests_in_again(host: PlayedHost) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from hawker.config import Service
 from hawker.edge.gates import Gate
-from hawker.edge.rest import load_class, may_rest
+from hawker.edge.rest import load_class, may_rest, to_restore
 from hawker.feed import MachineRoute
+from hawker.machine import State
 from tests.edge.edge_kit import route
 
 IDLE_S = 60.0
@@ -95,3 +96,47 @@ def test_resting_one_by_one_never_goes_below_what_is_needed() -> None:
         while (wish := next(may_rest(gates, 1000.0), None)) is not None:
             gates.remove(wish.gate)
         assert len(gates) >= need and sum(gate.total for gate in gates) == busy
+
+
+def asleep(machine: MachineRoute, **given: object) -> Gate:
+    """It rests, unless `given` says otherwise."""
+    fields = {"rested": True, "state": State.STOPPED, "instance": None} | given
+    return gate_of(msgspec.structs.replace(machine, **fields))
+
+
+def restored(*gates: Gate) -> str | None:
+    found = to_restore(gates, 1000.0)
+    return None if found is None else found.route.id
+
+
+def test_a_machine_that_rests_is_restored_when_fewer_run_than_are_to() -> None:
+    first, second = asleep(stopping(least=1)), asleep(stopping(least=1), state=State.SUSPENDED)
+    stopped = asleep(stopping(least=1), rested=False)
+    assert restored(second, stopped, first) == first.route.id
+    assert restored(stopped, first, gate_of(stopping(least=1))) is None, "as many run"
+    assert restored(asleep(stopping()), stopped) is None, "none is to run"
+
+
+@pytest.mark.parametrize("state", [State.STARTING, State.RESTARTING, State.UPDATING, State.CREATED])
+def test_a_machine_on_its_way_is_one_that_runs(state: State) -> None:
+    coming = gate_of(msgspec.structs.replace(stopping(least=1), state=state, instance=None))
+    assert restored(asleep(stopping(least=1)), coming) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"rested": False}, {"cordoned": True}, {"autostart": False}, {"state": State.STOPPING}, {"state": State.FAILED}],
+)
+def test_a_machine_is_not_restored_unless_it_rests_and_may_be_started(given: dict[str, object]) -> None:
+    assert restored(asleep(stopping(least=1), **given)) is None
+
+
+def test_a_cordoned_machine_is_none_that_runs() -> None:
+    resting_one = asleep(stopping(least=1))
+    cordoned = gate_of(msgspec.structs.replace(stopping(least=1), cordoned=True))
+    assert restored(resting_one, cordoned) == resting_one.route.id
+
+
+def test_the_machines_of_another_service_do_not_count() -> None:
+    one = asleep(stopping(least=1))
+    assert restored(one, gate_of(route(81, 2, autostop=True, least=1))) == one.route.id

@@ -46,4 +46,4 @@ async def test_an_edge_process_that_begins_without_a_worker_knows_what_was_told_
 
 
 async def test_a_wake_without_a_worker_says_so(host: PlayedHost) -> None:
-    assert await WorkerLink(host.folder, SystemClock()).wake(MachineId("1")) == AWAY
+    assert await WorkerLink(host.folder, SystemClock()).wake(MachineId("1"), rested=False) == AWAY

@@ -22,7 +22,7 @@ from hawker.feed import (
 )
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
-from hawker.record.machine import MACHINES, CheckResult, MachineRecord
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge, autostarts, idle_s, published_at, worst
 from hawker.worker.ip_assignments import IpRequest
@@ -80,6 +80,39 @@ async def test_a_machine_rests_only_as_the_instance_that_was_meant(worker: SimWo
     with pytest.raises(Conflict):
         await operations.rest(machine_id, record.running.instance_id, suspend=False)
     assert "edge" in [event.source for event in (await worker.get(machine_id)).events]
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_a_machine_is_told_to_rest_until_it_is_started_or_somebody_stops_it(
+    worker: SimWorker, suspend: bool
+) -> None:
+    machine_id = MachineId(await worker.started(services=[WEB]))
+    operations, target = worker.parts.operations, MachineTarget(worker.record(machine_id).app, machine_id, None)
+
+    async def rest() -> None:
+        running = worker.record(machine_id).running
+        assert running is not None
+        await operations.rest(machine_id, running.instance_id, suspend=suspend)
+        await worker.at_rest()
+        assert told(worker)[0].rested
+
+    await rest()
+    await operations.start(target, rested=True)
+    await worker.reaches(machine_id, State.STARTED)
+    assert not told(worker)[0].rested
+    with pytest.raises(Conflict, match="does not rest"):
+        await operations.start(target, rested=True)
+    await rest()
+    await operations.stop(target, signal=None, timeout_s=None)
+    await worker.reaches(machine_id, State.STOPPED)
+    assert not told(worker)[0].rested
+    with pytest.raises(Conflict, match="does not rest"):
+        await operations.start(target, rested=True)
+
+
+async def test_a_machine_that_ends_by_itself_or_is_stopped_does_not_rest(worker: SimWorker) -> None:
+    machine_id = MachineId(await worker.stopped(services=[WEB]))
+    assert worker.record(machine_id).rested is None and not told(worker)[0].rested
 
 
 async def test_a_machine_that_a_client_holds_does_not_rest(worker: SimWorker) -> None:

@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -31,7 +31,7 @@ from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.replay_cache import ReplayRoutes
 from hawker.edge.requester import HttpServices
-from hawker.edge.rest import RestWish, may_rest
+from hawker.edge.rest import SHORT_S, RestWish, may_rest, to_restore
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
@@ -98,6 +98,7 @@ class Edge:
         self.figures = AppFigures()
         self.counters = Counters({}, self.figures)
         self._said: dict[tuple[AppName, str], int] = {}
+        self._short_since: dict[AppName, float] = {}  # apps of which fewer run than are to
         self._routes = Routes()
         self.gates = parts.gates(clock.random)
         self._link = parts.link(folder, clock)
@@ -284,6 +285,16 @@ class Edge:
                 wish = next(self._rests(gates, self._now()), None)
                 if wish is not None:
                     await self._let_rest(wish)
+            self._restore(apps)
+
+    def _restore(self, apps: Mapping[AppName, Iterable[Gate]]) -> None:
+        """One machine of an app at a time, here too."""
+        now, before = self._now(), self._short_since
+        wanted = {app: gate for app, gates in apps.items() if (gate := to_restore(gates, now)) is not None}
+        self._short_since = {app: before.get(app, now) for app in wanted}
+        for app in [app for app, since in self._short_since.items() if now - since >= SHORT_S]:
+            del self._short_since[app]
+            self._visits.restore(wanted[app])
 
     def ask(self, message: AskReport) -> None:
         flying = {str(machine_id): gate.total for machine_id, gate in self.gates.of.items() if gate.total}

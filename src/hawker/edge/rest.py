@@ -1,7 +1,8 @@
 """Which machines nobody needs any more. Pure, with `now` as an argument; the worker has the last word.
 
 Of the machines of a service that let it stop them, as many stay as its load and `min_machines_running` need: one more
-than those at their soft limit while any is busy. Whoever is in a machine is never cut off by this.
+than those at their soft limit while any is busy. Whoever is in a machine is never cut off by this. And which of them
+is to run again, where too few do.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,8 +10,11 @@ from collections.abc import Iterable, Iterator
 from hawker.config import Service
 from hawker.edge.gates import SOFT_LIMIT, Gate
 from hawker.feed import MachineRoute
+from hawker.machine import State
 from hawker.value_object import ValueObject
 
+SHORT_S = 5.0
+"""So long do fewer run than are to before another one is started: who restarts a machine stops it first."""
 CALM_S = 30.0
 """So long after its last request a machine counts as idle."""
 
@@ -42,6 +46,24 @@ def _spared(gate: Gate, service: Service, there: list[Gate], now: float) -> bool
     busy, over = any(classes.values()), sum(found >= 2 for found in classes.values())
     need = max(service.min_machines_running or 0, over + 1 if busy else 0, 0 if gate.route.autostart else 1)
     return order.index(gate.route.id) >= need
+
+
+def to_restore(gates: Iterable[Gate], now: float) -> Gate | None:
+    """Of the machines of one app on this host that rest, the one that is to run again: somebody has stopped another
+    one, and fewer are up, or on their way, than a service's `min_machines_running`. What somebody stopped stays so."""
+    there = sorted(gates, key=lambda gate: gate.route.id)
+    for gate in there:
+        if gate.sleeps and gate.route.rested and gate.can_wake(now):
+            stops = [each for each in gate.route.services if each.autostop]
+            if any(_running(each, there) < (each.min_machines_running or 0) for each in stops):
+                return gate
+    return None
+
+
+def _running(service: Service, there: Iterable[Gate]) -> int:
+    """One whose checks fail counts: to start another one is for requests."""
+    up = (gate for gate in there if gate.is_coming or (gate.route.state is State.STARTED and not gate.route.cordoned))
+    return sum(any(True for _ in _numbers(gate.route, service)) for gate in up)
 
 
 def _numbers(route: MachineRoute, service: Service) -> Iterator[int]:

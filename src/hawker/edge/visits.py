@@ -30,8 +30,9 @@ WAKE_TIMEOUT_S = 60.0
 
 
 class Waker(Protocol):
-    async def wake(self, machine_id: MachineId) -> str:
-        """Have the worker start it. Why it was refused; empty when it was accepted, or came already."""
+    async def wake(self, machine_id: MachineId, *, rested: bool) -> str:
+        """Have the worker start it; with `rested` only if nobody has stopped it since it was put to rest. Why it was
+        refused; empty when it was accepted, or came already."""
 
 
 class Spawn(Protocol):
@@ -227,15 +228,23 @@ class Visits:
         """Whether somebody on this host is on the way up, now or already."""
         now = self._now()
         for gate in self._gates.to_wake(targets, waiting, now):
-            gate.waking = True
-            self._woken_at[gate.route.id] = now
             self._counters.add("wakes", app=gate.route.app)
-            self._spawn(self._start, gate)
+            self._begin_start(gate, rested=False)
         found = (self._gates.of.get(each.machine.id) for each in targets)
         return any(gate.is_coming or gate.may_wake for gate in found if gate is not None and gate.is_near)
 
-    async def _start(self, gate: Gate) -> None:
-        refused = await self._waker.wake(gate.route.id)
+    def restore(self, gate: Gate) -> None:
+        """Start a machine that rests, though nobody asks for it."""
+        self._counters.add("restores", app=gate.route.app)
+        self._begin_start(gate, rested=True)
+
+    def _begin_start(self, gate: Gate, *, rested: bool) -> None:
+        gate.waking = True
+        self._woken_at[gate.route.id] = self._now()
+        self._spawn(self._start, gate, rested)
+
+    async def _start(self, gate: Gate, rested: bool) -> None:
+        refused = await self._waker.wake(gate.route.id, rested=rested)
         if refused:
             self._woken_at.pop(gate.route.id, None)
             self._counters.add("wakes_refused", app=gate.route.app)

@@ -90,9 +90,9 @@ class WorkerLink:
             self._write()
             await self._clock.sleep(_REST_OF_TIME * (self._clock.monotonic() - began))
 
-    async def wake(self, machine_id: MachineId) -> str:
+    async def wake(self, machine_id: MachineId, *, rested: bool) -> str:
         """Why it is not started; empty when it will be."""
-        return await self._call(lambda number: WakeMachine(call=number, id=machine_id))
+        return await self._call(lambda number: WakeMachine(call=number, id=machine_id, rested=rested))
 
     async def rest(self, machine_id: MachineId, instance: InstanceId, *, suspend: bool) -> str:
         """Why it goes on; empty when it will stop."""

@@ -76,6 +76,8 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     are its own for as long as it holds memory; until an update is done, those of both versions.
 
     `awaited` is the instance that a run is to launch next: a launch of any other came too late and does nothing.
+    `rested` is the one that was stopped or suspended because nobody needed it, unless somebody has stopped the machine
+    since.
     `container_images` has one for each container, by its name; `image` is then only what the machine shows."""
 
     id: MachineId
@@ -92,6 +94,7 @@ class MachineRecord(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     running: Running | None = None
     awaited: InstanceId | None = None
+    rested: InstanceId | None = None
     restarts: int = 0  # automatic ones in a row
     cordoned: bool = False  # the edge sends it no new connections
     lease: Lease | None = None
@@ -157,6 +160,13 @@ VERSIONS = Bucket("versions", VersionRecord)  # machine id/version
 
 def id_key(first_id: int) -> str:
     return f"{first_id:010}"
+
+
+def rests(record: MachineRecord) -> bool:
+    """Whether it sleeps because nobody needed it, and not because somebody wants it to, or because it ended."""
+    running = record.running
+    asleep = record.state in (State.STOPPED, State.SUSPENDED)
+    return asleep and running is not None and running.instance_id == record.rested
 
 
 def current_lease(record: MachineRecord, now: float) -> Lease | None:

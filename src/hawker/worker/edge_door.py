@@ -45,7 +45,7 @@ from hawker.logs.line import PROXY, KeptLine
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import GONE, State
 from hawker.record.app import APPS, IPS, IpRecord
-from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget, networks_here
+from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget, networks_here, rests
 from hawker.secret.certificates import Certificates
 from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
@@ -306,8 +306,9 @@ class EdgeDoor:
         if record is None:
             await self._line.send(EdgeAnswer(call=message.call, refused="the machine is gone"))
             return
+        target = MachineTarget(record.app, record.id, None)
         try:
-            await self._operations.start(MachineTarget(record.app, record.id, None), source=_SOURCE)
+            await self._operations.start(target, source=_SOURCE, rested=message.rested)
         except HawkerError as error:
             await self._line.send(EdgeAnswer(call=message.call, refused=str(error)))
         else:
@@ -339,6 +340,7 @@ class EdgeDoor:
             idle_s=idle_s(record, self._host.idle_s),
             started_at=(running.started_at if running is not None else None) or 0.0,
             created_at=record.created_at,
+            rested=rests(record),
             network=app.network_id if (app := self._store.get(APPS, record.app)) is not None else 0,
         )
 

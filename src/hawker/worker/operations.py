@@ -33,6 +33,7 @@ from hawker.record.machine import (
     Previous,
     claimed_by,
     machine_resource,
+    rests,
 )
 from hawker.record.move import check_here
 from hawker.record.volume import VOLUMES
@@ -160,21 +161,31 @@ class Operations:
             if journal.active(tx, machine_resource(machine_id)) is not None:
                 raise Conflict("a run is at the machine")
             if suspend and self._suspension is not None and not claimed_by(record):
-                self._begin(tx, record, SUSPEND, Happened("suspend", "suspending", "edge"), State.SUSPENDING)
+                event = Happened("suspend", "suspending", "edge")
+                self._begin(tx, record, SUSPEND, event, State.SUSPENDING, rested=instance_id)
                 return
-            self._table.change(tx, record, Happened("stop", "stopping", "edge"), state=State.STOPPING, awaited=None)
+            event = Happened("stop", "stopping", "edge")
+            self._table.change(tx, record, event, state=State.STOPPING, awaited=None, rested=instance_id)
             self._accept(tx, STOP, record.id, _halt(record, None, None))
 
         await self._commit(STOP, apply)
 
     async def start(
-        self, target: MachineTarget, *, also: Callable[[Tx], None] = _nothing, source: str = "user"
+        self,
+        target: MachineTarget,
+        *,
+        also: Callable[[Tx], None] = _nothing,
+        source: str = "user",
+        rested: bool = False,
     ) -> State:
         """Returns the state the machine was in. A suspended one goes on with the instance and the room that it has.
-        `also` is done in the transaction of a start that was needed."""
+        `also` is done in the transaction of a start that was needed. With `rested` only a machine is started that
+        nobody has stopped since it was put to rest: raises `Conflict` for others."""
 
         def apply(tx: Tx) -> MachineRecord:
             record = self._claim(tx, target)
+            if rested and not rests(record):
+                raise Conflict("it does not rest: somebody stopped it, or it runs")
             verdict = judge(Operation.START, self._state(tx, record))
             if record.state is State.SUSPENDED:
                 self._begin(tx, record, RESUME, Happened("start", "starting", source), State.STARTING)
@@ -192,6 +203,7 @@ class Operations:
                     gpus=granted.gpus,
                     restarts=0,
                     awaited=run.instance_id,
+                    rested=None,
                 )
                 self._accept(tx, START, record.id, run)
                 also(tx)
@@ -217,10 +229,18 @@ class Operations:
         await self._commit(SUSPEND, apply)
         return self._suspension
 
-    def _begin(self, tx: Tx, record: MachineRecord, flow: Flow[HoldInput], event: Happened, state: State) -> None:
+    def _begin(
+        self,
+        tx: Tx,
+        record: MachineRecord,
+        flow: Flow[HoldInput],
+        event: Happened,
+        state: State,
+        rested: InstanceId | None = None,
+    ) -> None:
         """With the instance that it has."""
         assert record.running is not None, "a machine that runs, or is held still, has an instance"
-        self._table.change(tx, record, event, state=state)
+        self._table.change(tx, record, event, state=state, rested=rested)
         self._accept(tx, flow, record.id, HoldInput(instance_id=record.running.instance_id))
 
     async def stop(
@@ -237,8 +257,11 @@ class Operations:
             record = self._claim(tx, target)
             also(tx)
             if judge(Operation.STOP, record.state) is OperationVerdict.NOTHING_TO_DO:
+                if record.rested is not None:  # from now on it is stopped because somebody wants it to be
+                    self._table.change(tx, record, rested=None)
                 return None
-            self._table.change(tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None)
+            event = Happened("stop", "stopping", "user")
+            self._table.change(tx, record, event, state=State.STOPPING, awaited=None, rested=None)
             self._accept(tx, STOP, record.id, _halt(record, signal, timeout_s))
             return record
 

@@ -9,7 +9,7 @@ from hawker.sim.edge.edge_run import play
 from hawker.sim.harness.planted_bug import PlantedBug
 
 SEEDS = 40
-FOUND_AT = {"wakes-once": 18, "holds-for-ever": 2, "repeats-all": 2, "replays-anywhere": 4}
+FOUND_AT = {"wakes-once": 18, "holds-for-ever": 2, "repeats-all": 2, "replays-anywhere": 4, "least-ignored": 7}
 """The seed that finds a bug, where it is not the first one."""
 
 

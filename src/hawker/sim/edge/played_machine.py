@@ -76,6 +76,7 @@ class PlayedMachine:
             publish="*",
             idle_s=self.idle_s,
             network=self.network,
+            rested=self.rested and self.state in (State.STOPPED, State.SUSPENDED),
         )
         return near if gate is None else msgspec.structs.replace(near, gate=gate, instance=None, hosts=())
 
