@@ -11,9 +11,11 @@ from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.ext4 import make_filesystem, mount_filesystem
 from hawker.host.mount import unmount
+from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import NodeId
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
+from tests.fixtures.dying_disk import dying_disk
 
 pytestmark = pytest.mark.anyio
 ONE, TWO = MovedFile("vol_0000000000000001"), MovedFile("vol_0000000000000002")
@@ -190,3 +192,18 @@ async def test_a_kept_layer_is_not_flushed_while_it_is_mounted_and_is_watched_th
         await files.unwatch(ROOT)
         unmount(layer)
     await files.flush(ROOT)
+
+
+@pytest.mark.root
+async def test_file_is_handed_over_up_to_what_its_disk_cannot_read_and_no_zeros_come_for_that(tmp_path: Path) -> None:
+    with dying_disk(tmp_path) as disk:
+        content = os.urandom(3 * BLOCK_BYTES)
+        lost = disk.cut(made(disk.root, at_0=content), BLOCK_BYTES + 8192)
+        source = at(disk.root)
+        piece = await source.piece(ONE, 0, PIECE)
+        assert piece == StoredPiece(0, content[: lost.offset])
+        whole = [BlockRange(0, blocks_in(SIZE))]
+        for read in (source.piece(ONE, lost.offset, PIECE), source.digests(ONE, whole), source.blocks(ONE, whole)):
+            with pytest.raises(UnreadableBytes) as caught:
+                await read
+            assert caught.value.offset == lost.offset

@@ -71,7 +71,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     copy began beside the machine. Bytes are those that its files store; times are Unix seconds.
     `root` is what the machine keeps of its root filesystem, None when it keeps nothing.
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
-    Until `paused_until` nothing is copied, and the machine is not stopped for the move."""
+    Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
+    the source's disk cannot read; empty when nothing is known of that."""
 
     id: str
     app: AppName
@@ -94,6 +95,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     granted_at: float | None = None
     back_at: float | None = None
     paused_until: float | None = None
+    damage: str = ""
     reason: str = ""  # why it was aborted, for people; empty otherwise
     created_at: float
     updated_at: float

@@ -96,12 +96,12 @@ class Disks(Protocol):
 
 
 @contextmanager
-def damaged_at(volume_id: VolumeId) -> Iterator[None]:
-    """Raises `Damaged` for bytes of the volume, or of its snapshot, that the disk cannot read."""
+def damaged_at(what: str) -> Iterator[None]:
+    """Raises `Damaged` for bytes that the disk cannot read: of a volume, say, or of its snapshot."""
     try:
         yield
     except UnreadableBytes as error:
-        raise Damaged(f"volume {volume_id} cannot be read at byte {error.offset}: its disk is damaged") from error
+        raise Damaged(f"{what} cannot be read at byte {error.offset}: its disk is damaged") from error
 
 
 def disk_of(record: VolumeRecord) -> Disk:

@@ -47,7 +47,7 @@ class HostBackups:
         below, _, _ = backup.rpartition("/")
         earlier = [each for each in await self._repository.backups(f"{below}/") if each < backup]
         about, last = self._about(backup, snapshot, name), await self._last(earlier)
-        with damaged_at(snapshot.volume):
+        with damaged_at(f"volume {snapshot.volume}"):
             made = await save(self._repository, file, backup, about, last)
         return BackupSize(stored_bytes=made.stored_bytes, sent_bytes=made.sent_bytes)
 

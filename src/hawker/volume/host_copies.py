@@ -88,7 +88,7 @@ class HostCopies:
         if not _is_there(source):
             raise NotFound(f"the file of volume {volume_id} is not there")
         for _ in range(_TRIES):
-            with damaged_at(volume_id):
+            with damaged_at(f"volume {volume_id}"):
                 is_still = await self._draft_still(volume_id, source, drafted)
             if is_still:
                 inside("drafted")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.sparse import stored_pieces
+from hawker.host.unreadable import PatientReader
 from hawker.value_object import ValueObject
 
 DIGESTED_BLOCKS = 1024
@@ -83,11 +84,12 @@ def digests_of(file: Path, spans: Sequence[BlockRange], most: int = DIGESTED_BLO
     read = 0
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
+        reader = PatientReader(file, fd)
         for block in _stored_blocks(fd, size, spans):
             if read == most:
                 return Digests(block, found)
             read += 1
-            data = _block(fd, size, block)
+            data = _block(reader, size, block)
             if data != _ZEROS[: len(data)]:
                 found[block] = hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
     return Digests(spans[-1].end, found)
@@ -98,8 +100,9 @@ def read_blocks(file: Path, spans: Sequence[BlockRange]) -> dict[int, bytes]:
     found = dict[int, bytes]()
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
+        reader = PatientReader(file, fd)
         for block in _stored_blocks(fd, size, spans):
-            data = _block(fd, size, block)
+            data = _block(reader, size, block)
             if data != _ZEROS[: len(data)]:
                 found[block] = data
     return found
@@ -135,15 +138,6 @@ def write_all(fd: int, data: memoryview, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
-def read_all(fd: int, offset: int, count: int) -> bytes:
-    """As many as there are."""
-    parts = list[bytes]()
-    while count > 0 and (part := os.pread(fd, count, offset)):
-        parts.append(part)
-        offset, count = offset + len(part), count - len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
 def _stored_blocks(fd: int, size: int, spans: Sequence[BlockRange]) -> Iterator[int]:
     """In order, each once."""
     last = -1
@@ -155,6 +149,6 @@ def _stored_blocks(fd: int, size: int, spans: Sequence[BlockRange]) -> Iterator[
                     yield block
 
 
-def _block(fd: int, size: int, block: int) -> bytes:
+def _block(reader: PatientReader, size: int, block: int) -> bytes:
     offset = block * BLOCK_BYTES
-    return read_all(fd, offset, min(BLOCK_BYTES, size - offset))
+    return reader.read(offset, min(BLOCK_BYTES, size - offset))

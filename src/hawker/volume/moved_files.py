@@ -18,9 +18,10 @@ from hawker.host import ext4
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
+from hawker.host.unreadable import PatientReader
 from hawker.ids import NodeId
 from hawker.value_object import ValueObject
-from hawker.volume.moved_blocks import Digests, digests_of, read_all, read_blocks, write_all, write_blocks
+from hawker.volume.moved_blocks import Digests, digests_of, read_blocks, write_all, write_blocks
 
 _ZEROS = bytes(BLOCK_BYTES)
 
@@ -60,8 +61,8 @@ class FilePlace(ValueObject, frozen=True):
 
 
 class MovedFiles(Protocol):
-    """Every call is idempotent. Raises `OSError` for what the host refuses, `NotFound` for what is not there. A `draft`
-    has a name by `draft_of`."""
+    """Every call is idempotent. Raises `OSError` for what the host refuses, `UnreadableBytes` for what its disk cannot
+    read, `NotFound` for what is not there. A `draft` has a name by `draft_of`."""
 
     async def size_bytes(self, file: MovedFile) -> int | None:
         """None when it is not there. Raises `NotServed` for a kept layer that is no file."""
@@ -304,7 +305,7 @@ def _piece(file: Path, offset: int, count: int) -> StoredPiece | None:
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
         for start, length in stored_pieces(fd, size, offset):
-            return StoredPiece(start, read_all(fd, start, min(count, length)))
+            return StoredPiece(start, PatientReader(file, fd).read_some(start, min(count, length)))
     return None
 
 

@@ -312,6 +312,10 @@ class MachineMoves:
             raise WrongState(f"the move is {move.state}: nothing is handed over")
         return found[0]
 
+    async def note_damage(self, move_id: str, what: str) -> None:
+        """The disk here cannot read a file of the move, which ends for it. Durably."""
+        await self._deps.store.write(lambda tx: change_move(tx, self._deps, move_id, damage=what))
+
     # At the destination.
 
     async def hold(self, move_id: str, asked: IncomingRequest) -> IncomingRecord:

@@ -7,7 +7,7 @@ import anyio
 
 from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveRequest
 from hawker.api.contract.volume import VolumeParams
-from hawker.ids import NodeId
+from hawker.ids import NodeId, VolumeId
 from hawker.record.move import MOVES, OPEN_MOVES, MoveRecord
 from hawker.sim.harness.loop import eventually
 from hawker.sim.moves.move_host import MoveHost
@@ -35,6 +35,11 @@ class PlayedFleet(MoveSimulation):
     @property
     def free(self) -> str:
         return self._free
+
+    @property
+    def volume(self) -> VolumeId:
+        """The machine's."""
+        return self._volume
 
     def id(self, number: int) -> NodeId:
         return self.hosts[number].id

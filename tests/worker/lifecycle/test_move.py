@@ -11,8 +11,9 @@ from hawker.api.contract.move import (
     LimitMoveRequest,
     MoveParams,
 )
-from hawker.errors import Moved, MoveUnderWay, WrongState
-from hawker.ids import MachineId
+from hawker.errors import Damaged, Moved, MoveUnderWay, WrongState
+from hawker.host.changed_blocks import BLOCK_BYTES
+from hawker.ids import MachineId, RunId, VolumeId
 from hawker.machine import State
 from hawker.record.move import GRANTS, PAUSED_AT_MOST_S, MoveRecord, MoveState
 from hawker.record.node import used
@@ -180,3 +181,26 @@ async def test_a_volume_nobody_writes_to_is_not_copied_warm() -> None:
         move = await fleet.move(0, 1)
         assert move.mode == "cold"
         assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+
+
+@pytest.mark.parametrize("mode", ["cold", "warm"])
+async def test_a_machine_whose_disk_cannot_be_read_stays_and_its_move_says_where(mode: str) -> None:
+    async with played_fleet() as fleet:
+        volume = fleet.volume
+        fleet.hosts[0].world.disks.rot[volume] = frozenset({5})
+        move = await aborted(fleet, (await fleet.move(0, 1, mode=mode)).id)
+        where = f"volume {volume} cannot be read at byte {5 * BLOCK_BYTES}: its disk is damaged"
+        assert where in move.reason and move.damage == where
+        shown = await fleet.worker(0).api.call(GET_MOVE, params=MoveParams(move_id=move.id))
+        run = await fleet.worker(0).parts.runner.wait(RunId(move.id), 1.0)
+        assert shown.code == "damaged" and isinstance(run.failure, Damaged)
+        assert fleet.hosts[1].sight().drafts == 0
+
+
+async def test_a_volume_whose_disk_cannot_be_read_stays_and_can_move_once_it_is_read() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[0].world.disks.rot[VolumeId(fleet.free)] = frozenset({0})
+        move = await aborted(fleet, (await fleet.move_free(0, 1)).id)
+        assert f"volume {fleet.free} cannot be read at byte 0" in move.reason
+        fleet.hosts[0].world.disks.rot.clear()
+        assert (await fleet.ended(0, (await fleet.move_free(0, 1)).id)).state is MoveState.DONE

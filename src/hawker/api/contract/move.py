@@ -16,6 +16,7 @@ from hawker.api.contract.volume import VolumeParams
 from hawker.api.route import NoParams, Tag, Unary
 from hawker.errors import (
     Conflict,
+    Damaged,
     LeaseHeld,
     Moved,
     MoveUnderWay,
@@ -56,7 +57,8 @@ class Move(Answer, frozen=True, kw_only=True):
     done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file and a kept root
     filesystem store; those that a machine changed meanwhile are copied once more and count again. `rate` is bytes a
     second since the copy began, `eta_s` seconds until it is complete; with `paused` nothing is copied for now.
-    `away_ms` is how long the machine has been off for the move."""
+    `away_ms` is how long the machine has been off for the move. `code` is `damaged` for a move that was
+    aborted because the disk of its source cannot read all; `reason` names the volume and the byte."""
 
     id: str
     app: str
@@ -73,6 +75,7 @@ class Move(Answer, frozen=True, kw_only=True):
     eta_s: float | None = None
     paused: bool = False
     away_ms: int | None = None
+    code: str = ""
     reason: str = ""
     created_at: datetime
     updated_at: datetime
@@ -378,7 +381,7 @@ HAND_VOLUME = Unary(
     response=bytes,
     tag=Tag.NODE,
     summary="Hand a piece of a volume to its next node: eight bytes of offset, and what lies there",
-    errors=(NotFound, Conflict, OverShare, WrongState),
+    errors=(NotFound, Conflict, Damaged, OverShare, WrongState),
     timeout_s=_PEER_S,
     media="application/octet-stream",
     answer_bytes=PIECE_BYTES + 4096,
@@ -393,7 +396,7 @@ HAND_BLOCKS = Unary(
     response=bytes,
     tag=Tag.NODE,
     summary="Hand blocks of a volume to its next node: of each its number in four bytes, and its bytes; none of zeros",
-    errors=(NotFound, Conflict, OverShare, WrongState),
+    errors=(NotFound, Conflict, Damaged, OverShare, WrongState),
     timeout_s=_PEER_S,
     media="application/octet-stream",
     answer_bytes=PIECE_BYTES + 4096,
@@ -408,7 +411,7 @@ DIGEST_BLOCKS = Unary(
     response=bytes,
     tag=Tag.NODE,
     summary="Digest blocks of a volume: up to which in eight bytes, then number and digest of each; none of zeros",
-    errors=(NotFound, Conflict, OverShare, WrongState),
+    errors=(NotFound, Conflict, Damaged, OverShare, WrongState),
     timeout_s=_PEER_S,
     media="application/octet-stream",
 )

@@ -3,9 +3,11 @@ writes to it, and a draft that was not synced is lost with the power. A piece is
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from hawker.errors import NotFound, NotServed
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
+from hawker.host.unreadable import FileRange, UnreadableBytes
 from hawker.ids import InstanceId, MachineId, VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
@@ -76,10 +78,12 @@ class FakeMovedFiles(FakeHostPart):
     async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
         await self._edge("digests")
         content = self._content(file)
+        self._check_readable(file, _within(spans))
         return _digests(spans, {number: _said(number, content) for number in range(PIECES)})
 
     async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
         content = self._content(file)
+        self._check_readable(file, _within(spans))
         return {number: _bytes(number, content) for number in _within(spans)}
 
     async def size_bytes(self, file: MovedFile) -> int | None:
@@ -101,7 +105,14 @@ class FakeMovedFiles(FakeHostPart):
         number = -(-offset // BLOCK_BYTES)
         if number >= PIECES:
             return None
+        self._check_readable(file, [number])
         return StoredPiece(number * BLOCK_BYTES, _bytes(number, content))
+
+    def _check_readable(self, file: MovedFile, numbers: Sequence[int]) -> None:
+        """Raises `UnreadableBytes`."""
+        rotten = sorted(self._volumes.rot.get(VolumeId(file.id), frozenset()) & set(numbers))
+        if rotten and not file.layer:
+            raise UnreadableBytes(Path(file.id), [FileRange(rotten[0] * BLOCK_BYTES, BLOCK_BYTES)])
 
     async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         await self._edge("begin")

@@ -1,6 +1,7 @@
 """Answers about moves: to clients at the source of a move, and between its two nodes."""
 
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -45,7 +46,7 @@ from hawker.api.contract.volume import VolumeParams
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.clock import Clock
-from hawker.errors import BadRequest, HawkerError, NotFound
+from hawker.errors import BadRequest, Damaged, HawkerError, NotFound
 from hawker.fair.table import VOLUME_HANDOVERS
 from hawker.fair.turns import Turns
 from hawker.fsm.runner import Runner
@@ -53,7 +54,9 @@ from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
 from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, PLANNED, IncomingRecord, MoveRecord, MoveState
+from hawker.volume.disks import damaged_at
 from hawker.volume.moved_blocks import HANDED_BLOCKS, groups
+from hawker.volume.moved_files import MovedFile
 from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves, PlannedMove
@@ -165,25 +168,40 @@ class MoveHandlers:
     @answers(HAND_VOLUME)
     async def hand(self, call: Call[MoveParams, MovedPieceQuery, None]) -> bytes:
         query, count = call.query, min(max(1, call.query.count), PIECE_BYTES)
-        async with self._handovers.hold(f"node {call.caller}"):
-            file = self._moves.handed_over(call.params.move_id, query.generation, query.root)
+        async with self._reading(call.caller, call.params.move_id, query.generation, query.root) as file:
             piece = await self._moves.files.piece(file, max(0, query.offset), count)
         return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
 
     @answers(HAND_BLOCKS)
     async def blocks(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
-        async with self._handovers.hold(f"node {call.caller}"):
-            file = self._moves.handed_over(call.params.move_id, call.body.generation, call.body.root)
+        async with self._reading(call.caller, call.params.move_id, call.body.generation, call.body.root) as file:
             found = await self._moves.files.blocks(file, next(groups(_spans(call.body), HANDED_BLOCKS), ()))
         return b"".join(block.to_bytes(4, "big") + data for block, data in found.items())
 
     @answers(DIGEST_BLOCKS)
     async def digests(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
-        async with self._handovers.hold(f"node {call.caller}"):
-            file = self._moves.handed_over(call.params.move_id, call.body.generation, call.body.root)
+        async with self._reading(call.caller, call.params.move_id, call.body.generation, call.body.root) as file:
             found = await self._moves.files.digests(file, _spans(call.body))
         entries = (block.to_bytes(4, "big") + digest for block, digest in found.of.items())
         return found.upto.to_bytes(8, "big") + b"".join(entries)
+
+    @asynccontextmanager
+    async def _reading(self, caller: str, move_id: str, generation: int, root: bool | None) -> AsyncIterator[MovedFile]:
+        """What its disk cannot read ends the move: the move says so before its destination hears of it. Raises
+        `Damaged`."""
+        async with self._handovers.hold(f"node {caller}"):
+            file = self._moves.handed_over(move_id, generation, root)
+            async with self._noting(move_id, file):
+                yield file
+
+    @asynccontextmanager
+    async def _noting(self, move_id: str, file: MovedFile) -> AsyncIterator[None]:
+        try:
+            with damaged_at(f"the root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"):
+                yield
+        except Damaged as error:
+            await self._moves.note_damage(move_id, str(error))
+            raise
 
     @answers(CHANGED_BLOCKS)
     async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:
@@ -218,6 +236,7 @@ class MoveHandlers:
             eta_s=max(0, left) / rate if rate and move.state in _COPIED_IN and not paused else None,
             paused=paused,
             away_ms=_away_ms(move, now),
+            code=Damaged.code if move.damage and move.state is MoveState.ABORTED else "",
             reason=move.reason,
             created_at=instant(move.created_at),
             updated_at=instant(move.updated_at),

@@ -20,7 +20,7 @@ from hawker.api.contract.move import (
 )
 from hawker.config import stop_config
 from hawker.config.process_rules import LONGEST_STOP_S
-from hawker.errors import Conflict, HawkerError, NoDestination, NotFound, NotServed, Unavailable
+from hawker.errors import Conflict, Damaged, HawkerError, NoDestination, NotFound, NotServed, Unavailable
 from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Retry, Step
 from hawker.fsm.run import State as RunState
@@ -218,7 +218,7 @@ async def warm(context: Context[MoveInput]) -> Outcome:
         await deps.store.write(lambda tx: _warming(tx, deps, move, stored), Durability.DURABLE)
     theirs = await _filled(context, move, _WARM, PREPARE_S, lambda: _instance(deps, move) == ran)
     if isinstance(theirs, str):
-        return Abort(Unavailable(theirs))
+        return _unfilled(context, theirs)
     for each in unit_files(move):
         await files_of(deps).settle(each)  # or the stop would wait for it
     return Done()
@@ -313,7 +313,13 @@ async def copy(context: Context[MoveInput]) -> Outcome:
     if not unit_files(move):
         return Done()
     theirs = await _filled(context, move, _COPIED, SILENT_S)
-    return Abort(Unavailable(theirs)) if isinstance(theirs, str) else Done()
+    return _unfilled(context, theirs) if isinstance(theirs, str) else Done()
+
+
+def _unfilled(context: Context[MoveInput], why: str) -> Outcome:
+    """What this node's own disk said comes before what the destination made of it."""
+    damage = move_in(context).damage
+    return Abort(Damaged(damage) if damage else Unavailable(why))
 
 
 _COPIED = frozenset({IncomingState.COPIED})
