@@ -21,7 +21,7 @@ from hawker.auth.node_certificate import identity_of
 from hawker.clock import SystemClock
 from hawker.config import Service
 from hawker.config.machine import Concurrency, HttpOptions, Port
-from hawker.edge.process import Edge
+from hawker.edge.process import Edge, EdgeParts
 from hawker.edge.warden import GivenDoor, Sockets, WantedDoors
 from hawker.feed import (
     NODE_IDENTITY,
@@ -175,7 +175,8 @@ class PlayedHost:
         for end in (ours, theirs):
             end.setblocking(False)
         self.channel = ours
-        self.edge = Edge(folder, theirs, SystemClock(), tasks)
+        small = EdgeParts(memory=lambda: 0)  # whatever the tests before have left in this process
+        self.edge = Edge(folder, theirs, SystemClock(), tasks, small)
         self.sockets = Sockets()
 
     async def guard(self) -> None:

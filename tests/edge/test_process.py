@@ -1,13 +1,15 @@
 """The edge process as a whole: rests, closes and reports."""
 
 import asyncio
+from contextlib import suppress
 
 import anyio
 import msgspec
 import pytest
 
 from hawker.edge import process
-from hawker.edge.process import is_own
+from hawker.edge.process import MemoryWatch, is_own
+from hawker.edge.warden import SOFT_BYTES
 from hawker.feed import AskReport, CloseMachine, EdgeReport, GatePlace, MachineClosed, MachineRoute, WakeMachine
 from hawker.ids import InstanceId
 from hawker.machine import State
@@ -178,3 +180,60 @@ async def test_a_connection_without_an_end_holds_up_no_process_that_is_drained(
             with pytest.raises(ConnectionResetError):
                 await reader.read()
         writer.close()
+
+
+def test_a_process_is_large_while_it_is_above_its_bound_with_nothing_to_give_back() -> None:
+    used, now, kept = [SOFT_BYTES + 1], [0.0], [2]
+
+    def give_back() -> None:
+        used[0] -= kept[0]
+
+    memory = MemoryWatch(lambda: now[0], lambda: used[0], give_back)
+    assert not memory.large(), "what was freed is given back"
+    used[0], kept[0] = SOFT_BYTES + 1, 0
+    assert not memory.large(), "it is looked at once a second"
+    now[0] = 1.0
+    assert memory.large() and not memory.too_long()
+    now[0] = 60.0
+    assert not memory.too_long()
+    now[0] = 61.0
+    assert memory.too_long()
+    used[0], now[0] = SOFT_BYTES, 62.0
+    assert not memory.large() and not memory.too_long()
+
+
+async def test_a_process_that_is_large_lets_newcomers_in_for_none_but_those_at_rest(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+        await host.publish(route(port, inside, handlers=("http",)))
+        resting, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
+        assert await resting.readuntil(b"ok")
+        monkeypatch.setattr(host.edge.memory, "_used", lambda: SOFT_BYTES + 1)
+        await eventually(host.edge.memory.large)
+        busy, second = await asyncio.open_connection(HOST, port)
+        second.write(b"POST / HTTP/1.1\r\nHost: shop\r\nContent-Length: 2\r\n\r\n1")
+        with suppress(ConnectionError):
+            assert await resting.read() == b"", "it made room"
+        assert b" 429 " in await ask(port, get())
+        second.write(b"2")
+        assert b"200 OK" in await busy.readuntil(b"ok")
+        monkeypatch.setattr(host.edge.memory, "_used", lambda: SOFT_BYTES)
+        await eventually(lambda: not host.edge.memory.large())
+        assert b"200 OK" in await ask(port, get())
+        for each in (writer, second):
+            each.close()
+
+
+async def test_a_process_that_stays_large_says_that_it_is_to_be_replaced(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_LARGE_S", 0.0)
+    monkeypatch.setattr(process, "_FEW", 0)
+    monkeypatch.setattr(host.edge.memory, "_used", lambda: SOFT_BYTES + 1)
+    await eventually(host.edge.memory.too_long)
+    assert not host.edge.too_large.is_set(), "it has clients who need it"
+    monkeypatch.setattr(process, "_FEW", 1)
+    await eventually(host.edge.too_large.is_set)

@@ -10,9 +10,10 @@ import pytest
 from hawker.edge import visits
 from hawker.edge.splice import reset
 from hawker.fair.crowd import Crowd
+from hawker.fair.table import EDGE_WAKES
 from hawker.fair.turns import Share
 from hawker.feed import MachineRoute
-from hawker.ids import InstanceId
+from hawker.ids import AppName, InstanceId
 from hawker.machine import State
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
 from tests.waiting import eventually
@@ -126,6 +127,41 @@ async def test_an_app_with_most_visits_leaves_room_for_others(
         for _, writer in held:
             reset(cast(asyncio.Transport, writer.transport))
         await eventually(lambda: host.edge._visits._inside.total == 0)
+
+
+async def test_a_host_starts_so_many_machines_at_once_and_the_next_when_one_is_up(host: PlayedHost) -> None:
+    async with app_server(says(OK)) as inside:
+        ports = {app: free_port() for app in ("mallory", "shop", "bank")}
+        machines = [
+            route(ports[app], inside, app=app, handlers=("http",), state=State.STOPPED, soft=1)
+            for app, count in (("mallory", 30), ("shop", 6), ("bank", 6))
+            for _ in range(count)
+        ]
+        await host.publish(*machines)
+        host.worker.on_wake = lambda machine: msgspec.structs.replace(machine, state=State.STARTING)
+        answers = [asyncio.ensure_future(ask(ports["mallory"], get())) for _ in range(30)]
+        await eventually(lambda: host.edge.held == 30)
+        for app in ("shop", "bank"):
+            answers += [asyncio.ensure_future(ask(ports[app], get())) for _ in range(6)]
+        await eventually(lambda: host.edge.held == 42 and len(host.worker.wakes) == EDGE_WAKES.total)
+        started = [host.worker.machines[each].app for each in host.worker.wakes]
+        assert started.count(AppName("mallory")) == EDGE_WAKES.each, "others have their places"
+        host.worker.on_wake = woken
+        for machine_id in list(host.worker.wakes):
+            host.worker.put(woken(host.worker.machines[machine_id]))
+        assert all(b"200 OK" in answer for answer in await asyncio.gather(*answers))
+        await eventually(lambda: not host.edge._visits._starting and not host.edge._visits._wakes.total)
+
+
+async def test_a_machine_that_does_not_come_up_gives_its_place_among_the_wakes_back(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 1.0)
+    port = free_port()
+    await host.publish(route(port, 1, handlers=("http",), state=State.STOPPED))
+    host.worker.on_wake = lambda machine: machine
+    assert b"PR03" in await ask(port, get())
+    await eventually(lambda: host.edge._visits._wakes.total == 0)
 
 
 async def test_a_client_that_leaves_gives_its_place_back(host: PlayedHost) -> None:

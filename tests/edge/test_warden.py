@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from hawker.edge.warden import Sockets, Warden, listen_at, pause_s
+from hawker.edge.warden import Sockets, Warden, listen_at, memory_bytes, pause_s
 from tests.edge.edge_kit import HOST, free_port
 from tests.waiting import wait_for
 
@@ -102,6 +102,27 @@ def test_a_signal_while_it_waits_to_start_again_is_heeded(number: signal.Signals
         warden = Warden((sys.executable, "-S", "-c", ""), pause)
         assert warden.run(waking) == 0
     assert warden.renewing is renews
+
+
+def test_an_edge_process_that_needs_too_much_memory_is_replaced(tmp_path: Path) -> None:
+    port, lives = free_port(), tmp_path / "lives"
+    grows = PROGRAM.replace('connection.sendall(b"alive")', 'kept = bytearray(96 << 20); connection.sendall(b"alive")')
+    waking, wakes = socket.socketpair()
+    warden = Warden((sys.executable, "-c", grows, str(lives), str(port)), lambda wait_s: False, most_bytes=96 << 20)
+    thread = Thread(target=warden.run, args=(waking,))
+    thread.start()
+    try:
+        wait_for(lambda: answers(port, b"word"))
+        wait_for(lambda: lives.read_text() == "life life ")
+        assert not warden.renewing
+    finally:
+        wakes.send(bytes([signal.SIGTERM]))
+        thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_the_memory_of_a_process_is_known_until_it_has_ended() -> None:
+    assert memory_bytes() > 10 << 20 and memory_bytes(2**22 + 1) == 0
 
 
 def answers(port: int, word: bytes) -> bool:

@@ -1,12 +1,14 @@
 """An edge process: builds each object once and joins them. It ends when its warden does, or when told to."""
 
 import asyncio
+import ctypes
 import os
 import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,7 @@ from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Visits
-from hawker.edge.warden import CHANNEL_FD
+from hawker.edge.warden import CHANNEL_FD, SOFT_BYTES, memory_bytes
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
@@ -63,6 +65,7 @@ from hawker.value_object import ValueObject
 
 _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
+_LOOK_AT_MEMORY_S, _LARGE_S, _FEW = 1.0, 60.0, 1000
 _log = log.bind("hawker.edge")
 _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
@@ -80,9 +83,46 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
     http: type[HttpConnections] = HttpConnections
     rests: Callable[[Iterable[Gate], float], Iterator[RestWish]] = may_rest
     hops: type[HopDialer] = HopDialer
+    memory: Callable[[], int] = memory_bytes
 
 
 _USUAL = EdgeParts()
+
+
+class MemoryWatch:
+    """Whether the process is too large to let newcomers in: `large`. `used` is how many bytes it has; what was freed is
+    given back to the kernel by `give_back` before that is said. `now` is a monotonic clock."""
+
+    def __init__(self, now: Callable[[], float], used: Callable[[], int], give_back: Callable[[], object]) -> None:
+        self._now = now
+        self._used = used
+        self._give_back = give_back
+        self._looked_at = -inf
+        self._since: float | None = None
+
+    def large(self) -> bool:
+        self._look()
+        return self._since is not None
+
+    def too_long(self) -> bool:
+        """Whether it has been for so long that another process serves everybody better."""
+        self._look()
+        return self._since is not None and self._now() - self._since >= _LARGE_S
+
+    def _look(self) -> None:
+        now = self._now()
+        if now < self._looked_at + _LOOK_AT_MEMORY_S:
+            return
+        self._looked_at = now
+        if self._used() > SOFT_BYTES:
+            self._give_back()
+        large = self._used() > SOFT_BYTES
+        self._since = (now if self._since is None else self._since) if large else None
+
+
+def _give_back() -> None:
+    """To the kernel, what the allocator keeps for later."""
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 class Edge:
@@ -109,8 +149,14 @@ class Edge:
         self._pool = MachinePool(self._now)
         self._kept = Crowd(EDGE_KEPT_BYTES)
         self.certificates = CertificateBook(folder, clock)
-        scarce = DescriptorCount(self._now).scarce
-        table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
+        descriptors = DescriptorCount(self._now)
+        self.memory = MemoryWatch(self._now, parts.memory, _give_back)
+        self.too_large = asyncio.Event()
+
+        def scarce() -> bool:
+            return descriptors.scarce() or self.memory.large()
+
+        self._clients = table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
         hops = ConnectionTable(EDGE_HOPS, scarce)
         self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
         self._raw = RawConnections(
@@ -364,6 +410,8 @@ class Edge:
             self.handshakes.check_time()
             self._pool.sweep()
             self._hop_dialer.sweep()
+            if self.memory.too_long() and len(self._clients) < _FEW:
+                self.too_large.set()  # it is nobody's who is here
 
 
 def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
@@ -389,6 +437,7 @@ async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
     async with anyio.create_task_group() as tasks:
         edge = Edge(Path(), channel, clock, tasks)
         tasks.start_soon(_until_told, edge, tasks.cancel_scope)
+        tasks.start_soon(_until_too_large, edge, tasks.cancel_scope)
         await edge.serve()
         tasks.cancel_scope.cancel()
 
@@ -404,6 +453,13 @@ async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:
             await edge.drain(DRAIN_S[told])
             scope.cancel()
             return
+
+
+async def _until_too_large(edge: Edge, scope: anyio.CancelScope) -> None:
+    await edge.too_large.wait()
+    _log.error("the edge process needs too much memory, and makes room for the next one")
+    await edge.drain(DRAIN_S[signal.SIGHUP])
+    scope.cancel()
 
 
 def _allow_descriptors() -> None:

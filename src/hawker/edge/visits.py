@@ -17,7 +17,7 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.fair.crowd import Crowd
-from hawker.fair.table import EDGE_HOLDS, EDGE_VISITS
+from hawker.fair.table import EDGE_HOLDS, EDGE_VISITS, EDGE_WAKES
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
@@ -89,8 +89,9 @@ class Visits:
         self._now = now
         self._counters = counters
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
-        self._inside, self._held = Crowd(EDGE_VISITS), Crowd(EDGE_HOLDS)
+        self._inside, self._held, self._wakes = Crowd(EDGE_VISITS), Crowd(EDGE_HOLDS), Crowd(EDGE_WAKES)
         self._woken_at: dict[MachineId, float] = {}  # which are not open yet
+        self._starting: dict[MachineId, tuple[AppName, float]] = {}  # have a place among the wakes, since when
 
     @property
     def held(self) -> Mapping[str, int]:
@@ -193,6 +194,8 @@ class Visits:
     def came(self, machine_id: MachineId) -> None:
         """The worker has said something new of it: it may be open now, or gone."""
         began, gate = self._woken_at.get(machine_id), self._gates.of.get(machine_id)
+        if gate is None or not gate.waking:
+            self._release_wake(machine_id)
         if began is not None and (gate is None or gate.is_open):
             del self._woken_at[machine_id]
             if gate is not None:
@@ -200,6 +203,9 @@ class Visits:
 
     def look_again(self) -> None:
         """To be called now and then: what was avoided for a while may be tried again."""
+        late = self._now() - WAKE_TIMEOUT_S
+        for machine_id in [machine_id for machine_id, (_, since) in self._starting.items() if since < late]:
+            self._release_wake(machine_id)  # nobody waits for it any more
         for app in list(self._queues):
             self.changed(app)
 
@@ -228,25 +234,38 @@ class Visits:
         """Whether somebody on this host is on the way up, now or already."""
         now = self._now()
         for gate in self._gates.to_wake(targets, waiting, now):
+            if not self._wakes.fits(gate.route.app):
+                break  # who waits asks again
             self._counters.add("wakes", app=gate.route.app)
             self._begin_start(gate, rested=False)
         found = (self._gates.of.get(each.machine.id) for each in targets)
         return any(gate.is_coming or gate.may_wake for gate in found if gate is not None and gate.is_near)
 
     def restore(self, gate: Gate) -> None:
-        """Start a machine that rests, though nobody asks for it."""
-        self._counters.add("restores", app=gate.route.app)
-        self._begin_start(gate, rested=True)
+        """Start a machine that rests, though nobody asks for it; not now, where too many are being started."""
+        if self._wakes.fits(gate.route.app):
+            self._counters.add("restores", app=gate.route.app)
+            self._begin_start(gate, rested=True)
+
+    def _release_wake(self, machine_id: MachineId) -> None:
+        """It is up, or will not be: the next one may be started."""
+        found = self._starting.pop(machine_id, None)
+        if found is not None:
+            self._wakes.leave(found[0])
 
     def _begin_start(self, gate: Gate, *, rested: bool) -> None:
         gate.waking = True
+        self._release_wake(gate.route.id)
         self._woken_at[gate.route.id] = self._now()
+        self._starting[gate.route.id] = gate.route.app, self._now()
+        self._wakes.enter(gate.route.app)
         self._spawn(self._start, gate, rested)
 
     async def _start(self, gate: Gate, rested: bool) -> None:
         refused = await self._waker.wake(gate.route.id, rested=rested)
         if refused:
             self._woken_at.pop(gate.route.id, None)
+            self._release_wake(gate.route.id)
             self._counters.add("wakes_refused", app=gate.route.app)
             gate.refused_wake(refused, self._now())
             self.changed(gate.route.app)

@@ -34,8 +34,20 @@ _AT_ONCE, _FIRST_WAIT_S, _LONGEST_WAIT_S = 3, 0.25, 10.0
 _LAST_WORDS_S = {signal.SIGTERM: 3.0, signal.SIGHUP: 7.0}
 """More than the edge process takes for those who are in there."""
 _PR_SET_PDEATHSIG = 1
+SOFT_BYTES, HARD_BYTES = 1 << 30, 2 << 30
+"""Of memory of an edge process: above the first it lets no newcomer in, above the second it is replaced."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _log = log.bind("hawker.warden")
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def memory_bytes(pid: int | str = "self") -> int:
+    """Of a process's memory what is in RAM; 0 when it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
 
 
 class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +110,15 @@ def _why(error: OSError) -> str:
 class Warden:
     """`argv` starts an edge process, which finds its channel at `CHANNEL_FD`."""
 
-    def __init__(self, argv: Sequence[str], pause: Callable[[float], bool], sockets: Sockets | None = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        pause: Callable[[float], bool],
+        sockets: Sockets | None = None,
+        most_bytes: int = HARD_BYTES,
+    ) -> None:
         self._argv = tuple(argv)
+        self._most_bytes = most_bytes
         self._pause = pause
         self._sockets = sockets or Sockets()
         self._stopped = False
@@ -149,6 +168,9 @@ class Warden:
             ready = [number for number, _ in poll.poll(_TICK_MS)]
             if waking.fileno() in ready:
                 self._heed(waking)
+                return seconds
+            if memory_bytes(child.pid) > self._most_bytes:
+                _log.error("edge process is too large", extra={"pid": child.pid, "most_mib": self._most_bytes >> 20})
                 return seconds
             if channel.fileno() not in ready:
                 missed += 1

@@ -69,6 +69,14 @@ EDGE_HOLDS = Share(
     key="app",
     over="503 `HQ01`; the last fifth is for apps that have less than an equal part",
 )
+EDGE_WAKES = Share(
+    name="machines that are being started for requests",
+    total=32,
+    each=24,
+    reserve=8,
+    key="app",
+    over="the request waits until another machine is up; the last quarter is for apps with less than an equal part",
+)
 EDGE_KEPT_BYTES = Share(
     name="bytes of bodies that the edge keeps to send them again",
     total=256 << 20,
@@ -285,6 +293,7 @@ SHARES = (
     EDGE_HANDSHAKES,
     EDGE_VISITS,
     EDGE_HOLDS,
+    EDGE_WAKES,
     EDGE_KEPT_BYTES,
     EDGE_HOPS,
     BODIES,

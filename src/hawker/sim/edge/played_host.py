@@ -104,7 +104,12 @@ class PlayedHost:
         self._told = told
         papers = identity_of(self.id, [_KEY])
         identity = MutualTls(lambda: papers)
-        self._parts = replace(parts, link=lambda folder, clock: self._link_of(clock), identity=lambda folder: identity)
+        self._parts = replace(
+            parts,
+            link=lambda folder, clock: self._link_of(clock),
+            identity=lambda folder: identity,
+            memory=lambda: 0,  # of the simulated process
+        )
         self._link = PlayedLink(clock, self)
         self._scope: anyio.CancelScope | None = None
         self._ports: tuple[int, ...] = ()
