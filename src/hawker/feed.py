@@ -60,7 +60,8 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     published. `idle_s` is how long it does nothing before it may rest. Times are seconds.
 
     `network` is the number of its private network, which no other organization has, nor another network of its own; 0
-    where that is not known. `rested`: it sleeps because nobody needed it, and nobody has stopped it since.
+    where that is not known. `org` is the organization of its app, empty where that is not known. `rested`: it sleeps
+    because nobody needed it, and nobody has stopped it since.
 
     `gate` is null for a machine of this host. Else it is of another one, whose edge alone lets anybody in: what is said
     here of its state is a hint."""
@@ -81,6 +82,7 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     gate: GatePlace | None = None
     network: int = 0
+    org: str = ""
     rested: bool = False
 
 

@@ -5,7 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hawker.edge.body import BODY_S, BadBody, BodyPace, ChunkedBody, CountedBody, NoBody, OpenBody, chunk, last_chunk
+from hawker.edge.body import (
+    BODY_S,
+    BadBody,
+    BodyPace,
+    ChunkedBody,
+    CountedBody,
+    KeptBody,
+    NoBody,
+    OpenBody,
+    chunk,
+    last_chunk,
+)
+from hawker.fair.crowd import Crowd
+from hawker.fair.turns import Share
 
 
 def pieces(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -132,3 +145,16 @@ def test_a_body_that_is_silent_has_no_more_time_for_all_that_came_before() -> No
     pace = BodyPace(0.0, 5.0)
     pace.took(1 << 30)
     assert pace.deadline(10.0, answered=False) == 15.0
+
+
+def test_a_kept_body_counts_for_who_had_its_first_byte_and_for_nobody_once_it_is_dropped() -> None:
+    crowd = Crowd(Share(name="kept", total=100, each=50, reserve=10, key="organization", over="not kept"))
+    kept = KeptBody(crowd)
+    kept.keep("acme", b"x" * 20)
+    kept.keep("other", b"x" * 20)
+    assert crowd.counts == {"acme": 40} and kept.size == 40
+    kept.keep("acme", b"x" * 11)
+    assert kept.pieces is None and crowd.total == 0 and not crowd.counts
+    kept.keep("acme", b"x")
+    kept.drop()
+    assert kept.pieces is None and crowd.total == 0

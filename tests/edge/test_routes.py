@@ -161,3 +161,8 @@ def test_a_private_address_has_what_is_spoken_plainly_and_needs_no_address_of_th
         assert routes.doors == {Door(private.ip, 80), Door(private.ip, 5432)}
     routes.replace([route(80, 1, app="other")], HOSTS, [private])
     assert Door(private.ip, 80) not in routes.doors
+
+
+def test_an_app_counts_for_its_organization_or_for_itself() -> None:
+    routes = routes_of(msgspec.structs.replace(route(80, 1, app="shop"), org="acme"), route(81, 1, app="bank"))
+    assert [routes.owner(AppName(app)) for app in ("shop", "bank", "gone")] == ["acme", "bank", "gone"]

@@ -103,6 +103,30 @@ async def test_an_app_has_so_many_places_in_all_its_queues_and_others_have_their
     assert host.edge.held == 0
 
 
+async def test_an_organization_with_many_apps_has_one_share(host: PlayedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    share = Share(name="held", total=10, each=6, reserve=4, key="organization", over="refused")
+    monkeypatch.setattr(host.edge._visits, "_held_of_org", Crowd(share))
+    monkeypatch.setattr(visits, "WAKE_TIMEOUT_S", 5.0)
+
+    def of(org: str, app: str) -> MachineRoute:
+        return msgspec.structs.replace(route(free_port(), 1, app=app, handlers=("http",), state=State.STOPPED), org=org)
+
+    mallory, mine = [of("mallory", f"m{number}") for number in range(3)], of("mine", "shop")
+    await host.publish(*mallory, mine)
+    host.worker.on_wake = lambda machine: machine  # it is on its way, and does not come
+    flood = [asyncio.ensure_future(ask(port_of(each), get())) for each in mallory for _ in range(4)]
+    await eventually(lambda: host.edge.held == 6)
+    own = [asyncio.ensure_future(ask(port_of(mine), get())) for _ in range(3)]
+    await eventually(lambda: host.edge.held == 9)
+    assert sum(b"HQ01" in answer for answer in await asyncio.gather(*flood)) == 6
+    assert not any(b"HQ01" in answer for answer in await asyncio.gather(*own))
+    assert host.edge._visits._held_of_org.total == 0
+
+
+def port_of(machine: MachineRoute) -> int:
+    return (machine.services[0].ports or ())[0].port or 0
+
+
 async def test_an_app_with_most_visits_leaves_room_for_others(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,11 +160,11 @@ async def test_nothing_is_read_where_no_port_can_be_published_and_a_failure_keep
 async def test_the_number_of_an_apps_network_is_its_homes_word() -> None:
     rows = Rows()
     put(rows, NEAR, 1, WEB)
-    assert (await only(rows)).network == 0, "nobody has told it yet"
+    assert ((await only(rows)).network, (await only(rows)).org) == (0, ""), "nobody has told it yet"
     for node, home, number in ((GONE, 0, 5), (NEAR, 1, 7)):
-        record = f'{{"network_id": {number}}}'
+        record = f'{{"network_id": {number}, "org": "org{number}"}}'
         rows.put("INSERT INTO apps (node, name, home, record) VALUES (?, 'shop', ?, ?)", node, home, record)
-    assert (await only(rows)).network == 7
+    assert ((await only(rows)).network, (await only(rows)).org) == (7, "org7")
 
 
 async def test_addresses_in_networks_that_are_here_are_served_also_by_a_host_that_serves_nobody_outside() -> None:

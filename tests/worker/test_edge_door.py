@@ -22,6 +22,7 @@ from hawker.feed import (
 )
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
+from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge, autostarts, idle_s, published_at, worst
@@ -61,7 +62,7 @@ async def test_a_started_machine_is_told_with_its_instance_and_addresses(worker:
     record = worker.record(machine_id)
     assert record.running is not None and machine.instance == record.running.instance_id
     assert machine.publish == EVERYWHERE and machine.idle_s == 12.0 and machine.state is State.STARTED
-    assert machine.hosts[-1] == record.network.private_ip
+    assert machine.hosts[-1] == record.network.private_ip and machine.org == org_of(worker.store, APP)
 
 
 async def test_a_machine_without_services_is_not_told(worker: SimWorker) -> None:

@@ -201,22 +201,23 @@ class KeptBody:
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
-        self._app = ""
+        self._owner = ""
         self.pieces: list[bytes] | None = []
         self.size = 0
 
-    def keep(self, app: str, content: bytes) -> None:
+    def keep(self, owner: str, content: bytes) -> None:
+        """`owner` is whose share it counts in, from its first byte on."""
         if self.pieces is None:
             return
-        if self.size + len(content) > KEPT_BYTES or not self._crowd.fits(app, len(content)):
+        self._owner = self._owner or owner
+        if self.size + len(content) > KEPT_BYTES or not self._crowd.fits(self._owner, len(content)):
             self.drop()
             return
-        self._app = app
-        self._crowd.enter(app, len(content))
+        self._crowd.enter(self._owner, len(content))
         self.pieces.append(content)
         self.size += len(content)
 
     def drop(self) -> None:
         """Once is enough, and more do no harm."""
-        self._crowd.leave(self._app, self.size)
+        self._crowd.leave(self._owner, self.size)
         self.pieces, self.size = None, 0

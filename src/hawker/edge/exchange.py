@@ -138,7 +138,8 @@ class HttpExchange:
         """Of the body."""
         if self._machine is None:
             return
-        self._kept.keep(self._app or "", content)
+        if self._app is not None:
+            self._kept.keep(self._services.routes.owner(self._app), content)
         self._machine.send(content)
         self._services.counters.add("bytes_in", len(content))
         self._services.figures.received(self._app, len(content))

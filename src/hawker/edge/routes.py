@@ -162,6 +162,10 @@ class Routes:
         """Which one the app is on; 0 where that is not known, and 0 is nobody's."""
         return next((each.network for each in self._machines_of.get(app, {}).values()), 0)
 
+    def owner(self, app: AppName) -> str:
+        """Whose share what the app has counts in: its organization's; its own where that is not known."""
+        return next((each.org for each in self._machines_of.get(app, {}).values()), "") or app
+
     def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
         """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
         targets = self.apps(door).get(app, {}).values()

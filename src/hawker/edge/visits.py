@@ -17,7 +17,7 @@ from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.fair.crowd import Crowd
-from hawker.fair.table import EDGE_HOLDS, EDGE_VISITS, EDGE_WAKES
+from hawker.fair.table import EDGE_HOLDS, EDGE_HOLDS_OF_ORG, EDGE_VISITS, EDGE_WAKES
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
@@ -56,10 +56,11 @@ class Visit:
     """What a request is counted as, in one machine, until `Visits.end`. `held`: the machine is of another host and not
     up; its gate is to hold the request until it is."""
 
-    __slots__ = ("gate", "held", "lasting", "target")
+    __slots__ = ("gate", "held", "lasting", "owner", "target")
 
-    def __init__(self, target: ServiceTarget, gate: Gate, *, held: bool = False) -> None:
+    def __init__(self, target: ServiceTarget, gate: Gate, owner: str, *, held: bool = False) -> None:
         self.target = target
+        self.owner = owner  # whose share it counts in
         self.gate = gate
         self.held = held
         self.lasting = False
@@ -89,9 +90,10 @@ class Visits:
         self._now = now
         self._counters = counters
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
-        self._inside, self._held, self._wakes = Crowd(EDGE_VISITS), Crowd(EDGE_HOLDS), Crowd(EDGE_WAKES)
+        self._inside, self._wakes = Crowd(EDGE_VISITS), Crowd(EDGE_WAKES)
+        self._held, self._held_of_org = Crowd(EDGE_HOLDS), Crowd(EDGE_HOLDS_OF_ORG)
         self._woken_at: dict[MachineId, float] = {}  # which are not open yet
-        self._starting: dict[MachineId, tuple[AppName, float]] = {}  # have a place among the wakes, since when
+        self._starting: dict[MachineId, tuple[str, float]] = {}  # have a place among the wakes, since when
 
     @property
     def held(self) -> Mapping[str, int]:
@@ -156,8 +158,8 @@ class Visits:
         cause: ProxyError | None = None,
     ) -> Visit:
         first = True
-        if not self._inside.fits(app):
-            raise ProxyError(Code.HQ01, known="the app has most of what this host serves at once")
+        if not self._inside.fits(self._routes.owner(app)):
+            raise ProxyError(Code.HQ01, known="its organization has most of what this host serves at once")
         while True:
             targets = find()
             found = None if first and self._is_queued(app, door) else self._try(targets)
@@ -183,7 +185,7 @@ class Visits:
         if visit.lasting:
             visit.gate.last(-1)
         visit.gate.leave(visit.target.number, self._now())
-        self._inside.leave(visit.target.machine.app)
+        self._inside.leave(visit.owner)
         self.changed(visit.target.machine.app)
 
     def changed(self, app: AppName) -> None:
@@ -227,14 +229,15 @@ class Visits:
     def _visit(self, target: ServiceTarget, *, held: bool = False) -> Visit:
         gate = self._gates.of[target.machine.id]
         gate.enter(target.number)
-        self._inside.enter(target.machine.app)
-        return Visit(target, gate, held=held)
+        owner = self._routes.owner(target.machine.app)
+        self._inside.enter(owner)
+        return Visit(target, gate, owner, held=held)
 
     def _wake(self, targets: Sequence[ServiceTarget], waiting: int) -> bool:
         """Whether somebody on this host is on the way up, now or already."""
         now = self._now()
         for gate in self._gates.to_wake(targets, waiting, now):
-            if not self._wakes.fits(gate.route.app):
+            if not self._wakes.fits(self._routes.owner(gate.route.app)):
                 break  # who waits asks again
             self._counters.add("wakes", app=gate.route.app)
             self._begin_start(gate, rested=False)
@@ -243,7 +246,7 @@ class Visits:
 
     def restore(self, gate: Gate) -> None:
         """Start a machine that rests, though nobody asks for it; not now, where too many are being started."""
-        if self._wakes.fits(gate.route.app):
+        if self._wakes.fits(self._routes.owner(gate.route.app)):
             self._counters.add("restores", app=gate.route.app)
             self._begin_start(gate, rested=True)
 
@@ -257,8 +260,9 @@ class Visits:
         gate.waking = True
         self._release_wake(gate.route.id)
         self._woken_at[gate.route.id] = self._now()
-        self._starting[gate.route.id] = gate.route.app, self._now()
-        self._wakes.enter(gate.route.app)
+        owner = self._routes.owner(gate.route.app)
+        self._starting[gate.route.id] = owner, self._now()
+        self._wakes.enter(owner)
         self._spawn(self._start, gate, rested)
 
     async def _start(self, gate: Gate, rested: bool) -> None:
@@ -273,17 +277,20 @@ class Visits:
     async def _wait(self, app: AppName, door: Door, seconds: float, *, again: bool) -> None:
         """Until it may try. Who waits again does so at the front."""
         queue = self._queues.setdefault(app, {}).setdefault(door, deque())
-        if not again and not self._held.fits(app):
+        owner = self._routes.owner(app)
+        if not again and not (self._held.fits(app) and self._held_of_org.fits(owner)):
             self._drop_empty(app, door)
             raise ProxyError(Code.HQ01)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         (queue.appendleft if again else queue.append)(turn)
         self._held.enter(app)
+        self._held_of_org.enter(owner)
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(turn, seconds)
         finally:
             self._held.leave(app)
+            self._held_of_org.leave(owner)
             with suppress(ValueError):
                 queue.remove(turn)
             self._drop_empty(app, door)

@@ -54,37 +54,45 @@ EDGE_HANDSHAKES = Share(
     over="the one of the address, or of who has most, that began longest ago is reset for it",
 )
 EDGE_VISITS = Share(
-    name="requests and connections of clients in machines of an app",
+    name="requests and connections of clients in machines",
     total=50_000,
     each=40_000,
     reserve=10_000,
-    key="app",
-    over="503 `HQ01`, or a reset; the last fifth is for apps that have less than an equal part",
+    key="organization",
+    over="503 `HQ01`, or a reset; the last fifth is for organizations with less than an equal part",
 )
 EDGE_HOLDS = Share(
     name="requests that wait for a machine of an app",
     total=10_000,
     each=1000,
-    reserve=2000,
     key="app",
-    over="503 `HQ01`; the last fifth is for apps that have less than an equal part",
+    over="503 `HQ01`",
+)
+EDGE_HOLDS_OF_ORG = Share(
+    name="requests that wait for a machine of any app",
+    total=10_000,
+    each=8000,
+    reserve=2000,
+    key="organization",
+    over="503 `HQ01`; the last fifth is for organizations with less than an equal part",
 )
 EDGE_WAKES = Share(
     name="machines that are being started for requests",
     total=32,
     each=24,
     reserve=8,
-    key="app",
-    over="the request waits until another machine is up; the last quarter is for apps with less than an equal part",
+    key="organization",
+    over="the request waits until another machine is up; the last quarter is for organizations with less than an equal"
+    " part",
 )
 EDGE_KEPT_BYTES = Share(
     name="bytes of bodies that the edge keeps to send them again",
     total=256 << 20,
     each=128 << 20,
     reserve=64 << 20,
-    key="app",
-    over="the body is not kept, and its request is not sent again; the last quarter is for apps that have less than an"
-    " equal part",
+    key="organization",
+    over="the body is not kept, and its request is not sent again; the last quarter is for organizations with less than"
+    " an equal part",
 )
 EDGE_HOPS = Share(
     name="connections of other hosts' edges to machines of this one",
@@ -293,6 +301,7 @@ SHARES = (
     EDGE_HANDSHAKES,
     EDGE_VISITS,
     EDGE_HOLDS,
+    EDGE_HOLDS_OF_ORG,
     EDGE_WAKES,
     EDGE_KEPT_BYTES,
     EDGE_HOPS,

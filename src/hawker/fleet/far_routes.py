@@ -27,9 +27,10 @@ _REACHED = (
     "(json_extract(machines.metadata, ?) = ? OR machines.app IN (SELECT app FROM app_ips) "
     "OR machines.app IN (SELECT app FROM private_ips))"
 )
+_OF_APP = "(SELECT json_extract(record, '$.{}') FROM apps WHERE apps.name = machines.app ORDER BY home DESC LIMIT 1)"
 _MACHINES = (
     "SELECT node, id, app, state, version, cordoned, created_at, json_extract(metadata, ?), "
-    "(SELECT json_extract(record, '$.network_id') FROM apps WHERE apps.name = machines.app ORDER BY home DESC LIMIT 1) "
+    f"{_OF_APP.format('network_id')}, {_OF_APP.format('org')} "
     f"FROM machines WHERE node <> ? AND {_REACHED} ORDER BY id, generation DESC LIMIT ?"
 )
 _SERVICES = (
@@ -143,7 +144,7 @@ def _in_order(rows: Iterable[Sequence[Value]]) -> dict[_Place, list[Service]]:
 def _route(
     row: Sequence[Value], gate: GatePlace, services: Sequence[Service], health: RouteHealth | None
 ) -> MachineRoute | None:
-    _, machine_id, app, state, version, cordoned, created_at, publish, network = row
+    _, machine_id, app, state, version, cordoned, created_at, publish, network, org = row
     if state not in _STATES or state in GONE:
         return None
     return MachineRoute(
@@ -159,6 +160,7 @@ def _route(
         created_at=float(created_at) if isinstance(created_at, int | float) else 0.0,
         gate=gate,
         network=network if isinstance(network, int) else 0,
+        org=org if isinstance(org, str) else "",
     )
 
 

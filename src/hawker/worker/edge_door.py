@@ -325,6 +325,7 @@ class EdgeDoor:
     def _route(self, record: MachineRecord) -> MachineRoute:
         running = record.running
         up = record.state is State.STARTED and running is not None and running.exit is None
+        app = self._store.get(APPS, record.app)
         return MachineRoute(
             id=record.id,
             app=record.app,
@@ -341,7 +342,8 @@ class EdgeDoor:
             started_at=(running.started_at if running is not None else None) or 0.0,
             created_at=record.created_at,
             rested=rests(record),
-            network=app.network_id if (app := self._store.get(APPS, record.app)) is not None else 0,
+            network=app.network_id if app is not None else 0,
+            org=app.org if app is not None else "",
         )
 
     def _health(self, record: MachineRecord) -> RouteHealth:
