@@ -9,6 +9,7 @@ import anyio
 import h11
 import pytest
 
+from hawker.edge import exchange
 from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route
 from tests.waiting import eventually
 
@@ -150,6 +151,12 @@ class ReadingMachine:
                     h11_reader.start_next_cycle()
             else:
                 return
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has said its last is answered all the same, however busy this host is."""
+    monkeypatch.setattr(exchange, "_LEFT_S", 60.0)
 
 
 async def said(port: int, request: bytes) -> bytes:
