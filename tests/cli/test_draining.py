@@ -70,6 +70,11 @@ def test_machines_that_can_be_moved(fields: dict[str, Any], why: Left | None) ->
     assert stays(machine(FIRST, **fields)) is why
 
 
+def test_a_suspended_machine_is_moved_by_a_cold_start_unless_it_is_leased() -> None:
+    assert stays(machine(FIRST, state=State.SUSPENDED), cold_start=True) is None
+    assert stays(machine(FIRST, state=State.SUSPENDED, lease=LEASE), cold_start=True) is Left.LEASED
+
+
 @pytest.mark.parametrize(
     ("config", "goes_along"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hawker.api.contract.machine import Machine
+from hawker.api.contract.machine_operation import SUSPEND_MACHINE
 from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveParams, MoveRequest
 from hawker.api.contract.volume import GET_VOLUME, Volume, VolumeParams
 from hawker.chaos.guests import bring_kernels
@@ -266,6 +267,35 @@ async def test_a_drain_moves_a_machine_that_keeps_its_root_filesystem_and_loses_
     done = await eventually(drained, WITHIN_S)
     assert done is not None and "its root filesystem" in done.out, done
     assert roots(hosts[1 - here], machine) and not roots(hosts[here], machine)
+    await shop.wait(machine.id, "started")
+    assert str(before) in (await shop.said(machine.id, "cat", "/ledger")).split()
+
+
+async def test_a_suspended_machine_moves_by_a_cold_start_and_keeps_its_files(
+    hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
+) -> None:
+    machine = await with_root_ledger(shop, toolbox_image)
+    ids = [host.node.node_id for host in hosts]
+    here = 0 if roots(hosts[0], machine) else 1
+    before = int(await shop.said(machine.id, "tail", "-n", "1", "/ledger"))
+    await shop.client.call(SUSPEND_MACHINE, params=shop.params(machine.id))
+    await shop.wait(machine.id, "suspended")
+    command = CommandLine(hosts[0].node.environment | {"HAWKER_DATA_DIR": str(hosts[0].node.data_dir)})
+    words = ("machine", "move", machine.id, "-a", shop.app, "--to", ids[1 - here])
+
+    async def refused() -> Done | None:
+        """Once the owner has heard of the other node."""
+        done = command(*words)
+        return done if "--cold-start" in done.err else None
+
+    done = await eventually(refused, WITHIN_S)
+    assert done is not None and done.status != 0
+    done = command(*words, "--cold-start")
+    assert done.status == 0 and "done" in done.out, done
+    assert (await shop.wait(machine.id, "stopped")).state == "stopped" and roots(hosts[1 - here], machine)
+    told = [event.error for event in await shop.events(machine.id)]
+    assert any("its memory is dropped" in each for each in told), told
+    await shop.start(machine.id)
     await shop.wait(machine.id, "started")
     assert str(before) in (await shop.said(machine.id, "cat", "/ledger")).split()
 

@@ -157,7 +157,7 @@ class Left(Enum):
     """Why a machine stays where it is."""
 
     VOLUMES = "it has a volume, and --keep-volumes leaves those where they are"
-    SUSPENDED = "it is suspended and its memory is on this node: start or stop it first"
+    SUSPENDED = "it is suspended and its memory is on this node: start or stop it first, or drop it with --cold-start"
     LEASED = "a client holds its lease: wait until the lease is released or expires"
     BUSY = "an operation is under way on it: try again in a moment"
     GONE = "it is being destroyed"
@@ -186,17 +186,17 @@ class Drained(ValueObject, frozen=True, kw_only=True):
     note: str = ""
 
 
-def stays(machine: Machine, *, keep_volumes: bool = False) -> Left | None:
+def stays(machine: Machine, *, keep_volumes: bool = False, cold_start: bool = False) -> Left | None:
     """Why the machine cannot be moved; None when it can."""
     if machine.state in GONE:
         return Left.GONE
     if keep_volumes and has_volume(machine):
         return Left.VOLUMES
-    if machine.state is State.SUSPENDED:
+    if machine.state is State.SUSPENDED and not cold_start:
         return Left.SUSPENDED
     if machine.lease is not None:
         return Left.LEASED
-    return None if machine.state in OFF | {State.STARTED, State.CREATED} else Left.BUSY
+    return None if machine.state in OFF | {State.STARTED, State.CREATED, State.SUSPENDED} else Left.BUSY
 
 
 def has_volume(machine: Machine) -> bool:
@@ -249,6 +249,7 @@ class Mover:
         keep: bool,
         keep_volumes: bool = False,
         limit: int | None = None,
+        cold_start: bool = False,
     ) -> None:
         self._caller = caller
         self._clock = clock
@@ -258,6 +259,7 @@ class Mover:
         self._keep = keep
         self._keep_volumes = keep_volumes
         self._limit = limit
+        self._cold_start = cold_start
         self._spares = Spares(caller, clock, within_s=within_s)
 
     async def move_all(self, residents: Sequence[Resident]) -> list[Drained]:
@@ -271,12 +273,12 @@ class Mover:
         """What cannot be moved is said, and keeps nobody else from being moved."""
         try:
             machine = await self._at_rest(resident)
-            left = stays(machine, keep_volumes=self._keep_volumes)
+            left = stays(machine, keep_volumes=self._keep_volumes, cold_start=self._cold_start)
             if left is Left.GONE:
                 return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
                 return self._stay(resident, machine.name, left.value)
-            if luggage(machine):
+            if luggage(machine) or machine.state is State.SUSPENDED:
                 return await self._move_whole(resident, machine)
             return await self._move(resident, machine)
         except NotFound:
@@ -333,7 +335,8 @@ class Mover:
         """With its luggage: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
         made = await self._opened(resident)
         if made is None:
-            wish = MoveRequest(source=self._node_id, limit_mib_per_s=self._limit)
+            cold_start = machine.state is State.SUSPENDED or None
+            wish = MoveRequest(source=self._node_id, limit_mib_per_s=self._limit, cold_start=cold_start)
             made = await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
         return await self._follow(resident, machine, made)
 
@@ -341,7 +344,9 @@ class Mover:
         say = partial(self._say_of, resident)
         done = await moves.follow(self._caller, move, self._clock, say)
         away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
-        note = f"with {luggage(machine)} to node {done.to}{away}"
+        along = f"with {luggage(machine)} " if luggage(machine) else ""
+        stopped = ", where it is stopped: its memory was dropped" if machine.state is State.SUSPENDED else ""
+        note = f"{along}to node {done.to}{away}{stopped}"
         say(f"moved {note}")
         return Drained(resident=resident, name=machine.name, copy=resident.machine_id, note=note)
 

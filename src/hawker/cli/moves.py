@@ -36,15 +36,31 @@ mode_option = click.option(
 )
 limit_option = click.option("--limit", type=click.IntRange(min=0), metavar="MIB", help="Copy at most so many MiB/s.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say where it would go, and how much is copied.")
+cold_start_option = click.option(
+    "--cold-start", is_flag=True, help="Stop suspended machines for it: their memory is dropped, and they stay stopped."
+)
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
 
 
 async def wish_of(
-    caller: Caller, node: str | None, region: str | None, mode: str, limit: int | None, *, dry_run: bool = False
+    caller: Caller,
+    node: str | None,
+    region: str | None,
+    mode: str,
+    limit: int | None,
+    *,
+    dry_run: bool = False,
+    cold_start: bool = False,
 ) -> MoveRequest:
     """NODE may be the beginning of its id."""
-    to = None if node is None else (await find_fleet_node(caller, node)).id
-    return MoveRequest(to=to, region=region, mode=mode, limit_mib_per_s=limit, dry_run=dry_run or None)
+    return MoveRequest(
+        to=None if node is None else (await find_fleet_node(caller, node)).id,
+        region=region,
+        mode=mode,
+        limit_mib_per_s=limit,
+        dry_run=dry_run or None,
+        cold_start=cold_start or None,
+    )
 
 
 async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:

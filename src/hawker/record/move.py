@@ -69,6 +69,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
     when another instance of it was on its way; from `closed_at` on nobody wrote to its files. `warm_at` is when the
     copy began beside the machine. Bytes are those that its files store; times are Unix seconds.
+    `drops_memory`: the machine was suspended, and is stopped for the move.
     `root` is what the machine keeps of its root filesystem, None when it keeps nothing.
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
     Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
@@ -87,6 +88,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: MoveState = MoveState.PREPARING
     generation: int
     ran: bool = False
+    drops_memory: bool = False
     stored_bytes: int = 0  # that its files had when the copy began
     copied_bytes: int = 0  # 0 or more, copied so far, as the destination last told
     warm_at: float | None = None

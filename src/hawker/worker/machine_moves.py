@@ -122,7 +122,7 @@ class MachineMoves:
             check_here(tx, record.id)
             if journal.active(tx, machine_resource(record.id)) is not None:
                 raise Conflict(f"machine {record.id} is {record.state} and not at rest: something is under way on it")
-            _check_movable(record)
+            _check_movable(record, cold_start=bool(wish.cold_start))
             volume_id = volume_id_of(record.config)
             volume = None if volume_id is None else attached_to(tx, volume_id, record.id)
             if volume is not None:
@@ -203,6 +203,7 @@ class MachineMoves:
             generation=1 + max(each.generation for each in (machine, volume) if each is not None),
             mode=MoveMode.WARM if written and wish.mode != MoveMode.COLD else MoveMode.COLD,
             ran=ran,
+            drops_memory=machine is not None and machine.state is State.SUSPENDED,
             created_at=now,
             updated_at=now,
         )
@@ -479,11 +480,14 @@ def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str
     return [each.id for each in (machine, volume) if each is not None]
 
 
-def _check_movable(record: MachineRecord) -> None:
+def _check_movable(record: MachineRecord, *, cold_start: bool) -> None:
     """Raises `NotServed` for what no move takes along, `Conflict` and `WrongState` for what it does not now."""
-    if record.state is State.SUSPENDED:
-        raise WrongState(f"machine {record.id} is suspended, and its memory is at this node: start or stop it first")
-    if record.state not in OFF | {State.STARTED}:
+    if record.state is State.SUSPENDED and not cold_start:
+        raise WrongState(
+            f"machine {record.id} is suspended, and its memory is at this node: start or stop it first, or move it with"
+            " `--cold-start` (`cold_start`), which stops it and drops its memory"
+        )
+    if record.state not in OFF | {State.STARTED, State.SUSPENDED}:
         raise Conflict(f"machine {record.id} is {record.state} and not at rest")
     if record.config.guest is not None and record.config.guest.gpus:
         raise NotServed("a machine with GPUs is not moved: they are this host's")

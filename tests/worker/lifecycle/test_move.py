@@ -15,7 +15,9 @@ from hawker.errors import Damaged, Moved, MoveUnderWay, WrongState
 from hawker.host.changed_blocks import BLOCK_BYTES
 from hawker.ids import MachineId, RunId, VolumeId
 from hawker.machine import State
-from hawker.record.move import GRANTS, PAUSED_AT_MOST_S, MoveRecord, MoveState
+from hawker.node import Resources
+from hawker.record.machine import EVENTS
+from hawker.record.move import GRANTS, MOVES, PAUSED_AT_MOST_S, MoveMode, MoveRecord, MoveState
 from hawker.record.node import used
 from hawker.sim.harness.loop import eventually
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
@@ -204,3 +206,83 @@ async def test_a_volume_whose_disk_cannot_be_read_stays_and_can_move_once_it_is_
         assert f"volume {fleet.free} cannot be read at byte 0" in move.reason
         fleet.hosts[0].world.disks.rot.clear()
         assert (await fleet.ended(0, (await fleet.move_free(0, 1)).id)).state is MoveState.DONE
+
+
+async def suspended(fleet: PlayedFleet) -> None:
+    await fleet._clock.sleep(1)  # it writes meanwhile
+    await fleet.worker(0).suspend(fleet.machine)
+    await fleet.worker(0).reaches(fleet.machine, State.SUSPENDED)
+
+
+def told(fleet: PlayedFleet, number: int) -> list[str]:
+    """What the machine's events say of its memory."""
+    store = fleet.hosts[number].world.store
+    details = [each.detail for _, each in store.scan(EVENTS, f"{fleet.machine}/") if each.detail is not None]
+    return [each.error for each in details if each.error and "memory is dropped" in each.error]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_suspended_machine_moves_only_by_a_cold_start_and_stays_stopped(seed: int) -> None:
+    async with played_fleet(seed=seed) as fleet:
+        await suspended(fleet)
+        with pytest.raises(WrongState, match="--cold-start"):
+            await fleet.move(0, 1)
+        before = fleet.hosts[0].sight().contents
+        move = await fleet.ended(0, (await fleet.move(0, 1, cold_start=True)).id)
+        assert (move.state, move.mode, move.ran) == (MoveState.DONE, MoveMode.COLD, False)
+        record = fleet.worker(1).record(fleet.machine)
+        assert record.state is State.STOPPED and len(told(fleet, 1)) == 1
+        contents = fleet.hosts[1].sight().contents or {}
+        assert before and all(contents[each] >= before[each] for each in contents)
+        assert await fleet.worker(1).start(fleet.machine) is State.STOPPED
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        assert await fleet.settled() == []
+
+
+async def test_a_suspended_machine_whose_move_ends_before_its_stop_is_suspended_still() -> None:
+    async with played_fleet() as fleet:
+        await suspended(fleet)
+        await fleet.hosts[1].kill()
+        move = await fleet.ended(0, (await fleet.move(0, 1, cold_start=True)).id)
+        assert move.state is MoveState.ABORTED and told(fleet, 0) == []
+        assert fleet.worker(0).record(fleet.machine).state is State.SUSPENDED
+        await fleet.worker(0).start(fleet.machine)
+        await fleet.worker(0).reaches(fleet.machine, State.STARTED)
+        await fleet.hosts[1].begin(fleet._tasks)
+        assert await fleet.settled() == []
+
+
+@pytest.mark.parametrize("at", [MoveState.STOPPING, MoveState.COPYING])
+async def test_a_suspended_machine_whose_move_is_cancelled_later_is_stopped_where_it_was(at: MoveState) -> None:
+    async with played_fleet() as fleet:
+        await suspended(fleet)
+        fleet.hosts[0].world.host.stubborn.add(MachineId(fleet.machine))  # its stop takes a while
+        move, store = await fleet.move(0, 1, cold_start=True), fleet.hosts[0].world.store
+
+        def there() -> bool:
+            record = store.get(MOVES, move.id)
+            return record is not None and record.state is at
+
+        await eventually(fleet._clock, there, 600, 0.0002)
+        await fleet.worker(0).api.call(CANCEL_MOVE, params=MoveParams(move_id=move.id))
+        assert (await fleet.ended(0, move.id)).state is MoveState.ABORTED
+        record = await fleet.worker(0).reaches(fleet.machine, State.STOPPED)
+        await eventually(fleet._clock, lambda: fleet.worker(0).record(fleet.machine).holds == Resources(), 60)
+        assert len(told(fleet, 0)) == 1 and record.generation == 1
+        await fleet.worker(0).start(fleet.machine)
+        await fleet.worker(0).reaches(fleet.machine, State.STARTED)
+        assert await fleet.settled() == []
+
+
+async def test_a_cold_start_goes_on_over_the_deaths_of_both() -> None:
+    async with played_fleet() as fleet:
+        await suspended(fleet)
+        move = await fleet.move(0, 1, cold_start=True)
+        for number in (0, 1, 0):
+            await fleet._clock.sleep(0.3)
+            await fleet.again(number, kept=0.0, power=True)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert fleet.worker(1).record(fleet.machine).state is State.STOPPED
+        await fleet.worker(1).start(fleet.machine)
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        assert await fleet.settled() == []

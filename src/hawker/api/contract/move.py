@@ -41,13 +41,15 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     """`to` is a node; without it one of the machine's region is chosen, or of `region`. `mode` is `warm` (the volume is
     copied while the machine runs, and what it wrote meanwhile while it is off), `cold` (all of it while it is off) or
     `auto`: warm for a machine that runs and has a volume. `limit_mib_per_s` bounds the copy; with 0 or nothing, it goes
-    as fast as it can, but beside a machine that runs at 100. With `source` it is moved only if it is at that node. A
-    dry run only says where it would go and how much is copied, or what the order would be refused for."""
+    as fast as it can, but beside a machine that runs at 100. With `source` it is moved only if it is at that node. With
+    `cold_start` a suspended machine is stopped, moved and left stopped: its memory is dropped. A dry run only says
+    where it would go and how much is copied, or what the order would be refused for."""
 
     to: str | None = None
     source: str | None = None
     region: str | None = None
     dry_run: bool | None = None
+    cold_start: bool | None = None
     mode: str | None = None
     limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None
 

@@ -46,7 +46,7 @@ from hawker.record.move import (
 from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Reader, Tx
 from hawker.volume.moved_files import MovedFile
-from hawker.worker.capacity import kept_layer
+from hawker.worker.capacity import at_rest, kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.destinations import apart_first, candidates
 from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
@@ -266,6 +266,9 @@ async def stop(context: Context[MoveInput]) -> Outcome:
     return await halt(context)
 
 
+_DROPPED = "it was suspended, and its memory is dropped for the move: its next start is a cold one"
+
+
 def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> bool:
     """Unless it was paused meanwhile."""
     now, found = deps.clock.now(), tx.get(MOVES, move.id)
@@ -273,8 +276,9 @@ def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> bool:
         return False
     change_move(tx, deps, move.id, state=MoveState.STOPPING, away_at=now if move.ran else None)
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
-    if record is not None and record.state is State.STARTED:
-        deps.table.change(tx, record, Happened("stop", "stopping", "user"), state=State.STOPPING, awaited=None)
+    if record is not None and record.state in (State.STARTED, State.SUSPENDED):
+        dropped = Detail(error=_DROPPED) if move.drops_memory else None
+        deps.table.change(tx, record, Happened("stop", "stopping", "user", dropped), state=State.STOPPING, awaited=None)
     return True
 
 
@@ -407,6 +411,8 @@ def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
     if record is None:
         return
     record = deps.table.change(tx, record, migrated("aborted", move, reason))
+    if was not in UNTOUCHED and move.drops_memory:
+        _rest(tx, deps, record)
     if was in UNTOUCHED or not move.ran:
         return
     run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
@@ -422,6 +428,16 @@ def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
         tx, record, Happened("start", "starting"), state=State.STARTING, restarts=0, awaited=run.instance_id
     )
     deps.runs.accept(tx, "start", machine_resource(record.id), run)
+
+
+def _rest(tx: Tx, deps: FlowDeps, record: MachineRecord) -> None:
+    """One that was suspended has no memory to go back to: it is off, once its stop, which may have been cut short, has
+    ended."""
+    if runs(record):
+        signal, timeout_s = stop_config(record.config)
+        deps.runs.accept(tx, "stop", machine_resource(record.id), Halt(signal=signal, timeout_s=timeout_s))
+    else:
+        deps.table.change(tx, record, state=State.STOPPED, holds=at_rest(record), restarts=0)
 
 
 def is_granted_by(reader: Reader, move: MoveRecord) -> bool:

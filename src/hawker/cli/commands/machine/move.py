@@ -31,6 +31,7 @@ Examples:
 @moves.region_option
 @moves.mode_option
 @moves.limit_option
+@moves.cold_start_option
 @moves.dry_run_option
 @moves.detach_option
 @output_option
@@ -43,12 +44,13 @@ def command(
     region: str | None,
     mode: str,
     limit: int | None,
+    cold_start: bool,
     dry_run: bool,
     detach: bool,
     form: Form,
 ) -> None:
     async def move(caller: Caller) -> Move:
-        wish = await moves.wish_of(caller, node, region, mode, limit, dry_run=dry_run)
+        wish = await moves.wish_of(caller, node, region, mode, limit, dry_run=dry_run, cold_start=cold_start)
         owned = await find_machine(caller, machine, app)
         made = await caller.call(MOVE_MACHINE, params=owned.params, body=wish)
         return made if detach or dry_run else await moves.follow(caller, made, SystemClock())

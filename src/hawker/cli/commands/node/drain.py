@@ -35,7 +35,7 @@ from hawker.cli import moves
 from hawker.cli.connect import talk
 from hawker.cli.draining import Drained, Mover, Resident
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.moves import limit_option
+from hawker.cli.moves import cold_start_option, limit_option
 from hawker.cli.nodes import find_fleet_node, loss_of, said_of
 from hawker.cli.options import completed, within_option
 from hawker.cli.output import Form, note, output_option, show, size, table
@@ -94,11 +94,19 @@ Examples:
 @click.option("--keep", is_flag=True, help="Stop the moved machines, do not destroy them.")
 @click.option("--keep-volumes", is_flag=True, help="Leave machines with volumes where they are.")
 @limit_option
+@cold_start_option
 @within_option
 @output_option
 @click.pass_context
 def drain_command(
-    ctx: click.Context, node: str, keep: bool, keep_volumes: bool, limit: int | None, within_s: float, form: Form
+    ctx: click.Context,
+    node: str,
+    keep: bool,
+    keep_volumes: bool,
+    limit: int | None,
+    cold_start: bool,
+    within_s: float,
+    form: Form,
 ) -> int:
     async def drain(caller: Caller) -> list[Drained]:
         found = await find_fleet_node(caller, node)
@@ -114,6 +122,7 @@ def drain_command(
             keep=keep,
             keep_volumes=keep_volumes,
             limit=limit,
+            cold_start=cold_start,
         )
         moved = await mover.move_all(residents_of(answer))
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(stay, moved))} stay")
@@ -169,10 +178,11 @@ Examples:
 
 @click.command("evacuate", help=_EVACUATE_HELP)
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
+@cold_start_option
 @within_option
 @output_option
 @click.pass_context
-def evacuate_command(ctx: click.Context, node: str, within_s: float, form: Form) -> int:
+def evacuate_command(ctx: click.Context, node: str, cold_start: bool, within_s: float, form: Form) -> int:
     async def evacuate(caller: Caller) -> list[Drained]:
         found = await find_fleet_node(caller, node)
         node_id, clock = NodeId(found.id), SystemClock()
@@ -180,7 +190,16 @@ def evacuate_command(ctx: click.Context, node: str, within_s: float, form: Form)
         leaving = evacuees(residents_of(answer), await volumes_on(caller, node_id))
         total = size(sum(each.bytes_used for each in leaving))
         note(f"{node_id} accepts no new machines; {len(leaving)} to move, {total}")
-        mover = Mover(caller, clock, node_id, note, within_s=within_s, keep=False, limit=UNLIMITED_MIB_PER_S)
+        mover = Mover(
+            caller,
+            clock,
+            node_id,
+            note,
+            within_s=within_s,
+            keep=False,
+            limit=UNLIMITED_MIB_PER_S,
+            cold_start=cold_start,
+        )
         moved = await Evacuation(caller, clock, node_id, mover, note, within_s=within_s).run(leaving)
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(stay, moved))} stay")
         return moved
