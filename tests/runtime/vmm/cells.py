@@ -23,7 +23,8 @@ from hawker.runtime.vmm.crun_jail import CrunJail, ProgramFiles
 from tests.waiting import eventually
 
 MACHINE, OTHER = MachineId("0123456789abcd"), MachineId("fedcba98765432")
-UIDS = {MACHINE: 0x7000_1234, OTHER: 0x7000_1235}
+_FIRST_UID = 0x7800_0000 + 2 * os.getpid()  # tests of another process count what runs as their own users
+UIDS = {MACHINE: _FIRST_UID, OTHER: _FIRST_UID + 1}
 MIB = 1 << 20
 BOUNDS = Bounds(
     cpu_period_us=100_000, cpu_quota_us=100_000, cpu_shares=100, memory_bytes=96 * MIB, swapped_bytes=96 * MIB, pids=32
