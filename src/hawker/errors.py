@@ -105,8 +105,7 @@ class SnapshotLost(HawkerError):
 
 
 class Damaged(HawkerError):
-    """Bytes of a volume cannot be read from its disk, or could not be when it was moved, and are zeros since then. The
-    text says where."""
+    """Bytes of a volume, or of a root filesystem that is kept, cannot be read from its disk. The text says where."""
 
     status = 412
     code = "damaged"

@@ -229,7 +229,7 @@ async def test_file_that_its_disk_cannot_read_makes_no_backup_and_holds_up_no_pr
         lost = disk.cut(file, SEGMENT_BYTES + CHUNK_BYTES)
         with pytest.raises(UnreadableBytes) as caught:
             await save(local, file, FIRST, ABOUT, None)
-        assert caught.value.offset == lost.offset
+        assert caught.value.offset == lost
     assert await local.backups("") == [] and list((kept / "running").iterdir()) == []
     await prune(local, SystemClock().now())
 

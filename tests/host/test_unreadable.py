@@ -6,22 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.unreadable import SECTOR_BYTES, TRIES, FileRange, PatientReader, UnreadableBytes, joined
+from hawker.host.unreadable import SECTOR_BYTES, TRIES, PatientReader, UnreadableBytes
 from tests.fixtures.dying_disk import dying_disk
 
 PIECE = 1 << 20
-
-
-def test_ranges_are_joined_where_they_touch() -> None:
-    ranges = [
-        FileRange(8192, 4096),
-        FileRange(0, 4096),
-        FileRange(4096, 4096),
-        FileRange(4096, 8192),
-        FileRange(40960, 1),
-    ]
-    assert joined(ranges) == (FileRange(0, 12288), FileRange(40960, 1))
-    assert joined([]) == ()
 
 
 @pytest.mark.root
@@ -32,13 +20,10 @@ def test_sector_that_a_disk_has_lost_is_named_and_all_else_is_read(tmp_path: Pat
         lost = disk.cut(file, PIECE + 5 * SECTOR_BYTES)
         with file.open("rb", buffering=0) as opened:
             reader = PatientReader(file, opened.fileno())
-            assert reader.read_some(0, 2 * PIECE) == content[: lost.offset]
+            assert reader.read_some(0, 2 * PIECE) == content[:lost]
             with pytest.raises(UnreadableBytes) as caught:
                 reader.read(0, 2 * PIECE)
-            assert caught.value.lost == (lost,) and caught.value.errno == errno.EIO
-            past = PatientReader(file, opened.fileno(), (lost,))
-            assert past.read(0, 2 * PIECE) == content[: lost.offset] + bytes(lost.count)
-            assert past.read_some(lost.offset + 100, 200) == bytes(200)
+            assert caught.value.offset == lost and caught.value.errno == errno.EIO
 
 
 class Faulty:
@@ -92,29 +77,7 @@ def test_sector_that_fails_three_times_more_by_itself_is_lost(file: Path, faulty
         faulty.failing = {3: 2 * TRIES}
         with pytest.raises(UnreadableBytes) as caught:
             PatientReader(file, opened.fileno()).read_some(3 * SECTOR_BYTES, 16 * SECTOR_BYTES)
-        assert caught.value.lost == (FileRange(3 * SECTOR_BYTES, SECTOR_BYTES),)
-
-
-def test_loss_that_can_be_read_again_is_what_the_disk_says(file: Path, faulty: Faulty) -> None:
-    content, known = file.read_bytes(), [FileRange(3 * SECTOR_BYTES, SECTOR_BYTES)]
-    with file.open("rb", buffering=0) as opened:
-        faulty.failing = {3: 999}
-        found = PatientReader(file, opened.fileno(), known).read(0, len(content))
-        assert found == content[: 3 * SECTOR_BYTES] + bytes(SECTOR_BYTES) + content[4 * SECTOR_BYTES :]
-        faulty.failing = {3: TRIES}
-        assert PatientReader(file, opened.fileno(), known).read(0, len(content)) == content
-
-
-def test_search_for_losses_ends_when_it_is_told_to(file: Path, faulty: Faulty) -> None:
-    faulty.failing = dict.fromkeys(range(16), 999)
-    with file.open("rb", buffering=0) as opened:
-        with pytest.raises(UnreadableBytes) as caught:
-            PatientReader(file, opened.fileno(), is_enough=lambda: True).read(0, 16 * SECTOR_BYTES)
-        assert caught.value.lost == (FileRange(0, SECTOR_BYTES),)
-        known = (FileRange(0, 8 * SECTOR_BYTES),)
-        assert PatientReader(file, opened.fileno(), known, lambda: True).read_some(0, 16 * SECTOR_BYTES) == bytes(
-            SECTOR_BYTES
-        )
+        assert caught.value.offset == 3 * SECTOR_BYTES
 
 
 def test_trouble_that_is_not_the_disk_s_is_raised_as_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,15 @@
 """Reading a file on a disk that is dying. What cannot be read is tried three times, then sector by sector past the page
-cache, so that no more is given up than has to be.
+cache, so that the first byte that is lost can be named.
 
-Invariant: nothing here makes up a byte. Zeros come only for what the caller knows as lost already; all else that cannot
-be read is raised, with where it is.
+Invariant: nothing here makes up a byte.
 """
 
 import errno
 import mmap
 import os
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from hawker.value_object import ValueObject
 
 SECTOR_BYTES = 4096
 TRIES = 3
@@ -22,36 +18,12 @@ _OF_THE_DISK = frozenset(
 )  # what block devices say of a sector that they cannot read
 
 
-class FileRange(ValueObject, frozen=True, order=True):
-    offset: int
-    count: int
-
-    @property
-    def end(self) -> int:
-        return self.offset + self.count
-
-
 class UnreadableBytes(OSError):
-    """`lost` is in order, and begins with the first byte that could not be read; what lies behind it was not tried."""
+    """`offset` is the first byte of the sector that cannot be read; what lies behind it was not tried."""
 
-    def __init__(self, file: Path, lost: Sequence[FileRange]) -> None:
-        super().__init__(errno.EIO, f"byte {lost[0].offset} cannot be read", str(file))
-        self.lost = tuple(lost)
-
-    @property
-    def offset(self) -> int:
-        return self.lost[0].offset
-
-
-def joined(ranges: Iterable[FileRange]) -> tuple[FileRange, ...]:
-    """The same bytes, each once, in order, in as few ranges as there can be."""
-    found = list[FileRange]()
-    for each in sorted(ranges):
-        if found and each.offset <= found[-1].end:
-            found[-1] = FileRange(found[-1].offset, max(found[-1].end, each.end) - found[-1].offset)
-        else:
-            found.append(each)
-    return tuple(found)
+    def __init__(self, file: Path, offset: int) -> None:
+        super().__init__(errno.EIO, f"byte {offset} cannot be read", str(file))
+        self.offset = offset
 
 
 def is_of_the_disk(error: OSError) -> bool:
@@ -59,22 +31,12 @@ def is_of_the_disk(error: OSError) -> bool:
     return error.errno in _OF_THE_DISK
 
 
-def _never() -> bool:
-    return False
-
-
 class PatientReader:
-    """Of one open file. `known` are losses, in order: they are tried once more, and are zeros if they still cannot be
-    read. `is_enough` is asked after each sector that cannot be read: whether to come to an end."""
+    """Of one open file."""
 
-    def __init__(
-        self, file: Path, fd: int, known: Sequence[FileRange] = (), is_enough: Callable[[], bool] = _never
-    ) -> None:
+    def __init__(self, file: Path, fd: int) -> None:
         self._file = file
         self.fd = fd
-        self._known = known
-        self._begins = [each.offset for each in known]
-        self._is_enough = is_enough
 
     def read(self, offset: int, count: int) -> bytes:
         """All of it, as far as the file goes. Raises `UnreadableBytes`."""
@@ -96,40 +58,21 @@ class PatientReader:
         return self._by_sectors(offset, count)
 
     def _by_sectors(self, offset: int, count: int) -> bytes:
-        """As far as the first sector that cannot be read, or the end of those that are known as lost."""
-        found, lost = bytearray(), list[FileRange]()
+        """As far as the first that cannot be read."""
+        found = bytearray()
         with _past_the_cache(self._file, self.fd) as read_sector:
             for at in range(offset - offset % SECTOR_BYTES, offset + count, SECTOR_BYTES):
-                known = self._is_known(at)
-                data = _tried(read_sector, at, 1 if known else TRIES)
-                if data is None and known and not lost:
-                    data = bytes(SECTOR_BYTES)
-                    found += _within(data, at, offset, count)
-                    if self._is_enough():
-                        break
-                elif data is None:
-                    lost.append(FileRange(at, SECTOR_BYTES))
-                    if found or self._is_enough():
-                        break
-                elif lost:
+                data = _tried(read_sector, at)
+                if data is None and not found:
+                    raise UnreadableBytes(self._file, at)
+                if data is None:
                     break
-                else:
-                    found += _within(data, at, offset, count)
-        if lost and not found:
-            raise UnreadableBytes(self._file, joined(lost))
+                found += data[max(0, offset - at) : max(0, offset + count - at)]
         return bytes(found)
 
-    def _is_known(self, sector: int) -> bool:
-        place = bisect_right(self._begins, sector) - 1
-        return place >= 0 and sector + SECTOR_BYTES <= self._known[place].end
 
-
-def _within(data: bytes, at: int, offset: int, count: int) -> bytes:
-    return data[max(0, offset - at) : max(0, offset + count - at)]
-
-
-def _tried(read_sector: Callable[[int], bytes], at: int, tries: int) -> bytes | None:
-    for _ in range(tries):
+def _tried(read_sector: Callable[[int], bytes], at: int) -> bytes | None:
+    for _ in range(TRIES):
         try:
             return read_sector(at)
         except OSError as error:

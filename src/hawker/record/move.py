@@ -139,7 +139,7 @@ class MovedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     app: AppName
     to: NodeId
-    generation: int  # under which this node owned the volume, 1 or more
+    generation: int  # under which the destination owns it, 2 or more
     at: float  # Unix seconds; the signpost is removed `SIGNPOSTS_KEPT_S` later
 
 
@@ -194,7 +194,7 @@ class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The source's file of what is whole elsewhere, and what opens it; removed after `until`: Unix seconds."""
 
     volume: str  # id of the volume, or of the machine whose kept root filesystem it is
-    generation: int  # under which this node owned the volume, 1 or more
+    generation: int  # under which the destination owns it, 2 or more
     until: float
     key: SealedKey | None = None
     layer: str = ""  # under which name the machine kept it; empty for a volume

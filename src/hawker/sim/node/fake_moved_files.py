@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hawker.errors import NotFound, NotServed
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
-from hawker.host.unreadable import FileRange, UnreadableBytes
+from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import InstanceId, MachineId, VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
@@ -112,7 +112,7 @@ class FakeMovedFiles(FakeHostPart):
         """Raises `UnreadableBytes`."""
         rotten = sorted(self._volumes.rot.get(VolumeId(file.id), frozenset()) & set(numbers))
         if rotten and not file.layer:
-            raise UnreadableBytes(Path(file.id), [FileRange(rotten[0] * BLOCK_BYTES, BLOCK_BYTES)])
+            raise UnreadableBytes(Path(file.id), rotten[0] * BLOCK_BYTES)
 
     async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         await self._edge("begin")
