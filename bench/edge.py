@@ -25,6 +25,7 @@ from hawker.auth.node_certificate import identity_of
 from hawker.config import Service
 from hawker.config.machine import Concurrency, Port
 from hawker.feed import NODE_IDENTITY, AllMachines, GatePlace, MachineRoute
+from hawker.host.own_user import WRITES
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 
@@ -94,7 +95,7 @@ def edge_at(
 ) -> tuple[str, ...]:
     """An edge that knows one machine, from the file that it would have kept; no daemon is there. `gate` is where the
     machine's is, if not here; `own` where this one answers other edges."""
-    (folder / "edge").mkdir(parents=True)
+    (folder / "edge" / WRITES).mkdir(parents=True)
     place = gate or own
     if place is not None:
         node = NodeId("aaaaaaaa") if own is None else own.node
@@ -117,7 +118,7 @@ def edge_at(
         gate=gate,
     )
     routes = AllMachines(machines=(machine,), addresses=(HOST,), gate=own)
-    (folder / "edge" / "routes").write_bytes(msgspec.msgpack.encode(routes))
+    (folder / "edge" / WRITES / "routes").write_bytes(msgspec.msgpack.encode(routes))
     return HAWKER, "edge", "--data-dir", str(folder), "--log-level", "error"
 
 
