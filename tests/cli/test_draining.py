@@ -7,7 +7,7 @@ import pytest
 
 from hawker.api.contract.machine import CheckStatus, LeaseInfo, Machine
 from hawker.api.in_process import InProcessCaller
-from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, luggage, name_of_copy, order_id, stays
+from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, data_of, name_of_copy, order_id, stays
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.machine import Mount, RootfsConfig
@@ -89,7 +89,7 @@ def test_a_suspended_machine_is_moved_by_a_cold_start_unless_it_is_leased() -> N
     ],
 )
 def test_a_machine_that_keeps_anything_moves_with_it_and_no_other(config: MachineConfig, goes_along: str) -> None:
-    assert luggage(machine(FIRST, config=config)) == goes_along
+    assert data_of(machine(FIRST, config=config)) == goes_along
 
 
 def test_a_machine_with_a_volume_stays_if_that_is_wanted() -> None:

@@ -203,8 +203,8 @@ def has_volume(machine: Machine) -> bool:
     return machine.config is not None and bool(machine.config.mounts)
 
 
-def luggage(machine: Machine) -> str:
-    """What goes along with it, for people. A machine with luggage moves as it is; one without is copied."""
+def data_of(machine: Machine) -> str:
+    """Its data that goes along, for people. A machine with any moves as it is; one without is copied."""
     keeps = machine.config is not None and persistence(machine.config) is not Persist.NEVER
     return " and ".join(["its volume"] * has_volume(machine) + ["its root filesystem"] * keeps)
 
@@ -278,7 +278,7 @@ class Mover:
                 return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
                 return self._stay(resident, machine.name, left.value)
-            if luggage(machine) or machine.state is State.SUSPENDED:
+            if data_of(machine) or machine.state is State.SUSPENDED:
                 return await self._move_whole(resident, machine)
             return await self._move(resident, machine)
         except NotFound:
@@ -332,7 +332,7 @@ class Mover:
         return next((each for each in mine if each.state not in moves.ENDED), None)
 
     async def _move_whole(self, resident: Resident, machine: Machine) -> Drained:
-        """With its luggage: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
+        """With its data: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
         made = await self._opened(resident)
         if made is None:
             cold_start = machine.state is State.SUSPENDED or None
@@ -344,7 +344,7 @@ class Mover:
         say = partial(self._say_of, resident)
         done = await moves.follow(self._caller, move, self._clock, say)
         away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
-        along = f"with {luggage(machine)} " if luggage(machine) else ""
+        along = f"with {data_of(machine)} " if data_of(machine) else ""
         stopped = ", where it is stopped: its memory was dropped" if machine.state is State.SUSPENDED else ""
         note = f"{along}to node {done.to}{away}{stopped}"
         say(f"moved {note}")
