@@ -1,5 +1,5 @@
-"""Moves as single transactions: order one, cancel one; hold room for what comes, own what was granted, or refuse it for
-ever. What is acknowledged is on disk when these return; flows do the rest.
+"""Moves at their source as single transactions: order one, plan one, slow one down. What is acknowledged is on disk
+when these return; flows do the rest.
 
 Invariant: the owner of a machine or volume is the end of its chain of grants. A node acts on one only while it has its
 record and has granted it to nobody.
@@ -9,17 +9,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hawker.api.contract.move import DeliverRequest, IncomingRequest, MoveRequest
-from hawker.config import stop_config, validate
-from hawker.config.placement import Spread, lacking, parse_labels, placement_of
+from hawker.api.contract.move import MoveRequest
+from hawker.config import stop_config
 from hawker.errors import (
     BadRequest,
     Conflict,
-    HawkerError,
-    NoRoom,
     NotFound,
     NotServed,
-    Unavailable,
     Unprocessable,
     WrongState,
 )
@@ -27,36 +23,26 @@ from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.ids import AppName, NodeId
 from hawker.machine import OFF, State
-from hawker.node import Capacity, Resources, shortfall, shortfall_text
-from hawker.record.machine import BY_APP, MACHINES, MachineRecord, MachineTarget, machine_resource
+from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
-    AWAITED,
-    INCOMING,
-    MOVED,
     MOVES,
     OPEN_MOVE_OF,
     OPEN_MOVES,
     PAUSED_AT_MOST_S,
-    Delivered,
-    IncomingRecord,
-    IncomingState,
     KeptRoot,
     MoveMode,
     MovePointer,
     MoveRecord,
     MoveState,
     check_here,
-    incoming_resource,
 )
-from hawker.record.node import NodeRecord, closed, hold, used
-from hawker.record.volume import VOLUMES, SealedKey, VolumeRecord, VolumeState, volume_resource
+from hawker.record.volume import SealedKey, VolumeRecord, VolumeState, volume_resource
 from hawker.store.contract import Reader, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import attached_to, volume_id_of
-from hawker.volume.moved_files import MovedFile, MovedFiles, draft_of
+from hawker.volume.moved_files import MovedFile, MovedFiles
 from hawker.worker import leases
-from hawker.worker.capacity import room_for
-from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.incoming_moves import IncomingMoves
 from hawker.worker.lifecycle.destinations import candidates, disk_free_mib
 from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
 from hawker.worker.lifecycle.move import (
@@ -65,11 +51,7 @@ from hawker.worker.lifecycle.move import (
     change_move,
     migrated,
 )
-from hawker.worker.lifecycle.moved_unit import check_root, files_of, kept_root, stored_bytes, unit_files, with_root
-from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
-
-AT_ONCE = 2
-"""Moves to a node under way at once."""
+from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
 
 _ANYWHERE = MoveRequest()
 _MODES = frozenset({None, "auto", *MoveMode})
@@ -77,7 +59,6 @@ _LATER = {
     "through": "the mode `through` (run at the destination while the source is copied) is not served yet",
     "lazy": "the mode `lazy` (copy what is asked for first) is not served yet",
 }
-_DELIVERED = msgspec.msgpack.Decoder(Delivered)
 
 
 class PlannedMove(ValueObject, frozen=True):
@@ -97,15 +78,8 @@ class _NotOrdered(Exception):
         self.move = move
 
 
-class MachineMoves:
-    """`room` answers what the node has."""
-
-    def __init__(self, node: NodeRecord, deps: FlowDeps, room: Callable[[], Capacity]) -> None:
-        self._node = node
-        self._deps = deps
-        self._room = room
-
-    # At the source.
+class MachineMoves(IncomingMoves):
+    """Both halves of a node: what it gives away, and what comes to it."""
 
     async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord | PlannedMove:
         """Order the move of a machine with its files, or plan it in a dry run. Raises `NotServed` for what cannot be
@@ -316,168 +290,6 @@ class MachineMoves:
     async def note_damage(self, move_id: str, what: str) -> None:
         """The disk here cannot read a file of the move, which ends for it. Durably."""
         await self._deps.store.write(lambda tx: change_move(tx, self._deps, move_id, damage=what))
-
-    # At the destination.
-
-    async def hold(self, move_id: str, asked: IncomingRequest) -> IncomingRecord:
-        """Hold room for it, and begin to get ready. Asked again, it is what it was. Raises why it cannot be here."""
-        deps = self._deps
-        unit = _DELIVERED.decode(deps.others.there.open(asked.unit))
-        known = deps.store.get(INCOMING, move_id)
-        if known is not None:
-            return known
-        self._check_servable(unit)
-        lacks = await deps.disks.lacks_encryption() if deps.disks and unit.volume and unit.volume.encrypted else None
-        if lacks is not None:
-            raise NotServed(f"the volume is encrypted: {lacks}")
-        app = AppName(asked.app.name)
-        record = IncomingRecord(
-            move=move_id,
-            source=NodeId(asked.source),
-            app=app,
-            generation=asked.generation,
-            machine=unit.machine,
-            volume=unit.volume,
-            root=unit.root,
-            holds=self._held_by(unit),
-            limit_mib_per_s=asked.limit_mib_per_s,
-            created_at=deps.clock.now(),
-        )
-
-        def apply(tx: Tx) -> IncomingRecord:
-            there = tx.get(INCOMING, move_id)
-            if there is not None:
-                return there
-            self._check_free(tx, record)
-            tx.put(INCOMING, move_id, record)
-            hold(tx, Resources(), record.holds)
-            deps.runs.accept(tx, RECEIVE.name, incoming_resource(move_id), ReceiveInput(org=asked.app.org))
-            return record
-
-        return await deps.store.write(apply)
-
-    def _check_servable(self, unit: Delivered) -> None:
-        deps = self._deps
-        if unit.volume is not None and (deps.disks is None or deps.moved_files is None):
-            raise NotServed("this node has no volumes")
-        if unit.volume is not None and unit.volume.guest_written and not deps.driver.features.disks:
-            raise NotServed("a microVM wrote the volume's blocks, and this node runs no microVMs")
-        if unit.root is not None:
-            check_root(unit.root, deps.driver.features)
-        if unit.machine is not None:
-            validate(unit.machine.config, deps.driver.features)
-            wanted, labels = placement_of(unit.machine.config), parse_labels(",".join(deps.settings.labels))
-            missing = lacking(wanted.labels, labels)
-            if missing is not None:
-                raise WrongState(f"the node does not have the label {missing}")
-            if wanted.driver not in (None, deps.driver.name):
-                raise WrongState(f"the node's driver is {deps.driver.name}")
-
-    def _held_by(self, unit: Delivered) -> Resources:
-        """A machine that is off takes no room here either, but for its files."""
-        deps, holds = self._deps, Resources()
-        if unit.volume is not None:
-            holds = holds.plus(unit.volume.holds)
-        room = Resources()
-        if unit.machine is not None and unit.ran:
-            room = room_for(deps.settings, deps.driver.features.overhead_mib, unit.machine.config)
-        return holds.plus(with_root(room, unit.root))
-
-    def _check_free(self, tx: Tx, record: IncomingRecord) -> None:
-        """Raises `Unavailable` when the node takes nothing, `Conflict` when it takes nothing more now, `WrongState`
-        when what comes is here, or was here later than the source knows, `NoRoom`."""
-        reason = closed(tx)
-        if reason is not None:
-            raise Unavailable(reason)
-        if under_way([each for _, each in tx.scan(INCOMING)]) >= AT_ONCE:
-            raise Conflict(f"{AT_ONCE} moves to this node are under way")
-        for each in _ids(record.machine, record.volume):
-            if tx.get(MACHINES, each) is not None or tx.get(VOLUMES, each) is not None:
-                raise WrongState(f"{each} is at this node, or has not left it yet")
-            went = tx.get(MOVED, each)
-            if went is not None and went.generation >= record.generation:
-                raise WrongState(f"{each} left this node under generation {went.generation}")
-        if record.machine is not None:
-            _check_apart(tx, record.machine)
-        missing = shortfall(self._room(), used(tx), record.holds)
-        if missing:
-            raise NoRoom(f"short of {shortfall_text(missing)}", scope="host", shortfall=missing)
-
-    def incoming(self, move_id: str) -> IncomingRecord:
-        """Raises `NotFound`."""
-        found = self._deps.store.get(INCOMING, move_id)
-        if found is None:
-            raise NotFound(f"move {move_id:.40} is not known here")
-        return found
-
-    async def drop(self, move_id: str) -> None:
-        """Nothing of it comes any more. What was accepted stays."""
-        deps = self._deps
-
-        def apply(tx: Tx) -> bool:
-            record = tx.get(INCOMING, move_id)
-            if record is None or record.state not in AWAITED:
-                return False
-            drop_incoming(tx, record, IncomingState.DROPPED, "the source gave the move up")
-            return True
-
-        if await deps.store.write(apply):
-            for each in unit_files(self.incoming(move_id)):
-                await files_of(deps).drop(draft_of(move_id, each))
-
-    async def accept(self, move_id: str, given: DeliverRequest) -> IncomingRecord:
-        """Own what was granted: the durable commit after which this node may act on it. What it cannot own it refuses
-        for ever. Raises `NotFound`, `Unavailable`."""
-        deps, record = self._deps, self.incoming(move_id)
-        if given.generation != record.generation:
-            raise NotFound(f"move {move_id:.40} brings generation {record.generation}, not {given.generation}")
-        if record.state in (IncomingState.ACCEPTED, IncomingState.REFUSED, IncomingState.DROPPED):
-            return await self._answer_again(record)
-        if unit_files(record) and record.state is not IncomingState.COPIED:
-            return await self._refuse(record, "its files were not copied")
-        unit = _DELIVERED.decode(deps.others.there.open(given.unit))
-        for each in unit_files(record):
-            await files_of(deps).adopt(draft_of(move_id, each), each)
-        reach("receive.accept.before")
-        try:
-            accepted = await deps.store.write(lambda tx: own(tx, deps, self._node, move_id, unit, given.app))
-        except HawkerError as error:
-            if error.retry and not isinstance(error, Conflict | NoRoom):
-                raise
-            return await self._refuse(record, str(error))
-        reach("receive.accept.after")
-        return accepted
-
-    async def _answer_again(self, record: IncomingRecord) -> IncomingRecord:
-        """One that was dropped here cannot be had back: it counts as refused."""
-        if record.state is not IncomingState.DROPPED:
-            return record
-        return await self._refuse(record, record.reason)
-
-    async def _refuse(self, record: IncomingRecord, reason: str) -> IncomingRecord:
-        def apply(tx: Tx) -> IncomingRecord:
-            current = tx.get(INCOMING, record.move) or record
-            if current.state is IncomingState.ACCEPTED:
-                return current
-            return drop_incoming(tx, current, IncomingState.REFUSED, reason)
-
-        refused = await self._deps.store.write(apply)
-        for each in unit_files(record) if refused.state is IncomingState.REFUSED else ():
-            await files_of(self._deps).drop(draft_of(record.move, each), each)
-        return refused
-
-
-def _check_apart(reader: Reader, machine: MachineRecord) -> None:
-    """A machine and its spares are never on one node, nor those of an app that are to be apart. Raises `WrongState`."""
-    if placement_of(machine.config).spread is Spread.HARD and reader.count(BY_APP, f"{machine.app}/"):
-        raise WrongState(f"the node has machines of app '{machine.app}', and they are to be apart")
-    for _, there in reader.scan(MACHINES):
-        if machine.id in (there.config.standbys or ()) or there.id in (machine.config.standbys or ()):
-            raise WrongState(f"machine {there.id} is at the node, and one of the two stands by for the other")
-
-
-def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str]:
-    return [each.id for each in (machine, volume) if each is not None]
 
 
 def _check_movable(record: MachineRecord, *, cold_start: bool) -> None:
