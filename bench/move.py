@@ -131,7 +131,8 @@ async def measure(hosts: tuple[Host, Host], image: str, mib: int, gb: int, round
 def main(mib: int, gb: int, rounds: int) -> None:
     with TemporaryDirectory(prefix="hawker-bench-") as place:
         image = write_layout(Path(place) / "layout", toolbox(Path(place) / "programs"))
-        with two_hosts(Path(place)) as hosts:
+        room = ("--disk-mib", str(4 * gb * 1024))  # most of a volume is not stored
+        with two_hosts(Path(place), (room, room)) as hosts:
             anyio.run(measure, hosts, image, mib, gb, rounds)
 
 

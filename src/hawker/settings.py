@@ -16,6 +16,7 @@ from hawker.deferred import deferred
 from hawker.errors import CannotStart
 from hawker.gpu import parse_gpus
 from hawker.place import default_data_dir
+from hawker.time_window import is_daily
 
 if TYPE_CHECKING:
     import tomllib
@@ -31,7 +32,6 @@ _NOT_SETTINGS_PREFIX = "HAWKER_GUEST_"  # of the package's build
 
 LEAST_LAYER_MIB = 256
 LEAST_BACKUP_EVERY_S = 600.0
-_WINDOW = re.compile(r"(([01][0-9]|2[0-3]):[0-5][0-9])-(([01][0-9]|2[0-3]):[0-5][0-9])")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -429,7 +429,7 @@ def _check_backups(settings: Settings) -> None:
         raise ValueError("backup_every_s needs backup_url: where backups go")
     if 0 < settings.backup_every_s < LEAST_BACKUP_EVERY_S:
         raise ValueError(f"backup_every_s must be 0 or at least {LEAST_BACKUP_EVERY_S:g}")
-    if settings.backup_window is not None and not _WINDOW.fullmatch(settings.backup_window):
+    if settings.backup_window is not None and not is_daily(settings.backup_window):
         raise ValueError("backup_window is not two times of a day in UTC such as 01:00-05:30")
 
 

@@ -37,7 +37,10 @@ class FakeMoves:
         self.ends: dict[str, Any] = {"state": "done", "copied_bytes": 4 << 30}
 
     async def _move_machine(self, call: Call[Any, Any, Any]) -> Move:
-        return msgspec.structs.replace(MOVE, machine=call.params.machine_id)
+        later = {"state": "scheduled", "at": call.body.at or AT, "window": call.body.window}
+        return msgspec.structs.replace(
+            MOVE, machine=call.params.machine_id, **(later if call.body.at or call.body.window else {})
+        )
 
     async def _move_volume_to_node(self, call: Call[Any, Any, Any]) -> Move:
         return msgspec.structs.replace(MOVE, machine=None, volume=call.params.volume_id)

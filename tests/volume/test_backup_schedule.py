@@ -20,19 +20,19 @@ from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.volume.backup_schedule import DailyWindow, is_due, parse_window, share_of
+from hawker.time_window import DAY_S, TimeWindow
+from hawker.volume.backup_schedule import is_due, share_of
 from hawker.volume.flows import VOLUME_BACKUP, SendBackup
-from hawker.volume.retention import DAY_S
 from tests.volume.shelf import Shelf, of
 from tests.worker.invariants import check_at_rest
 
 VOLUME = VolumeId("vol_0123456789abcdef")
 MIDNIGHT = 20_000 * DAY_S
 HOUR_S = 3600.0
-NIGHT = DailyWindow(1 * HOUR_S, 4 * HOUR_S)
+NIGHT = TimeWindow(1 * HOUR_S, 4 * HOUR_S)
 
 
-def dues(last: float, every_s: float, window: DailyWindow | None, days: int) -> list[float]:
+def dues(last: float, every_s: float, window: TimeWindow | None, days: int) -> list[float]:
     """When one is begun, if that is looked at every ten minutes."""
     found = []
     for step in range(days * 144):
@@ -64,14 +64,6 @@ def test_a_window_has_one_backup_a_day_and_none_is_begun_outside() -> None:
 def test_a_week_within_a_window_is_a_week() -> None:
     found = dues(MIDNIGHT - 7 * DAY_S, 7 * DAY_S, NIGHT, 22)
     assert [later - earlier for earlier, later in itertools.pairwise(found)] == [7 * DAY_S] * 3
-
-
-def test_a_window_may_lie_over_midnight() -> None:
-    window = parse_window("23:30-01:00")
-    assert window == DailyWindow(23.5 * HOUR_S, 1.5 * HOUR_S)
-    assert window.opened(MIDNIGHT + 1800) == MIDNIGHT - 1800
-    assert window.opened(MIDNIGHT + HOUR_S) is None and window.opened(MIDNIGHT + 12 * HOUR_S) is None
-    assert parse_window("00:00-00:00").opened(MIDNIGHT + 12 * HOUR_S) == MIDNIGHT
 
 
 def test_moments_of_volumes_lie_apart() -> None:

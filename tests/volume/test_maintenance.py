@@ -10,9 +10,10 @@ from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
 from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.time_window import DAY_S
 from hawker.volume.disks import Disk, Usage
 from hawker.volume.maintenance import Growth, larger_size
-from hawker.volume.retention import DAY_S, GRACE_S
+from hawker.volume.retention import GRACE_S
 from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio

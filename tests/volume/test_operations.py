@@ -27,9 +27,10 @@ from hawker.record.org import QuotaRule
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
+from hawker.time_window import DAY_S
 from hawker.volume import operations
 from hawker.volume.operations import new_volume
-from hawker.volume.retention import DAY_S, GRACE_S
+from hawker.volume.retention import GRACE_S
 from tests.volume.shelf import Shelf
 from tests.worker.invariants import check_at_rest
 

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
-from hawker.volume.retention import DAY_S, SMALLEST_LEAP_S, Leaps, backup_due, kept_until
+from hawker.time_window import DAY_S
+from hawker.volume.retention import SMALLEST_LEAP_S, Leaps, backup_due, kept_until
 
 BORN = 1_700_000_000.5
 

@@ -14,8 +14,8 @@ from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.contract import Tx
+from hawker.time_window import DAY_S
 from hawker.volume import snapshots as module
-from hawker.volume.retention import DAY_S
 from tests.volume.shelf import Shelf
 
 pytestmark = pytest.mark.anyio

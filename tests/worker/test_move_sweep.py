@@ -26,5 +26,6 @@ async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> Non
             tx.put(MOVES, move.id, msgspec.structs.replace(move, updated_at=old))
 
         await store.write(age)
-        await MoveSweep(fleet.worker(0).parts.deps).sweep()
+        parts = fleet.worker(0).parts
+        await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
         assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)

@@ -42,6 +42,7 @@ from hawker.config.placement import APART_FROM, apart_from
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.ids import NodeId
 from hawker.machine import GONE, OFF, State
+from hawker.record.move import SCHEDULED
 from hawker.value_object import ValueObject
 
 _OFF = OFF | {State.CREATED}
@@ -329,7 +330,7 @@ class Mover:
         """The move of an earlier drain, or of somebody else, which the nodes go on with."""
         found = await self._caller.call(LIST_MOVES, query=ListMovesQuery(app=resident.app, node=self._node_id))
         mine = (each for each in found.moves if (each.machine, each.node) == (resident.machine_id, self._node_id))
-        return next((each for each in mine if each.state not in moves.ENDED), None)
+        return next((each for each in mine if each.state not in {SCHEDULED, *moves.ENDED}), None)
 
     async def _move_whole(self, resident: Resident, machine: Machine) -> Drained:
         """With its data: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""

@@ -1,6 +1,7 @@
 """Moves of machines and volumes, as the command line orders, follows and shows them."""
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, time, timedelta
 
 import click
 
@@ -8,15 +9,31 @@ from hawker.api.caller import Caller
 from hawker.api.contract.move import GET_MOVE, Move, MoveParams, MoveRequest
 from hawker.cli.exits import Failure
 from hawker.cli.nodes import find_fleet_node
+from hawker.cli.notation import Written
 from hawker.cli.options import completed
 from hawker.cli.output import fields, note, size, table
-from hawker.clock import Clock
+from hawker.clock import Clock, SystemClock
 from hawker.errors import HawkerError, Unavailable
-from hawker.record.move import MoveState
+from hawker.record.move import SCHEDULED, MoveState
 
 LOOK_S = 0.5
 SAY_EVERY_S = 5.0
 ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
+
+
+def moment(text: str) -> datetime:
+    """An ISO 8601 date and time, or a time of a day, which is the next such; in UTC unless told. Raises
+    `ValueError`."""
+    now = datetime.fromtimestamp(SystemClock().now(), UTC)
+    try:
+        if len(text) == len("02:00"):
+            today = datetime.combine(now.date(), time.fromisoformat(text), UTC)
+            return today if today > now else today + timedelta(days=1)
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time such as 2026-12-01T02:00Z or 02:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
 
 to_option = click.option(
     "--to",
@@ -39,6 +56,17 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say where it
 cold_start_option = click.option(
     "--cold-start", is_flag=True, help="Stop suspended machines for it: their memory is dropped, and they stay stopped."
 )
+at_option = click.option(
+    "--at",
+    type=Written(moment, "moment"),
+    metavar="TIME",
+    help="Begin then: 2026-12-01T02:00Z, or 02:00, the next one; in UTC.",
+)
+window_option = click.option(
+    "--window",
+    metavar="WINDOW",
+    help="Begin in that window of a day or week, in UTC: '02:00-04:00', 'sun 02:00-04:00'.",
+)
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
 
 
@@ -51,6 +79,8 @@ async def wish_of(
     *,
     dry_run: bool = False,
     cold_start: bool = False,
+    at: datetime | None = None,
+    window: str | None = None,
 ) -> MoveRequest:
     """NODE may be the beginning of its id."""
     return MoveRequest(
@@ -60,12 +90,16 @@ async def wish_of(
         limit_mib_per_s=limit,
         dry_run=dry_run or None,
         cold_start=cold_start or None,
+        at=at,
+        window=window,
     )
 
 
 async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:
-    """Until it has ended; a line for each state, and every 5 s. A broker or node that is away is asked again. Raises
-    `Failure` when it was aborted."""
+    """Until it has ended, unless it is to begin later; a line for each state, and every 5 s. A broker or node that is
+    away is asked again. Raises `Failure` when it was aborted."""
+    if move.state == SCHEDULED:
+        return move
     said, at = ("", False), clock.monotonic()
     while move.state not in ENDED:
         if (move.state, move.paused) != said or clock.monotonic() - at >= SAY_EVERY_S:
@@ -110,6 +144,8 @@ def about(move: Move) -> str:
             ("to", move.to or "-"),
             ("mode", move.mode),
             ("state", f"{move.state}, paused" if move.paused else move.state),
+            ("at", None if move.at is None else f"{move.at:%Y-%m-%d %H:%M} UTC"),
+            ("window", move.window),
             ("copied", f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"),
             ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
             ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),
@@ -128,4 +164,6 @@ def moves_table(moves: Iterable[Move]) -> str:
 
 
 def _copied(move: Move) -> str:
+    if move.at is not None:
+        return f"from {move.at:%Y-%m-%d %H:%M} UTC on"
     return f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"

@@ -40,6 +40,8 @@ class MoveState(StrEnum):
 
 PLANNED = "planned"
 """The state that a dry run answers; no record has it."""
+SCHEDULED = "scheduled"
+"""The state of a move that is to begin later; no record has it."""
 OPEN_MOVES = frozenset(MoveState) - {MoveState.DONE, MoveState.ABORTED}
 UNTOUCHED = frozenset({MoveState.PREPARING, MoveState.WARMING})
 """In these the machine is as it was before the move."""
@@ -116,6 +118,29 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the destination may read the volume's file now."""
         warm = self.mode is MoveMode.WARM and self.state in (MoveState.WARMING, MoveState.STOPPING)
         return warm or self.state in CLOSED_MOVES
+
+
+class ScheduledMove(msgspec.Struct, frozen=True, kw_only=True):
+    """A move that was ordered for later, at the node that has the machine or volume. It begins when `at` has come, and
+    is tried again until `until`; one with a window is then due in the next one. Once it has begun, `move` names it.
+    Times are Unix seconds. The rest is as in the order: see `MoveRequest`."""
+
+    id: str
+    app: AppName
+    machine: MachineId | None = None
+    volume: VolumeId | None = None  # of a volume that no machine has
+    to: NodeId | None = None
+    region: str | None = None
+    mode: str | None = None
+    limit_mib_per_s: int = 0  # 0: as fast as it can
+    cold_start: bool = False
+    at: float
+    until: float
+    window: str = ""  # such as `sun 02:00-04:00`, in UTC; empty for one with a time of its own
+    move: str = ""
+    ended_at: float | None = None  # it has begun, or never will
+    reason: str = ""  # why it did not begin when it was due last
+    created_at: float
 
 
 class MovePointer(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +241,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MOVES = Bucket("moves", MoveRecord)  # move id
+SCHEDULED_MOVES = Bucket("scheduled_moves", ScheduledMove)  # its own id, a ULID
 OPEN_MOVE_OF = Bucket("open_moves", MovePointer)  # machine id, volume id
 GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
 MOVED = Bucket("moved", MovedRecord)  # machine id, volume id

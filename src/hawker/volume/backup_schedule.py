@@ -23,11 +23,10 @@ from hawker.record.app import org_of
 from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState, backup_resource
 from hawker.settings import Settings
 from hawker.store.contract import Store
-from hawker.value_object import ValueObject
+from hawker.time_window import DAY_S, TimeWindow, parse_window
 from hawker.volume.backups import VolumeBackups
 from hawker.volume.disks import Backups
 from hawker.volume.flows import VOLUME_BACKUP, SendBackup
-from hawker.volume.retention import DAY_S
 
 RETRY_S = 3600.0  # after a backup that failed or could not be begun
 PRUNE_LOOK_S = 3600.0
@@ -35,30 +34,12 @@ PRUNE_LOOK_S = 3600.0
 _log = bind("hawker.keeper")
 
 
-class DailyWindow(ValueObject, frozen=True):
-    """From `start_s` after midnight UTC for `length_s`, on every day."""
-
-    start_s: float
-    length_s: float
-
-    def opened(self, now: float) -> float | None:
-        """When the one that is open now was opened, in Unix seconds; None while none is."""
-        start = now - (now - self.start_s) % DAY_S
-        return start if now < start + self.length_s else None
-
-
-def parse_window(text: str) -> DailyWindow:
-    """Of `HH:MM-HH:MM`; the end may be on the next day. Settings that say anything else are refused before."""
-    start, end = (60.0 * (int(clock[:2]) * 60 + int(clock[3:])) for clock in text.split("-"))
-    return DailyWindow(start, (end - start) % DAY_S or DAY_S)
-
-
 def share_of(volume_id: VolumeId) -> float:
     """Where in a period or window the volume has its moment, from 0 to 1: so that those of a fleet lie apart."""
     return int.from_bytes(hashlib.blake2b(volume_id.encode(), digest_size=4).digest()) / 2**32
 
 
-def is_due(volume_id: VolumeId, last: float, now: float, every_s: float, window: DailyWindow | None) -> bool:
+def is_due(volume_id: VolumeId, last: float, now: float, every_s: float, window: TimeWindow | None) -> bool:
     """`last` is when it was backed up last, or created. Without a window each period has one moment; what was missed
     is made up for once. With one, a backup begins only while it is open, after the volume's moment in it."""
     if window is None:

@@ -15,9 +15,9 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host.sparse import publish
 from hawker.ids import VolumeId
 from hawker.record.volume import Fstype, SnapshotRecord
+from hawker.time_window import DAY_S
 from hawker.volume.disks import BackupFound, BackupSize, damaged_at
 from hawker.volume.encryption import VolumeKeys
-from hawker.volume.retention import DAY_S
 
 PRUNE_PATIENCE_S = 600.0
 

@@ -6,8 +6,8 @@ so whoever holds these moments moves them with it.
 """
 
 from hawker.clock import Clock
+from hawker.time_window import DAY_S
 
-DAY_S = 86_400.0
 GRACE_S = 24 * 3600.0  # how long a deleted volume can be taken back
 SMALLEST_LEAP_S = 5.0  # NTP's own corrections are smaller, and so is what a busy host makes of two readings
 

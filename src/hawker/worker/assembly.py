@@ -39,6 +39,7 @@ from hawker.worker.reconcile.findings import Finding
 from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
 from hawker.worker.restored import InstanceAdoption
+from hawker.worker.scheduled_moves import ScheduledMoves
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.usage import UsageMeter
@@ -71,6 +72,7 @@ class AssembledWorker(ValueObject, frozen=True):
     backups: VolumeBackups
     soft_deletes: SoftDeletes
     moves: MachineMoves
+    scheduled_moves: ScheduledMoves
     health: HealthChecks
     container_supervisors: ContainerSupervisors
     changes: Changes
@@ -112,6 +114,7 @@ def assemble(
     volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room, quotas)
     snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner, quotas)
     meter = UsageMeter(store, node.id, deps.driver, deps.networks)
+    orders = moves(node, deps, room)
     return AssembledWorker(
         node=node,
         deps=deps,
@@ -123,7 +126,8 @@ def assemble(
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         backups=VolumeBackups(store, clock, deps.backups, runner, volumes, snapshots),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
-        moves=moves(node, deps, room),
+        moves=orders,
+        scheduled_moves=ScheduledMoves(deps, orders),
         health=HealthChecks(store, clock, changes, prober, None if deps.logs is None else deps.logs.say),
         container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
@@ -253,7 +257,7 @@ async def begin(
         tasks.start_soon(schedule.serve, deps.settings.reconcile_every_s)
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
-    tasks.start_soon(MoveSweep(deps).serve, deps.settings.reconcile_every_s)
+    tasks.start_soon(MoveSweep(deps, parts.scheduled_moves).serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
         tasks.start_soon(
             Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,

@@ -70,6 +70,12 @@ class PlannedMove(ValueObject, frozen=True):
     eta_s: float | None
 
 
+Also = Callable[[Tx, MoveRecord], None]
+
+
+def nothing_else(tx: Tx, move: MoveRecord) -> None: ...
+
+
 class _NotOrdered(Exception):
     """Takes a transaction back, once it is known what it would have written."""
 
@@ -81,11 +87,13 @@ class _NotOrdered(Exception):
 class MachineMoves(IncomingMoves):
     """Both halves of a node: what it gives away, and what comes to it."""
 
-    async def of_machine(self, target: MachineTarget, wish: MoveRequest) -> MoveRecord | PlannedMove:
-        """Order the move of a machine with its files, or plan it in a dry run. Raises `NotServed` for what cannot be
-        moved, `Conflict` and `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move
-        it."""
-        self._check(wish)
+    async def of_machine(
+        self, target: MachineTarget, wish: MoveRequest, also: Also = nothing_else
+    ) -> MoveRecord | PlannedMove:
+        """Order the move of a machine with its files, or plan it in a dry run; `also` is done in the transaction.
+        Raises `NotServed` for what cannot be moved, `Conflict` and `WrongState` for what cannot be moved now,
+        `NoDestination` when there is nowhere to move it."""
+        self.check(wish)
         deps = self._deps
         root = await kept_root(deps, deps.table.find(deps.store, target.app, target.machine_id))
 
@@ -108,29 +116,38 @@ class MachineMoves(IncomingMoves):
             self._check_alone(tx, record.app)
             move = self._order(tx, run, record.app, record, volume, wish, root)
             deps.table.change(tx, record, migrated("preparing", move))
+            also(tx, move)
             return move
 
         return await (self._planned(apply) if wish.dry_run else self._commit(apply))
 
-    async def of_volume(self, app: AppName, volume_id: str, wish: MoveRequest) -> MoveRecord | PlannedMove:
+    async def of_volume(
+        self, app: AppName, volume_id: str, wish: MoveRequest, also: Also = nothing_else
+    ) -> MoveRecord | PlannedMove:
         """The same for a volume that no machine has."""
-        self._check(wish)
+        self.check(wish)
         deps = self._deps
 
         def apply(tx: Tx) -> MoveRecord:
             volume = deps.volumes.find(tx, app, volume_id)
             deps.others.check()
             check_here(tx, volume.id)
-            if volume.machine is not None:
-                raise WrongState(
-                    f"volume {volume.id} is attached to machine {volume.machine}, and moves with it: use"
-                    f" `hawker machine move {volume.machine}`"
-                )
+            self.check_free(volume)
             _check_volume(volume)
             self._check_alone(tx, volume.app)
-            return self.of_free(tx, volume, wish)
+            move = self.of_free(tx, volume, wish)
+            also(tx, move)
+            return move
 
         return await (self._planned(apply) if wish.dry_run else self._commit(apply))
+
+    def check_free(self, volume: VolumeRecord) -> None:
+        """Raises `WrongState` for one that a machine has."""
+        if volume.machine is not None:
+            raise WrongState(
+                f"volume {volume.id} is attached to machine {volume.machine}, and moves with it: use"
+                f" `hawker machine move {volume.machine}`"
+            )
 
     def of_free(self, tx: Tx, volume: VolumeRecord, wish: MoveRequest = _ANYWHERE) -> MoveRecord:
         """In the caller's transaction, behind what is under way at the volume; nobody may use it until the move has
@@ -138,7 +155,8 @@ class MachineMoves(IncomingMoves):
         run = self._deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
         return self._order(tx, run, volume.app, None, volume, wish)
 
-    def _check(self, wish: MoveRequest) -> None:
+    def check(self, wish: MoveRequest) -> None:
+        """Raises what stands against it whatever it is of."""
         if wish.mode in _LATER:
             raise NotServed(f"mode: {_LATER[wish.mode]}: use `warm`, which copies while the machine runs")
         if wish.mode not in _MODES:
@@ -227,7 +245,7 @@ class MachineMoves(IncomingMoves):
         """Raises `NotFound`."""
         found = (reader or self._deps.store).get(MOVES, move_id)
         if found is None:
-            raise NotFound(f"move {move_id:.40} not found: see `hawker moves list`")
+            raise NotFound(f"move {move_id:.40} not found, or it has not begun: see `hawker moves list`")
         return found
 
     def list(self) -> Sequence[MoveRecord]:

@@ -1,5 +1,5 @@
 """What moves leave behind at a node: deliveries that are still owed, files that were retired, drafts of nothing, and
-records that are old enough to be forgotten.
+records that are old enough to be forgotten. Also begins the moves that are due.
 """
 
 from functools import partial
@@ -31,18 +31,21 @@ from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.move import DeliverInput
 from hawker.worker.lifecycle.moved_unit import unit_files
+from hawker.worker.scheduled_moves import ScheduledMoves
 
 _log = bind("hawker.moves")
 
 
 class MoveSweep:
-    def __init__(self, deps: FlowDeps) -> None:
+    def __init__(self, deps: FlowDeps, scheduled: ScheduledMoves) -> None:
         self._deps = deps
+        self._scheduled = scheduled
 
     async def serve(self, every_s: float) -> None:
         """Until cancelled."""
         while True:
             try:
+                await self._scheduled.begin_due()
                 await self.sweep()
             except (HawkerError, OSError) as error:
                 _log.error("what moves left is not looked at", extra={"error": str(error)})

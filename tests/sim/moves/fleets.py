@@ -48,9 +48,9 @@ class PlayedFleet(MoveSimulation):
         body = MoveRequest(to=None if to is None else self.id(to), **fields)  # type: ignore[arg-type]
         return await self.worker(source).api.call(MOVE_MACHINE, params=params(self.machine), body=body)
 
-    async def move_free(self, source: int, to: int) -> Move:
-        at = VolumeParams(app_name=APP, volume_id=self.free)
-        return await self.worker(source).api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest(to=self.id(to)))
+    async def move_free(self, source: int, to: int, **fields: object) -> Move:
+        at, body = VolumeParams(app_name=APP, volume_id=self.free), MoveRequest(to=self.id(to), **fields)  # type: ignore[arg-type]
+        return await self.worker(source).api.call(MOVE_FREE_VOLUME, params=at, body=body)
 
     async def ended(self, source: int, move_id: str) -> MoveRecord:
         def over() -> bool:

@@ -29,7 +29,7 @@ from hawker.sim.worker.client import (
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
 from hawker.sim.worker.simulation import WorkerOutcome, run
 from hawker.store.memory_store import MemoryStore
-from hawker.volume.retention import DAY_S
+from hawker.time_window import DAY_S
 from tests.sim.played import call, order, plan
 
 pytestmark = pytest.mark.anyio

@@ -43,7 +43,10 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     `auto`: warm for a machine that runs and has a volume. `limit_mib_per_s` bounds the copy; with 0 or nothing, it goes
     as fast as it can, but beside a machine that runs at 100. With `source` it is moved only if it is at that node. With
     `cold_start` a suspended machine is stopped, moved and left stopped: its memory is dropped. A dry run only says
-    where it would go and how much is copied, or what the order would be refused for."""
+    where it would go and how much is copied, or what the order would be refused for.
+
+    With `at`, at most a year away, it begins then, and with `window` within that, each day (`02:00-04:00`) or on one
+    of the week (`sun 02:00-04:00`), in UTC. What cannot begin then is tried for an hour, or in the next window."""
 
     to: str | None = None
     source: str | None = None
@@ -52,15 +55,19 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     cold_start: bool | None = None
     mode: str | None = None
     limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None
+    at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    window: str | None = None
 
 
 class Move(Answer, frozen=True, kw_only=True):
-    """A move, as its source tells it. `state` is planned (a dry run), preparing, warming, stopping, copying, granted,
-    done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file and a kept root
+    """A move, as its source tells it. `state` is planned (a dry run), scheduled, preparing, warming, stopping, copying,
+    granted, done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file and a kept root
     filesystem store; those that a machine changed meanwhile are copied once more and count again. `rate` is bytes a
     second since the copy began, `eta_s` seconds until it is complete; with `paused` nothing is copied for now.
-    `away_ms` is how long the machine has been off for the move. `code` is `damaged` for a move that was
-    aborted because the disk of its source cannot read all; `reason` names the volume and the byte."""
+    `away_ms` is how long the machine has been off for the move. `code` is `damaged` for a move that was aborted because
+    the disk of its source cannot read all; `reason` names the volume and the byte. One that is scheduled begins at `at`
+    or later; `reason` says why it did not when it was due. Its id answers for the move that it became, which has
+    another."""
 
     id: str
     app: str
@@ -79,6 +86,8 @@ class Move(Answer, frozen=True, kw_only=True):
     away_ms: int | None = None
     code: str = ""
     reason: str = ""
+    at: datetime | None = None
+    window: str | None = None
     created_at: datetime
     updated_at: datetime
 

@@ -26,7 +26,7 @@ from hawker.sim.harness.trace import RunLedger, Speaker, Trace
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.worker.plan import WorkerOperation, WorkerVerb
 from hawker.store.contract import Reader
-from hawker.volume.retention import DAY_S
+from hawker.time_window import DAY_S
 
 T = TypeVar("T")
 

@@ -117,7 +117,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
     BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)
-    handlers.add(MoveHandlers(worker.node.id, worker.moves, worker.runner, deps.clock))
+    handlers.add(MoveHandlers(worker.node.id, worker.moves, worker.scheduled_moves, worker.runner, deps.clock))
 
 
 def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:

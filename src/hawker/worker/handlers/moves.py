@@ -53,13 +53,23 @@ from hawker.fsm.runner import Runner
 from hawker.host.changed_blocks import BlockRange
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
-from hawker.record.move import CLOSED_MOVES, OPEN_MOVES, PLANNED, IncomingRecord, MoveRecord, MoveState
+from hawker.record.move import (
+    CLOSED_MOVES,
+    OPEN_MOVES,
+    PLANNED,
+    SCHEDULED,
+    IncomingRecord,
+    MoveRecord,
+    MoveState,
+    ScheduledMove,
+)
 from hawker.volume.disks import damaged_at
 from hawker.volume.moved_blocks import HANDED_BLOCKS, groups
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves, PlannedMove
+from hawker.worker.scheduled_moves import ScheduledMoves
 
 CANCEL_S = 25.0
 """How long the answer to a cancel waits for the machine to be as it was."""
@@ -69,47 +79,68 @@ _COPIED_IN = frozenset({MoveState.WARMING, MoveState.STOPPING, MoveState.COPYING
 
 
 class MoveHandlers:
-    def __init__(self, node: NodeId, moves: MachineMoves, runner: Runner[FlowDeps], clock: Clock) -> None:
+    def __init__(
+        self, node: NodeId, moves: MachineMoves, scheduled: ScheduledMoves, runner: Runner[FlowDeps], clock: Clock
+    ) -> None:
         self._node = node
         self._moves = moves
+        self._scheduled = scheduled
         self._runner = runner
         self._clock = clock
         self._handovers = Turns(VOLUME_HANDOVERS)
 
     @answers(MOVE_MACHINE)
     async def machine(self, call: Call[MachineParams, NoQuery, MoveRequest]) -> Move:
-        made = await self._moves.of_machine(target_of(call.params, call.nonce), call.body)
+        target = target_of(call.params, call.nonce)
+        if _is_for_later(call.body):
+            return self._show_scheduled(await self._scheduled.of_machine(target, call.body))
+        made = await self._moves.of_machine(target, call.body)
         return self._show(made) if isinstance(made, MoveRecord) else self._show_planned(made)
 
     @answers(MOVE_FREE_VOLUME)
     async def volume(self, call: Call[VolumeParams, NoQuery, MoveRequest]) -> Move:
-        made = await self._moves.of_volume(AppName(call.params.app_name), call.params.volume_id, call.body)
+        app, volume = AppName(call.params.app_name), call.params.volume_id
+        if _is_for_later(call.body):
+            return self._show_scheduled(await self._scheduled.of_volume(app, volume, call.body))
+        made = await self._moves.of_volume(app, volume, call.body)
         return self._show(made) if isinstance(made, MoveRecord) else self._show_planned(made)
 
     @answers(LIST_MOVES)
     async def list(self, call: Call[NoParams, ListMovesQuery, None]) -> MoveList:
         query = call.query
+        later = [self._show_scheduled(each) for each in self._scheduled.list()]
         shown = [
-            self._show(each)
-            for each in self._moves.list()
+            each
+            for each in [*later, *map(self._show, self._moves.list())]
             if query.app in (None, each.app)
             and query.state in (None, each.state)
             and query.node in (None, each.to, self._node)
             and call.grant.permits(Attempt(Action.READ, app=each.app))
         ]
-        return MoveList(moves=tuple(shown))
+        return MoveList(moves=tuple(sorted(shown, key=lambda each: each.id, reverse=True)))
 
     @answers(GET_MOVE)
     async def get(self, call: Call[MoveParams, NoQuery, None]) -> Move:
-        move = self._moves.get(call.params.move_id)
+        move = self._shown(call.params.move_id)
         if not call.grant.permits(Attempt(Action.READ, app=move.app)):
             raise NotFound(f"move {move.id} not found")
-        return self._show(move)
+        return move
+
+    def _shown(self, id: str) -> Move:
+        scheduled = self._scheduled.get(id)
+        if scheduled is not None and not scheduled.move:
+            return self._show_scheduled(scheduled)
+        return self._show(self._moves.get(id if scheduled is None else scheduled.move))
 
     @answers(CANCEL_MOVE)
     async def cancel(self, call: Call[MoveParams, NoQuery, None]) -> Move:
-        move = self._moves.check_cancellable(call.params.move_id)
-        call.grant.check(Attempt(Action.WRITE, app=move.app))
+        move_id = self._check_writer(call)
+        if self._scheduled.get(move_id) is not None:
+            ended = await self._scheduled.cancel(move_id)
+            if not ended.move:
+                return self._show_scheduled(ended)
+            move_id = ended.move
+        move = self._moves.check_cancellable(move_id)
         if move.state in OPEN_MOVES:
             run = RunId(move.id)
             await self._runner.cancel(run, "cancelled by the user")
@@ -119,22 +150,22 @@ class MoveHandlers:
 
     @answers(PAUSE_MOVE)
     async def pause(self, call: Call[MoveParams, NoQuery, None]) -> Move:
-        self._check_writer(call)
-        return self._show(await self._moves.pause(call.params.move_id))
+        return self._show(await self._moves.pause(self._check_writer(call)))
 
     @answers(RESUME_MOVE)
     async def resume(self, call: Call[MoveParams, NoQuery, None]) -> Move:
-        self._check_writer(call)
-        return self._show(await self._moves.pause(call.params.move_id, on=False))
+        return self._show(await self._moves.pause(self._check_writer(call), on=False))
 
     @answers(LIMIT_MOVE)
     async def limit(self, call: Call[MoveParams, NoQuery, LimitMoveRequest]) -> Move:
-        self._check_writer(call)
-        return self._show(await self._moves.limit(call.params.move_id, call.body.limit_mib_per_s))
+        return self._show(await self._moves.limit(self._check_writer(call), call.body.limit_mib_per_s))
 
-    def _check_writer(self, call: Call[MoveParams, NoQuery, Any]) -> None:
-        """Raises `NotFound`, and what the grant raises."""
-        call.grant.check(Attempt(Action.WRITE, app=self._moves.get(call.params.move_id).app))
+    def _check_writer(self, call: Call[MoveParams, NoQuery, Any]) -> str:
+        """The id of the move, which one that was scheduled has once it has begun. Raises `NotFound`, and what the grant
+        raises."""
+        move = self._shown(call.params.move_id)
+        call.grant.check(Attempt(Action.WRITE, app=move.app))
+        return move.id
 
     @answers(OFFER_MOVE)
     async def offer(self, call: Call[MoveParams, NoQuery, IncomingRequest]) -> IncomingMove:
@@ -216,6 +247,24 @@ class MoveHandlers:
         shown = self._show(planned.move)
         return msgspec.structs.replace(shown, id="", state=PLANNED, eta_s=planned.eta_s, reason=said)
 
+    def _show_scheduled(self, scheduled: ScheduledMove) -> Move:
+        return Move(
+            id=scheduled.id,
+            app=scheduled.app,
+            machine=scheduled.machine,
+            volume=scheduled.volume,
+            node=self._node,
+            to=scheduled.to or "",
+            mode=scheduled.mode or "auto",
+            state=SCHEDULED if scheduled.ended_at is None else MoveState.ABORTED,
+            generation=0,
+            reason=scheduled.reason,
+            at=instant(scheduled.at),
+            window=scheduled.window or None,
+            created_at=instant(scheduled.created_at),
+            updated_at=instant(scheduled.ended_at or scheduled.created_at),
+        )
+
     def _show(self, move: MoveRecord) -> Move:
         now = self._clock.now()
         rate, paused = _rate(move, now), move.is_paused(now)
@@ -241,6 +290,10 @@ class MoveHandlers:
             created_at=instant(move.created_at),
             updated_at=instant(move.updated_at),
         )
+
+
+def _is_for_later(wish: MoveRequest) -> bool:
+    return not wish.dry_run and (wish.at is not None or wish.window is not None)
 
 
 def _rate(move: MoveRecord, now: float) -> int:

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime, timedelta
+
 from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode, machine
@@ -26,3 +28,22 @@ def test_a_detached_move_is_not_followed(hawker: Hawker, node: FakeNode) -> None
     node.add("shop", machine(FIRST))
     said = hawker("machine", "move", FIRST, "--detach", "--output", "json")
     assert said.status == ExitStatus.OK and '"copying"' in said.out and "get_move" not in node.calls
+
+
+def test_a_scheduled_move_is_ordered_and_not_followed(hawker: Hawker, node: FakeNode) -> None:
+    node.add("shop", machine(FIRST))
+    said = hawker("machine", "move", FIRST, "--at", "2026-12-01T02:00")
+    assert said.status == ExitStatus.OK and "get_move" not in node.calls
+    assert "scheduled" in said.out and "2026-12-01 02:00 UTC" in said.out
+    assert node.call("move_machine").body.at.isoformat() == "2026-12-01T02:00:00+00:00"
+    said = hawker("machine", "move", FIRST, "--window", "sun 02:00-04:00")
+    assert said.status == ExitStatus.OK and "sun 02:00-04:00" in said.out
+
+
+def test_a_time_of_a_day_is_the_next_one(hawker: Hawker, node: FakeNode) -> None:
+    node.add("shop", machine(FIRST))
+    assert hawker("machine", "move", FIRST, "--at", "02:00").status == ExitStatus.OK
+    ahead = node.call("move_machine").body.at - datetime.now(UTC)
+    assert timedelta() < ahead <= timedelta(days=1)
+    said = hawker("machine", "move", FIRST, "--at", "tomorrow")
+    assert said.status == ExitStatus.USAGE and "2026-12-01T02:00Z" in said.err

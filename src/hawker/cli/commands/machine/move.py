@@ -1,5 +1,7 @@
 """`hawker machine move`: a machine goes to another node with its volume, and is the same machine there."""
 
+from datetime import datetime
+
 import click
 
 from hawker.api.caller import Caller
@@ -20,6 +22,7 @@ The nodes do the work: if this command is interrupted, the move goes on; `hawker
 Examples:
   hawker machine move pg --to 3f2a
   hawker machine move pg --limit 50
+  hawker machine move pg --window 'sun 02:00-04:00'
   hawker machine move pg --dry-run
 """
 
@@ -32,6 +35,8 @@ Examples:
 @moves.mode_option
 @moves.limit_option
 @moves.cold_start_option
+@moves.at_option
+@moves.window_option
 @moves.dry_run_option
 @moves.detach_option
 @output_option
@@ -45,12 +50,16 @@ def command(
     mode: str,
     limit: int | None,
     cold_start: bool,
+    at: datetime | None,
+    window: str | None,
     dry_run: bool,
     detach: bool,
     form: Form,
 ) -> None:
     async def move(caller: Caller) -> Move:
-        wish = await moves.wish_of(caller, node, region, mode, limit, dry_run=dry_run, cold_start=cold_start)
+        wish = await moves.wish_of(
+            caller, node, region, mode, limit, dry_run=dry_run, cold_start=cold_start, at=at, window=window
+        )
         owned = await find_machine(caller, machine, app)
         made = await caller.call(MOVE_MACHINE, params=owned.params, body=wish)
         return made if detach or dry_run else await moves.follow(caller, made, SystemClock())

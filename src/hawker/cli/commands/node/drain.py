@@ -43,6 +43,7 @@ from hawker.cli.volumes import LEAVING, OwnedVolume, list_volumes
 from hawker.clock import Clock, SystemClock
 from hawker.errors import HawkerError, NotServed
 from hawker.ids import NodeId
+from hawker.record.move import SCHEDULED
 from hawker.value_object import ValueObject
 
 
@@ -324,7 +325,7 @@ class Evacuation:
         """The move of an earlier evacuation, which the nodes go on with."""
         found = await self._caller.call(LIST_MOVES, query=ListMovesQuery(app=owned.app, node=self._node_id))
         mine = (each for each in found.moves if (each.volume, each.node) == (owned.volume.id, self._node_id))
-        return next((each for each in mine if each.state not in moves.ENDED), None)
+        return next((each for each in mine if each.state not in {SCHEDULED, *moves.ENDED}), None)
 
 
 def made_at(backup: KeptBackup) -> datetime:

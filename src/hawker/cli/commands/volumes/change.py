@@ -3,6 +3,7 @@ its end. The last three take several volumes.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 
 import click
 
@@ -105,6 +106,8 @@ def extend(
     "--to-node", "node", metavar="NODE", shell_complete=completed("nodes"), help="The node that is to have it."
 )
 @moves.limit_option
+@moves.at_option
+@moves.window_option
 @moves.dry_run_option
 @moves.detach_option
 @output_option
@@ -116,6 +119,8 @@ def move(
     target: str | None,
     node: str | None,
     limit: int | None,
+    at: datetime | None,
+    window: str | None,
     dry_run: bool,
     detach: bool,
     form: Form,
@@ -126,6 +131,8 @@ def move(
         raise click.UsageError("give either --to APP or --to-node NODE")
     if dry_run and node is None:
         raise click.UsageError("--dry-run is for --to-node: nothing is copied for another app")
+    if (at is not None or window is not None) and node is None:
+        raise click.UsageError("--at and --window are for --to-node")
 
     async def to_app(caller: Caller) -> OwnedVolume:
         found = await find_volume(caller, volume, app)
@@ -133,7 +140,7 @@ def move(
         return OwnedVolume(target or "", await caller.call(MOVE_VOLUME, params=found.params, body=body))
 
     async def to_node(caller: Caller) -> Move:
-        wish = await moves.wish_of(caller, node, None, "auto", limit, dry_run=dry_run)
+        wish = await moves.wish_of(caller, node, None, "auto", limit, dry_run=dry_run, at=at, window=window)
         found = await find_volume(caller, volume, app)
         made = await caller.call(MOVE_FREE_VOLUME, params=found.params, body=wish)
         return made if detach or dry_run else await moves.follow(caller, made, SystemClock())
