@@ -74,6 +74,19 @@ def test_a_drain_that_is_given_again_follows_the_move_that_there_is(hawker: Hawk
     assert "move_machine" not in node.calls
 
 
+def test_a_drain_does_not_wait_for_the_time_of_a_scheduled_move(hawker: Hawker, node: FakeNode) -> None:
+    mounted = machine(FIRST, config=MachineConfig(image="web", mounts=(Mount(volume="vol_1", path="/data"),)))
+    node.add("shop", mounted)
+    node.residents = (NodeMachine(id=FIRST, app="shop"),)
+    node.moves = (msgspec.structs.replace(MOVE, node="0badcafe", machine=FIRST, state="scheduled", at=MOVE.created_at),)
+    node.keep("shop", volume(FREE))
+    assert hawker("node", "drain", "0badc").status == 0
+    assert node.call("move_machine").params.machine_id == FIRST
+    node.moves = (msgspec.structs.replace(node.moves[0], machine=None, volume=FREE),)
+    assert hawker("node", "evacuate", "0badc").status == 0
+    assert node.call("move_volume_to_node").params.volume_id == FREE
+
+
 LARGE, SMALL, FREE = "vol_0000000000000001", "vol_0000000000000002", "vol_0000000000000003"
 
 
