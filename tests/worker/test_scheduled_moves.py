@@ -90,7 +90,7 @@ async def test_a_window_is_waited_for() -> None:
         assert (await begun(fleet, 60)).state is MoveState.DONE
 
 
-async def test_what_cannot_begin_is_tried_until_its_end_and_then_aborted() -> None:
+async def test_move_that_cannot_begin_is_tried_until_its_end_and_then_aborted() -> None:
     async with played_fleet() as fleet:
         made = await fleet.move_free(0, 1, at=moment(fleet, 60))
         store, other = fleet.hosts[0].world.store, await fleet.move(0, 2)
@@ -107,7 +107,7 @@ async def test_what_cannot_begin_is_tried_until_its_end_and_then_aborted() -> No
         assert store.count(MOVES) == 1
 
 
-async def test_what_missed_its_window_is_due_in_the_next_one() -> None:
+async def test_move_that_missed_its_window_is_due_in_the_next_one() -> None:
     async with played_fleet() as fleet:
         made = await fleet.move_free(0, 1, window="02:00-02:10")
         await fleet.hosts[0].kill()
@@ -118,7 +118,7 @@ async def test_what_missed_its_window_is_due_in_the_next_one() -> None:
         assert (waits.state, waits.at) == ("scheduled", made.at) and "down when it was due" in waits.reason
 
 
-async def test_what_has_moved_meanwhile_is_not_moved_again() -> None:
+async def test_volume_that_has_moved_meanwhile_is_not_moved_again() -> None:
     async with played_fleet() as fleet:
         made = await fleet.move_free(0, 2, at=moment(fleet, 60))
         await fleet.ended(0, (await fleet.move_free(0, 1)).id)

@@ -125,15 +125,15 @@ class ScheduledMove(msgspec.Struct, frozen=True, kw_only=True):
     is tried again until `until`; one with a window is then due in the next one. Once it has begun, `move` names it.
     Times are Unix seconds. The rest is as in the order: see `MoveRequest`."""
 
-    id: str
+    id: str  # a ULID
     app: AppName
     machine: MachineId | None = None
     volume: VolumeId | None = None  # of a volume that no machine has
     to: NodeId | None = None
-    region: str | None = None
-    mode: str | None = None
+    region: str | None = None  # where it is to go; None: its own
+    mode: str | None = None  # auto, cold or warm; None: auto
     limit_mib_per_s: int = 0  # 0: as fast as it can
-    cold_start: bool = False
+    cold_start: bool = False  # a suspended machine is stopped for it
     at: float
     until: float
     window: str = ""  # such as `sun 02:00-04:00`, in UTC; empty for one with a time of its own
