@@ -180,6 +180,19 @@ async def test_a_run_that_waits_for_a_child_is_not_to_blame_for_it() -> None:
         assert (await runner.wait(parent_id, DEADLINE_S)).state is State.DONE
 
 
+async def test_a_run_whose_step_waits_for_others_is_not_to_blame() -> None:
+    store = MemoryStore()
+    async with serving(store, flow("make", step("a"), Step("b", Held(), waits=True), step("c"))) as runner:
+        run_id = await accept(store, runner, "make")
+    for _ in range(2 * VAIN_RESUMES):
+        held = Held()
+        async with serving(store, flow("make", step("a"), Step("b", held, waits=True), step("c"))):
+            await held.reached.wait()
+    async with serving(store, flow("make", step("a"), step("b"), step("c"))) as runner:
+        done = await runner.wait(run_id, DEADLINE_S)
+    assert (done.state, done.error) == (State.DONE, None)
+
+
 async def test_an_orderly_end_is_not_held_against_a_run() -> None:
     store = MemoryStore()
     run_id = await stopped_at_b(store)

@@ -164,6 +164,7 @@ class Step(ValueObject, frozen=True):
     undo_backoff: Backoff | None = None  # the same for `undo`; that of the step when None
     queue: str | None = None  # a named queue whose concurrency limit this step waits for
     durable: bool = False
+    waits: bool = False  # for others, most of its time: daemons that end meanwhile are not held against the run
     points: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

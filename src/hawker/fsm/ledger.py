@@ -261,10 +261,17 @@ class Ledger:
         for run in journal.open_runs(tx):
             after = run
             if run.state in (State.RUNNING, State.UNDOING):
-                after = resumed(self._fit(run), self._clock.now(), waits=journal.has_open_child(tx, run))
+                waits = journal.has_open_child(tx, run) or self._waits(run)
+                after = resumed(self._fit(run), self._clock.now(), waits=waits)
                 journal.save(tx, after)
             runs.append(after)
         return runs
+
+    def _waits(self, run: Run) -> bool:
+        """Whether the step at which it is waits for others."""
+        flow = self._flows.get(run.flow)
+        at = None if flow is None or run.state is not State.RUNNING else flow.find(run.step)
+        return at is not None and at.waits
 
     def leave(self, tx: Tx) -> None:
         """This daemon ends because it was told to: that it took a run up is not held against the run, and no step of it

@@ -227,9 +227,9 @@ RECEIVE = Flow(
     input=ReceiveInput,
     steps=(
         Step("image", image, undo=undo_hold, timeout_s=3600, backoff=Backoff(attempts=2), points=("child_accepted",)),
-        Step("fetch", fetch, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=30, cap_s=5.0), durable=True,
+        Step("fetch", fetch, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=30, cap_s=5.0), durable=True, waits=True,
              points=("drafted", "copied")),
-        Step("settle", settle, timeout_s=86_400.0, backoff=Backoff(attempts=1000)),
+        Step("settle", settle, timeout_s=86_400.0, backoff=Backoff(attempts=1000), waits=True),
     ),
     on_end=release,
 )  # fmt: skip
