@@ -129,6 +129,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     runs_kept: int = 50
     destroyed_kept_s: float = 86_400.0
     deleted_volumes_kept_s: float = 86_400.0
+    volume_discards: bool = True
     archive: str | None = None
     archive_endpoint: str | None = None
     archive_region: str | None = None

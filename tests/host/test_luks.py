@@ -69,6 +69,13 @@ async def test_a_file_is_opened_once_and_closed_once(mapper: Path) -> None:
     assert luks.opened("hawker-") == []
 
 
+async def test_a_device_that_hands_on_discards_is_opened_so(mapper: Path) -> None:
+    edge = Edge(mapper)
+    luks = Luks(edge, lambda _: "/sbin/cryptsetup", edge.mapper, discards=True)
+    await luks.open(Path("/v/data"), "hawker-vol_1", KEY)
+    assert edge.called[0][1:5] == ("open", "--type", "luks2", "--allow-discards")
+
+
 async def test_a_device_grows_with_its_key(mapper: Path) -> None:
     edge = Edge(mapper)
     await _luks(edge).grow("hawker-vol_1", KEY)

@@ -1,18 +1,22 @@
 """Facts about what is done to volumes by itself: once a day, over restarts and clocks that are set."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from hawker.config.machine import Mount
 from hawker.ids import AppName, VolumeId
 from hawker.node import Capacity
-from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
+from hawker.record.move import OPEN_MOVE_OF, MovePointer
+from hawker.record.volume import VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.time_window import DAY_S
 from hawker.volume.disks import Disk, Usage
-from hawker.volume.maintenance import Growth, larger_size
+from hawker.volume.maintenance import TRIM_S, Growth, Trims, larger_size
+from hawker.volume.moved_files import MovedFile
 from hawker.volume.retention import GRACE_S
 from tests.volume.shelf import Shelf
 
@@ -180,3 +184,96 @@ async def test_a_full_host_is_waited_for(worker: SimWorker, stall: MemoryWorld, 
     stall.room = room
     await growth.once()
     assert size(worker) == 2
+
+
+class Trimmed:
+    """Stands for a host on which each call takes `each_s` and a file system has so many `parts`."""
+
+    def __init__(self, stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.parts, self.each_s = 3, 0.0
+        self.refuses = False
+        self._clock = stall.clock
+        monkeypatch.setattr(stall.moved_files, "trim", self._trim)
+
+    async def _trim(self, file: MovedFile, start: int) -> int | None:
+        if self.refuses:
+            raise OSError("the disk is gone")
+        if start >= self.parts:
+            return None
+        await self._clock.sleep(self.each_s)
+        self.calls.append((file.id, start))
+        return start + 1
+
+
+@pytest.fixture
+def trimmed(stall: MemoryWorld, monkeypatch: pytest.MonkeyPatch) -> Trimmed:
+    return Trimmed(stall, monkeypatch)
+
+
+async def attached(worker: SimWorker) -> VolumeId:
+    volume = await worker.volume("data", size_gb=1)
+    await worker.started(mounts=[{"name": "data", "path": "/data"}])
+    return VolumeId(volume.id)
+
+
+async def test_a_volume_that_is_mounted_is_trimmed_once_a_day_and_a_free_one_never(
+    worker: SimWorker, stall: MemoryWorld, trimmed: Trimmed
+) -> None:
+    volume_id = await attached(worker)
+    await worker.volume("free", size_gb=1)
+    await stall.clock.sleep(DAY_S + 120)
+    assert trimmed.calls == [(volume_id, part) for part in range(3)]
+    await stall.clock.sleep(DAY_S)
+    assert trimmed.calls == 2 * [(volume_id, part) for part in range(3)]
+
+
+async def test_a_trim_that_takes_long_goes_on_the_next_day(
+    worker: SimWorker, stall: MemoryWorld, trimmed: Trimmed
+) -> None:
+    await attached(worker)
+    trimmed.each_s = TRIM_S / 2
+    await stall.clock.sleep(DAY_S + 300)
+    assert [part for _, part in trimmed.calls] == [0, 1]
+    await stall.clock.sleep(DAY_S)
+    assert [part for _, part in trimmed.calls] == [0, 1, 2]
+    await stall.clock.sleep(DAY_S)
+    assert [part for _, part in trimmed.calls] == [0, 1, 2, 0, 1]
+
+
+async def test_a_volume_that_moves_or_has_no_file_system_is_not_trimmed(
+    worker: SimWorker, stall: MemoryWorld, trimmed: Trimmed
+) -> None:
+    volume_id = await attached(worker)
+    deps = worker.parts.deps
+    trims = Trims(deps.store, stall.clock, stall.moved_files)
+    await worker.store.write(lambda tx: tx.put(OPEN_MOVE_OF, volume_id, MovePointer(move="m")))
+    stall.clock.ahead_s += DAY_S
+    await trims.once()
+    assert trimmed.calls == []
+    await worker.store.write(lambda tx: tx.delete(OPEN_MOVE_OF, volume_id))
+    raw = msgspec.structs.replace(deps.volumes.get(worker.store, volume_id), fstype=Fstype.RAW)
+    await worker.store.write(lambda tx: tx.put(VOLUMES, volume_id, raw))
+    await trims.once()
+    assert trimmed.calls == []
+
+
+async def test_a_disk_that_refuses_a_trim_is_asked_again_the_next_day(
+    worker: SimWorker, stall: MemoryWorld, trimmed: Trimmed
+) -> None:
+    await attached(worker)
+    trimmed.refuses = True
+    await stall.clock.sleep(DAY_S + 120)
+    trimmed.refuses = False
+    await stall.clock.sleep(DAY_S)
+    assert [part for _, part in trimmed.calls] == [0, 1, 2]
+
+
+async def test_a_setting_switches_trims_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = MemoryWorld(tmp_path, volume_discards=False)
+    trimmed = Trimmed(world, monkeypatch)
+    async with world.open() as worker:
+        await worker.app()
+        await attached(worker)
+        await world.clock.sleep(2 * DAY_S)
+    assert trimmed.calls == []

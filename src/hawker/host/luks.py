@@ -62,12 +62,21 @@ async def run_tool(argv: Sequence[str], given: bytes) -> CommandResult:
 
 class Luks:
     """Encrypted files and the devices that they become. Every call may be repeated. Raises `Unavailable` with what
-    cryptsetup says."""
+    cryptsetup says. With `discards` a device hands on what its file system drops: its file shows then which blocks are
+    in use."""
 
-    def __init__(self, run: Run = run_tool, find: Find = find_tool, mapper: Path = Path("/dev/mapper")) -> None:
+    def __init__(
+        self,
+        run: Run = run_tool,
+        find: Find = find_tool,
+        mapper: Path = Path("/dev/mapper"),
+        *,
+        discards: bool = False,
+    ) -> None:
         self._run = run
         self._find = find
         self._mapper = mapper
+        self._discards = ("--allow-discards",) if discards else ()
         self._tried: str | None = None
 
     def missing(self) -> str | None:
@@ -120,7 +129,7 @@ class Luks:
     async def open(self, file: Path, name: str, key: bytes) -> Path:
         """The device; it takes a loop device that goes away with it."""
         if not self.is_open(name):
-            await self._call("open", "--type", "luks2", *_KEY, str(file), name, key=key)
+            await self._call("open", "--type", "luks2", *self._discards, *_KEY, str(file), name, key=key)
         return self.device(name)
 
     async def close(self, name: str) -> None:

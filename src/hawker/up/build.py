@@ -136,7 +136,8 @@ async def deps_of(
     secrets = Secrets(store, vault, clock)
     keys = VolumeKeys(vault, clock)
     rootfs = _rootfs(settings, place, driver, images)
-    disks, copies, file_of = _volumes(settings, place, driver, store, Ciphers(Luks(), keys, node_id))
+    ciphers = Ciphers(Luks(discards=settings.volume_discards), keys, node_id)
+    disks, copies, file_of = _volumes(settings, place, driver, store, ciphers)
     floor_bytes = settings.free_disk_floor_mib * MIB
     limits = LogLimits(
         most_bytes=settings.app_logs_mib * MIB,

@@ -1,5 +1,5 @@
 """What is done to volumes without being asked: a snapshot a day, the end of snapshots that are too old and of volumes
-that were deleted a day ago, and the growth of those that are nearly full.
+that were deleted a day ago, the growth of those that are nearly full, and a TRIM a day.
 
 When something is due follows from the records, so nothing is lost or done twice over restarts. Days are wall time; a
 clock that is set while the daemon runs moves what is kept with it, so that it cannot cost anybody a snapshot.
@@ -16,11 +16,15 @@ from hawker.ids import VolumeId
 from hawker.log import bind
 from hawker.machine import State
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.volume import VOLUMES, VolumeRecord, VolumeState
+from hawker.record.move import OPEN_MOVE_OF
+from hawker.record.volume import VOLUMES, Fstype, VolumeRecord, VolumeState
 from hawker.settings import Settings
 from hawker.store.contract import Store, Tx
+from hawker.time_window import DAY_S
 from hawker.volume.attachment import attached_to, mount_of, volume_id_of
+from hawker.volume.backup_schedule import is_due
 from hawker.volume.disks import Disks, Usage, disk_of
+from hawker.volume.moved_files import MovedFile, MovedFiles
 from hawker.volume.operations import SoftDeletes, Volumes
 from hawker.volume.retention import Leaps, backup_due
 from hawker.volume.snapshots import Snapshots
@@ -134,3 +138,61 @@ class Growth:
             _log.info("volume grows by itself", extra=fields)
         except HawkerError as error:
             _log.warning("volume cannot grow", extra={**fields, "error": str(error)})
+
+
+# TRIM: what was deleted in a volume's file system takes no room of the host any more. Each has its own moment of the
+# day, one is trimmed at a time, and each for a minute at most: the rest comes on the next day. Nothing is stored: a day
+# whose moment no daemon saw is left out.
+
+TRIM_S = 60.0
+
+
+class Trims:
+    """Of volumes that are mounted here; a guest's kernel trims those of microVMs, or nobody does."""
+
+    def __init__(self, store: Store, clock: Clock, files: MovedFiles) -> None:
+        self._store = store
+        self._clock = clock
+        self._files = files
+        self._begun = clock.now()
+        self._trimmed: dict[VolumeId, float] = {}
+        self._rest: dict[VolumeId, int] = {}  # where to go on, in bytes
+
+    async def serve(self, every_s: float) -> None:
+        while True:
+            try:
+                await self.once()
+            except HawkerError as error:
+                _log.error("volumes are not trimmed", extra={"error": str(error)})
+            await self._clock.sleep(every_s)
+
+    async def once(self) -> None:
+        there = [record for _, record in self._store.scan(VOLUMES)]
+        for known in self._trimmed.keys() - {record.id for record in there}:
+            del self._trimmed[known]
+            self._rest.pop(known, None)
+        for record in there:
+            await checkpoint()
+            if self._is_due(record):
+                self._trimmed[record.id] = self._clock.now()
+                await self._trim(record)
+
+    def _is_due(self, record: VolumeRecord) -> bool:
+        """A move trims what it moves, and watches what changes."""
+        if record.machine is None or record.fstype is not Fstype.EXT4 or record.state is not VolumeState.CREATED:
+            return False
+        last = self._trimmed.get(record.id, max(self._begun, record.created_at))
+        is_moved = self._store.get(OPEN_MOVE_OF, record.id) is not None
+        return is_due(record.id, last, self._clock.now(), DAY_S, None) and not is_moved
+
+    async def _trim(self, record: VolumeRecord) -> None:
+        clock, start = self._clock, self._rest.pop(record.id, 0)
+        until = clock.monotonic() + TRIM_S
+        try:
+            while (following := await self._files.trim(MovedFile(record.id), start)) is not None:
+                start = following
+                if clock.monotonic() >= until:
+                    self._rest[record.id] = start
+                    return
+        except (HawkerError, OSError) as error:
+            _log.warning("a volume is not trimmed", extra={"volume": record.id, "error": str(error)})

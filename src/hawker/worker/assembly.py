@@ -17,7 +17,7 @@ from hawker.runtime.driver_probe import DriverVerdict
 from hawker.value_object import ValueObject
 from hawker.volume.backup_schedule import BackupSchedule
 from hawker.volume.backups import VolumeBackups
-from hawker.volume.maintenance import Growth, Maintenance
+from hawker.volume.maintenance import Growth, Maintenance, Trims
 from hawker.volume.operations import SoftDeletes, Volumes
 from hawker.volume.restore import VolumeClones
 from hawker.volume.snapshots import Snapshots
@@ -258,6 +258,8 @@ async def begin(
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
     tasks.start_soon(MoveSweep(deps, parts.scheduled_moves).serve, deps.settings.reconcile_every_s)
+    if deps.moved_files is not None and deps.settings.volume_discards:
+        tasks.start_soon(Trims(deps.store, deps.clock, deps.moved_files).serve, deps.settings.reconcile_every_s)
     if deps.disks is not None:
         tasks.start_soon(
             Growth(deps.store, deps.settings, deps.clock, deps.disks, parts.volumes).serve,

@@ -108,6 +108,7 @@ HELP: dict[str, str] = {
     "runs_kept": "How many ended runs are kept per machine.",
     "destroyed_kept_s": "How many seconds a destroyed machine's history is kept on the node.",
     "deleted_volumes_kept_s": "How many seconds undelete works for a deleted volume.",
+    "volume_discards": "Once a day, return to the disk what was deleted in a volume (TRIM).",
     "archive": "Where histories of destroyed machines go: a directory or s3://BUCKET/PREFIX; default none.",
     "archive_endpoint": "The URL of an S3 service other than AWS.",
     "archive_region": "The region of the S3 bucket.",
