@@ -141,6 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     backup_window: str | None = None
     backup_keep_daily: int = 7
     backup_keep_weekly: int = 4
+    backup_verify_percent: float = 5.0
     reconcile_every_s: float = 60.0
 
     template: bool = False
@@ -279,6 +280,7 @@ _LEAST: Mapping[str, float] = {
     "backup_every_s": 0,
     "backup_keep_daily": 0,
     "backup_keep_weekly": 0,
+    "backup_verify_percent": 0,
     "idle_s": 1,
     "daemon_away_lost_s": 10,
     "max_layer_mib": 1,
@@ -430,6 +432,8 @@ def _check_backups(settings: Settings) -> None:
         raise ValueError("backup_every_s needs backup_url: where backups go")
     if 0 < settings.backup_every_s < LEAST_BACKUP_EVERY_S:
         raise ValueError(f"backup_every_s must be 0 or at least {LEAST_BACKUP_EVERY_S:g}")
+    if settings.backup_verify_percent > 100:
+        raise ValueError("backup_verify_percent must be at most 100")
     if settings.backup_window is not None and not is_daily(settings.backup_window):
         raise ValueError("backup_window is not two times of a day in UTC such as 01:00-05:30")
 

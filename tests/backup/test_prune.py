@@ -12,9 +12,10 @@ import pytest
 
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.checks import CLOCKS_S
 from hawker.backup.format import CHUNK_BYTES, AtWork, BackupManifest
 from hawker.backup.prune import GRACE_S, prune, retained
-from hawker.backup.repository import BACKUP_LEASE_S, CLOCKS_S, BackupRepository
+from hawker.backup.repository import BACKUP_LEASE_S, BackupRepository
 from hawker.backup.transfer import restore, save, verify
 from hawker.clock import ManualClock, SystemClock
 from hawker.errors import Unavailable

@@ -34,6 +34,7 @@ MOST_SEGMENT_BYTES = 64 << 10
 MOST_MANIFEST_BYTES = 33 << 20  # the names of all segments of the largest volume, and a little
 MOST_CONFIG_BYTES = 4096
 MOST_MARKS_BYTES = 64 << 20  # some 600,000 objects
+MOST_CHECKS_BYTES = 64 << 20  # of some 400,000 backups
 MOST_AT_WORK_BYTES = 4096
 _SCRYPT = {"n": 1 << 15, "r": 8, "p": 1, "maxmem": 64 << 20}  # RFC 7914; 32 MiB of memory for each guess
 _SALT_BYTES = 16

@@ -6,7 +6,7 @@ repeated. Only a prune (`prune`) removes any, and only while nobody writes.
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
@@ -19,6 +19,7 @@ from hawker.archive.backend import ArchiveBackend
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused, of_os
 from hawker.archive.pack import owned
 from hawker.backup import format as objects
+from hawker.backup.checks import CLOCKS_S, BackupChecks, believed, merged
 from hawker.backup.format import (
     AtWork,
     BackupManifest,
@@ -35,13 +36,11 @@ _CONFIG = "config"
 _BACKUPS = "backups/"
 _STORED = ("segments/", "packs/")
 _RUNNING, _PRUNING, _MARKS = "running/", "pruning", "marks"
+_VERIFIED, _VERIFYING = "verified/", "verifying"
 BACKUP_LEASE_S = 3600.0
 """How long a backup counts as under way from when it last said so: one that was killed holds up prunes no longer."""
 
 LONGEST_PRUNE_S = 3600.0
-CLOCKS_S = 600.0
-"""How far the clocks of two writers may differ."""
-
 _SAID_AGAIN_S = 600.0
 _REMOVED_S = 20.0
 _WRITERS_LOOK_S = 5.0
@@ -199,6 +198,17 @@ class BackupRepository:
                 await self._clock.sleep(_WRITERS_LOOK_S)
             yield lease.check
 
+    @asynccontextmanager
+    async def verifying(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        """Nobody else verifies the packs of this day, as long as what is given is called again and again. It bars no
+        backup and no prune. Raises `Unavailable` while somebody does."""
+        said = await self._get(_VERIFYING, objects.MOST_AT_WORK_BYTES)
+        other = await self._at_work_in(_VERIFYING, said)
+        if other is not None and other.until + CLOCKS_S > self._clock.now():
+            raise Unavailable(f"the backups in {self.name} are being verified by another node")
+        async with self._at_work(_VERIFYING, self._clock.token_bytes(8).hex(), BACKUP_LEASE_S) as lease:
+            yield lease.keep_on
+
     async def _is_written(self) -> bool:
         for key in await self._place.names(_RUNNING, MOST_LISTED):
             found = await self._read_at_work(key)
@@ -269,6 +279,38 @@ class BackupRepository:
     @staticmethod
     def pack_key(name: bytes) -> str:
         return _pack_key(name)
+
+    # What is known since it was read. Several write it down at once, each in an object of its own.
+
+    async def checks(self) -> BackupChecks:
+        """What cannot be read says nothing."""
+        return (await self._checks())[0]
+
+    async def _checks(self) -> tuple[BackupChecks, list[str]]:
+        """With the keys that it is from. One that goes meanwhile has become part of another: all are read again."""
+        keys = await self.keys()
+        while True:
+            found, names = BackupChecks(), await self._place.names(_VERIFIED, MOST_LISTED)
+            for key in names:
+                sealed = await self._get(key, objects.MOST_CHECKS_BYTES)
+                if sealed is None:
+                    break
+                with suppress(ArchiveDamaged):
+                    found = merged(found, objects.decoded(keys.open(key, sealed), BackupChecks))
+            else:
+                return believed(found, self._clock.now()), names
+
+    async def add_checks(self, made: BackupChecks, removed: Collection[str] = ()) -> BackupChecks:
+        """All that is known then, in one object; what is known of `removed` backups goes."""
+        keys, key = await self.keys(), f"{_VERIFIED}{self._clock.token_bytes(16).hex()}"
+        before, names = await self._checks()
+        both = merged(before, made)
+        left = {name: check for name, check in both.backups.items() if name not in removed}
+        both = msgspec.structs.replace(both, backups=left)
+        await self._put(key, keys.seal(key, msgspec.msgpack.encode(both)))
+        for each in names:
+            await self._place.remove(each)
+        return both
 
     # Segments, and the packs that have their chunks.
 

@@ -276,10 +276,10 @@ async def _open(
     for name, places in by_pack.items():
         async with repository.room() as room:
             await repository.pack(name, room / "pack")
-            await in_thread(Pool.DISKS, _unseal, room / "pack", places, keys, length, put)
+            await in_thread(Pool.DISKS, unseal, room / "pack", places, keys, length, put)
 
 
-def _unseal(
+def unseal(
     pack: Path,
     places: list[tuple[int, StoredChunk]],
     keys: RepositoryKeys,

@@ -365,7 +365,14 @@ def parts_of(
     )
     networked = deps.networks is not None
     ending = deps.certificates.ending
-    notices = HostNotices(settings, networked=networked, cloud=cloud_of(), lacks_reserve=lacks_reserve, ending=ending)
+    notices = HostNotices(
+        settings,
+        networked=networked,
+        cloud=cloud_of(),
+        lacks_reserve=lacks_reserve,
+        ending=ending,
+        damaged=parts.verification.damaged,
+    )
     rootfs = [deps.rootfs.serve] if isinstance(deps.rootfs, HostRootfs) else []
     logs: list[Callable[[], Coroutine[Any, Any, None]]] = [] if deps.logs is None else [deps.logs.serve]
     if deps.logs is not None and settings.log_endpoint is not None:

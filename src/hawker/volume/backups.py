@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hawker.backup.checks import BackupCheck
 from hawker.backup.format import is_backup
 from hawker.clock import Clock
 from hawker.errors import NotFound, NotServed
@@ -85,10 +86,12 @@ class VolumeBackups:
                 return run
         raise NotFound(f"no backup of volume {volume_id} is made from snapshot {snapshot_id:.40}")
 
-    async def list(self, app: AppName) -> list[str]:
-        """VOLUME/TIME of each, of each volume the oldest first."""
+    async def list(self, app: AppName) -> list[tuple[str, BackupCheck]]:
+        """VOLUME/TIME of each, of each volume the oldest first, with what is known of it since it was read."""
         prefix = f"{org_of(self._store, app)}/{app}/"
-        return [backup.removeprefix(prefix) for backup in await self.kept.list(prefix)]
+        found = await self.kept.list(prefix)
+        checks = await self.kept.checks(prefix) if found else {}
+        return [(backup.removeprefix(prefix), checks.get(backup, BackupCheck())) for backup in found]
 
     async def origin(self, app: AppName, name: str) -> VolumeOrigin:
         """Only what was saved of this app of this organization is found: others' backups

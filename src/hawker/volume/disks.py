@@ -4,12 +4,13 @@ copies of volumes.
 Every call is idempotent: it completes what an earlier one began, also one of a daemon that was killed in it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
+from hawker.backup.checks import BackupCheck, BackupShareReport
 from hawker.errors import Damaged, NoRoom
 from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import SnapshotId, VolumeId
@@ -180,6 +181,14 @@ class Backups(Protocol):
     async def prune(self, daily: int, weekly: int) -> int:
         """Remove those beyond their retention, and what none has any more; how many backups. Nothing when any node did
         so in the last day. Waits for backups that are under way, and raises `Unavailable` when they do not end."""
+
+    async def verify(self, percent: float, rest: Callable[[], Awaitable[None]]) -> BackupShareReport | None:
+        """Read so much of what is kept, once a day, whichever node does it; None where nothing is kept. `rest` is
+        called after each pack, and waits while there is something better to do. Raises `Unavailable` while another
+        node does it; what was read until then is not read again."""
+
+    async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
+        """What is known of the backups below `prefix` since they were read. Those that were not are not in it."""
 
 
 class Copies(Protocol):

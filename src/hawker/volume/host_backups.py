@@ -1,13 +1,15 @@
 """Backups of a real host's volumes: a snapshot's file goes to the repository, a new volume's file comes from it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.checks import BackupCheck, BackupShareReport
 from hawker.backup.format import FORMAT, BackupManifest
 from hawker.backup.prune import prune
 from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save
+from hawker.backup.verification import verify_share
 from hawker.clock import Clock
 from hawker.errors import Fault, NotFound
 from hawker.failpoint import inside
@@ -20,6 +22,8 @@ from hawker.volume.disks import BackupFound, BackupSize, damaged_at
 from hawker.volume.encryption import VolumeKeys
 
 PRUNE_PATIENCE_S = 600.0
+VERIFIED_BYTES_PER_S = 8 << 20
+"""What a node reads of the repository at most to verify it: it has the whole day."""
 
 
 class HostBackups:
@@ -114,3 +118,17 @@ class HostBackups:
             return 0
         report = await prune(self._repository, now, daily=daily, weekly=weekly, patience_s=PRUNE_PATIENCE_S)
         return len(report.backups)
+
+    async def verify(self, percent: float, rest: Callable[[], Awaitable[None]]) -> BackupShareReport | None:
+        if not await self._repository.backups(""):
+            return None
+
+        async def pace(read_bytes: int) -> None:
+            await self._clock.sleep(read_bytes / VERIFIED_BYTES_PER_S)
+            await rest()
+
+        return await verify_share(self._repository, self._clock.now(), percent, pace)
+
+    async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
+        found = (await self._repository.checks()).backups
+        return {name: check for name, check in found.items() if name.startswith(prefix)}

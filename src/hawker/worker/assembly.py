@@ -16,6 +16,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.value_object import ValueObject
 from hawker.volume.backup_schedule import BackupSchedule
+from hawker.volume.backup_verification import BackupVerification
 from hawker.volume.backups import VolumeBackups
 from hawker.volume.maintenance import Growth, Maintenance, Trims
 from hawker.volume.operations import SoftDeletes, Volumes
@@ -70,6 +71,7 @@ class AssembledWorker(ValueObject, frozen=True):
     snapshots: Snapshots
     origins: VolumeClones
     backups: VolumeBackups
+    verification: BackupVerification
     soft_deletes: SoftDeletes
     moves: MachineMoves
     scheduled_moves: ScheduledMoves
@@ -125,6 +127,7 @@ def assemble(
         snapshots=snapshots,
         origins=VolumeClones(store, deps.driver, runner, volumes, snapshots),
         backups=VolumeBackups(store, clock, deps.backups, runner, volumes, snapshots),
+        verification=BackupVerification(store, deps.settings, clock, deps.backups),
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
         moves=orders,
         scheduled_moves=ScheduledMoves(deps, orders),
@@ -255,6 +258,8 @@ async def begin(
     if deps.backups is not None and deps.settings.backup_every_s:
         schedule = BackupSchedule(deps.store, deps.settings, deps.clock, parts.backups, deps.backups)
         tasks.start_soon(schedule.serve, deps.settings.reconcile_every_s)
+    if deps.backups is not None and deps.settings.backup_url is not None and deps.settings.backup_verify_percent:
+        tasks.start_soon(parts.verification.serve)
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
     tasks.start_soon(MoveSweep(deps, parts.scheduled_moves).serve, deps.settings.reconcile_every_s)

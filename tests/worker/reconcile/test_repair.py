@@ -46,6 +46,7 @@ def test_nothing_that_ends_a_known_or_foreign_machine_is_the_nodes_to_do() -> No
         Kind.FOREIGN_VOLUME,
         Kind.LOST_VOLUME,
         Kind.HELD_VOLUME,
+        Kind.DAMAGED_BACKUP,
         Kind.FULL_CONNECTIONS,
         Kind.EXPOSED_METADATA,
         Kind.NO_RESERVE,

@@ -144,10 +144,16 @@ class VolumeBackup(Answer, frozen=True, kw_only=True):
 
 
 class KeptBackup(Answer, frozen=True, kw_only=True):
-    """One that is whole, where backups go. Its volume may be gone."""
+    """One that is listed where backups go. Its volume may be gone. All of it was read at `verified_at` or later and was
+    whole, at `restored_at` by way of a restore; null for one that was not read yet, or not all of it. `stale` when
+    nobody has read it in the last 30 days. `damage` is what was found wrong with it since, else null."""
 
     backup: str
     volume: str
+    verified_at: datetime | None = None
+    restored_at: datetime | None = None
+    stale: bool = False
+    damage: str | None = None
 
 
 class SnapshotBackup(Answer, frozen=True, kw_only=True):

@@ -3,11 +3,12 @@ where the daemon may die, and so is the middle of a copy, which then leaves noth
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import anyio
 
+from hawker.backup.checks import BackupCheck, BackupShareReport
 from hawker.errors import BadRequest, Damaged, NotFound
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import Fstype, SnapshotRecord
@@ -211,6 +212,8 @@ class FakeBackups(FakeHostPart):
         self.kept: dict[str, FakeVolume] = {}
         self.sent: Counter[str] = Counter()
         self.pruned = 0
+        self.verified = 0
+        self.damaged: dict[str, str] = {}
         self._copies = copies
         self._volumes = volumes
 
@@ -245,6 +248,23 @@ class FakeBackups(FakeHostPart):
         await self._edge("prune")
         self.pruned += 1
         return 0
+
+    async def verify(self, percent: float, rest: Callable[[], Awaitable[None]]) -> BackupShareReport:
+        """How much it would read is a matter of `backup.verification`: here each time it finds what is `damaged`."""
+        await self._edge("verify")
+        self.verified += 1
+        await rest()
+        found = tuple(sorted(self.damaged.items()))
+        return BackupShareReport(parts=1, packs=1, read_bytes=_BLOCK, damaged=found, found=found)
+
+    async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
+        return {
+            name: BackupCheck(damaged_at=1.0, damage=self.damaged[name])
+            if name in self.damaged
+            else BackupCheck(verified_at=1.0)
+            for name in self.kept
+            if name.startswith(prefix) and self.verified
+        }
 
     def _kept(self, backup: str) -> FakeVolume:
         if backup not in self.kept:

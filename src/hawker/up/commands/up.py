@@ -120,6 +120,7 @@ HELP: dict[str, str] = {
     "backup_window": "Begin these backups only between two times of a day in UTC, 01:00-05:30; default at any time.",
     "backup_keep_daily": "With backup_every_s: of each volume, keep the last backup of so many days.",
     "backup_keep_weekly": "With backup_every_s: of each volume, keep the last backup of so many weeks.",
+    "backup_verify_percent": "Read so much of what backups have on each day and check it; 0: only when told to.",
     "reconcile_every_s": "Seconds between two comparisons of host and store.",
     "template": "Keep a process with everything imported, which forks the next daemon when this one is killed and holds"
     " the address meanwhile: a node is back sooner, and takes more memory.",

@@ -116,7 +116,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
         lambda: unique_zones.UniqueZones(deps, worker.origins, worker.moves),
     ).bind(handlers)
     SnapshotHandlers(deps.store, worker.snapshots).bind(handlers)
-    BackupHandlers(deps.store, worker.apps, worker.backups).bind(handlers)
+    BackupHandlers(deps.store, deps.clock, worker.apps, worker.backups).bind(handlers)
     handlers.add(MoveHandlers(worker.node.id, worker.moves, worker.scheduled_moves, worker.runner, deps.clock))
 
 

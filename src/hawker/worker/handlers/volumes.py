@@ -52,6 +52,8 @@ from hawker.api.grant import Grant
 from hawker.api.handlers import Handlers
 from hawker.api.paging import after_of, page_of
 from hawker.api.route import Call, NoQuery, Page
+from hawker.backup.checks import BackupCheck
+from hawker.backup.format import saved_at
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
 from hawker.fsm.run import State
@@ -390,8 +392,9 @@ def _matches(record: VolumeRecord, query: OrgVolumesQuery) -> bool:
 
 
 class BackupHandlers:
-    def __init__(self, store: Store, apps: AppTable, backups: VolumeBackups) -> None:
+    def __init__(self, store: Store, clock: Clock, apps: AppTable, backups: VolumeBackups) -> None:
         self._store = store
+        self._clock = clock
         self._apps = apps
         self._backups = backups
 
@@ -411,8 +414,8 @@ class BackupHandlers:
 
     async def list(self, call: Call[AppParams, NoQuery, None]) -> tuple[KeptBackup, ...]:
         app = self._apps.get(self._store, call.params.app_name)
-        names = await self._backups.list(app.name)
-        return tuple(KeptBackup(backup=name, volume=name.partition("/")[0]) for name in names)
+        now = self._clock.now()
+        return tuple(_kept(name, check, now) for name, check in await self._backups.list(app.name))
 
     def _show(self, app: AppName, volume_id: VolumeId, snapshot_id: SnapshotId) -> VolumeBackup:
         run = self._backups.run(app, volume_id, snapshot_id)
@@ -426,6 +429,17 @@ class BackupHandlers:
             stored_bytes=None if size is None else size.stored_bytes,
             sent_bytes=None if size is None else size.sent_bytes,
         )
+
+
+def _kept(name: str, check: BackupCheck, now: float) -> KeptBackup:
+    return KeptBackup(
+        backup=name,
+        volume=name.partition("/")[0],
+        verified_at=None if check.verified_at is None else instant(check.verified_at),
+        restored_at=None if check.restored_at is None else instant(check.restored_at),
+        stale=check.is_stale(saved_at(name), now),
+        damage=check.found,
+    )
 
 
 _BACKUP_STATES = {

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     LOST_VOLUME_MOUNT = "lost volume mount"
     LOST_VOLUME = "lost volume"
     HELD_VOLUME = "held volume"
+    DAMAGED_BACKUP = "damaged backup"
     WRONG_SUM = "wrong sum"
     WRONG_INDEX = "wrong index"
     LATE_HISTORIES = "late histories"
@@ -94,6 +95,9 @@ REPAIRS: Mapping[Kind, Repair] = {
     Kind.VOLUME_LEFT_MOUNTED: Repair("unmount it"),
     Kind.LOST_VOLUME_MOUNT: Repair("mount it again; the machine keeps running"),
     Kind.HELD_VOLUME: Repair("end or restart that process; the volume itself is whole", Mender.NOBODY),
+    Kind.DAMAGED_BACKUP: Repair(
+        "put back what is damaged from a copy of the place, then verify it; or forget it", Mender.NOBODY
+    ),
     Kind.LOST_VOLUME: Repair("put its file back, or restore a snapshot and delete it", Mender.NOBODY),
     Kind.WRONG_SUM: Repair("add it up again"),
     Kind.WRONG_INDEX: Repair("write it again from the records"),

@@ -13,7 +13,7 @@ NEARLY_FULL = 0.8
 class HostNotices:
     """`networked`: machines have networks of their own. `cloud` is that whose instance the host is, or "".
     `lacks_reserve` says why the store has none on the disk, or "". `ending` are host names, and what is wrong with the
-    certificate of each."""
+    certificate of each; `damaged` are backups of volumes, and what is wrong with each."""
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class HostNotices:
         cloud: str,
         lacks_reserve: Callable[[], str] = lambda: "",
         ending: Callable[[], Iterable[tuple[str, str]]] = tuple,
+        damaged: Callable[[], Iterable[tuple[str, str]]] = tuple,
         connections: Callable[[], TrackedConnections | None] = connection_table,
     ) -> None:
         self._settings = settings
@@ -30,11 +31,13 @@ class HostNotices:
         self._cloud = cloud
         self._lacks_reserve = lacks_reserve
         self._ending = ending
+        self._damaged = damaged
         self._connections = connections
 
     def __call__(self) -> Iterable[Finding]:
         certificates = (Finding(Kind.ENDING_CERTIFICATE, name, what) for name, what in self._ending())
-        return [*self._connection_table(), *self._metadata(), *self._reserve(), *certificates]
+        backups = (Finding(Kind.DAMAGED_BACKUP, name, what) for name, what in self._damaged())
+        return [*self._connection_table(), *self._metadata(), *self._reserve(), *certificates, *backups]
 
     def _reserve(self) -> Iterator[Finding]:
         if lack := self._lacks_reserve():

@@ -98,6 +98,8 @@ class Repairs:
                 return partial(self._write, store_check.set_right)
             case Kind.LOST_RUNTIME_STATE | Kind.LATE_HISTORIES | Kind.WRONG_CLOCK | Kind.CATALOG_AGENT:
                 return self._nothing
+            case Kind.DAMAGED_BACKUP:
+                return self._nothing
             case Kind.FULL_CONNECTIONS | Kind.EXPOSED_METADATA | Kind.NO_RESERVE | Kind.NO_MESH:
                 return self._nothing
             case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME | Kind.HELD_VOLUME | Kind.ENDING_CERTIFICATE:

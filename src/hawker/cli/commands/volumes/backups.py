@@ -4,6 +4,7 @@ import click
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.body import instant
 from hawker.api.contract.volume import (
     CREATE_BACKUP,
     GET_BACKUP,
@@ -19,7 +20,7 @@ from hawker.cli.commands.volumes.create import created, say
 from hawker.cli.connect import talk
 from hawker.cli.exits import Failure
 from hawker.cli.options import DEFAULT_APP, app_option, completed, wait_option, within_option
-from hawker.cli.output import Form, note, output_option, show, table
+from hawker.cli.output import Form, age, fields, local, note, output_option, show, table
 from hawker.cli.progress import states_display
 from hawker.cli.volumes import Keeping, find_volume, keeping_options, size_option, volume_argument
 from hawker.clock import Clock, SystemClock
@@ -70,20 +71,54 @@ async def _saved(
 
 
 @click.command("backups")
+@click.argument("backup", metavar="[BACKUP]", required=False)
 @app_option
 @output_option
 @click.pass_context
-def list_backups(ctx: click.Context, app: str | None, form: Form) -> None:
-    """List the backups of an app's volumes, also of volumes that are gone."""
-
-    async def look(caller: Caller) -> tuple[KeptBackup, ...]:
-        return await caller.call(LIST_BACKUPS, params=AppParams(app_name=app or DEFAULT_APP))
-
-    show(talk(ctx, look), form, _listing)
+def list_backups(ctx: click.Context, backup: str | None, app: str | None, form: Form) -> None:
+    """List the backups of an app's volumes, also of volumes that are gone, or show BACKUP (VOLUME/TIME) alone. VERIFIED
+    says how long ago all of it was read and was whole; `stale` is one that nobody has read for 30 days."""
+    app = app or DEFAULT_APP
+    found = talk(ctx, lambda caller: caller.call(LIST_BACKUPS, params=AppParams(app_name=app)))
+    if backup is None:
+        return show(found, form, _listing)
+    named = [each for each in found if each.backup == backup]
+    if not named:
+        raise Failure(f"there is no backup {backup} of app {app}")
+    return show(named[0], form, _details)
 
 
 def _listing(backups: tuple[KeptBackup, ...]) -> str:
-    return table(("BACKUP", "VOLUME"), ((backup.backup, backup.volume) for backup in backups))
+    rows = ((backup.backup, backup.volume, _verified(backup)) for backup in backups)
+    return table(("BACKUP", "VOLUME", "VERIFIED"), rows)
+
+
+def _verified(backup: KeptBackup) -> str:
+    if backup.damage is not None:
+        return "damaged"
+    seen = "never" if backup.verified_at is None else age(backup.verified_at, instant(SystemClock().now()))
+    return f"{seen}, stale" if backup.stale else seen
+
+
+def _state(backup: KeptBackup) -> str:
+    if backup.damage is not None:
+        return "damaged"
+    if backup.stale:
+        return "stale: nobody has read it for 30 days"
+    return "not verified yet" if backup.verified_at is None else "whole"
+
+
+def _details(backup: KeptBackup) -> str:
+    return fields(
+        (
+            ("backup", backup.backup),
+            ("volume", backup.volume),
+            ("state", _state(backup)),
+            ("damage", backup.damage),
+            ("verified", None if backup.verified_at is None else local(backup.verified_at)),
+            ("restored", None if backup.restored_at is None else local(backup.restored_at)),
+        )
+    )
 
 
 @click.command("restore")
