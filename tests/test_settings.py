@@ -111,6 +111,8 @@ def test_a_data_directory_behind_a_link_is_the_directory_itself(tmp_path: Path) 
         ({"backup_every_s": 86_400}, "backup_every_s needs backup_url"),
         ({"backup_every_s": 60, "backup_url": "place"}, "0 or at least 600"),
         ({"backup_window": "1-5"}, "two times of a day"),
+        ({"backup_verify_percent": 101}, "at most 100"),
+        ({"backup_verify_percent": -1}, "at least 0"),
         ({"backup_window": "01:00-24:00"}, "two times of a day"),
     ],
 )

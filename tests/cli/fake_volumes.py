@@ -75,6 +75,7 @@ class FakeVolumes(FakeDoctor):
         self.disks: dict[str, dict[str, Volume]] = {}
         self.snapshots: tuple[VolumeSnapshot, ...] = (snapshot(),)
         self.stages: list[str] = []
+        self.kept_backup = KeptBackup(backup=BACKUP, volume="vol_0000000000000001")
 
     def keep(self, app: str, *volumes: Volume) -> None:
         self.disks.setdefault(app, {}).update({each.id: each for each in volumes})
@@ -164,4 +165,4 @@ class FakeVolumes(FakeDoctor):
         return made
 
     async def _list_backups(self, call: Call[Any, Any, Any]) -> tuple[KeptBackup, ...]:
-        return (KeptBackup(backup=BACKUP, volume="vol_0000000000000001"),)
+        return (self.kept_backup,)

@@ -15,6 +15,7 @@ from hawker.record.volume import Fstype, SealedKey, SnapshotRecord, SnapshotStat
 from hawker.vault import Vault
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.host_backups import HostBackups
+from tests.backup.conftest import files_below
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
@@ -150,3 +151,25 @@ async def test_backup_beyond_its_retention_goes_once_a_day_whichever_host_looks(
     await here.backups.save(BACKUP, here.snapshot(), "data")
     assert await here.backups.prune(1, 0) == 0
     assert await here.backups.list("") == [BACKUP, LATER]
+
+
+async def test_backups_are_verified_at_a_bounded_speed_and_damage_is_told_of_those_that_have_it(
+    here: Host, there: Host, tmp_path: Path
+) -> None:
+    rests = 0
+
+    async def rest() -> None:
+        nonlocal rests
+        rests += 1
+
+    assert await here.backups.verify(100, rest) is None, "a place that is none is left as it is"
+    assert not (tmp_path / "place").exists()
+    await here.backups.save(BACKUP, here.snapshot(b"a" * 1000), "data")
+    await here.backups.save(LATER, here.snapshot(b"b" * 1000), "data")
+    [damaged, _] = files_below(tmp_path / "place" / "packs")
+    damaged.write_bytes(b"rot")
+    report = await there.backups.verify(100, rest)
+    assert report is not None and (report.packs, rests, len(report.found)) == (1, 1, 1)
+    checks = await here.backups.checks("acme/web/")
+    assert sorted(check.found is None for check in checks.values()) == [False, True]
+    assert await here.backups.checks("acme/other/") == {}

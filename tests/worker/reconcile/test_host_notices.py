@@ -41,3 +41,10 @@ def test_a_store_without_a_reserve_is_told_with_its_reason() -> None:
     assert [(each.kind, each.about) for each in found()] == [(Kind.NO_RESERVE, "store")]
     lack[0] = ""
     assert found() == []
+
+
+def test_a_damaged_backup_is_told_with_what_is_wrong() -> None:
+    settings = Settings(data_dir=Path("/nowhere"))
+    damaged = [("acme/web/vol_a/20261123T161500Z-aaaa", "packs/ab/cd is not there")]
+    (found,) = HostNotices(settings, networked=True, cloud="", connections=lambda: None, damaged=lambda: damaged)()
+    assert (found.kind, found.about, found.detail) == (Kind.DAMAGED_BACKUP, *damaged[0])

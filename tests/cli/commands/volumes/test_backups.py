@@ -1,3 +1,9 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawker.api.contract.body import instant
 from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
@@ -41,7 +47,27 @@ def test_nobody_has_to_wait_for_a_backup(node: FakeNode, hawker: Hawker) -> None
 
 def test_backups_of_an_app_are_listed(node: FakeNode, hawker: Hawker) -> None:
     heading, row = hawker("volumes", "backups", "-a", "shop").out.splitlines()
-    assert heading.split() == ["BACKUP", "VOLUME"] and row.split() == [BACKUP, "vol_0000000000000001"]
+    assert heading.split() == ["BACKUP", "VOLUME", "VERIFIED"]
+    assert row.split() == [BACKUP, "vol_0000000000000001", "never"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "cell", "state"),
+    [
+        ({"stale": True}, "never, stale", "stale: nobody has read it for 30 days"),
+        ({"verified_at": instant(1.0), "stale": True}, " d, stale", "stale: nobody has read it for 30 days"),
+        ({"verified_at": instant(4_000_000_000.0)}, "0 s", "whole"),
+        ({"verified_at": instant(1.0), "damage": "packs/ab is not there"}, "damaged", "packs/ab is not there"),
+        ({}, "never", "not verified yet"),
+    ],
+)
+def test_backup_that_is_damaged_or_was_not_read_for_long_is_shown_as_such(
+    node: FakeNode, hawker: Hawker, fields: dict[str, Any], cell: str, state: str
+) -> None:
+    node.kept_backup = msgspec.structs.replace(node.kept_backup, **fields)
+    assert hawker("volumes", "backups", "-a", "shop").out.splitlines()[1].endswith(cell)
+    assert state in hawker("volumes", "backups", BACKUP, "-a", "shop").out
+    assert hawker("volumes", "backups", "vol_x/y", "-a", "shop").status == ExitStatus.FAILED
 
 
 def test_a_backup_is_restored_into_a_new_volume_of_its_app(node: FakeNode, hawker: Hawker) -> None:
