@@ -7,13 +7,13 @@ import pytest
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.volume import CREATE_BACKUP, LIST_BACKUPS, KeptBackup
+from hawker.backup.checks import DAY_S
 from hawker.fsm import journal
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.volume.backup_verification import LONGEST_REST_S, LOOK_S, BackupVerification
-from hawker.volume.retention import DAY_S
 from tests.volume.shelf import Shelf, of
 
 pytestmark = pytest.mark.anyio
