@@ -134,7 +134,7 @@ async def test_object_of_any_kind_that_changed_or_is_gone_is_damage(place: Place
         place.clock.advance(DAY_S)
 
 
-async def test_what_is_verified_next_goes_on_where_a_killed_one_was(place: Place) -> None:
+async def test_next_verification_goes_on_where_a_killed_one_was(place: Place) -> None:
     """Each time the second pack is the last that it reads: the first is not read again."""
     whole, reads, lives = len(files_below(place.kept / "packs")), 0, 0
 

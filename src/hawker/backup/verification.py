@@ -6,7 +6,6 @@ there. A prune may remove what is looked at: only what a backup still has is dam
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, field
 
 from hawker.archive.failure import ArchiveDamaged
 from hawker.backup.checks import BackupCheck, BackupChecks, BackupShareReport, due_parts, next_moment, verified_since
@@ -19,16 +18,16 @@ from hawker.fair.threads import Pool, in_thread
 _TRIES = 2  # what was not read well once is read once more, before it is called damaged
 
 
-@dataclass(slots=True)
 class _Survey:
     """What the backups have. `has` is in which parts each has packs; `damage` is of those whose lists cannot be read.
-    `packs` are those that are due, by part, each with the segments that have chunks in it and their lengths."""
+    `packs` are those of the parts that are due, each with the segments that have chunks in it and their lengths. `seen`
+    has of each segment the parts of its packs, or what is wrong with it."""
 
-    has: dict[str, set[int]] = field(default_factory=dict)
-    damage: dict[str, str] = field(default_factory=dict)
-    packs: dict[int, dict[bytes, list[tuple[bytes, int]]]] = field(default_factory=dict)
-    seen: dict[bytes, frozenset[int] | str] = field(default_factory=dict)
-    """Of each segment the parts of its packs, or what is wrong with it."""
+    def __init__(self) -> None:
+        self.has: dict[str, set[int]] = {}
+        self.damage: dict[str, str] = {}
+        self.packs: dict[int, dict[bytes, list[tuple[bytes, int]]]] = {}
+        self.seen: dict[bytes, frozenset[int] | str] = {}
 
 
 async def verify_share(
