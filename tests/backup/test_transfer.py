@@ -13,7 +13,7 @@ from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, BackupManifest, BackupSegment
 from hawker.backup.prune import prune
 from hawker.backup.repository import BackupRepository
-from hawker.backup.transfer import restore, save, verify
+from hawker.backup.transfer import compare, restore, save, verify
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable, Unprocessable
 from hawker.host.sparse import allocated_bytes
@@ -247,3 +247,20 @@ async def test_a_repository_that_an_older_version_wrote_is_read(tmp_path: Path) 
     for backup, second in ((golden.FIRST, False), (golden.SECOND, True)):
         await restore(repository, await repository.manifest(backup), tmp_path / "again")
         assert bytes_of(tmp_path / "again") == golden.content(second)
+
+
+async def test_restored_file_that_is_not_what_was_saved_is_found(
+    local: BackupRepository, volume: Path, tmp_path: Path
+) -> None:
+    made = await save(local, volume, FIRST, ABOUT, None)
+    again = tmp_path / "again"
+    await restore(local, made, again)
+    await compare(local, made, again)
+    good = bytes_of(again)
+    for at in (0, len(good) // 2, len(good) - 1):
+        put(again, good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with pytest.raises(ArchiveDamaged, match="differs"):
+            await compare(local, made, again)
+    put(again, good[:-1])
+    with pytest.raises(ArchiveDamaged, match="not as long"):
+        await compare(local, made, again)

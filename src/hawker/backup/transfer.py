@@ -219,6 +219,24 @@ async def restore(repository: BackupRepository, manifest: BackupManifest, target
         await in_thread(Pool.DISKS, os.fsync, file.fileno())
 
 
+async def compare(repository: BackupRepository, manifest: BackupManifest, file: Path) -> None:
+    """Read a restored file from its disk, and compare its digests with those of the backup. Raises `ArchiveDamaged`
+    where it differs, `UnreadableBytes` for what the disk cannot read."""
+    keys, names = await repository.keys(), manifest.names()
+    with file.open("rb") as source:
+        os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if os.fstat(source.fileno()).st_size != manifest.size_bytes:
+            raise ArchiveDamaged("what was restored is not as long as the volume was")
+        reader = PatientReader(file, source.fileno())
+
+        async def take(number: int) -> None:
+            read = await in_thread(Pool.DISKS, _read, reader, number, manifest.size_bytes, keys)
+            if names[number] != (HOLE if read is None else keys.segment_name(read.chunks)):
+                raise ArchiveDamaged(f"what was restored differs after byte {number * SEGMENT_BYTES}")
+
+        await _each(len(names), take)
+
+
 def _all() -> bool:
     return True
 

@@ -123,6 +123,15 @@ async def check_filesystem(file: Path, *, thoroughly: bool = False, confined: bo
         raise BadRequest(f"the filesystem in {file.name} is damaged: e2fsck -p ended with {status}; see to it by hand")
 
 
+async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None:
+    """What is wrong with the filesystem in a copy that is thrown away; None when it is whole. What its journal has is
+    done first, as a mount would. `confined` and errors are as of `check_filesystem`."""
+    with locked(file) as lock:
+        await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined)
+        status = await _work("e2fsck", "-fn", file=file, lock=lock, confined=confined)
+    return f"its filesystem is damaged: e2fsck -fn ended with {status}" if status else None
+
+
 def mount_filesystem(file: Path, target: Path) -> None:
     """Mount it read-write. Where it is in use already, though not mounted here, that is what is mounted: a second
     device over one file would ruin it."""

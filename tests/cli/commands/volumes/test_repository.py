@@ -1,11 +1,14 @@
 """Facts about commands on a repository of backups, which no node takes part in."""
 
+import subprocess
 from pathlib import Path
 
 import anyio
 import pytest
 
 from hawker.archive.directory import DirectoryBackend
+from hawker.archive.failure import ArchiveRefused
+from hawker.backup.checks import BackupCheck
 from hawker.backup.transfer import save
 from hawker.cli.exits import ExitStatus
 from tests.backup.conftest import ABOUT, bytes_of, opened
@@ -74,3 +77,58 @@ def test_a_sample_finds_damage_in_what_it_reads(hawker: Hawker, kept: Kept, monk
     monkeypatch.setattr("hawker.clock.SystemClock.random", lambda clock: 0.09)
     assert "damaged" in hawker(*words(kept, "verify", "--sample", "10")).out
     assert hawker(*words(kept, "verify", "--sample", "9")).out == f"{KEPT}  whole\n"
+
+
+def ext4_volume(kept: Kept, backup: str, *, broken: bool = False) -> None:
+    """A backup of a file system, which is as it should be, or was broken before it was saved."""
+    subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", str(kept.volume), "16M"], check=True)
+    if broken:
+        subprocess.run(["debugfs", "-w", "-R", "freei <2>", str(kept.volume)], check=True, capture_output=True)
+    repository = opened(DirectoryBackend(kept.place), kept.place.parent / "way")
+    anyio.run(save, repository, kept.volume, backup, ABOUT, None)
+
+
+def checks_of(kept: Kept) -> dict[str, BackupCheck]:
+    return anyio.run(opened(DirectoryBackend(kept.place), kept.place.parent / "way").checks).backups
+
+
+def test_newest_backup_of_each_volume_is_restored_and_its_file_system_checked(
+    hawker: Hawker, kept: Kept, tmp_path: Path
+) -> None:
+    """Also one that came back as it was saved, and was broken then."""
+    sound, broken = (f"acme/web/{volume}/20990102T030405Z-00ff" for volume in ("vol_a", "vol_b"))
+    ext4_volume(kept, sound)
+    ext4_volume(kept, broken, broken=True)
+    (tmp_path / "scratch").mkdir()
+    said = hawker(*words(kept, "verify", "--restore", "--scratch", str(tmp_path / "scratch")))
+    assert said.status == ExitStatus.FAILED
+    assert said.out.splitlines() == [
+        f"{sound}  whole, and restored",
+        f"{broken}  damaged: its filesystem is damaged: e2fsck -fn ended with 4",
+    ]
+    assert list((tmp_path / "scratch").iterdir()) == []
+    checks = checks_of(kept)
+    assert checks[sound].restored_at == checks[sound].verified_at is not None and checks[sound].found is None
+    assert checks[broken].found is not None and KEPT not in checks
+
+
+def test_verdicts_are_written_down_for_whoever_lists_backups(hawker: Hawker, kept: Kept) -> None:
+    assert hawker(*words(kept, "verify", "--sample", "50")).status == ExitStatus.OK
+    assert checks_of(kept) == {}, "half of a backup says nothing of the whole"
+    assert hawker(*words(kept, "verify")).status == ExitStatus.OK
+    assert checks_of(kept)[KEPT].verified_at is not None
+    kept.damage()
+    assert hawker(*words(kept, "verify")).status == ExitStatus.FAILED
+    assert checks_of(kept)[KEPT].found is not None
+
+
+def test_place_that_may_only_be_read_is_verified_and_stays_as_it_is(
+    hawker: Hawker, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: DirectoryBackend, key: str, file: Path) -> bool:
+        raise ArchiveRefused("the place may only be read")
+
+    monkeypatch.setattr(DirectoryBackend, "put_new", refuse)
+    said = hawker(*words(kept, "verify"))
+    assert (said.status, said.out) == (ExitStatus.OK, f"{KEPT}  whole\n")
+    assert "not written down" in said.err and checks_of(kept) == {}

@@ -1,7 +1,7 @@
 """Commands on a repository of backups, from wherever it and its passphrase are: no node takes part."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -11,14 +11,17 @@ import click
 import msgspec
 
 from hawker.archive.backend import open_backend
-from hawker.archive.failure import ArchiveDamaged
+from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
+from hawker.backup.checks import BackupCheck, BackupChecks
 from hawker.backup.format import BackupManifest
 from hawker.backup.prune import DAILY, WEEKLY, BackupPruneReport, prune
 from hawker.backup.repository import BackupRepository, read_passphrase
-from hawker.backup.transfer import restore, verify
+from hawker.backup.transfer import compare, restore, verify
 from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.output import Form, as_json, note, output_option, show, show_change, table
 from hawker.clock import SystemClock
+from hawker.errors import Unavailable
+from hawker.host.ext4 import filesystem_damage
 
 _MIB = 1 << 20
 
@@ -58,13 +61,16 @@ def on_repository(
 
 
 class BackupVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`damage` is null for a backup that is whole."""
+    """`damage` is null for a backup that is whole; `restored` when it was restored and compared."""
 
     backup: str
     damage: str | None = None
+    restored: bool = False
 
     def __str__(self) -> str:
-        return "whole" if self.damage is None else f"damaged: {self.damage}"
+        if self.damage is not None:
+            return f"damaged: {self.damage}"
+        return "whole, and restored" if self.restored else "whole"
 
 
 @click.command("verify")
@@ -72,38 +78,106 @@ class BackupVerdict(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("backups", metavar="[BACKUP]...", nargs=-1)
 @click.option("--sample", type=click.IntRange(1, 100), default=100, metavar="PERCENT",
               help="Read every list, and so much of the content.")  # fmt: skip
+@click.option("--restore", "restored", is_flag=True,
+              help="Restore each BACKUP, or the newest of each volume, and check the file.")  # fmt: skip
+@click.option("--scratch", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
+              help="Where to restore; what is there for it is removed.")  # fmt: skip
 @repository_options
 @output_option
 def verify_backups(
     where: str,
     backups: tuple[str, ...],
     sample: int,
+    restored: bool,
+    scratch: Path | None,
     passphrase_file: Path,
     endpoint: str | None,
     region: str | None,
     form: Form,
 ) -> int:
     """Read backups at URL (a directory or s3://BUCKET/PREFIX), open every byte and compare it with its name: all, or
-    each BACKUP (ORG/APP/VOLUME/TIME). Needs no node. Prints a line for each, and ends with 1 if one is damaged. With
-    --sample another part is read each time, chosen by chance."""
-    chance = SystemClock().random
+    each BACKUP (ORG/APP/VOLUME/TIME). Needs no node. Prints a line for each, and ends with 1 if one is damaged. What
+    was found is written down at URL for whoever lists backups. With --sample another part is read each time, chosen by
+    chance. With --restore each is written to a scratch file, which is compared with the backup and checked (e2fsck)."""
+    if restored and sample != 100:
+        raise Failure("--restore reads all of a backup: leave --sample out")
 
     async def look(repository: BackupRepository) -> int:
-        seen: set[tuple[bytes, int]] = set()
-        found = []
-        for backup in backups or await repository.backups(""):
-            try:
-                await verify(repository, await repository.manifest(backup), seen, lambda: chance() * 100 < sample)
-                found.append(BackupVerdict(backup=backup))
-            except ArchiveDamaged as error:
-                found.append(BackupVerdict(backup=backup, damage=str(error)))
-            if form is not Form.JSON:
-                click.echo(f"{backup}  {found[-1]}")
+        every = backups or await repository.backups("")
+        look_at = _restored(scratch) if restored else _read(sample)
+        found = await _verdicts(repository, _newest(every) if restored and not backups else every, look_at, form)
         if form is Form.JSON:
             click.echo(as_json(found))
+        await _write_down(repository, found, begun, whole=sample == 100)
         return ExitStatus.FAILED if any(each.damage for each in found) else ExitStatus.OK
 
+    begun = SystemClock().now()
     return on_repository(where, endpoint, region, passphrase_file, look)
+
+
+_Look = Callable[[BackupRepository, str], Awaitable[BackupVerdict]]
+
+
+def _read(sample: int) -> _Look:
+    chance, seen = SystemClock().random, set[tuple[bytes, int]]()
+
+    async def look(repository: BackupRepository, backup: str) -> BackupVerdict:
+        await verify(repository, await repository.manifest(backup), seen, lambda: chance() * 100 < sample)
+        return BackupVerdict(backup=backup)
+
+    return look
+
+
+def _restored(scratch: Path | None) -> _Look:
+    async def look(repository: BackupRepository, backup: str) -> BackupVerdict:
+        manifest, damage = await repository.manifest(backup), None
+        with TemporaryDirectory(prefix="hawker-verify-", dir=scratch) as room:
+            file = Path(room) / "volume"
+            await restore(repository, manifest, file)
+            await compare(repository, manifest, file)
+            if manifest.fstype == "ext4" and not manifest.encrypted:
+                damage = await filesystem_damage(file, confined=True)
+        return BackupVerdict(backup=backup, damage=damage, restored=True)
+
+    return look
+
+
+def _newest(backups: Sequence[str]) -> list[str]:
+    """Of each volume."""
+    return list({backup.rpartition("/")[0]: backup for backup in sorted(backups)}.values())
+
+
+async def _verdicts(
+    repository: BackupRepository, backups: Sequence[str], look: _Look, form: Form
+) -> list[BackupVerdict]:
+    found = []
+    for backup in backups:
+        try:
+            found.append(await look(repository, backup))
+        except ArchiveDamaged as error:
+            found.append(BackupVerdict(backup=backup, damage=str(error)))
+        if form is not Form.JSON:
+            click.echo(f"{backup}  {found[-1]}")
+    return found
+
+
+async def _write_down(
+    repository: BackupRepository, verdicts: Sequence[BackupVerdict], begun: float, *, whole: bool
+) -> None:
+    """Where the place may only be read, nothing is."""
+    now = SystemClock().now()
+    made = {
+        each.backup: BackupCheck(damaged_at=now, damage=each.damage)
+        if each.damage is not None
+        else BackupCheck(verified_at=begun, restored_at=begun if each.restored else None)
+        for each in verdicts
+        if whole or each.damage is not None
+    }
+    try:
+        if made:
+            await repository.add_checks(BackupChecks(backups=made))
+    except (ArchiveRefused, Unavailable) as error:
+        note(f"not written down for who lists backups: {error}")
 
 
 @click.command("prune")
