@@ -15,6 +15,8 @@ from hawker.ids import AppName, MachineId, NodeId
 
 RESOLVER = IPv6Address("fdaa::3")
 """Where machines ask: the same address in every private network, and never seen outside of a host."""
+API_PORT = 4280
+"""Where machines reach the node's API at this address, on nodes that answer it to them: TCP, plain HTTP."""
 FILE, BOUND, _KEPT = "names", "bound", "kept"
 
 
@@ -89,7 +91,8 @@ class KnownZone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known at this node. `upstream` are the servers for names of the world, the host's own when empty."""
+    """All that is known at this node. `upstream` are the servers for names of the world, the host's own when empty.
+    `api`: machines reach the node's API."""
 
     node: NodeId
     region: str
@@ -99,6 +102,7 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[NamedAddress, ...] = ()
     zone: KnownZone | None = None
     peers: tuple[NamedPeer, ...] = ()
+    api: bool = False
 
 
 def is_private_address(ip: str) -> bool:

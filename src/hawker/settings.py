@@ -92,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     machine_connections: int = 8_192
     machine_connections_per_s: int = 500
     machine_packets_per_s: int = 100_000
+    machine_api: bool = False
 
     # machines of other hosts: who carries their packets, how many bytes a packet has, where others' arrive
     mesh: Literal["auto", "kernel", "wireguard-go", "boringtun", "off"] = "auto"

@@ -1,4 +1,5 @@
 import socket
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -8,12 +9,13 @@ import pytest
 
 from hawker.api.contract.app import CREATE_APP, LIST_APPS, App
 from hawker.api.handlers import Handlers
-from hawker.api.listener import bind, listening, serving, url_of
+from hawker.api.listener import bind, bind_for_machines, listening, serving, url_of
 from hawker.api.route import Call
 from hawker.api.routes import ROUTES
 from hawker.api.server import Server
 from hawker.clock import SystemClock
 from hawker.errors import CannotStart
+from hawker.host import netns
 from tests.api.samples import sample
 from tests.api.serving import Fake, authenticate, served, use
 
@@ -31,6 +33,22 @@ async def test_a_port_in_use_is_refused_with_what_to_do() -> None:
             CannotStart, match=rf"cannot listen on 127.0.0.1:{port}: another program .*another with --listen"
         ):
             bind("127.0.0.1", port)
+
+
+@pytest.mark.root
+def test_the_address_for_machines_is_bound_before_it_is_there_and_by_one_node_of_a_host(tmp_path: Path) -> None:
+    def bind_twice() -> None:
+        with bind_for_machines() as listener:
+            assert listener.getsockname()[:2] == ("fdaa::3", 4280)
+            with pytest.raises(CannotStart, match="of the nodes of one host, one answers --machine-api"):
+                bind_for_machines()
+
+    host = tmp_path / "host"
+    netns.create(host, lambda namespace: None)
+    try:
+        netns.inside(host, bind_twice)
+    finally:
+        netns.delete(host)
 
 
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 99999), ("no such host", 0)])

@@ -1,5 +1,6 @@
 import logging
 from collections.abc import AsyncIterator, Mapping
+from ipaddress import ip_network
 
 import aiohttp
 import pytest
@@ -10,7 +11,9 @@ from hawker.api.client import Client
 from hawker.api.contract.app import CREATE_APP, LIST_APPS
 from hawker.api.contract.image import PULL_IMAGE
 from hawker.api.contract.machine import CREATE_MACHINE
+from hawker.api.grant import ROOT, Everything, Grant
 from hawker.api.handlers import Handlers
+from hawker.api.listener import listening
 from hawker.api.route import AnyRoute, declared_errors
 from hawker.api.routes import ROUTES, UNSERVED
 from hawker.api.server import ANY_METHOD, MAX_BODY_BYTES, Dispatch, Found, Server, WrongMethod
@@ -339,3 +342,20 @@ async def test_the_api_describes_itself_to_anyone(node: Served, path: str, kind:
     async with aiohttp.ClientSession(node.url) as stranger, stranger.get(path) as response:
         assert (response.status, response.content_type) == (200, kind)
         assert "list_machines" in await response.text()
+
+
+async def test_the_root_token_is_refused_from_a_machine_and_others_are_not() -> None:
+    async def anybody(authorization: str | None, source: str) -> Grant:
+        return Everything(ROOT) if authorization == "Bearer root" else Everything("ann", root=False)
+
+    server = Server(Fake().handlers(ROUTES), anybody, SystemClock(), proxies=[ip_network("127.0.0.0/8")])
+
+    async def answered(token: str, source: str) -> int:
+        headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": source}
+        async with http.get(f"{url}/v1/apps?org_slug=personal", headers=headers) as response:
+            return response.status
+
+    async with listening(server, "127.0.0.1", 0) as url, aiohttp.ClientSession() as http:
+        machine = "fdaa:0:7:1::2"
+        assert (await answered("root", machine), await answered("limited", machine)) == (403, 200)
+        assert await answered("root", "2001:db8::2") == 200

@@ -1,10 +1,11 @@
 """What a name of a private network leads to."""
 
+import msgspec
 import pytest
 
 from hawker.dns.view import MOST_ADDRESSES, Leads
-from hawker.names import KnownNames, NamedMachine
-from tests.dns.known import ASLEEP, HERE, HIDDEN, MINE, ONE, OTHER, THEIRS, THREE, TWO, named, view
+from hawker.names import RESOLVER, KnownNames, NamedMachine
+from tests.dns.known import ASLEEP, HERE, HIDDEN, KNOWN, MINE, ONE, OTHER, THEIRS, THREE, TWO, named, view
 
 ALL = {ONE.ip, TWO.ip, THREE.ip}
 
@@ -98,3 +99,10 @@ def test_addresses_have_a_random_order_and_a_bound() -> None:
     assert first is not None and again is not None
     assert len(first.addresses) == MOST_ADDRESSES == len(set(first.addresses))
     assert first.addresses != again.addresses
+
+
+def test_the_api_has_an_address_where_machines_reach_it() -> None:
+    known = msgspec.structs.replace(KNOWN, api=True)
+    for network_id in (MINE, THEIRS):
+        found = view(network_id, known).find(["_api"])
+        assert found is not None and found.addresses == (RESOLVER,)

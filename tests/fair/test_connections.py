@@ -1,6 +1,6 @@
 import pytest
 
-from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of
+from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of, key_of_caller
 from hawker.fair.turns import Share
 
 
@@ -97,3 +97,16 @@ def test_descriptors_are_counted_once_a_second_and_never_too_few() -> None:
     now[0] = 1.0
     assert there.scarce() and counts == []
     assert not DescriptorCount(lambda: 0.0).scarce()
+
+
+def test_machines_of_one_private_network_are_one_caller_and_other_addresses_as_ever() -> None:
+    assert key_of_caller("fdaa:0:7:1::2") == key_of_caller("fdaa:0:7:9::2") != key_of_caller("fdaa:0:8:1::2")
+    for other in ("192.0.2.1", "2001:db8::1", "fdab:0:7:1::2", "nothing"):
+        assert key_of_caller(other) == key_of(other)
+
+
+def test_table_counts_by_the_key_that_it_is_given() -> None:
+    share = Share(name="connections", total=9, each=1, key="network", over="closed")
+    there, (a, b) = ConnectionTable(share, lambda: False, key=key_of_caller), links(2)
+    assert there.admit(a, "fdaa:0:7:1::2") and there.admit(b, "fdaa:0:7:9::2")
+    assert a.closed and not b.closed

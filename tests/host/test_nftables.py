@@ -78,3 +78,9 @@ async def test_a_host_without_nft_is_told_what_to_install(node_id: NodeId, monke
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CannotStart, match="apt-get install nftables"):
         await install(node_id)
+
+
+def test_machines_reach_the_api_only_where_the_settings_say_so() -> None:
+    rule = "ip6 daddr fdaa::3 tcp dport 4280 accept"
+    assert rule in ruleset(NodeId("ab12cd34"), api=True)
+    assert rule not in ruleset(NodeId("ab12cd34"))

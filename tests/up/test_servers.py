@@ -13,12 +13,15 @@ from hawker.api.contract.market import PLACE, PlaceAnswer, PlaceRequest, Verdict
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.api.routes import ROUTES
-from hawker.errors import NoRoom, NotFound, Unprocessable
+from hawker.clock import ManualClock
+from hawker.errors import CannotStart, NoRoom, NotFound, Unprocessable
 from hawker.market.preferences import preferences
+from hawker.place import Place
 from hawker.record.node import NODE
+from hawker.settings import Settings
 from hawker.sim.node.sim_worker import APP, SimWorker, config_of
 from hawker.sim.node.world import MemoryWorld
-from hawker.up.servers import handlers_alone
+from hawker.up.servers import handlers_alone, open_doors
 from hawker.up.wiring import node_handlers
 from tests.worker.hourglass import in_virtual_time
 
@@ -123,3 +126,10 @@ async def test_an_order_that_cannot_be_placed_is_refused_with_the_reason(worker:
         await _place(worker, memory_mb=1)
     shown = await _place(worker, memory_mb=8192, dry_run=True)
     assert shown.refusal is not None and shown.bids[0].why == "short of 7168 MiB of memory"
+
+
+def test_node_that_answers_no_clients_answers_no_machines(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, advertise="127.0.0.1", peer_port=1, machine_api=True)
+    with pytest.raises(CannotStart, match="--machine-api is for a node that answers clients"):
+        open_doors(settings, Place(tmp_path), ManualClock(), None, public=False)
+    assert not list(tmp_path.iterdir())

@@ -44,6 +44,12 @@ async def test_records_are_names_and_what_others_have_is_beside_them(worker: Sim
     assert other in machines and lie not in machines and len(told.known().apps) == len(known.apps)
 
 
+async def test_the_resolver_is_told_whether_machines_reach_the_api(worker: SimWorker, tmp_path: Path) -> None:
+    deps = worker.parts.deps
+    open_to_all = NameBook(tmp_path, deps.store, worker.parts.changes, deps.clock, worker.parts.node, api=True)
+    assert open_to_all.known().api and not book(worker, tmp_path).known().api
+
+
 async def test_the_file_follows_the_records_while_it_is_kept(worker: SimWorker, tmp_path: Path) -> None:
     clock, told = worker.parts.deps.clock, book(worker, tmp_path)
 

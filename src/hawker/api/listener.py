@@ -16,9 +16,10 @@ import uvicorn
 from hawker.api.server import Server
 from hawker.deferred import deferred
 from hawker.errors import CannotStart
-from hawker.fair.connections import ConnectionTable, DescriptorCount
+from hawker.fair.connections import ConnectionTable, DescriptorCount, key_of_caller
 from hawker.fair.table import CONNECTIONS
 from hawker.http.incoming import conversations, incoming
+from hawker.names import API_PORT, RESOLVER
 
 if TYPE_CHECKING:
     from hawker.http import mutual_tls
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 else:
     mutual_tls = deferred("hawker.http.mutual_tls")
 
+_IPV6_FREEBIND = 78  # ipv6(7); the socket module has no name for it
 STOP_GRACE_S = 2
 DRAIN_S = 0.25
 START_DEADLINE_S = 10.0
@@ -115,6 +117,28 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def bind_for_machines() -> socket.socket:
+    """Where machines of this host reach the API. The address is on the bridges of their networks, which come and go, so
+    it is bound before it is there. Raises `CannotStart`."""
+    place = f"[{RESOLVER}]:{API_PORT}"
+    try:
+        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise CannotStart(f"--machine-api needs IPv6 on this host: {error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+        listener.bind((str(RESOLVER), API_PORT))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        text = f"cannot listen on {place}: {_reason(error)}; of the nodes of one host, one answers --machine-api"
+        raise CannotStart(text) from error
+    listener.setblocking(False)
+    return listener
+
+
 def _reason(error: OSError | OverflowError) -> str:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return "another program of this host listens there; if it is a node, `hawker node show` shows it"
@@ -127,7 +151,7 @@ def url_of(listener: socket.socket, *, secured: bool = False) -> str:
 
 
 def _config(server: Server, tls: "MutualTls | None") -> uvicorn.Config:
-    table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce, server.is_proxy)
+    table = ConnectionTable(CONNECTIONS, DescriptorCount(anyio.current_time).scarce, server.is_proxy, key_of_caller)
     http = incoming(table)
     return uvicorn.Config(
         server,

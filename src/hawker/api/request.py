@@ -16,7 +16,7 @@ from hawker.api.grant import Grant
 from hawker.api.query import QueryCodec
 from hawker.api.route import B, Call, P, Q, Route, is_list
 from hawker.errors import BadRequest, DeadlineExceeded, TooLarge, Unavailable
-from hawker.fair.connections import key_of
+from hawker.fair.connections import key_of_caller
 from hawker.fair.threads import Pool, in_thread_with_rests
 from hawker.fair.turns import Turns
 from hawker.http.message import CERTIFIED
@@ -111,7 +111,7 @@ class CallReader(Generic[P, Q, B]):
         most = self._max_body_bytes
         if self._bodies is None or min(most, _announced(request)) <= LARGE_BODY:
             return await read_body(request, most)
-        async with self._bodies.hold(key_of(request.source)):
+        async with self._bodies.hold(key_of_caller(request.source)):
             return await read_body(request, most)
 
     def with_data(self, request: Incoming, grant: Grant, data: bytes) -> Call[P, Q, B]:

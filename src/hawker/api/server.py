@@ -38,12 +38,13 @@ from hawker.api.routes import ROUTES, UNSERVED
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import BadRequest, Fault, Forbidden, HawkerError, NotFound, NotServed, RateLimited, TooLarge
-from hawker.fair.connections import key_of
+from hawker.fair.connections import key_of_caller
 from hawker.fair.round_robin import RoundRobin
 from hawker.fair.table import BODIES
 from hawker.fair.threads import on_behalf_of
 from hawker.fair.turns import NODE, Turns
 from hawker.ids import new_ulid
+from hawker.names import is_private_address
 from hawker.token_bucket import Allowance, TokenBuckets
 from hawker.value_object import ValueObject
 from hawker.version import VERSION
@@ -241,7 +242,7 @@ class Server:
                 if isinstance(found, Found):
                     path = found.target.path
                     request = incoming(scope, found.params, receive, request_id, self._proxies)
-                    await self._entrance.come_in(key_of(request.source))
+                    await self._entrance.come_in(key_of_caller(request.source))
                     guard = found.target.guard
                     reply.listed_errors = guard.route is not None and guard.route.listed_errors
                     grant = await self._authenticated(guard, request)
@@ -276,7 +277,7 @@ class Server:
                 raise NotFound("there is no such WebSocket")
             path = found.target.path
             request = incoming(scope, found.params, receive, request_id, self._proxies)
-            await self._entrance.come_in(key_of(request.source))
+            await self._entrance.come_in(key_of_caller(request.source))
             with typed_errors(request_id):
                 grant = await self._authenticated(found.target.guard, request)
                 audited = self._audited(found.target.guard, request, grant)
@@ -296,7 +297,9 @@ class Server:
         grant: Grant = _NOBODY
         if guard.auth or self._between_nodes:
             grant = await self._authenticate(request.header(b"authorization"), request.source)
-        elif self._strangers is not None and not self._strangers.take(key_of(request.source).encode(), self._now()):
+            if not self._between_nodes:
+                _check_root(grant, request.source)
+        elif self._strangers is not None and not self._strangers.take(_key(request), self._now()):
             raise RateLimited("too many calls without a token from this address")
         if not self._between_nodes:
             return grant
@@ -371,6 +374,16 @@ def _check_node(request: Incoming) -> None:
     said = node_of(request.header(NODE_HEADER.encode()))
     if request.certified and said not in ("", request.certified):
         raise Forbidden(f"the certificate is that of node {request.certified}, and not of {said}")
+
+
+def _key(request: Incoming) -> bytes:
+    return key_of_caller(request.source).encode()
+
+
+def _check_root(grant: Grant, source: str) -> None:
+    """Raises `Forbidden` for the root token from a machine: what runs there is not the operator's alone."""
+    if grant.root and is_private_address(source):
+        raise Forbidden("the root token is not taken from a machine: use one that `hawker tokens create` makes")
 
 
 def _calling_node(scope: Scope) -> str:

@@ -10,7 +10,7 @@ from ipaddress import IPv6Address
 import msgspec
 
 from hawker.ids import NodeId
-from hawker.names import KnownNames, NamedMachine, NamedPeer, is_private_address, network_of_address
+from hawker.names import RESOLVER, KnownNames, NamedMachine, NamedPeer, is_private_address, network_of_address
 from hawker.value_object import ValueObject
 
 MOST_ADDRESSES = 500
@@ -35,6 +35,7 @@ class View(ValueObject, frozen=True):
     addresses: dict[str, list[IPv6Address]] = msgspec.field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = msgspec.field(default_factory=dict)
     peers: dict[str, NamedPeer] = msgspec.field(default_factory=dict)
+    api: bool = False
     shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
 
     def find(self, labels: Sequence[str]) -> Leads | None:
@@ -53,7 +54,7 @@ class View(ValueObject, frozen=True):
             case [name, "_peer"] if name in self.peers:
                 return Leads(addresses=(IPv6Address(self.peers[name].ip),))
             case ["_api"]:
-                return Leads()
+                return Leads(addresses=(RESOLVER,) if self.api else ())
             case [*below, app] if app in self.apps:
                 return self._of_app(tuple(below), self.apps[app])
             case _:
@@ -120,7 +121,7 @@ class View(ValueObject, frozen=True):
 
 def view_of(names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMachine]], None]) -> View:
     """What is in this network, and nothing else."""
-    view = View(names.node, names.region, shuffle=shuffle)
+    view = View(names.node, names.region, api=names.api, shuffle=shuffle)
     for app in names.apps:
         if app.network_id == network_id:
             view.apps.setdefault(app.name, [])

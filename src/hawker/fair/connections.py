@@ -12,6 +12,7 @@ from typing import Protocol
 
 from hawker.fair.turns import Share
 
+_PRIVATE, _PRIVATE_SHIFT, _PRIVATE_NETWORK_SHIFT = 0xFDAA, 112, 80  # addresses of machines: a network is a /48
 _NETWORK_BITS = 64  # of IPv6: whoever has one address of such a network has all of them
 _COUNTED_FOR_S = 1.0
 _FULL = 0.8
@@ -27,18 +28,24 @@ class ConnectionTable:
     by the total only."""
 
     def __init__(
-        self, share: Share, scarce: Callable[[], bool], spared: Callable[[str], bool] = lambda address: False
+        self,
+        share: Share,
+        scarce: Callable[[], bool],
+        spared: Callable[[str], bool] = lambda address: False,
+        key: Callable[[str], str] | None = None,
     ) -> None:
+        """`key` says in whose share an address counts, `key_of` by default."""
         self._share = share
         self._scarce = scarce
         self._spared = spared
+        self._key = key or key_of
         self._keys: dict[Closable, str] = {}
         self._busy: dict[str, set[Closable]] = {}
         self._resting: dict[str, dict[Closable, None]] = {}  # the one that rests longest first
 
     def admit(self, connection: Closable, address: str) -> bool:
         """Whether there is room for it, which may cost one that rests its place."""
-        key = key_of(address)
+        key = self._key(address)
         if not self._spared(address) and self._count(key) >= self._share.each and not self._close_resting(key):
             return False
         short = len(self._keys) >= self._share.total or self._scarce()
@@ -101,6 +108,17 @@ def key_of(address: str) -> str:
             return str(found.ipv4_mapped)
         return str(IPv6Address(int(found) >> _NETWORK_BITS << _NETWORK_BITS)) + f"/{_NETWORK_BITS}"
     return str(found)
+
+
+def key_of_caller(address: str) -> str:
+    """As `key_of`, for callers of the API: all machines of a private network count as one, however many there are."""
+    try:
+        found = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return key_of(address)
+    if int(found) >> _PRIVATE_SHIFT != _PRIVATE:
+        return key_of(address)
+    return str(IPv6Address(int(found) >> _PRIVATE_NETWORK_SHIFT << _PRIVATE_NETWORK_SHIFT)) + "/48"
 
 
 class DescriptorCount:

@@ -61,12 +61,15 @@ class NodeNetwork:
         *,
         egress: Egress | None = None,
         limits: LinkLimits | None = None,
+        api: bool = False,
     ) -> None:
+        """`api`: machines reach the node's API."""
         self.node_id = node_id
         self._directory = directory
         self._kind = kind or machine_link.WiredLink()
         self._egress = egress or Egress()
         self._limits = limits
+        self._api = api
         self._change = anyio.Lock()
         self._rules = anyio.Lock()
         self._mark: str | None = None  # of what this process put in force last
@@ -87,7 +90,7 @@ class NodeNetwork:
         async with self._rules:
             self._removed = False
             plan = await in_thread(Pool.HOST, self._egress.plan)
-            await nftables.install(self.node_id, self._limits, egress_rules(self.node_id, plan))
+            await nftables.install(self.node_id, self._limits, egress_rules(self.node_id, plan), api=self._api)
             self._mark = egress_mark(plan)
         await self._run(lambda: admit_all(self.node_id, self._here()))
 

@@ -1,10 +1,10 @@
 """The packet rules of one node: a table whose rules never change and sets that say which networks exist.
 
-A machine reaches its own network, the world (masqueraded) and, of the host, ICMP, the resolver, and the edge at an
-app's address (bits 16 to 23 are 1). Both ends of what passes the mesh, or the device of WireGuard peers, are in one
-network; what is for private addresses goes nowhere else. Nothing new reaches a machine but from its network and its
-host. What it may take of what the host has once for all is bounded by its link address. `install` runs `nft` once at
-boot, joining and leaving are netlink messages. Keyed by node id.
+A machine reaches its own network, the world (masqueraded) and, of the host, ICMP, the resolver, the API where the
+settings say so, and the edge at an app's address (bits 16 to 23 are 1). Both ends of what passes the mesh, or the
+device of WireGuard peers, are in one network; what is for private addresses goes nowhere else. Nothing new reaches a
+machine but from its network and its host. What it may take of what the host has once for all is bounded by its link
+address. `install` runs `nft` once at boot, joining and leaving are netlink messages. Keyed by node id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from hawker.host.anti_spoofing import frame_rules
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.nft_messages import INET, Element, add_elements, delete_element
 from hawker.ids import NodeId
-from hawker.names import RESOLVER
+from hawker.names import API_PORT, RESOLVER
 from hawker.value_object import ValueObject
 
 _IFNAMSIZ = 16
@@ -94,6 +94,7 @@ table inet {table} {{
     ct state established,related accept
     meta l4proto {{ icmp, ipv6-icmp }} accept
     ip6 daddr {resolver} meta l4proto {{ tcp, udp }} th dport 53 accept
+    {api}
     meta nfproto ipv6 @nh,192,48 . iifname @of_network ip6 daddr & ::ff:0 == ::1:0 meta l4proto tcp accept
     drop
   }}
@@ -152,9 +153,10 @@ def table_name(node_id: NodeId) -> str:
     return f"hawker_{node_id[:4]}"
 
 
-def ruleset(node_id: NodeId, limits: LinkLimits | None = None) -> str:
-    """What `nft -f` reads. Applied whole or not at all; applying it again changes nothing but that each machine's
-    connections are counted from then on: an element of these sets keeps the limit that it was made with."""
+def ruleset(node_id: NodeId, limits: LinkLimits | None = None, *, api: bool = False) -> str:
+    """What `nft -f` reads; with `api` machines reach the node's API. Applied whole or not at all; applying it again
+    changes nothing but that each machine's connections are counted from then on: an element of these sets keeps the
+    limit that it was made with."""
     table = table_name(node_id)
     rules = _RULES.format(
         table=table,
@@ -163,6 +165,7 @@ def ruleset(node_id: NodeId, limits: LinkLimits | None = None) -> str:
         peers=peers_name(node_id),
         machines=_MACHINES,
         resolver=RESOLVER,
+        api=f"ip6 daddr {RESOLVER} tcp dport {API_PORT} accept" if api else "",
         **_limited(limits),
     )
     emptied = "".join(f"flush set inet {table} {name}\n" for name in ("flows", "dials", "packets"))
@@ -195,11 +198,11 @@ def _rate(name: str, per_s: int, burst_s: int, counter: str) -> str:
     return f"update @{name} {{ ether saddr {over} }} counter name {counter} drop"
 
 
-async def install(node_id: NodeId, limits: LinkLimits | None = None, more: str = "") -> None:
-    """Put the node's rules in place, and `more` that belongs to them, all or nothing. Raises `CannotStart` when the
-    kernel or `nft` refuses."""
+async def install(node_id: NodeId, limits: LinkLimits | None = None, more: str = "", *, api: bool = False) -> None:
+    """Put the node's rules in place (`ruleset`), and `more` that belongs to them, all or nothing. Raises `CannotStart`
+    when the kernel or `nft` refuses."""
     try:
-        reason = await refusal_of(ruleset(node_id, limits) + more)
+        reason = await refusal_of(ruleset(node_id, limits, api=api) + more)
     except FileNotFoundError as error:
         raise CannotStart("nft is missing: apt-get install nftables") from error
     if reason:

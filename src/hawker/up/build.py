@@ -182,7 +182,8 @@ def _network(settings: Settings, place: Place, node_id: NodeId, driver: NodeDriv
         connections_per_s=settings.machine_connections_per_s,
         packets_per_s=settings.machine_packets_per_s,
     )
-    return NodeNetwork(node_id, place.networks, kind, egress=_egress(settings, place), limits=limits)
+    egress, api = _egress(settings, place), settings.machine_api
+    return NodeNetwork(node_id, place.networks, kind, egress=egress, limits=limits, api=api)
 
 
 def _egress(settings: Settings, place: Place) -> Egress:
@@ -280,7 +281,8 @@ def resolver_of(parts: AssembledWorker, place: Place) -> HostResolver | None:
     user = _own_user(settings, 1)
     if settings.domain is not None and settings.answers_zone:
         zone = ZoneBook(settings.domain, settings.dns_zone_listen, settings.shared_addresses, deps.certificates)
-    book = NameBook(place.dns, deps.store, parts.changes, deps.clock, parts.node, settings.nameservers, zone, user)
+    told = (place.dns, deps.store, parts.changes, deps.clock, parts.node, settings.nameservers, zone, user)
+    book = NameBook(*told, api=settings.machine_api)
     return HostResolver(book, ProcessGuard(place.root, place.dns, deps.clock, "dns", user=user))
 
 

@@ -23,7 +23,7 @@ from hawker.cli.entry import USUAL_COLLECTION
 from hawker.clock import Clock, system_clock
 from hawker.cluster import Cluster
 from hawker.deferred import deferred
-from hawker.errors import Moved, MoveUnderWay, Unavailable
+from hawker.errors import CannotStart, Moved, MoveUnderWay, Unavailable
 from hawker.fair.sessions import SessionAtNeed, fleeting_session
 from hawker.host.facts import disk_of, read_facts
 from hawker.host.systemd import Notifier, handed_over
@@ -191,6 +191,8 @@ async def _live(
         place.remember(node.id)
         roster.remember(drivers)
         driver = roster.driver(drivers, node.id)
+        if settings.machine_api and not driver.features.network:
+            raise CannotStart(f"--machine-api needs machines with networks of their own; driver {driver.name} has none")
         settings = _with_layers(settings, place, driver, store)
         if lack := driver.features.lacks_user_namespace:
             bind("hawker.container").warning("root of machines is root here", extra={"reason": lack})
@@ -336,6 +338,8 @@ async def _answering(doors: Doors, front: Front, fleet: "InFleet | None") -> Asy
             stack.callback(front.peers.stop)
         if fleet is not None and fleet.kept.app is not None and doors.catalog is not None:
             await stack.enter_async_context(catalog_server.serving(fleet.kept.app, doors.catalog))
+        if doors.machines is not None:
+            await stack.enter_async_context(serving(front.public, doors.machines))
         if doors.public is not None:
             url = await stack.enter_async_context(serving(front.public, doors.public))
         yield url

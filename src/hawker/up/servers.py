@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hawker.api.audit import Auditor
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.app_log import APP_LOG, APP_LOG_PAGE, AppLogLinesQuery, AppLogPage, AppLogPageQuery, LogLine
@@ -12,7 +14,7 @@ from hawker.api.contract.audit import LIST_AUDIT, AuditPage, AuditQuery
 from hawker.api.directory import Directory, Node, Peers
 from hawker.api.handlers import Handlers, answers
 from hawker.api.in_process import InProcessCaller
-from hawker.api.listener import bind
+from hawker.api.listener import bind, bind_for_machines
 from hawker.api.on_behalf import OnBehalf
 from hawker.api.route import Call, NoParams
 from hawker.api.routes import PUBLIC_ROUTES, ROUTES
@@ -53,20 +55,24 @@ else:
 
 
 class Doors(ValueObject, frozen=True, kw_only=True):
-    """`public` is for clients, `seat` has the one for peers, `catalog` is that of the catalog's own API."""
+    """`public` is for clients, `machines` for machines of this host, `seat` has the one for peers, `catalog` is that of
+    the catalog's own API."""
 
     public: socket.socket | None
     seat: Seat | None
-    catalog: socket.socket | None
+    catalog: socket.socket | None = None
+    machines: socket.socket | None = None
 
     def close(self) -> None:
-        for each in (self.public, self.catalog, self.seat.listener if self.seat else None):
+        for each in (self.public, self.catalog, self.machines, self.seat.listener if self.seat else None):
             if each is not None:
                 each.close()
 
 
 def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.socket | None, *, public: bool) -> Doors:
     """`given` is the public one that systemd has handed over. Raises `CannotStart`."""
+    if settings.machine_api and not public:
+        raise CannotStart("--machine-api is for a node that answers clients: a worker answers none")
     seat = take_seat(settings, place, clock)
     if seat is None and not public:
         raise CannotStart("a worker is one of a cluster: give --advertise, or run `hawker join --no-start` first")
@@ -79,14 +85,16 @@ def open_doors(settings: Settings, place: Place, clock: Clock, given: socket.soc
     token_of_agent(settings.catalog_token_file)
     if settings.catalog_listen is not None and settings.catalog_url is not None:
         raise CannotStart("--catalog-listen and --catalog-url exclude each other: the agent answers for its catalog")
-    doors = Doors(public=(given or bind_public(settings.listen)) if public else None, seat=seat, catalog=None)
-    if settings.catalog_listen is None:
-        return doors
+    doors = Doors(public=(given or bind_public(settings.listen)) if public else None, seat=seat)
     try:
-        return Doors(public=doors.public, seat=seat, catalog=catalog_server.bind(settings.catalog_listen))
+        if settings.machine_api:
+            doors = msgspec.structs.replace(doors, machines=bind_for_machines())
+        if settings.catalog_listen is not None:
+            doors = msgspec.structs.replace(doors, catalog=catalog_server.bind(settings.catalog_listen))
     except CannotStart:
         doors.close()
         raise
+    return doors
 
 
 def bind_public(listen: str) -> socket.socket:

@@ -71,7 +71,7 @@ class ZoneBook(ValueObject, frozen=True):
 
 class NameBook:
     """`folder` is the resolver's, and `user` who answers there, None for us; `upstream` are servers for names of the
-    world, the host's own when empty."""
+    world, the host's own when empty. `api`: machines reach the node's API."""
 
     def __init__(
         self,
@@ -83,6 +83,8 @@ class NameBook:
         upstream: Sequence[str] = (),
         zone: "ZoneBook | None" = None,
         user: int | None = None,
+        *,
+        api: bool = False,
     ) -> None:
         self._folder = folder
         self._store = store
@@ -91,6 +93,7 @@ class NameBook:
         self._upstream = tuple(upstream)
         self._zone = zone
         self._user = user
+        self._api = api
         self._others: tuple[tuple[NamedApp, ...], tuple[NamedMachine, ...]] = ((), ())
         self._addresses: tuple[NamedAddress, ...] = ()
         self._public: tuple[NamedAddress, ...] = ()
@@ -190,6 +193,7 @@ class NameBook:
             addresses=self._addresses,
             zone=None if self._zone is None else self._zone.known(self._public),
             peers=(*peers, *self._far_peers),
+            api=self._api,
         )
 
 

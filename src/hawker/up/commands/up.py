@@ -72,6 +72,8 @@ HELP: dict[str, str] = {
     "machine_connections": "How many connections a machine may have open that it began; 0: no limit.",
     "machine_connections_per_s": "How many connections a machine may begin in a second; 0: no limit.",
     "machine_packets_per_s": "How many packets a machine may send in a second; 0: no limit.",
+    "machine_api": "Answer this API to machines, too, at _api.internal:4280, for tokens other than the root token;"
+    " default: no.",
     "mesh": "Who carries packets between machines of two hosts: kernel, wireguard-go or boringtun; auto: the first of"
     " them that works here; off: nobody.",
     "mesh_mtu": "How many bytes a packet between machines of two hosts has at most, from 1280; the same on all hosts.",
