@@ -26,9 +26,11 @@ def test_a_table_marks_who_is_chosen_and_says_how_the_others_stand() -> None:
         outcome="goes to machine m1",
         candidates=(candidate("m1", chosen=True, hard_limit=25), candidate("m2", stands="stopped")),
     )
-    first, second, head, one, two = explanation(
-        RouteExplanation(url="https://a.example.com", app="shop", listeners=(listener,))
-    ).splitlines()
+    answer = RouteExplanation(
+        url="https://a.example.com", app="shop", listeners=(listener,), node="0000beef", region="ams"
+    )
+    where, first, second, head, one, two = explanation(answer).splitlines()
+    assert where == "asked in region ams, at node 0000beef"
     assert first == "127.0.0.1 port 443 speaks https, certificate *.example.com" and second == "goes to machine m1"
     assert "IN/SOFT/HARD" in head
     assert one.split()[:4] == ["->", "m1", "80", "2/20/25"] and "stopped" in two and "->" not in two

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -25,11 +26,12 @@ from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotFound, OverShare, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS
-from hawker.feed import PUBLISH, ListenState
+from hawker.feed import PUBLISH, ExplainedDoor, ListenState
 from hawker.ids import AppName
 from hawker.sim.node.sim_worker import APP, SimWorker, params
+from hawker.worker.edge_line import EdgeLine
 from hawker.worker.handlers.machines import MachineFinder
-from hawker.worker.handlers.ports import MachinePortHandlers, place_of, published_ports
+from hawker.worker.handlers.ports import MachinePortHandlers, PublishedPortHandlers, place_of, published_ports
 
 pytestmark = pytest.mark.anyio
 
@@ -217,3 +219,17 @@ async def test_without_an_edge_nothing_is_explained(worker: SimWorker) -> None:
     with pytest.raises(Unavailable, match="edge"):
         params = AppParams(app_name=APP)
         await worker.api.call(EXPLAIN_ROUTE, params=params, query=ExplainQuery(url="http://shop"))
+
+
+async def test_an_explanation_says_which_edge_was_asked(worker: SimWorker) -> None:
+    async def nothing(app: str, host: str, port: int, *, tls: bool) -> tuple[ExplainedDoor, ...]:
+        return ()
+
+    parts = worker.parts
+    line = SimpleNamespace(explain=nothing)
+    machines = MachineFinder(parts.deps.store, parts.deps.table, parts.apps)
+    handlers = Handlers()
+    PublishedPortHandlers(parts.node, parts.deps.store, parts.apps, machines, cast(EdgeLine, line), ()).bind(handlers)
+    api = InProcessCaller(handlers, parts.deps.clock, "ann")
+    said = await api.call(EXPLAIN_ROUTE, params=AppParams(app_name=APP), query=ExplainQuery(url="http://shop"))
+    assert (said.node, said.region, said.listeners) == (parts.node.id, parts.node.region, ())

@@ -117,11 +117,14 @@ class ListenerState(Answer, frozen=True, kw_only=True):
 
 
 class RouteExplanation(Answer, frozen=True, kw_only=True):
-    """`listeners` is empty where no app of the host publishes the port."""
+    """`listeners` is empty where no app of the host publishes the port. The edge that says it is that of `node`, in
+    `region`, which `fly-force-region` and replays are compared with; both empty from a node of an older version."""
 
     url: str
     app: str
     listeners: tuple[ListenerState, ...]
+    node: str = ""
+    region: str = ""
 
 
 class ExplainQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,9 +38,10 @@ def explain_route(ctx: click.Context, app: str, url: str, form: Form) -> None:
 
 
 def explanation(answer: RouteExplanation) -> str:
+    asked = f"asked in region {answer.region}, at node {answer.node}\n" if answer.node else ""
     if not answer.listeners:
-        return "no app of this host publishes the port: see `hawker machine run -p`"
-    return "\n\n".join(_listeners(answer))
+        return asked + "no app of this host publishes the port: see `hawker machine run -p`"
+    return asked + "\n\n".join(_listeners(answer))
 
 
 def _listeners(answer: RouteExplanation) -> Iterator[str]:

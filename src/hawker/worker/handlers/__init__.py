@@ -94,7 +94,8 @@ def _bind_machines(worker: AssembledWorker, handlers: Handlers) -> None:
     LeaseHandlers(machines, store, table, clock).bind(handlers)
     MemoryHandlers(machines, clock, MachineMemory(store, table, driver, clock, runner, worker.room)).bind(handlers)
     MetadataHandlers(machines, store, table, deps.fences).bind(handlers)
-    PublishedPortHandlers(store, worker.apps, machines, deps.edge, deps.settings.published_at).bind(handlers)
+    addresses = deps.settings.published_at
+    PublishedPortHandlers(worker.node, store, worker.apps, machines, deps.edge, addresses).bind(handlers)
 
 
 def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:

@@ -37,6 +37,7 @@ from hawker.fair.turns import Turns
 from hawker.feed import ENDS_TLS, EVERYWHERE, NOT_YET, PUBLISH, ExplainedDoor, ListenState, RouteCandidate
 from hawker.machine import State
 from hawker.record.machine import MachineRecord
+from hawker.record.node import NodeRecord
 from hawker.runtime.driver import Driver
 from hawker.store.contract import Store
 from hawker.value_object import ValueObject
@@ -123,11 +124,18 @@ _TAKEN = "another app of this host has published it before"
 
 
 class PublishedPortHandlers:
-    """`addresses` are where machines may publish."""
+    """Of `node`; `addresses` are where machines may publish."""
 
     def __init__(
-        self, store: Store, apps: AppTable, machines: MachineFinder, edge: EdgeLine, addresses: tuple[str, ...]
+        self,
+        node: NodeRecord,
+        store: Store,
+        apps: AppTable,
+        machines: MachineFinder,
+        edge: EdgeLine,
+        addresses: tuple[str, ...],
     ) -> None:
+        self._node = node
         self._store = store
         self._apps = apps
         self._machines = machines
@@ -146,7 +154,13 @@ class PublishedPortHandlers:
     async def explain(self, call: Call[AppParams, ExplainQuery, None]) -> RouteExplanation:
         app, asked = self._apps.get(self._store, call.params.app_name), place_of(call.query.url)
         doors = await self._edge.explain(app.name, asked.host, asked.port, tls=asked.tls)
-        return RouteExplanation(url=call.query.url, app=app.name, listeners=tuple(map(_listener, doors)))
+        return RouteExplanation(
+            url=call.query.url,
+            app=app.name,
+            listeners=tuple(map(_listener, doors)),
+            node=self._node.id,
+            region=self._node.region,
+        )
 
 
 class AskedPlace(ValueObject, frozen=True):
