@@ -2,6 +2,7 @@
 others do not, and nothing of it is readable between the hosts.
 """
 
+import json
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_im
 from hawker.clock import SystemClock
 from hawker.errors import BadRequest
 from hawker.host.address import mesh_name
+from hawker.host.mesh.device import ProgramDevice
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
 from tests.e2e.test_dns import FIND
@@ -187,4 +189,15 @@ async def test_machines_of_two_hosts_reach_each_other_by_name_and_unread(
     first.restart()
     first.host.run("ip", "link", "delete", mesh_name(first.id))
     async with first.daemon.client() as client:
+        await reached(Shop(client, "web"), here, str(there.private_ip))
+
+        # Another key is taken while both are up, and by the other host, too.
+        rekey = ("node", "mesh", "rekey", "--data-dir", str(first.daemon.data_dir), "-o", "json")
+        key = json.loads(CommandLine(first.daemon.environment).say(*rekey))["key"]
+        device = ProgramDevice(mesh_name(line.fleet.stalls[1].id))
+
+        async def taken() -> bool:
+            return list(device.read().peers) == [key]
+
+        await eventually(taken, WITHIN_S)
         await reached(Shop(client, "web"), here, str(there.private_ip))

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hawker.clock import ManualClock
 from hawker.errors import Fault
-from hawker.fleet.mesh import FleetMesh, MachineAddress, MeshHost, plan_mesh
+from hawker.fleet.mesh import OWN, FleetMesh, MachineAddress, MeshHost, plan_mesh
 from hawker.host.address import machine_prefix
 from hawker.host.mesh.device import MemoryDevice, TunnelDevice
-from hawker.host.mesh.wireguard import MeshPeer, difference
+from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference
 from hawker.ids import MachineId, NodeId
 from tests.fleet.test_failover_view import Rows
 
@@ -71,6 +71,18 @@ def test_each_address_has_one_peer_whatever_the_rows_say(rows: list[tuple[NodeId
     assert set(plan) <= {key_of(NEAR), key_of(FAR)}
 
 
+class Own:
+    """A key's file that somebody may replace."""
+
+    def __init__(self) -> None:
+        self.key = MeshKey("private", key_of(ME))
+        self.other: MeshKey | None = None
+
+    def renewed(self) -> bool:
+        self.key, changed, self.other = self.other or self.key, self.other is not None, None
+        return changed
+
+
 class Device:
     """`broken` says why there is none."""
 
@@ -78,6 +90,7 @@ class Device:
         self.mesh = MemoryDevice()
         self.made = 0
         self.broken = ""
+        self.taken: list[MeshKey] = []
 
     async def there(self) -> TunnelDevice:
         if self.broken:
@@ -88,6 +101,9 @@ class Device:
     @property
     def is_there(self) -> bool:
         return bool(self.made)
+
+    def take(self, key: MeshKey) -> None:
+        self.taken.append(key)
 
     @property
     def peers(self) -> Mapping[str, MeshPeer]:
@@ -108,7 +124,7 @@ def put(rows: Rows, node: NodeId, number: int, network_id: int = MINE, generatio
 
 def fleet(rows: Rows, device: Device, networks: Sequence[int] = (MINE,)) -> tuple[FleetMesh, ManualClock]:
     clock = ManualClock()
-    return FleetMesh(HOSTS[0], rows, lambda: networks, device, clock), clock
+    return FleetMesh(HOSTS[0], Own(), rows, lambda: networks, device, clock, lambda: None), clock
 
 
 async def test_a_host_whose_networks_are_all_its_own_has_no_device(rows: Rows) -> None:
@@ -202,3 +218,34 @@ async def test_a_host_without_a_device_says_why_and_goes_on_when_there_is_one(ro
     device.broken = ""
     await mesh.read()
     assert device.peers
+
+
+async def test_a_new_key_is_the_devices_and_what_others_are_told(rows: Rows) -> None:
+    put(rows, NEAR, 2)
+    own, device, news = Own(), Device(), list[str]()
+    mesh = FleetMesh(HOSTS[0], own, rows, lambda: (MINE,), device, ManualClock(), lambda: news.append("changed"))
+
+    def told() -> str:
+        (row,) = mesh.source.rows(OWN)
+        return str(row.values[0])
+
+    await mesh.read()
+    made, peers = device.made, dict(device.peers)
+    assert told() == key_of(ME) and not news and not device.taken
+    own.other = MeshKey("another", key_of(NodeId("eeeeeeee")))
+    await mesh.read()
+    assert told() == key_of(NodeId("eeeeeeee")) and news == ["changed"] and device.taken == [own.key]
+    assert device.made == made + 1 and device.peers == peers, "the device is told at once, and its peers stay"
+    await mesh.read()
+    assert news == ["changed"] and device.made == made + 1
+
+
+def test_others_give_the_addresses_of_a_host_to_its_new_key_and_forget_the_old_one() -> None:
+    addresses = [MachineAddress(NEAR, machine(2), MINE)]
+    before = plan_mesh(HOSTS[0], HOSTS, addresses)
+    again = MeshHost(node=NEAR, key=key_of(NodeId("eeeeeeee")), endpoint=HOSTS[1].endpoint)
+    after = plan_mesh(HOSTS[0], [again], addresses)
+    found = MemoryDevice()
+    for wanted in (before, after):
+        found.change(difference(found.read().peers, wanted), wanted)
+    assert found.read().peers == {again.key: MeshPeer(again.endpoint, frozenset({to(2)}))}

@@ -21,14 +21,16 @@ from hawker.errors import Fault, HawkerError
 from hawker.fair.threads import Pool, in_thread
 from hawker.fleet.failover import CatalogQueries
 from hawker.fleet.publish import Source
-from hawker.fleet.rows import mesh_row
+from hawker.fleet.rows import Row, mesh_row
 from hawker.host.address import machine_prefix, peer_prefix
 from hawker.host.mesh.device import TunnelDevice
-from hawker.host.mesh.wireguard import MeshPeer, difference, is_key
+from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference, is_key
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.value_object import ValueObject
 
+MESH_HOSTS, OWN = "mesh_hosts", "self"
+"""The source of what the fleet is told of this node's end, and its only key."""
 MAX_ADDRESSES = 100_000
 """Of other hosts' machines that a host knows the way to."""
 _EVERY_S, _COMPARE_EVERY_S, _QUERY_S, _WAIT_S = 1.0, 60.0, 5.0, 2.0
@@ -97,19 +99,36 @@ class MeshDevice(Protocol):
     def is_there(self) -> bool:
         """Whether there was one a moment ago; nothing is asked of it."""
 
+    def take(self, key: MeshKey) -> None:
+        """It has this key from the next `there` on."""
+
+
+class OwnKey(Protocol):
+    """The key of this node's end."""
+
+    @property
+    def key(self) -> MeshKey: ...
+
+    def renewed(self) -> bool:
+        """Whether it is another one than before. May block."""
+
 
 class FleetMesh:
-    """`networks` are those with machines here."""
+    """`networks` are those with machines here. `changed` is called when the fleet is to be told another key."""
 
     def __init__(
         self,
         me: MeshHost,
+        own: OwnKey,
         catalog: CatalogQueries,
         networks: Callable[[], Collection[int]],
         device: MeshDevice,
         clock: Clock,
+        changed: Callable[[], None],
     ) -> None:
         self._me = me
+        self._own = own
+        self._changed = changed
         self._catalog = catalog
         self._networks = networks
         self._device = device
@@ -123,8 +142,10 @@ class FleetMesh:
     @property
     def source(self) -> Source:
         """What the fleet is told of this node's end."""
-        row = mesh_row(self._me.node, self._me.key, self._me.endpoint)
-        return Source(name="mesh_hosts", every=lambda: ("self",), rows=lambda _: (row,))
+        return Source(name=MESH_HOSTS, every=lambda: (OWN,), rows=lambda _: (self._row(),))
+
+    def _row(self) -> Row:
+        return mesh_row(self._me.node, self._me.key, self._me.endpoint)
 
     async def serve(self) -> None:
         """Until cancelled. What cannot be read or told leaves what was told before."""
@@ -157,6 +178,8 @@ class FleetMesh:
 
     async def read(self) -> None:
         """Raises what a query raises, `Fault` where there is no device, and `OSError` when it does not answer."""
+        if await in_thread(Pool.HOST, self._own.renewed):
+            self._take(self._own.key)
         networks = frozenset(self._networks())
         wanted = await self._plan(networks) if networks else {}
         there = self._device.is_there
@@ -164,6 +187,14 @@ class FleetMesh:
         if wanted != self._told or due or (wanted and not there):
             await self._tell(wanted)
         self._ready = networks
+
+    def _take(self, key: MeshKey) -> None:
+        """Others hear of it at once; until they do, what they send in the old one's name is not understood."""
+        self._me = replace(self._me, key=key.public)
+        self._device.take(key)
+        self._compare_at = float("-inf")
+        self._changed()
+        _log.info("the mesh has a new key", extra={"key": key.public})
 
     async def _plan(self, networks: Collection[int]) -> Mapping[str, MeshPeer]:
         hosts = [host for row in await self._rows(_HOSTS) if (host := _host(row)) is not None]

@@ -31,7 +31,7 @@ from hawker.fleet.far_routes import FarRoutes
 from hawker.fleet.gossip_bridge import GossipBridge, Members
 from hawker.fleet.joining import Invites
 from hawker.fleet.membership import Fleet, ring_of
-from hawker.fleet.mesh import FleetMesh, MeshHost
+from hawker.fleet.mesh import MESH_HOSTS, OWN, FleetMesh, MeshHost
 from hawker.fleet.names import FarNames, FleetNames
 from hawker.fleet.presence import DaemonMark, HostAsker
 from hawker.fleet.publish import ALL, COMPARE_EVERY_S, IMAGE_NAMES, IMAGES, Publisher, Source, follow, worker_sources
@@ -44,7 +44,7 @@ from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
 from hawker.host.mesh.device import HostMesh, MeshKind
-from hawker.host.mesh.wireguard import own_key
+from hawker.host.mesh.wireguard import KeyFile
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import NodeId
 from hawker.node import labels_of
@@ -158,7 +158,7 @@ async def _joined(
     bundler = AppBundler(parts.deps.store, parts.deps.secrets, clock, parts.node.id, vaults)
     invites = Invites(parts.deps.store, clock, root, parts.node.id)
     certificates = _certificates(parts, kept, vaults)
-    mesh = _mesh_of(seat, parts, kept, place)
+    mesh = _mesh_of(seat, parts, kept, place, lambda: publisher.note(MESH_HOSTS, OWN))
     if mesh is not None:
         parts = replace(parts, notices=partial(_notices, parts, mesh))
     shown = certificates.challenges(lambda source, key: publisher.note(source, key))  # noqa: PLW0108
@@ -235,17 +235,20 @@ def _region_of(member: Member) -> str:
     return "" if member.meta is None else member.meta.region
 
 
-def _mesh_of(seat: Seat, parts: AssembledWorker, kept: NodeCatalog, place: Place) -> FleetMesh | None:
+def _mesh_of(
+    seat: Seat, parts: AssembledWorker, kept: NodeCatalog, place: Place, changed: Callable[[], None]
+) -> FleetMesh | None:
     """None where machines have no network of their own, or the settings want none."""
     settings, networks = parts.deps.settings, parts.deps.networks
     if settings.mesh == "off" or not isinstance(networks, HostNetworks):
         return None
     place.mesh.mkdir(mode=0o700, exist_ok=True)
-    key, port = own_key(place.mesh / "key"), settings.mesh_port or seat.cluster.peer_port + _MESH_OFFSET
+    own, port = KeyFile(place.mesh_key), settings.mesh_port or seat.cluster.peer_port + _MESH_OFFSET
     choice = tuple(MeshKind) if settings.mesh == "auto" else (MeshKind(settings.mesh),)
-    device = HostMesh(parts.node.id, key, port, settings.mesh_mtu, place.mesh / "log", choice)
-    me = MeshHost(node=parts.node.id, key=key.public, endpoint=joined(seat.listener.getsockname()[0], port))
-    mesh = FleetMesh(me, kept.catalog, partial(networks_here, parts.deps.store), device, parts.deps.clock)
+    device = HostMesh(parts.node.id, own.key, port, settings.mesh_mtu, place.mesh / "log", choice)
+    me = MeshHost(node=parts.node.id, key=own.key.public, endpoint=joined(seat.listener.getsockname()[0], port))
+    here, clock = partial(networks_here, parts.deps.store), parts.deps.clock
+    mesh = FleetMesh(me, own, kept.catalog, here, device, clock, changed)
     networks.meet(mesh.known)
     return mesh
 

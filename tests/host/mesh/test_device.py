@@ -125,3 +125,14 @@ async def test_a_device_that_does_not_answer_is_an_error_of_the_host(tmp_path: P
     with pytest.raises(OSError):
         ProgramDevice("hwnonem", tmp_path).read()
     assert MeshKind.KERNEL in MeshKind
+
+
+@pytest.mark.root
+@needs_program
+async def test_a_device_that_is_up_takes_another_key_and_keeps_its_peers(host_mesh: HostMesh, tmp_path: Path) -> None:
+    mesh = await host_mesh.there()
+    change(mesh, peers(a=[1]))
+    other = own_key(tmp_path / "other")
+    host_mesh.take(other)
+    found = (await host_mesh.there()).read()
+    assert found.private == other.private and found.peers == peers(a=[1])

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 
 from hawker.errors import CannotStart, Unprocessable
 from hawker.host.mesh.device import MemoryDevice
-from hawker.host.mesh.wireguard import MeshPeer, difference, is_key, own_key, peer_key, read_uapi, read_wg, uapi_change
+from hawker.host.mesh.wireguard import (
+    KeyFile,
+    MeshPeer,
+    difference,
+    is_key,
+    own_key,
+    peer_key,
+    read_uapi,
+    read_wg,
+    renew_key,
+    uapi_change,
+)
 
 KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(3)]
 ADDRESSES = [f"fdaa::{number}/112" for number in range(4)]
@@ -114,3 +125,23 @@ def test_a_damaged_key_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("nonsense")
     with pytest.raises(CannotStart, match="remove it for a new one"):
         own_key(tmp_path / "key")
+
+
+def test_key_file_says_once_that_its_key_was_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    own = KeyFile(file)
+    before = own.key
+    assert not own.renewed() and file.stat().st_mode & 0o777 == 0o600
+    made = renew_key(file)
+    assert made != before and own.renewed() and own.key == made == own_key(file)
+    assert not own.renewed() and file.stat().st_mode & 0o777 == 0o600
+
+
+def test_key_file_that_is_lost_or_is_no_key_leaves_the_key_that_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    own = KeyFile(file)
+    before = own.key
+    file.unlink()
+    assert not own.renewed() and not file.exists()
+    file.write_text("no key")
+    assert not own.renewed() and own.key == before

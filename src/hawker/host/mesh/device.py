@@ -191,6 +191,10 @@ class HostMesh:
     def is_there(self) -> bool:
         return links.index_of(self.name) is not None
 
+    def take(self, key: MeshKey) -> None:
+        """The device has this key from the next `there` on."""
+        self._key = key
+
     async def there(self) -> TunnelDevice:
         """The device, up, with this node's key and with the route to it. Raises `Fault` that says why there is none."""
         found = await in_thread(Pool.HOST, self._found)

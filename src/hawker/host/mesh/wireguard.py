@@ -1,5 +1,5 @@
 """What a WireGuard device is told and says, as values and as text. Two programs read and write such text: the userspace
-implementations at a unix socket (wireguard.com/xplatform), and `wg` for the kernel's own. Pure but for `own_key`.
+implementations at a unix socket (wireguard.com/xplatform), and `wg` for the kernel's own. Pure but for the key's file.
 
 An address leads to one peer: given to another, it leaves the one that had it, in one step. An address that leads
 nowhere any more is given to a peer that is then removed, so nobody else's packets wait.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hawker.deferred import deferred
 from hawker.errors import CannotStart, Unprocessable
+from hawker.log import bind
 from hawker.value_object import ValueObject
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ KEY_BYTES = 32
 _NOBODY = base64.b64encode(hashlib.sha256(b"hawker mesh: nobody").digest()).decode()
 """The key of a peer that there never is."""
 _UNKNOWN = "(none)"
+_log = bind("hawker.mesh")
 
 
 class MeshPeer(ValueObject, frozen=True):
@@ -73,6 +75,44 @@ def own_key(file: Path) -> MeshKey:
             f"{file} is no key of this node's end of the mesh: {error}; remove it for a new one"
         ) from error
     return MeshKey(private.decode().strip(), base64.b64encode(made.public_key().public_bytes_raw()).decode())
+
+
+def renew_key(file: Path) -> MeshKey:
+    """Another key in the place of the one that the file has, which is then gone. Raises `CannotStart`."""
+    try:
+        _make_key(file)
+    except OSError as error:
+        raise CannotStart(f"{file} cannot be replaced: {error.strerror}") from error
+    return own_key(file)
+
+
+class KeyFile:
+    """The key of a node that is up, whose file somebody may replace. Raises what `own_key` raises."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.key = own_key(file)
+        self._stamp = self._look()
+
+    def renewed(self) -> bool:
+        """Whether there is another one now, which `key` then is. A file that is no key leaves the one that was there.
+        Blocks for as long as the disk does."""
+        stamp = self._look()
+        if stamp is None or stamp == self._stamp:
+            return False
+        self._stamp, before = stamp, self.key
+        try:
+            self.key = own_key(self._file)
+        except CannotStart as error:
+            _log.error("the mesh keeps its key", extra={"reason": str(error)})
+        return self.key != before
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
 
 def _make_key(file: Path) -> bytes:
