@@ -36,7 +36,7 @@ from hawker.api.contract.machine import (
 )
 from hawker.api.contract.machine_operation import RESTART_MACHINE, START_MACHINE, STOP_MACHINE, WAIT_MACHINE, WaitQuery
 from hawker.api.contract.run import GET_RUN, LIST_RUNS, ListRunsQuery, Run, RunParams
-from hawker.errors import HawkerError, NoRoom, Unavailable
+from hawker.errors import DeadlineExceeded, HawkerError, NoRoom, Unavailable
 from tests.waiting import eventually
 
 HELLO = "hawker/hello"
@@ -111,7 +111,11 @@ class Shop:
     async def wait(self, machine_id: str, *states: str) -> Machine:
         """The machine once it is in one of the states."""
         query = WaitQuery(state=tuple(WaitState(state) for state in states), timeout=WAIT_S)
-        await self.client.call(WAIT_MACHINE, params=self.params(machine_id), query=query)
+        try:
+            await self.client.call(WAIT_MACHINE, params=self.params(machine_id), query=query)
+        except DeadlineExceeded as error:
+            error.add_note(f"its events, the newest first: {(await self.get(machine_id)).events}")
+            raise
         return await self.get(machine_id)
 
     async def get(self, machine_id: str) -> Machine:

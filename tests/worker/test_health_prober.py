@@ -1,11 +1,12 @@
 """Against real sockets, so in real time."""
 
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import Listener, SocketAttribute, SocketStream
 
 from hawker.fair.sessions import fleeting_session
 from hawker.worker.health import NetworkProber, Probe, ProbeResult
@@ -34,7 +35,7 @@ def asked() -> list[bytes]:
 @pytest.fixture
 async def serve(asked: list[bytes]) -> AsyncIterator[Serve]:
     """Starts a server that answers everyone with the same bytes; with none, it only accepts. Gives the port."""
-    async with anyio.create_task_group() as tasks:
+    async with AsyncExitStack() as ports, anyio.create_task_group() as tasks:
 
         async def begin(answer: bytes) -> int:
             async def handle(stream: SocketStream) -> None:
@@ -46,12 +47,21 @@ async def serve(asked: list[bytes]) -> AsyncIterator[Serve]:
                     else:
                         await anyio.sleep_forever()
 
-            listener = await anyio.create_tcp_listener(local_host="::1")
+            listener = await _only_ipv6(ports)
             tasks.start_soon(listener.serve, handle)
             return int(listener.extra(SocketAttribute.local_port))
 
         yield begin
         tasks.cancel_scope.cancel()
+
+
+async def _only_ipv6(ports: AsyncExitStack) -> Listener[SocketStream]:
+    """IPv4 refuses at its port: the port is taken, and nobody listens. A server of another test would answer there."""
+    while True:
+        taken = ports.enter_context(socket.socket())
+        taken.bind(("127.0.0.1", 0))
+        with suppress(OSError):  # somebody has it in IPv6
+            return await anyio.create_tcp_listener(local_host="::1", local_port=taken.getsockname()[1])
 
 
 def _probe(port: int, machine: str, app: str = "alpha", timeout_s: float = 2.0) -> Probe:
