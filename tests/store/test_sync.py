@@ -51,7 +51,8 @@ def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("ziglang", reason="the spy is compiled like the guest's programs")
     library = tmp_path_factory.mktemp("spy") / "sync_spy.so"
     source = Path(__file__).with_name("sync_spy.c")
-    subprocess.run([sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    plain = ("-shared", "-fPIC", "-nostdlib", "-fno-sanitize=undefined")  # the process has a libc; no cache has ours
+    subprocess.run([sys.executable, "-m", "ziglang", "cc", *plain, "-o", library, source], check=True)
     return library
 
 

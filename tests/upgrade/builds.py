@@ -4,6 +4,7 @@ Nothing is downloaded: the compiler and the libraries are those of the environme
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+GUEST = "src/hawker/_guest"
 EARLIER = 20  # commits to go back to, at most, for one that works
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 _MAIN = "import sys; from hawker.cli.main import main; sys.exit(main())"
@@ -51,6 +53,7 @@ def earlier_version(place: Path) -> Build | None:
         source.mkdir(parents=True)
         archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "x", "-C", source], input=archive, check=True)
+        shutil.copytree(ROOT / GUEST, source / GUEST)  # compiled again only if its own sources are others
         if Build(commit, source / "src").works():
             return _build(f"commit {commit[:7]}", source, place)
     return None
