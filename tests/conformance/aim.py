@@ -5,6 +5,7 @@ know (names of things, cursors, ciphertexts) are put in, and what would make a c
 """
 
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
 from schemathesis import Case
@@ -71,9 +72,17 @@ def _fill(case: Case[Any], path: str, stock: Stock) -> None:
     if "end_foreign" in body:
         body["end_foreign"] = False  # another node may be on this host
     if path.endswith("/decrypt"):
-        body.update(_sealed(stock))
+        put_first(body, _sealed(stock))
     if path.endswith("/verify"):
-        body.update(_signed(stock))
+        put_first(body, _signed(stock))
+
+
+def put_first(body: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Before generated fields, which may have any name and length: a finding shows how a body begins."""
+    generated = {name: value for name, value in body.items() if name not in values}
+    body.clear()
+    body.update(values)
+    body.update(generated)
 
 
 def _sealed(stock: Stock) -> dict[str, Any]:
