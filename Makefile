@@ -38,8 +38,8 @@ release: setup ## make build/release: wheel, source archive, pinned requirements
 	@python scripts/release.py $(ARGS)
 
 .PHONY: test test-all test-chaos test-judges test-sim test-vmm
-test: test-setup ## run every test but those marked `long` (ARGS="-k store" for a part)
-	@$(PYTEST) -m "not long" $(ARGS)
+test: test-setup ## run every test but those marked `long`, and what `make check` runs (ARGS="-k store" for a part)
+	@$(PYTEST) -m "not long" --ignore=tests/tidy --ignore=tests/test_tidy.py $(ARGS)
 test-all: test-setup ## run the whole test suite, the long tests too, with many more random examples
 	@$(PYTEST) $(FULL) $(ARGS)
 test-chaos: test-setup ## of that, the deaths of daemons at every step, the soaks and the trial of a fleet

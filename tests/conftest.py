@@ -1,5 +1,6 @@
 """What all tests share: the event loop, the `root` mark, ids that no other run has, and the watch for strays."""
 
+import gc
 import os
 import signal
 import warnings
@@ -47,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("root"):
                 item.add_marker(pytest.mark.skip(reason="needs root: it makes mounts, namespaces or cgroups"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of tests stay to the end: the collector looks at them no more, which saves a tenth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 class _Groups(LoadScopeScheduling):  # type: ignore[misc]

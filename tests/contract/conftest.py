@@ -6,24 +6,28 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.drivers import RIGS, MakeRig, Rig, qemu_rig
+from tests.contract.drivers import RIGS, MakeRig, Rig, crun_rig, qemu_rig
 
 DEADLINE_S, BOOTS = 60.0, 15
-LONG = pytest.mark.long(
-    reason="boots a guest kernel under emulation, as over 100 of these do; the `booted` ones are the short form"
-)
+LONG: dict[MakeRig, pytest.MarkDecorator] = {
+    qemu_rig: pytest.mark.long(
+        reason="boots a guest kernel under emulation, as over 100 of these do; the `booted` ones are the short form"
+    ),
+    crun_rig: pytest.mark.long(reason="as with our own launcher, which is the short form beside the `booted` ones"),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With QEMU the whole suite is long; `booted` tests are the short form, one of each kind of promise."""
+    """With QEMU and crun the whole suite is long; `booted` tests are the short form, one of each kind of promise."""
     for item in items:
-        if _boots_a_kernel(item) and not item.get_closest_marker("booted"):
-            item.add_marker(LONG)
+        if not item.get_closest_marker("booted"):
+            for rig in _rigs_of(item) & LONG.keys():
+                item.add_marker(LONG[rig])
 
 
-def _boots_a_kernel(item: pytest.Item) -> bool:
+def _rigs_of(item: pytest.Item) -> set[MakeRig]:
     callspec = getattr(item, "callspec", None)
-    return callspec is not None and qemu_rig in callspec.params.values()
+    return set() if callspec is None else {rig for rig in callspec.params.values() if rig in (qemu_rig, crun_rig)}
 
 
 @pytest.fixture(params=RIGS)

@@ -17,11 +17,19 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.store.memory_store import StoreFaults
 from tests.crash.scenarios import SCENES, Scenario, places
+from tests.short_form import short_form
 from tests.worker.hourglass import in_virtual_time
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio
 anyio_backend = in_virtual_time
+WAYS = ("of a suspended", "after a failure", "that fails")
+PLAIN = short_form(
+    SCENES,
+    lambda scene: not scene.name.endswith(WAYS),
+    "dies as often as the plain scene of the flow, which is the short form; each step is in `make test`",
+)
+CUTS = short_form([False, True], lambda cut: not cut, "a power cut is in the simulator of workers, too")
 QUIET_S = 90.0  # longer than any backoff
 
 
@@ -135,7 +143,7 @@ async def test_the_daemon_dies_at_a_step(scenario: Scenario, place: str, tmp_pat
     await play.resume()
 
 
-@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", PLAIN, ids=lambda scenario: scenario.name)
 async def test_the_daemon_dies_at_any_edge_of_any_effect(scenario: Scenario, tmp_path: Path) -> None:
     number, died = 0, True
     while died:
@@ -149,8 +157,8 @@ async def test_the_daemon_dies_at_any_edge_of_any_effect(scenario: Scenario, tmp
     assert number > 2
 
 
-@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
-@pytest.mark.parametrize("scenario", SCENES, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("power_cut", CUTS, ids=["killed", "power cut"])
+@pytest.mark.parametrize("scenario", PLAIN, ids=lambda scenario: scenario.name)
 async def test_the_daemon_dies_after_any_commit(scenario: Scenario, power_cut: bool, tmp_path: Path) -> None:
     number, died = 0, True
     while died:

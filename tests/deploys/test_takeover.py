@@ -32,6 +32,7 @@ def _leads(fleet: PlayedDeploys, host: DeployHost) -> bool:
     return record is not None and record.coordinator == host.id
 
 
+@pytest.mark.long(reason="seconds of a played fleet; the simulator of deploys in `make check` kills voters, too")
 async def test_a_voter_that_missed_the_end_learns_of_it() -> None:
     async with played_deploys() as fleet:
         await fleet.deploy()
@@ -101,6 +102,7 @@ async def test_a_deploy_that_two_voters_keep_or_nobody_knows_is_taken_by_no_oper
             await fleet.take(1)
 
 
+@pytest.mark.long(reason="seconds of a played fleet; an operator who takes one is the short form")
 async def test_the_home_alone_goes_on_when_its_operator_says_so() -> None:
     async with played_deploys() as fleet:
         await fleet.deploy()

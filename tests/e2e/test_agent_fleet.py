@@ -194,6 +194,7 @@ async def test_a_forgotten_node_is_gone_from_all_and_comes_back_with_what_it_has
         await shop.close()
 
 
+@pytest.mark.long(reason="all nodes begin again; home elections of tests/gateway are the short form")
 async def test_an_app_of_a_forgotten_home_gets_a_new_one_after_all_nodes_began_again(fleet: AgentFleet) -> None:
     await fleet.together()
     *others, last = fleet.hosts

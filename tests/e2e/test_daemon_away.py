@@ -18,6 +18,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
         yield fleet
 
 
+@pytest.mark.long(reason="waits for a host to be lost; test_agent_fleet.py and the simulator of fleets do, too")
 async def test_a_spare_starts_for_a_lost_host_and_not_for_a_daemon_that_is_away(fleet: Trio) -> None:
     await fleet.together()
     first, second, third = fleet.hosts

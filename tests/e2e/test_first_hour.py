@@ -19,7 +19,10 @@ from tests.fixtures.debian_image import debian_services
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
-MORE = pytest.mark.long(reason="a load of half a minute; the test of a restart is the short form")
+SERVERS = pytest.mark.long(
+    reason="installs three servers from Debian's packages; nginx of test_images.py and the followed log of "
+    "test_app_logs.py are the short forms"
+)
 
 _DATABASE = """\
 set -e
@@ -91,6 +94,7 @@ def database(hawker: CommandLine, image: str, script: str) -> str:
     return "db"
 
 
+@SERVERS
 def test_a_shell_reads_files_and_goes_with_its_machine(hawker: CommandLine, image: str) -> None:
     done = hawker(
         "run", "--rm", "-i", image, "sh", "-c", "read name; . /etc/os-release; echo $name $ID", stdin=b"it's\n"
@@ -102,12 +106,13 @@ def test_a_shell_reads_files_and_goes_with_its_machine(hawker: CommandLine, imag
         assert terminal.ends() == 4
 
 
-def test_a_command_that_ends_at_once_gives_its_output_and_status(hawker: CommandLine, image: str) -> None:
+def test_a_command_that_ends_at_once_gives_its_output_and_status(hawker: CommandLine, toolbox_image: str) -> None:
     for streams in ("-i", "-t", "-it", "-it", "-it"):
-        done = hawker("run", "--rm", streams, image, "sh", "-c", "echo said; exit 3")
+        done = hawker("run", "--rm", streams, toolbox_image, "sh", "-c", "echo said; exit 3")
         assert (done.status, done.out.split()) == (3, ["said"]) and "error" not in done.err, done
 
 
+@SERVERS
 def test_redis_and_nginx_are_seen(hawker: CommandLine, image: str, tmp_path: Path) -> None:
     redis = ("redis-server", "--protected-mode", "no", "--save", "")
     hawker.say("run", "--name", "cache", "-u", "redis", "--memory", "128m", image, *redis)
@@ -125,6 +130,7 @@ def test_redis_and_nginx_are_seen(hawker: CommandLine, image: str, tmp_path: Pat
     hawker.say("machine", "destroy", "--force", "web", "cache")
 
 
+@SERVERS
 def test_a_user_of_the_image_can_write_to_a_new_volume(hawker: CommandLine, image: str) -> None:
     """Its directory in the image is redis's. What is not written there is gone with the restart."""
     hawker.say("volumes", "create", "kept", "--size", "1", "--no-encryption")
@@ -137,6 +143,7 @@ def test_a_user_of_the_image_can_write_to_a_new_volume(hawker: CommandLine, imag
     hawker.say("machine", "destroy", "--force", "store")
 
 
+@SERVERS
 def test_a_database_keeps_its_rows_over_a_restart_and_nothing_beside_its_volume(
     hawker: CommandLine, database: str
 ) -> None:
@@ -150,6 +157,7 @@ def test_a_database_keeps_its_rows_over_a_restart_and_nothing_beside_its_volume(
     wait_for(lambda: ":5432" in hawker.say("top", database))
 
 
+@SERVERS
 def test_logs_go_on_when_the_daemon_is_killed(hawker: CommandLine, node: RunningNode, database: str) -> None:
     ask(hawker, database, "do $$ begin raise log 'said before'; end $$")
     following = hawker.begin("logs", "-f", "-n", "100", database)  # not 0: it may begin after the line
@@ -175,7 +183,7 @@ def _until(stream: IO[bytes], text: bytes) -> bytes:
     raise AssertionError(f"it ended without {text!r}: {seen!r}")
 
 
-@MORE
+@SERVERS
 def test_a_load_goes_on_when_the_daemon_is_killed(hawker: CommandLine, node: RunningNode, database: str) -> None:
     """By a client inside, which no daemon is needed for."""
     load = "nohup pgbench -T 25 -c 4 -P 5 postgres >/tmp/load 2>&1 & echo begun"
@@ -189,7 +197,7 @@ def test_a_load_goes_on_when_the_daemon_is_killed(hawker: CommandLine, node: Run
     assert hawker("node", "doctor").status == 0
 
 
-@MORE
+@SERVERS
 def test_a_snapshot_under_load_is_a_sound_database(hawker: CommandLine, image: str, script: str, database: str) -> None:
     load = "nohup pgbench -T 15 -c 4 postgres >/tmp/load 2>&1 & echo begun"
     hawker.say("exec", "--cwd", "/tmp", database, *as_postgres("sh", "-c", load))

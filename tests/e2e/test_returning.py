@@ -35,7 +35,9 @@ from tests.e2e.test_fleet_join import WITHIN_S, the_node
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-MORE = pytest.mark.long(reason="each scene waits for three nodes to miss one; the one of an hour is the short form")
+MORE = pytest.mark.long(
+    reason="each scene waits for three nodes to miss one; in test_agent_fleet.py one comes back, too"
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
         yield fleet
 
 
+@MORE
 async def test_after_an_hour_it_has_what_is_its_own_and_nothing_that_was_ended(fleet: Trio) -> None:
     await fleet.together()
     third = fleet.third

@@ -116,6 +116,7 @@ def test_the_page_has_commands_for_every_host() -> None:
     assert sum(command.until is not None for command in found) >= 5
 
 
+@pytest.mark.long(reason="thirty commands on three hosts; test_fleet_join.py and test_readme.py are the short form")
 async def test_the_page_can_be_followed(tmp_path: Path) -> None:
     for name in ("street", "hosts"):
         (tmp_path / name).mkdir()

@@ -21,6 +21,9 @@ LINK = GuestLink(mac=vm.MAC, addresses=("fdaa::3/64", "10.1.2.3/24"), gateways=(
 OLD_NS = 1_000_000_000 * 10**9  # in 2001
 
 
+LONG = pytest.mark.long(reason="boots a kernel under emulation; a machine's life is the short form")
+
+
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """As EROFS; beside it the same as ext4."""
@@ -229,6 +232,7 @@ def its_journal_keeps_the_latest_runs(pilot: VmPilot) -> None:
     assert latest is not None and latest.exit_code in (126, 127) and latest.reason.startswith("exec /xxx")
 
 
+@LONG
 def test_memory_that_runs_out_is_to_blame(files: Path) -> None:
     with machine(files, memory_mib=128) as booted:
         pilot = booted.pilot(booted.wire())
@@ -260,6 +264,7 @@ def test_a_panic_is_an_end_without_a_word(files: Path, image: Path) -> None:
     assert b"".join(chunk.data for chunk in pilot.output()) == b"before\nhello\n755\n"
 
 
+@LONG
 def test_missing_disk_ends_the_machine_and_its_journal_disk_is_not_taken_twice(files: Path) -> None:
     wrong = VolumeDisk(name="volume", file="unused", target="/data", fstype="erofs")
     with machine(files) as booted:

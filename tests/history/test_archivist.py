@@ -132,6 +132,7 @@ async def test_a_place_that_refuses_is_asked_again_only_now_and_then(
     assert place.asked["check"] <= 2 + 3600 / stall.settings.reconcile_every_s
 
 
+@pytest.mark.long(reason="days of retries; a place that is away is the short form")
 async def test_one_history_that_cannot_be_archived_holds_up_no_other(
     worker: SimWorker, stall: MemoryWorld, place: Moody
 ) -> None:
@@ -146,6 +147,7 @@ async def test_one_history_that_cannot_be_archived_holds_up_no_other(
     assert [key for key, _ in worker.store.scan(DESTROYED)] == [bad]
 
 
+@pytest.mark.long(reason="weeks of retries; days of them, in the tests beside it, are the short form")
 async def test_runs_that_fail_for_weeks_drop_nothing_of_the_history(
     worker: SimWorker, stall: MemoryWorld, place: Moody
 ) -> None:

@@ -161,7 +161,7 @@ async def test_a_file_that_no_record_knows_is_left_alone(shelf: Shelf) -> None:
         tx.delete(SNAPSHOTS, snapshot_id)
 
     await shelf.worker.store.write(forget)
-    await shelf.world.clock.sleep(30 * DAY_S)
+    await shelf.world.clock.sleep(7 * DAY_S)
     assert snapshot_id in shelf.world.copies.snapshots
 
 

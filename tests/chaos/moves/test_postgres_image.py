@@ -19,6 +19,7 @@ def server() -> Path:
         pytest.skip(str(error))
 
 
+@pytest.mark.long(reason="makes an image of PostgreSQL for the trial of moves with a database, which is long too")
 def test_the_image_has_the_server_its_libraries_and_a_shell(server: Path, tmp_path: Path) -> None:
     command = write_postgres_image(tmp_path / "image.tar")
     assert f"bin={server}\n" in command and "exec $as $bin/postgres" in command

@@ -10,6 +10,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str
 
 
 @pytest.mark.slow
+@pytest.mark.long(reason="`make check` plays sound seeds by the command")
 def test_a_sound_seed_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
     status, lines = said(capsys, "--seeds", "3-3", "--json")
     assert status == 0 and '"found":[]' in lines[0] and '"ended elsewhere"' in lines[0]

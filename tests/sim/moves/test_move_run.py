@@ -1,3 +1,5 @@
+import pytest
+
 from hawker.sim.moves.move_bugs import PLANTS
 from hawker.sim.moves.move_run import HOSTS, MoveVerb, draw, play, shrink
 
@@ -8,6 +10,7 @@ def test_the_same_seed_is_the_same_run_and_finds_nothing() -> None:
     assert first.found == () and first.kills > 0 and first.moves + first.aborted > 0
 
 
+@pytest.mark.long(reason="`make check` plays five seeds of moves")
 def test_some_seeds_keep_every_promise() -> None:
     outcomes = [play(draw(seed)) for seed in range(1, 4)]
     assert [outcome.found for outcome in outcomes] == [()] * 3
