@@ -29,20 +29,25 @@ MOVE = Move(
 
 
 class FakeMoves:
-    """`moves` are listed; one that is asked for becomes what `ends` says."""
+    """`moves` are listed; one that is asked for becomes what `ends` says, or what `ends_lossy` does if it was ordered
+    with losses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.moves: tuple[Move, ...] = ()
         self.ends: dict[str, Any] = {"state": "done", "copied_bytes": 4 << 30}
+        self.ends_lossy: dict[str, Any] | None = None
+        self._lossy = False
 
     async def _move_machine(self, call: Call[Any, Any, Any]) -> Move:
+        self._lossy = bool(call.body.accept_loss)
         later = {"state": "scheduled", "at": call.body.at or AT, "window": call.body.window}
         return msgspec.structs.replace(
             MOVE, machine=call.params.machine_id, **(later if call.body.at or call.body.window else {})
         )
 
     async def _move_volume_to_node(self, call: Call[Any, Any, Any]) -> Move:
+        self._lossy = bool(call.body.accept_loss)
         return msgspec.structs.replace(MOVE, machine=None, volume=call.params.volume_id)
 
     async def _list_moves(self, call: Call[Any, Any, Any]) -> MoveList:
@@ -51,7 +56,8 @@ class FakeMoves:
     async def _get_move(self, call: Call[Any, Any, Any]) -> Move:
         if call.params.move_id != MOVE.id:
             raise NotFound("move not found")
-        return msgspec.structs.replace(MOVE, **self.ends)
+        ends = self.ends_lossy if self._lossy and self.ends_lossy is not None else self.ends
+        return msgspec.structs.replace(MOVE, **ends)
 
     async def _cancel_move(self, call: Call[Any, Any, Any]) -> Move:
         return msgspec.structs.replace(MOVE, state="aborted", reason="cancelled by the user")

@@ -1,8 +1,10 @@
 from datetime import timedelta
 
 import click
+import msgspec
 import pytest
 
+from hawker.api.contract.volume import VolumeDamage
 from hawker.cli.volumes import OwnedVolume, SizeAsked, about, chosen, listing, size_gib, snapshots, whole_gib
 from hawker.errors import BadRequest, NotFound
 from tests.cli.fake_volumes import AT, snapshot, volume
@@ -81,3 +83,18 @@ def test_several_and_none_are_refused() -> None:
         chosen(VOLUMES, "logs", "shop")
     with pytest.raises(NotFound):
         chosen([], "", None)
+
+
+def test_damage_of_a_volume_is_told_and_whether_somebody_accepted_it() -> None:
+    lost = tuple((10 * number, 5) for number in range(30))
+    damage = VolumeDamage(node="0a1b2c3d", accepted=False, repaired=False, lost=lost, lost_bytes=150, noted_at=AT)
+    owned = OwnedVolume("shop", volume(damage=damage))
+    assert "created, damaged" in listing([owned], NOW)
+    told = about(owned)
+    assert "150 B lost at node 0a1b2c3d" in told and "not accepted: no machine starts with it" in told
+    assert "0 to 4, 10 to 14, " in told and "190 to 194, and 10 more: see `--output json`" in told
+    assert "its files are looked for" in told
+    named = msgspec.structs.replace(damage, files=("/dir/ledger",), unnamed="2 blocks are of no file")
+    assert "/dir/ledger\nunnamed     2 blocks are of no file" in about(OwnedVolume("shop", volume(damage=named)))
+    accepted = OwnedVolume("shop", volume(damage=msgspec.structs.replace(damage, accepted=True)))
+    assert "damaged" not in listing([accepted], NOW) and "the next mount repairs it" in about(accepted)

@@ -39,6 +39,17 @@ async def file(tmp_path: Path) -> Path:
     return file
 
 
+def lose_inodes(file: Path) -> None:
+    """Zeros where a disk could not be read: among others what says where the root directory is."""
+    told = subprocess.run(["debugfs", "-R", "stats", str(file)], check=True, capture_output=True, text=True).stdout
+    block = int(told.partition("inode table at ")[2].split()[0])
+    with file.open("r+b") as opened:
+        found = read_superblock(file)
+        assert found is not None
+        opened.seek(block * found.block_size)
+        opened.write(bytes(4096))
+
+
 @pytest.fixture
 def targets(tmp_path: Path) -> Iterator[list[Path]]:
     made = [tmp_path / name for name in ("one", "two")]
@@ -128,3 +139,22 @@ async def test_a_deleted_file_takes_no_room_once_it_is_trimmed(file: Path, targe
     following = ext4.trim(targets[0], 0)
     assert following is not None and ext4.trim(targets[0], following) is None
     assert allocated_bytes(file) < 8 * MIB
+
+
+@pytest.mark.parametrize("confined", [False, True])
+async def test_filesystem_of_which_some_is_lost_is_repaired_and_checking_it_again_finds_nothing(
+    file: Path, targets: list[Path], confined: bool
+) -> None:
+    lose_inodes(file)
+    with pytest.raises(BadRequest, match="e2fsck -p ended with"):
+        await ext4.check_filesystem(file, thoroughly=True)
+    await ext4.repair_filesystem(file, confined=confined)
+    await ext4.check_filesystem(file, thoroughly=True)
+    ext4.mount_filesystem(file, targets[0])
+    (targets[0] / "written").write_text("kept")
+
+
+async def test_file_that_is_no_filesystem_any_more_cannot_be_repaired(file: Path) -> None:
+    _blank(file)
+    with pytest.raises(BadRequest, match="cannot be repaired: e2fsck -fy ended with"):
+        await ext4.repair_filesystem(file)

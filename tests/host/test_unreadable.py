@@ -6,10 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from hawker.host.unreadable import SECTOR_BYTES, TRIES, PatientReader, UnreadableBytes
+from hawker.host.unreadable import (
+    SEARCHED_SECTORS,
+    SECTOR_BYTES,
+    TRIES,
+    FileRange,
+    PatientReader,
+    UnreadableBytes,
+    joined,
+)
 from tests.fixtures.dying_disk import dying_disk
 
 PIECE = 1 << 20
+
+
+def test_ranges_are_joined_where_they_touch() -> None:
+    ranges = [FileRange(8192, 4096), FileRange(0, 4096), FileRange(4096, 8192), FileRange(40960, 1)]
+    assert joined(ranges) == (FileRange(0, 12288), FileRange(40960, 1))
+    assert joined([]) == ()
 
 
 @pytest.mark.root
@@ -24,6 +38,10 @@ def test_sector_that_a_disk_has_lost_is_named_and_all_else_is_read(tmp_path: Pat
             with pytest.raises(UnreadableBytes) as caught:
                 reader.read(0, 2 * PIECE)
             assert caught.value.offset == lost and caught.value.errno == errno.EIO
+            gone = FileRange(lost, 2 * PIECE - lost)
+            past = PatientReader(file, opened.fileno(), (gone,))
+            assert past.read(0, 3 * PIECE) == content[:lost] + bytes(gone.count), "zeros end with the file"
+            assert past.read_some(lost + 100, 200) == bytes(200)
 
 
 class Faulty:
@@ -78,6 +96,34 @@ def test_sector_that_fails_three_times_more_by_itself_is_lost(file: Path, faulty
         with pytest.raises(UnreadableBytes) as caught:
             PatientReader(file, opened.fileno()).read_some(3 * SECTOR_BYTES, 16 * SECTOR_BYTES)
         assert caught.value.offset == 3 * SECTOR_BYTES
+
+
+def test_loss_that_was_noted_is_not_read_again_and_stays_zeros(file: Path, faulty: Faulty) -> None:
+    content, lost = file.read_bytes(), (FileRange(3 * SECTOR_BYTES, SECTOR_BYTES),)
+    with file.open("rb", buffering=0) as opened:
+        faulty.failing = {3: 999}
+        found = PatientReader(file, opened.fileno(), lost).read(0, len(content))
+        assert found == content[: 3 * SECTOR_BYTES] + bytes(SECTOR_BYTES) + content[4 * SECTOR_BYTES :]
+        assert faulty.failing == {3: 999}
+        faulty.failing = {}
+        assert PatientReader(file, opened.fileno(), lost).read(0, len(content)) == found
+
+
+def test_search_for_what_else_is_lost_ends_soon_and_begins_only_where_losses_are_taken(
+    tmp_path: Path, faulty: Faulty
+) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(os.urandom(2 * SEARCHED_SECTORS * SECTOR_BYTES))
+    with file.open("rb", buffering=0) as opened:
+        for lost, found in ((None, 1), ((), SEARCHED_SECTORS)):
+            faulty.failing = dict.fromkeys(range(2 * SEARCHED_SECTORS), 999)
+            with pytest.raises(UnreadableBytes) as caught:
+                PatientReader(file, opened.fileno(), lost).read_some(0, 2 * SEARCHED_SECTORS * SECTOR_BYTES)
+            assert caught.value.lost == FileRange(0, found * SECTOR_BYTES)
+        faulty.failing = {5: 999, 6: 999}
+        with pytest.raises(UnreadableBytes) as caught:
+            PatientReader(file, opened.fileno(), ()).read(0, 16 * SECTOR_BYTES)
+        assert caught.value.lost == FileRange(5 * SECTOR_BYTES, 2 * SECTOR_BYTES)
 
 
 def test_trouble_that_is_not_the_disk_s_is_raised_as_it_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from hawker.proof.move_checks import (
 from hawker.proof.violation import Invariant
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineKey
 from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
+from hawker.record.volume import VOLUMES, DamageRecord
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -82,6 +83,24 @@ async def test_two_writers_and_a_mounted_volume_that_was_closed_are_found() -> N
         ]  # fmt: skip
         kinds = [each.what for each in of_moves(twice) if each.invariant is Invariant.ONE_WRITER]
         assert any("runs at nodes" in what for what in kinds) and any("mounted at" in what for what in kinds)
+
+
+async def test_zeros_that_nobody_lists_and_the_use_of_damage_that_nobody_accepted_are_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        volume = VolumeId(fleet._volume)
+        zeros = [msgspec.structs.replace(each, holes={volume: ((4096, 4096),)}) for each in sights]
+        assert [each.invariant for each in of_moves(zeros)] == [Invariant.ZEROS_SAID]
+        damage = DamageRecord(node=fleet.id(0), lost=((0, 65536),), noted_at=0.0)
+        store = fleet.hosts[1].world.store
+        record = store.get(VOLUMES, volume)
+        assert record is not None
+        damaged = msgspec.structs.replace(record, damage=damage)
+        await store.write(lambda tx: tx.put(VOLUMES, volume, damaged))
+        assert [each.what for each in of_moves(zeros)] == ["is mounted, and nobody has accepted what is lost"]
+        accepted = msgspec.structs.replace(damaged, damage=msgspec.structs.replace(damage, accepted_at=1.0))
+        await store.write(lambda tx: tx.put(VOLUMES, volume, accepted))
+        assert list(of_moves(zeros)) == []
 
 
 async def test_a_missing_signpost_a_lost_write_and_room_for_ever_are_found() -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from hawker.errors import Unavailable, WrongState
+from hawker.errors import BadRequest, Unavailable, WrongState
 from hawker.host import ext4
 from hawker.host.block import loops
 from hawker.host.sparse import allocated_bytes
@@ -18,6 +18,7 @@ from hawker.record.volume import GB
 from hawker.volume.host_disks import HostDisks
 from tests.contract.disks import OTHER, VOLUME, disk
 from tests.host.strangers import stranger
+from tests.host.test_ext4 import lose_inodes
 from tests.volume.own_disk import own_disk
 from tests.waiting import wait_for
 
@@ -122,3 +123,19 @@ async def test_a_volume_that_a_guest_wrote_is_never_mounted_not_even_to_grow(dis
         await disks.mount(written)
     assert not await disks.grow(written)
     assert disks.file(VOLUME).stat().st_size == written.size_bytes and await disks.mounted() == frozenset()
+
+
+async def test_a_volume_of_which_some_is_lost_is_mounted_once_it_is_to_be_repaired(disks: HostDisks) -> None:
+    await disks.make(disk(1))
+    file = Path(await disks.mount(disk(1))) / "file"
+    file.write_text("lost with its inode")
+    await disks.unmount(VOLUME)
+    lose_inodes(disks.file(VOLUME))
+    with pytest.raises((BadRequest, OSError)):
+        await disks.mount(disk(1))
+        file.read_text()
+    await disks.unmount(VOLUME)
+    mounted = Path(await disks.mount(replace(disk(1), repair=True)))
+    (mounted / "written").write_text("kept")
+    await disks.unmount(VOLUME)
+    assert (Path(await disks.mount(disk(1))) / "written").read_text() == "kept"

@@ -11,7 +11,7 @@ from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.ext4 import make_filesystem, mount_filesystem
 from hawker.host.mount import unmount
-from hawker.host.unreadable import UnreadableBytes
+from hawker.host.unreadable import FileRange, UnreadableBytes, joined
 from hawker.ids import NodeId
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
@@ -207,3 +207,29 @@ async def test_file_is_handed_over_up_to_what_its_disk_cannot_read_and_no_zeros_
             with pytest.raises(UnreadableBytes) as caught:
                 await read
             assert caught.value.offset == lost
+
+
+@pytest.mark.root
+async def test_loss_that_is_noted_is_handed_over_as_zeros_and_both_sides_agree_about_them(tmp_path: Path) -> None:
+    with dying_disk(tmp_path) as disk:
+        content = os.urandom(3 * BLOCK_BYTES)
+        lost = disk.cut(made(disk.root, at_0=content), BLOCK_BYTES + 8192)
+        source, noted = at(disk.root), list[FileRange]()
+        (tmp_path / "there").mkdir()
+        target, offset = at(tmp_path / "there"), 0
+        await target.begin("01", SIZE, 0)
+        while True:
+            try:
+                piece = await source.piece(ONE, offset, PIECE, noted)
+            except UnreadableBytes as error:
+                noted.append(error.lost)
+                continue
+            if piece is None:
+                break
+            await target.write("01", piece)
+            offset = piece.offset + len(piece.data)
+        whole = [BlockRange(0, blocks_in(SIZE))]
+        assert joined(noted) == (FileRange(lost, len(content) - lost),)
+        assert (await source.digests(ONE, whole, joined(noted))).of == (await target.digests_of_draft("01", whole)).of
+        found = await source.blocks(ONE, whole, joined(noted))
+        assert b"".join(found[block] for block in sorted(found)) == content[:lost] + bytes(2 * BLOCK_BYTES - lost)

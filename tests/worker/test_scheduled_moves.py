@@ -67,6 +67,14 @@ async def test_a_move_begins_at_its_time_and_not_before() -> None:
         assert await fleet.settled() == []
 
 
+async def test_losses_that_an_order_accepted_are_accepted_when_its_time_has_come() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[0].world.disks.rot[fleet.volume] = frozenset({3})
+        assert (await fleet.move(0, 1, at=moment(fleet, 10), accept_loss=True)).accept_loss
+        done = await begun(fleet, 100)
+        assert done.state is MoveState.DONE and len(done.lost) == 1
+
+
 @pytest.mark.parametrize("power", [False, True])
 async def test_a_move_begins_once_whenever_the_daemon_is_killed(power: bool) -> None:
     async with played_fleet() as fleet:

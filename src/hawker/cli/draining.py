@@ -251,6 +251,7 @@ class Mover:
         keep_volumes: bool = False,
         limit: int | None = None,
         cold_start: bool = False,
+        accept_loss: bool = False,
     ) -> None:
         self._caller = caller
         self._clock = clock
@@ -261,6 +262,7 @@ class Mover:
         self._keep_volumes = keep_volumes
         self._limit = limit
         self._cold_start = cold_start
+        self._accept_loss = accept_loss
         self._spares = Spares(caller, clock, within_s=within_s)
 
     async def move_all(self, residents: Sequence[Resident]) -> list[Drained]:
@@ -334,20 +336,27 @@ class Mover:
 
     async def _move_whole(self, resident: Resident, machine: Machine) -> Drained:
         """With its data: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
-        made = await self._opened(resident)
-        if made is None:
-            cold_start = machine.state is State.SUSPENDED or None
-            wish = MoveRequest(source=self._node_id, limit_mib_per_s=self._limit, cold_start=cold_start)
-            made = await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
-        return await self._follow(resident, machine, made)
 
-    async def _follow(self, resident: Resident, machine: Machine, move: Move) -> Drained:
+        async def order(accept_loss: bool) -> Move:
+            opened = await self._opened(resident)
+            if opened is not None:
+                return opened
+            if accept_loss:  # it may be on its way to run again
+                await self._at_rest(resident)
+            wish = MoveRequest(
+                source=self._node_id,
+                limit_mib_per_s=self._limit,
+                cold_start=machine.state is State.SUSPENDED or None,
+                accept_loss=accept_loss or None,
+            )
+            return await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
+
         say = partial(self._say_of, resident)
-        done = await moves.follow(self._caller, move, self._clock, say)
+        done = await moves.completed_move(self._caller, order, self._clock, say, accept_loss=self._accept_loss)
         away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
         along = f"with {data_of(machine)} " if data_of(machine) else ""
         stopped = ", where it is stopped: its memory was dropped" if machine.state is State.SUSPENDED else ""
-        note = f"{along}to node {done.to}{away}{stopped}"
+        note = f"{along}to node {done.to}{away}{stopped}{moves.loss_note(done)}"
         say(f"moved {note}")
         return Drained(resident=resident, name=machine.name, copy=resident.machine_id, note=note)
 

@@ -1,6 +1,6 @@
 """Moves of machines and volumes, as the command line orders, follows and shows them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, time, timedelta
 
 import click
@@ -13,7 +13,7 @@ from hawker.cli.notation import Written
 from hawker.cli.options import completed
 from hawker.cli.output import fields, note, size, table
 from hawker.clock import Clock, SystemClock
-from hawker.errors import HawkerError, Unavailable
+from hawker.errors import Damaged, HawkerError, Unavailable
 from hawker.record.move import SCHEDULED, MoveState
 
 LOOK_S = 0.5
@@ -67,6 +67,9 @@ window_option = click.option(
     metavar="WINDOW",
     help="Begin in that window of a day or week, in UTC: '02:00-04:00', 'sun 02:00-04:00'.",
 )
+accept_loss_option = click.option(
+    "--accept-loss", is_flag=True, help="Zeros for what the disk cannot read of a volume; it is listed. Copies cold."
+)
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
 
 
@@ -81,6 +84,7 @@ async def wish_of(
     cold_start: bool = False,
     at: datetime | None = None,
     window: str | None = None,
+    accept_loss: bool = False,
 ) -> MoveRequest:
     """NODE may be the beginning of its id."""
     return MoveRequest(
@@ -92,12 +96,21 @@ async def wish_of(
         cold_start=cold_start or None,
         at=at,
         window=window,
+        accept_loss=accept_loss or None,
     )
+
+
+class AbortedMove(Failure):
+    """`move` says why."""
+
+    def __init__(self, move: Move) -> None:
+        super().__init__(f"the move was aborted, and {what(move)} is at node {move.node} as before: {move.reason}")
+        self.move = move
 
 
 async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:
     """Until it has ended, unless it is to begin later; a line for each state, and every 5 s. A broker or node that is
-    away is asked again. Raises `Failure` when it was aborted."""
+    away is asked again. Raises `AbortedMove`."""
     if move.state == SCHEDULED:
         return move
     said, at = ("", False), clock.monotonic()
@@ -114,8 +127,26 @@ async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], 
             if not error.retry:
                 raise
     if move.state == MoveState.ABORTED:
-        raise Failure(f"the move was aborted, and {what(move)} is at node {move.node} as before: {move.reason}")
+        raise AbortedMove(move)
     return move
+
+
+Order = Callable[[bool], Awaitable[Move]]
+"""Orders a move, with or without accepting losses; one that is under way already is what is answered."""
+
+
+async def completed_move(
+    caller: Caller, order: Order, clock: Clock, say: Callable[[str], None], *, accept_loss: bool
+) -> Move:
+    """What the disk cannot read is given up only by a second move, where losses are accepted: the first one may be
+    warm, and the disk may read it then. Raises as `follow`."""
+    try:
+        return await follow(caller, await order(False), clock, say)
+    except AbortedMove as error:
+        if not accept_loss or error.move.code != Damaged.code:
+            raise
+        say(f"{what(error.move)}: {error.move.reason}; moved once more, and what cannot be read is lost")
+    return await follow(caller, await order(True), clock, say)
 
 
 def what(move: Move) -> str:
@@ -150,9 +181,22 @@ def about(move: Move) -> str:
             ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
             ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),
             ("away", "-" if move.away_ms is None else f"{move.away_ms / 1000:.1f} s"),
+            ("lost", losses(move) or None),
             ("reason", move.reason or "-"),
         ]
     )
+
+
+def losses(move: Move) -> str:
+    """What of its volume went as zeros; empty when nothing did."""
+    lost = sum(count for _, count in move.lost)
+    places = f"{len(move.lost)} place{'s' * (len(move.lost) != 1)}"
+    return f"{size(lost)} in {places}: see `hawker volumes show {move.volume}`" if lost else ""
+
+
+def loss_note(move: Move) -> str:
+    """What a table says of it behind where it went."""
+    return f"; LOST {losses(move)}; it is not used until that is accepted" if move.lost else ""
 
 
 def moves_table(moves: Iterable[Move]) -> str:

@@ -3,7 +3,7 @@ unique beginning of an id, in one app or in all; waiting for them; and volumes a
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from hawker.api.contract.volume import (
     LIST_VOLUMES,
     ListVolumesQuery,
     Volume,
+    VolumeDamage,
     VolumeParams,
     VolumeSnapshot,
 )
@@ -212,11 +213,16 @@ def _row(owned: OwnedVolume, now: datetime) -> tuple[object, ...]:
         volume.id,
         volume.name,
         owned.app,
-        volume.state if there else f"{volume.zone} away",
+        (f"{volume.state}, damaged" if is_damaged(volume) else volume.state) if there else f"{volume.zone} away",
         f"{volume.size_gb} GiB",
         volume.attached_machine_id,
         age(volume.created_at, now) if there else None,
     )
+
+
+def is_damaged(volume: Volume) -> bool:
+    """Whether nobody may use it before what is lost of it is accepted."""
+    return volume.damage is not None and not volume.damage.accepted
 
 
 def _wide(volume: Volume) -> tuple[object, ...]:
@@ -243,8 +249,28 @@ def about(owned: OwnedVolume) -> str:
             ("machine", volume.attached_machine_id),
             ("snapshots", _snapshots(volume.auto_backup_enabled, volume.snapshot_retention)),
             ("created", local(volume.created_at)),
+            *(() if volume.damage is None else _damage(volume.damage)),
         )
     )
+
+
+_SHOWN = 20
+_REST = "and {} more: see `--output json`"
+
+
+def _damage(damage: VolumeDamage) -> Iterator[tuple[str, str]]:
+    accepted = "accepted, its filesystem is repaired" if damage.repaired else "accepted: the next mount repairs it"
+    accepted = accepted if damage.accepted else "not accepted: no machine starts with it"
+    yield "damage", f"{size(damage.lost_bytes)} lost at node {damage.node}, {local(damage.noted_at)}; {accepted}"
+    yield "lost bytes", ", ".join(_some([f"{offset} to {offset + count - 1}" for offset, count in damage.lost]))
+    for path in _some(damage.files):
+        yield "lost of", path
+    yield "unnamed", "its files are looked for" if damage.unnamed is None else damage.unnamed
+
+
+def _some(shown: Sequence[str]) -> list[str]:
+    rest = len(shown) - _SHOWN
+    return [*shown[:_SHOWN], *([_REST.format(rest)] if rest > 0 else [])]
 
 
 def _snapshots(daily: bool, days: int) -> str:

@@ -11,11 +11,14 @@ import errno
 import fcntl
 import os
 import shutil
+import signal
 import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import anyio
 
 from hawker.errors import BadRequest, NotServed, Unavailable
 from hawker.fair.threads import Pool, in_thread
@@ -90,7 +93,9 @@ _TRIMMED_AT_ONCE = 4 << 30
 _NO_TRIM = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EROFS})
 _CAP_SYS_RESOURCE = 24
 _MENDED = 1  # e2fsck(8): what was wrong and is not any more
+_MENDED_IN_USE = 2  # the same, of one that a kernel may have mounted
 _DAMAGED = frozenset({errno.EINVAL, errno.EUCLEAN, errno.EIO, errno.EBADMSG})
+_ASKED_S, _ASKED_MEMORY, _ANSWER_BYTES = 60, 1 << 30, 1 << 20
 _OPTIONS = "errors=remount-ro"
 """Also where the superblock says that the whole host should panic."""
 
@@ -130,6 +135,36 @@ async def filesystem_damage(file: Path, *, confined: bool = False) -> str | None
         await _work("e2fsck", "-y", "-E", "journal_only", file=file, lock=lock, confined=confined)
         status = await _work("e2fsck", "-fn", file=file, lock=lock, confined=confined)
     return f"its filesystem is damaged: e2fsck -fn ended with {status}" if status else None
+
+
+async def repair_filesystem(file: Path, *, confined: bool = False) -> None:
+    """Mend what can be mended, and give up what cannot: for a filesystem of which some is lost. Done again, it finds
+    nothing to do. Raises as `check_filesystem`."""
+    with locked(file) as lock:
+        status = await _work("e2fsck", "-f", "-y", file=file, lock=lock, confined=confined)
+    if status & ~(_MENDED | _MENDED_IN_USE):
+        raise BadRequest(f"the filesystem in {file.name} cannot be repaired: e2fsck -fy ended with {status}")
+
+
+async def ask_debugfs(file: Path, request: str) -> str:
+    """What it answers of a filesystem that nobody has mounted: as nobody, with the file's descriptor alone, and with
+    bounds of time, memory and output. Raises `TimeoutError`, and `Unavailable` while somebody works on the file."""
+    with locked(file) as lock, tempfile.TemporaryFile() as answer:
+        command = [_found("debugfs"), "-c", "-R", request, _INHERITED]
+        if os.geteuid() == 0:
+            os.fchown(lock, _NOBODY, _NOBODY)
+            command = [_found(_CONFINED), *_POWERLESS, "--", *command]
+        bounds = (f"--cpu={_ASKED_S}", f"--as={_ASKED_MEMORY}", f"--fsize={_ANSWER_BYTES}")
+        pid = spawn([_found("prlimit"), *bounds, "--", *command], fds=(lock,), session=True, stdio=answer.fileno())
+        try:
+            with anyio.fail_after(2 * _ASKED_S):
+                await reap(pid)
+        except TimeoutError as error:
+            os.kill(pid, signal.SIGKILL)
+            await reap(pid)
+            raise TimeoutError("debugfs took too long") from error
+        answer.seek(0)
+        return answer.read(_ANSWER_BYTES).decode(errors="backslashreplace")
 
 
 def mount_filesystem(file: Path, target: Path) -> None:
@@ -254,7 +289,7 @@ async def _run(tool: str, *arguments: str, lock: int | None = None) -> int:
 def _found(tool: str) -> str:
     found = _find(tool)
     if found is None:
-        package = "util-linux" if tool == _CONFINED else "e2fsprogs"
+        package = "util-linux" if tool in (_CONFINED, "prlimit") else "e2fsprogs"
         raise NotServed(f"{tool} is missing on this host: apt-get install {package}")
     return found
 

@@ -1,29 +1,61 @@
 """Reading a file on a disk that is dying. What cannot be read is tried three times, then sector by sector past the page
 cache, so that the first byte that is lost can be named.
 
-Invariant: nothing here makes up a byte.
+Invariant: nothing here makes up a byte. Zeros come only for what the caller has noted as lost.
 """
 
 import errno
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hawker.value_object import ValueObject
+
 SECTOR_BYTES = 4096
 TRIES = 3
+SEARCHED_SECTORS = 16
+"""So many in a row are tried at most, to be told as lost together."""
+
 _OF_THE_DISK = frozenset(
     {errno.EIO, errno.ENODATA, errno.EREMOTEIO, errno.EILSEQ, errno.EBADMSG}
 )  # what block devices say of a sector that they cannot read
 
 
-class UnreadableBytes(OSError):
-    """`offset` is the first byte of the sector that cannot be read; what lies behind it was not tried."""
+class FileRange(ValueObject, frozen=True, order=True):
+    """Bytes of a file, from `offset` on."""
 
-    def __init__(self, file: Path, offset: int) -> None:
-        super().__init__(errno.EIO, f"byte {offset} cannot be read", str(file))
-        self.offset = offset
+    offset: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.count
+
+
+class UnreadableBytes(OSError):
+    """`lost` begins with the first byte that cannot be read, and is of whole sectors; what lies behind is not known."""
+
+    def __init__(self, file: Path, lost: FileRange) -> None:
+        super().__init__(errno.EIO, f"byte {lost.offset} cannot be read", str(file))
+        self.lost = lost
+
+    @property
+    def offset(self) -> int:
+        return self.lost.offset
+
+
+def joined(ranges: Iterable[FileRange]) -> tuple[FileRange, ...]:
+    """The same bytes, each once, in order, in as few ranges as there can be."""
+    found = list[FileRange]()
+    for each in sorted(ranges):
+        if found and each.offset <= found[-1].end:
+            found[-1] = FileRange(found[-1].offset, max(found[-1].end, each.end) - found[-1].offset)
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 def is_of_the_disk(error: OSError) -> bool:
@@ -32,11 +64,15 @@ def is_of_the_disk(error: OSError) -> bool:
 
 
 class PatientReader:
-    """Of one open file."""
+    """Of one open file. `lost`, in order, was noted as lost: it is zeros, and is not read. None for a caller who takes
+    no loss; for any other the search goes on to the end of what is lost there, though not far."""
 
-    def __init__(self, file: Path, fd: int) -> None:
+    def __init__(self, file: Path, fd: int, lost: Sequence[FileRange] | None = None) -> None:
         self._file = file
         self.fd = fd
+        self._lost = lost or ()
+        self._begins = [each.offset for each in self._lost]
+        self._searched = 1 if lost is None else SEARCHED_SECTORS
 
     def read(self, offset: int, count: int) -> bytes:
         """All of it, as far as the file goes. Raises `UnreadableBytes`."""
@@ -49,6 +85,15 @@ class PatientReader:
     def read_some(self, offset: int, count: int) -> bytes:
         """At least one byte, unless the file ends; all of it, unless some cannot be read. Raises `UnreadableBytes` only
         for what is at `offset` itself."""
+        place = bisect_right(self._begins, offset)
+        if place and offset < self._lost[place - 1].end:
+            left = os.fstat(self.fd).st_size - offset
+            return bytes(max(0, min(count, left, self._lost[place - 1].end - offset)))
+        if place < len(self._begins):
+            count = min(count, self._begins[place] - offset)
+        return self._read_some(offset, count)
+
+    def _read_some(self, offset: int, count: int) -> bytes:
         for _ in range(TRIES):
             try:
                 return read_all(self.fd, offset, count)
@@ -64,11 +109,18 @@ class PatientReader:
             for at in range(offset - offset % SECTOR_BYTES, offset + count, SECTOR_BYTES):
                 data = _tried(read_sector, at)
                 if data is None and not found:
-                    raise UnreadableBytes(self._file, at)
+                    raise UnreadableBytes(self._file, self._lost_from(read_sector, at, offset + count))
                 if data is None:
                     break
                 found += data[max(0, offset - at) : max(0, offset + count - at)]
         return bytes(found)
+
+    def _lost_from(self, read_sector: Callable[[int], bytes], first: int, end: int) -> FileRange:
+        """With the sectors behind the first that cannot be read either."""
+        at = first + SECTOR_BYTES
+        while at < min(end, first + self._searched * SECTOR_BYTES) and _tried(read_sector, at) is None:
+            at += SECTOR_BYTES
+        return FileRange(first, at - first)
 
 
 def _tried(read_sector: Callable[[int], bytes], at: int) -> bytes | None:

@@ -36,7 +36,8 @@ def held_by_incoming(reader: Reader) -> Resources:
 class NodeSight(ValueObject, frozen=True, kw_only=True):
     """One node at one moment: its store, which machines run there, which volumes and root filesystems are mounted, how
     often each volume's file and each kept root filesystem was written to, by the id of volume or machine, of those that
-    have one, and how many drafts there are."""
+    have one, how many drafts there are, and which bytes of volumes' files are zeros that nobody wrote: offset and count
+    of each range."""
 
     node: NodeId
     reader: Reader
@@ -44,6 +45,7 @@ class NodeSight(ValueObject, frozen=True, kw_only=True):
     mounted: frozenset[str] = frozenset()
     contents: Mapping[str, int] | None = None
     drafts: int = 0
+    holes: Mapping[str, tuple[tuple[int, int], ...]] = {}
 
 
 class Generations:
@@ -90,6 +92,24 @@ def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
                 yield Violation(Invariant.ONE_WRITER, machine_id, f"runs at nodes {first} and {sight.node}")
         yield from _written(sight)
         yield from _away(sight)
+        yield from _unsaid(sight)
+
+
+def _unsaid(sight: NodeSight) -> Iterator[Violation]:
+    """Who may act on a volume knows what is lost of it."""
+    for volume_id, holes in sight.holes.items():
+        volume = sight.reader.get(VOLUMES, volume_id)
+        unit = volume_id if volume is None else volume.machine or volume_id
+        if volume is None or sight.reader.get(GRANTS, unit) is not None:
+            continue
+        lost = () if volume.damage is None else volume.damage.lost
+        for at, count in holes:
+            if not any(offset <= at and at + count <= offset + length for offset, length in lost):
+                yield Violation(
+                    Invariant.ZEROS_SAID, volume_id, f"{count} zeros at {at}, and {sight.node} lists {lost}"
+                )
+        if volume.damaged and volume_id in sight.mounted:
+            yield Violation(Invariant.ZEROS_SAID, volume_id, "is mounted, and nobody has accepted what is lost")
 
 
 def _away(sight: NodeSight) -> Iterator[Violation]:

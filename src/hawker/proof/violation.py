@@ -40,6 +40,7 @@ class Invariant(StrEnum):
     FOUND = "what has moved is found"
     SAME = "what has moved is the same"
     ONE_AWAY = "one machine of an app moves from a node at a time"
+    ZEROS_SAID = "zeros in place of what was lost are listed"
     OFF_ONCE = "a machine is stopped once for a move"
     MOVE_ENDS = "a move ends, and leaves nothing"
     HARD_LIMIT = "a machine never has more in flight than its hard limit"

@@ -75,7 +75,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     `root` is what the machine keeps of its root filesystem, None when it keeps nothing.
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
     Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
-    the source's disk cannot read; empty when nothing is known of that."""
+    the source's disk cannot read; empty when nothing is known of that. With `accept_loss` what cannot be read of the
+    volume goes as zeros; `lost` has it before: ranges of bytes, in order, offset and count."""
 
     id: str
     app: AppName
@@ -100,6 +101,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     back_at: float | None = None
     paused_until: float | None = None
     damage: str = ""
+    accept_loss: bool = False
+    lost: tuple[tuple[int, int], ...] = ()
     reason: str = ""  # why it was aborted, for people; empty otherwise
     created_at: float
     updated_at: float
@@ -112,6 +115,10 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_paused(self, now: float) -> bool:
         return self.paused_until is not None and now < self.paused_until and self.state in OPEN_MOVES
+
+    @property
+    def lost_bytes(self) -> int:
+        return sum(count for _, count in self.lost)
 
     @property
     def hands_over(self) -> bool:
@@ -134,6 +141,7 @@ class ScheduledMove(msgspec.Struct, frozen=True, kw_only=True):
     mode: str | None = None  # auto, cold or warm; None: auto
     limit_mib_per_s: int = 0  # 0: as fast as it can
     cold_start: bool = False  # a suspended machine is stopped for it
+    accept_loss: bool = False  # what the disk cannot read of a volume goes as zeros
     at: float
     until: float
     window: str = ""  # such as `sun 02:00-04:00`, in UTC; empty for one with a time of its own

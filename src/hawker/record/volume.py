@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from hawker.fsm.contract import Resource
-from hawker.ids import AppName, MachineId, SnapshotId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId, SnapshotId, VolumeId
 from hawker.node import Resources
 from hawker.store.contract import Bucket
 
@@ -55,6 +55,25 @@ class SealedKey(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bytes  # the volume's key under the vault's key
 
 
+class DamageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a volume's file is zeros, because the disk of a node could not read it when the volume moved from there.
+    Until somebody accepts it, no machine starts with the volume, and nothing is made from it; the mount that comes next
+    repairs its filesystem. `files` are those that lost something, by their paths in the volume; `unnamed` says why
+    there may be more, is empty when there are not, and None until they were looked for. Times: Unix seconds."""
+
+    node: NodeId  # whose disk
+    lost: tuple[tuple[int, int], ...]  # ranges of bytes, in order: offset and count; at least what is zeros
+    noted_at: float
+    files: tuple[str, ...] = ()
+    unnamed: str | None = None
+    accepted_at: float | None = None  # None: nobody has yet
+    repaired_at: float | None = None  # None: it was not mounted since
+
+    @property
+    def lost_bytes(self) -> int:
+        return sum(count for _, count in self.lost)
+
+
 class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One volume. `size_gb` is what is promised and what it holds of the node's disk; the file on the host has
     `made_gb`, which an extension brings up to it; its filesystem is `behind` when it could not grow in use, and grows
@@ -84,8 +103,19 @@ class VolumeRecord(msgspec.Struct, frozen=True, kw_only=True):
     key: SealedKey | None = None  # of an encrypted one
     guest_written: bool = False  # a guest had the blocks themselves, or those of what it was made from: never mounted
     generation: int = 1  # how many nodes have owned it
+    damage: DamageRecord | None = None  # also once it is accepted
     created_at: float
     updated_at: float
+
+    @property
+    def damaged(self) -> bool:
+        """Whether nobody may use it, because nobody has accepted what is lost of it."""
+        return self.damage is not None and self.damage.accepted_at is None
+
+    @property
+    def wants_repair(self) -> bool:
+        """Whether the next mount repairs its filesystem, whatever that costs of it."""
+        return self.damage is not None and not self.damaged and self.damage.repaired_at is None
 
     @property
     def holds(self) -> Resources:

@@ -13,6 +13,7 @@ from hawker.record.machine import MachineRecord
 from hawker.record.move import OPEN_MOVE_OF, check_here
 from hawker.record.volume import GOING, VOLUMES, VOLUMES_BY_APP, Fstype, VolumeRecord
 from hawker.store.contract import Reader, Tx
+from hawker.volume.losses import check_usable
 
 _FIELD = "config.mounts[0]"
 
@@ -77,7 +78,10 @@ def reattach(tx: Tx, machine: MachineRecord, now: float, *, to_guest: bool = Fal
     volume_id = volume_id_of(machine.config)
     volume = None if volume_id is None else tx.get(VOLUMES, volume_id)
     mount = mount_of(machine.config)
-    if volume_id is None or mount is None or (volume is not None and volume.machine == machine.id):
+    if volume is not None and volume.machine == machine.id:
+        check_usable(volume)
+        return None
+    if volume_id is None or mount is None:
         return None
     if volume is None or volume.app != machine.app or volume.state in GOING:
         raise WrongState(
@@ -159,7 +163,7 @@ def _free(reader: Reader, app: AppName, mount: Mount) -> VolumeRecord:
             f"{_FIELD}.name: app '{app}' has no free volume {mount.name!r:.60}: {what} on this host; see"
             f" `hawker volumes list -a {app}`, which also shows those of hosts that are away"
         )
-    return min(free, key=lambda volume: (volume.created_at, volume.id))
+    return min(free, key=lambda volume: (volume.damaged, volume.created_at, volume.id))
 
 
 def guest_written_refusal(volume_id: VolumeId) -> WrongState:
@@ -171,6 +175,7 @@ def guest_written_refusal(volume_id: VolumeId) -> WrongState:
 
 
 def _check_fits(volume: VolumeRecord, mount: Mount, *, to_guest: bool) -> None:
+    check_usable(volume)
     if volume.guest_written and not to_guest:
         raise guest_written_refusal(volume.id)
     if volume.fstype is Fstype.RAW:

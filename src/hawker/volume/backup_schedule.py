@@ -103,7 +103,7 @@ class BackupSchedule:
 
     def _may(self, record: VolumeRecord) -> bool:
         clock = self._clock
-        if not record.auto_backup or record.state not in (VolumeState.CREATED, VolumeState.EXTENDING):
+        if not record.auto_backup or record.damaged or record.state not in (VolumeState.CREATED, VolumeState.EXTENDING):
             return False
         if self._again_at.get(record.id, 0.0) > clock.monotonic():
             return False

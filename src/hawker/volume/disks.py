@@ -4,7 +4,7 @@ copies of volumes.
 Every call is idempotent: it completes what an earlier one began, also one of a daemon that was killed in it.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -12,14 +12,15 @@ import msgspec
 
 from hawker.backup.checks import BackupCheck, BackupShareReport
 from hawker.errors import Damaged, NoRoom
-from hawker.host.unreadable import UnreadableBytes
+from hawker.host.unreadable import FileRange, UnreadableBytes
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import GB, Fstype, SealedKey, SnapshotRecord, VolumeRecord
 from hawker.value_object import ValueObject
+from hawker.volume.lost_files import LostFiles
 
 
 class Disk(ValueObject, frozen=True):
-    """A volume as the host has to know it."""
+    """A volume as the host has to know it. With `repair` its next mount gives up of its filesystem what is broken."""
 
     id: VolumeId
     size_bytes: int
@@ -27,6 +28,7 @@ class Disk(ValueObject, frozen=True):
     encrypted: bool
     key: SealedKey | None = None
     guest_written: bool = False
+    repair: bool = False
 
 
 class Usage(ValueObject, frozen=True):
@@ -92,6 +94,9 @@ class Disks(Protocol):
         """Which of these file systems others of the host hold, and who they are: until they let go, an extension of an
         unmounted one does not arrive."""
 
+    async def lost_files(self, disk: Disk, lost: Sequence[FileRange]) -> LostFiles:
+        """Which files of a volume that nobody has mounted have bytes in these ranges of its file."""
+
     async def lacks_encryption(self) -> str | None:
         """What this host lacks to encrypt volumes, and what to do about it; None when it can."""
 
@@ -113,6 +118,7 @@ def disk_of(record: VolumeRecord) -> Disk:
         encrypted=record.encrypted,
         key=record.key,
         guest_written=record.guest_written,
+        repair=record.wants_repair,
     )
 
 

@@ -83,6 +83,8 @@ class Ciphers:
         """Open it, and mount what is in it: checked where that is needed, and as large as its file. Whether it is."""
         device = await self._luks.open(file, self._name(disk.id), self._key(disk))
         await self._fit(disk, file)
+        if disk.repair:
+            await ext4.repair_filesystem(device)
         found = await in_thread(Pool.DISKS, read_superblock, device)
         behind = found is not None and found.bytes < _size(device)
         if behind and not ext4.may_grow_mounted():

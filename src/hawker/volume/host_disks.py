@@ -5,7 +5,7 @@ mounted while a machine has it. What is removed is moved to `DIR/.trash` first.
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -18,11 +18,13 @@ from hawker.host import ext4
 from hawker.host.block import detach_loop, loops
 from hawker.host.ext4 import read_superblock
 from hawker.host.mount import is_mounted, mount_holders, mounts, unmount
+from hawker.host.unreadable import FileRange
 from hawker.ids import VolumeId, is_volume_id
 from hawker.record.volume import Fstype
 from hawker.volume.attachment import guest_written_refusal
 from hawker.volume.disks import Disk, Usage
 from hawker.volume.encryption import Ciphers
+from hawker.volume.lost_files import LostFiles, lost_files
 
 _DRAFT = "draft-"
 
@@ -124,6 +126,9 @@ class HostDisks:
         os.makedirs(target, exist_ok=True)
         if disk.encrypted:
             return await self._cipher(disk).mount(disk, file, target)
+        if disk.repair and ext4.device_of(file) is None:
+            await ext4.repair_filesystem(file)
+            inside("repaired")
         found, behind = read_superblock(file), not is_grown(file)
         if ext4.device_of(file) is None:
             if behind and not ext4.may_grow_mounted():
@@ -224,6 +229,14 @@ class HostDisks:
             devices |= {self._ciphers.device(volume_id): volume_id for volume_id in self._ciphers.opened()}
         asked = {device: volume_id for device, volume_id in devices.items() if volume_id in volumes}
         return {asked[device]: tuple(map(str, found)) for device, found in mount_holders(asked).items()}
+
+    async def lost_files(self, disk: Disk, lost: Sequence[FileRange]) -> LostFiles:
+        if disk.encrypted:
+            return LostFiles((), "the volume is encrypted, and its files are not named")
+        if disk.fstype is not Fstype.EXT4:
+            return LostFiles((), f"the volume is {disk.fstype}, and has no files")
+        async with self.holding(disk.id):
+            return await lost_files(self._file_of(disk), lost)
 
     async def lacks_encryption(self) -> str | None:
         return (

@@ -75,7 +75,9 @@ class Maintenance:
                 await self._take(record)
 
     def _is_due(self, record: VolumeRecord, now: float) -> bool:
-        is_kept = record.auto_backup and record.state in (VolumeState.CREATED, VolumeState.EXTENDING)
+        is_kept = (
+            record.auto_backup and not record.damaged and record.state in (VolumeState.CREATED, VolumeState.EXTENDING)
+        )
         return is_kept and backup_due(record.created_at, record.backed_up_at, now)
 
     async def _take(self, record: VolumeRecord) -> None:

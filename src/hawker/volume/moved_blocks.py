@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.sparse import stored_pieces
-from hawker.host.unreadable import PatientReader
+from hawker.host.unreadable import FileRange, PatientReader
 from hawker.value_object import ValueObject
 
 DIGESTED_BLOCKS = 1024
@@ -76,15 +76,17 @@ def differing(spans: Sequence[BlockRange], ours: Digests, theirs: Digests) -> tu
     return upto, {block for block in either if block < upto and ours.of.get(block) != theirs.of.get(block)}
 
 
-def digests_of(file: Path, spans: Sequence[BlockRange], most: int = DIGESTED_BLOCKS) -> Digests:
-    """Of the first `most` stored blocks among these; `spans` are in order."""
+def digests_of(
+    file: Path, spans: Sequence[BlockRange], lost: Sequence[FileRange] | None = None, most: int = DIGESTED_BLOCKS
+) -> Digests:
+    """Of the first `most` stored blocks among these; `spans` are in order. What is `lost` is zeros."""
     found = dict[int, bytes]()
     if not spans:
         return Digests(0, found)
     read = 0
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
-        reader = PatientReader(file, fd)
+        reader = PatientReader(file, fd, lost)
         for block in _stored_blocks(fd, size, spans):
             if read == most:
                 return Digests(block, found)
@@ -95,12 +97,12 @@ def digests_of(file: Path, spans: Sequence[BlockRange], most: int = DIGESTED_BLO
     return Digests(spans[-1].end, found)
 
 
-def read_blocks(file: Path, spans: Sequence[BlockRange]) -> dict[int, bytes]:
-    """Those of them that are not zeros."""
+def read_blocks(file: Path, spans: Sequence[BlockRange], lost: Sequence[FileRange] | None = None) -> dict[int, bytes]:
+    """Those of them that are not zeros. What is `lost` is zeros."""
     found = dict[int, bytes]()
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
-        reader = PatientReader(file, fd)
+        reader = PatientReader(file, fd, lost)
         for block in _stored_blocks(fd, size, spans):
             data = _block(reader, size, block)
             if data != _ZEROS[: len(data)]:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -18,12 +18,15 @@ from hawker.host import ext4
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
 from hawker.host.mount import is_mounted
 from hawker.host.sparse import allocated_bytes, publish, stored_pieces
-from hawker.host.unreadable import PatientReader
+from hawker.host.unreadable import FileRange, PatientReader
 from hawker.ids import NodeId
 from hawker.value_object import ValueObject
 from hawker.volume.moved_blocks import Digests, digests_of, read_blocks, write_all, write_blocks
 
 _ZEROS = bytes(BLOCK_BYTES)
+
+Lost: TypeAlias = Sequence[FileRange] | None
+"""What of a file is noted as lost, in order, and is zeros from then on; None where no loss is taken."""
 
 
 class StoredPiece(ValueObject, frozen=True):
@@ -73,7 +76,7 @@ class MovedFiles(Protocol):
     async def flush(self, file: MovedFile) -> None:
         """What was written to the file is on disk. Raises `Unavailable` while a kept layer is in use still."""
 
-    async def piece(self, file: MovedFile, offset: int, count: int) -> StoredPiece | None:
+    async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
         """The first stored bytes from `offset` on, `count` at most; None when there are no more."""
 
     async def trim(self, file: MovedFile, start: int) -> int | None:
@@ -94,10 +97,10 @@ class MovedFiles(Protocol):
     async def end_watches(self, open: Collection[str]) -> None:
         """Those of files of other ids than `open`, also what an earlier daemon left."""
 
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
         """Of the first of these blocks, in order."""
 
-    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
         """What is in these blocks; those of zeros are left out."""
 
     async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
@@ -168,8 +171,8 @@ class HostMovedFiles:
             raise Unavailable(f"the root filesystem of machine {file.id} is in use still")
         _sync(path)
 
-    async def piece(self, file: MovedFile, offset: int, count: int) -> StoredPiece | None:
-        return await in_thread(Pool.DISKS, _piece, self._existing(file), offset, count)
+    async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
+        return await in_thread(Pool.DISKS, _piece, self._existing(file), offset, count, lost)
 
     async def trim(self, file: MovedFile, start: int) -> int | None:
         self._existing(file)
@@ -222,11 +225,11 @@ class HostMovedFiles:
         if watched is not None:
             await in_thread(Pool.DISKS, watched[1].close)
 
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
-        return await in_thread(Pool.DISKS, digests_of, self._existing(file), spans)
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
+        return await in_thread(Pool.DISKS, digests_of, self._existing(file), spans, lost)
 
-    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
-        return await in_thread(Pool.DISKS, read_blocks, self._existing(file), spans)
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
+        return await in_thread(Pool.DISKS, read_blocks, self._existing(file), spans, lost)
 
     async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         await in_thread(Pool.DISKS, self._begin, self._draft(draft), size_bytes, upto)
@@ -301,11 +304,11 @@ class HostMovedFiles:
         return path
 
 
-def _piece(file: Path, offset: int, count: int) -> StoredPiece | None:
+def _piece(file: Path, offset: int, count: int, lost: Lost) -> StoredPiece | None:
     with file.open("rb", buffering=0) as opened:
         fd, size = opened.fileno(), os.fstat(opened.fileno()).st_size
         for start, length in stored_pieces(fd, size, offset):
-            return StoredPiece(start, PatientReader(file, fd).read_some(start, min(count, length)))
+            return StoredPiece(start, PatientReader(file, fd, lost).read_some(start, min(count, length)))
     return None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hawker.api.bounds import MAX_RETENTION_DAYS, MIN_RETENTION_DAYS
-from hawker.api.contract.volume import CreateVolumeRequest
+from hawker.api.contract.volume import CreateVolumeRequest, UpdateVolumeRequest
 from hawker.clock import Clock
 from hawker.errors import DeadlineExceeded, HawkerError, NoRoom, NotFound, NotServed, Unprocessable, WrongState
 from hawker.failpoint import reach
@@ -32,6 +32,7 @@ from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.volume.disks import Disks
 from hawker.volume.flows import VOLUME_CREATE, VOLUME_DESTROY, VOLUME_EXTEND, VolumeInput
+from hawker.volume.losses import check_usable
 from hawker.volume.table import VolumeTable
 
 DEFAULT_GB = 3
@@ -152,6 +153,7 @@ class Volumes:
 
         def apply(tx: Tx) -> VolumeRecord:
             record = self._changeable(tx, app, volume_id)
+            check_usable(record)
             if size_gb < record.size_gb:
                 raise Unprocessable(f"size_gb: volume {record.id} has {record.size_gb} GB and cannot be made smaller")
             if size_gb == record.size_gb:
@@ -166,16 +168,20 @@ class Volumes:
         assert self.disks is not None
         return await self._commit(VOLUME_EXTEND, apply)
 
-    async def update(
-        self, app: AppName, volume_id: str, *, retention: int | None, auto_backup: bool | None
-    ) -> VolumeRecord:
+    async def update(self, app: AppName, volume_id: str, change: UpdateVolumeRequest) -> VolumeRecord:
+        """Raises `MoveUnderWay` when what is lost of it is to be accepted while it moves."""
+        days, kept = change.snapshot_retention, change.auto_backup_enabled
+
         def apply(tx: Tx) -> VolumeRecord:
             record = self._volume_table.find(tx, app, volume_id)
+            if change.accept_damage and record.damaged:
+                check_here(tx, record.id)
+                record = self._volume_table.accept_damage(tx, record)
             return self._volume_table.change(
                 tx,
                 record,
-                snapshot_retention=record.snapshot_retention if retention is None else retention,
-                auto_backup=record.auto_backup if auto_backup is None else auto_backup,
+                snapshot_retention=record.snapshot_retention if days is None else days,
+                auto_backup=record.auto_backup if kept is None else kept,
             )
 
         return await self._store.write(apply)

@@ -29,6 +29,7 @@ from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.disks import check_room
 from hawker.volume.flows import VOLUME_FORK, VOLUME_RESTORE, VolumeInput
+from hawker.volume.losses import check_usable
 from hawker.volume.operations import Volumes
 from hawker.volume.snapshots import Snapshots, refuse_held
 
@@ -82,6 +83,7 @@ def _of_snapshot(snapshot: SnapshotRecord) -> VolumeOrigin:
 def _of_volume(volume: VolumeRecord) -> VolumeOrigin:
     if volume.state not in MADE:
         raise WrongState(f"volume {volume.id} is {volume.state}, and cannot be forked")
+    check_usable(volume)
     return VolumeOrigin(
         what=f"volume {volume.id}",
         size_gb=volume.size_gb,

@@ -41,6 +41,7 @@ from hawker.runtime.driver import Driver, Features
 from hawker.store.contract import Durability, Reader, Store, Tx
 from hawker.volume.disks import Copies, check_room
 from hawker.volume.flows import VOLUME_SNAPSHOT, Take
+from hawker.volume.losses import check_usable
 from hawker.volume.retention import kept_until
 
 _HELD = frozenset({State.SUSPENDING, State.SUSPENDED})
@@ -109,6 +110,7 @@ class Snapshots:
         check_here(tx, volume.id)
         if volume.state not in MADE:
             raise WrongState(f"cannot snapshot volume {volume_id} in state '{volume.state}'")
+        check_usable(volume)
         refuse_held(tx, self._driver.features, volume_id)
         for each in there:
             if each.status in IN_TAKING:

@@ -87,6 +87,13 @@ class VolumeTable:
         destroy_at = self._clock.now() + self._grace_s
         return self.change(tx, record, state=VolumeState.PENDING_DESTROY, destroy_at=destroy_at)
 
+    def accept_damage(self, tx: Tx, record: VolumeRecord) -> VolumeRecord:
+        """It may be used, with what is left of it."""
+        if record.damage is None:
+            return record
+        accepted = msgspec.structs.replace(record.damage, accepted_at=self._clock.now())
+        return self.change(tx, record, damage=accepted)
+
     def leave(self, tx: Tx, record: VolumeRecord) -> None:
         """It is on its way to another app, in the same transaction: no app has it."""
         tx.delete(VOLUMES, record.id)

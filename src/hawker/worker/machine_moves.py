@@ -14,6 +14,7 @@ from hawker.config import stop_config
 from hawker.errors import (
     BadRequest,
     Conflict,
+    Damaged,
     NotFound,
     NotServed,
     Unprocessable,
@@ -21,6 +22,7 @@ from hawker.errors import (
 )
 from hawker.failpoint import reach
 from hawker.fsm import journal
+from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import AppName, NodeId
 from hawker.machine import OFF, State
 from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
@@ -40,7 +42,8 @@ from hawker.record.volume import SealedKey, VolumeRecord, VolumeState, volume_re
 from hawker.store.contract import Reader, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import attached_to, volume_id_of
-from hawker.volume.moved_files import MovedFile, MovedFiles
+from hawker.volume.losses import noted, ranges_of
+from hawker.volume.moved_files import Lost, MovedFile, MovedFiles
 from hawker.worker import leases
 from hawker.worker.incoming_moves import IncomingMoves
 from hawker.worker.lifecycle.destinations import candidates, disk_free_mib
@@ -161,6 +164,8 @@ class MachineMoves(IncomingMoves):
             raise NotServed(f"mode: {_LATER[wish.mode]}: use `warm`, which copies while the machine runs")
         if wish.mode not in _MODES:
             raise Unprocessable(f"mode: {wish.mode!r:.40} is not one of auto, cold, warm")
+        if wish.mode == MoveMode.WARM and wish.accept_loss:
+            raise Unprocessable("mode: with `accept_loss` nobody may write meanwhile to what is lost: use `cold`")
         if wish.source not in (None, self._node.id):
             raise WrongState(f"source: it is at node {self._node.id}, and not at {wish.source!r:.40}")
         if wish.to == self._node.id:
@@ -193,7 +198,8 @@ class MachineMoves(IncomingMoves):
             region=wish.region or owned.region,
             limit_mib_per_s=wish.limit_mib_per_s or 0,
             generation=1 + max(each.generation for each in (machine, volume) if each is not None),
-            mode=MoveMode.WARM if written and wish.mode != MoveMode.COLD else MoveMode.COLD,
+            mode=MoveMode.WARM if written and wish.mode != MoveMode.COLD and not wish.accept_loss else MoveMode.COLD,
+            accept_loss=bool(wish.accept_loss),
             ran=ran,
             drops_memory=machine is not None and machine.state is State.SUSPENDED,
             created_at=now,
@@ -295,19 +301,32 @@ class MachineMoves(IncomingMoves):
         """Where one that is `handed_over` is read."""
         return files_of(self._deps)
 
-    def handed_over(self, move_id: str, generation: int, root: bool | None = None) -> MovedFile:
-        """The file of the move that its destination may read now. Raises `NotFound`, `WrongState`."""
+    def handed_over(self, move_id: str, generation: int, root: bool | None = None) -> tuple[MovedFile, Lost]:
+        """The file of the move that its destination may read now, and what is noted as lost of it. Raises `NotFound`,
+        `WrongState`."""
         move = self.get(move_id)
         found = [each for each in unit_files(move) if bool(each.layer) is bool(root)]
         if move.generation != generation or not found:
             raise NotFound(f"move {move_id:.40} hands over no generation {generation}")
         if not move.hands_over:
             raise WrongState(f"the move is {move.state}: nothing is handed over")
-        return found[0]
+        return found[0], ranges_of(move.lost) if move.accept_loss and not root else None
 
-    async def note_damage(self, move_id: str, what: str) -> None:
-        """The disk here cannot read a file of the move, which ends for it. Durably."""
-        await self._deps.store.write(lambda tx: change_move(tx, self._deps, move_id, damage=what))
+    async def note_unreadable(self, move_id: str, file: MovedFile, error: UnreadableBytes) -> None:
+        """The disk here cannot read this of a file of the move: it counts as lost where the order accepts that, or the
+        move ends for it. Durably. Raises `Damaged` for a move that ends."""
+        what = f"the root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"
+        damage = Damaged(f"{what} cannot be read at byte {error.offset}: its disk is damaged")
+
+        def apply(tx: Tx) -> bool:
+            move = self.get(move_id, tx)
+            is_lost = move.accept_loss and not file.layer and move.state is MoveState.COPYING
+            fields = {"lost": noted(move.lost, [error.lost])} if is_lost else {"damage": str(damage)}
+            change_move(tx, self._deps, move_id, **fields)
+            return is_lost
+
+        if not await self._deps.store.write(apply):
+            raise damage from error
 
 
 def _check_movable(record: MachineRecord, *, cold_start: bool) -> None:

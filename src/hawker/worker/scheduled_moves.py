@@ -97,6 +97,7 @@ class ScheduledMoves:
             mode=wish.mode,
             limit_mib_per_s=wish.limit_mib_per_s or 0,
             cold_start=bool(wish.cold_start),
+            accept_loss=bool(wish.accept_loss),
             at=at,
             until=until,
             window=wish.window or "",
@@ -145,6 +146,7 @@ class ScheduledMoves:
             mode=scheduled.mode,
             limit_mib_per_s=scheduled.limit_mib_per_s,
             cold_start=scheduled.cold_start,
+            accept_loss=scheduled.accept_loss,
         )
 
         def begun(tx: Tx, move: MoveRecord) -> None:

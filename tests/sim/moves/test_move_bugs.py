@@ -9,7 +9,14 @@ from hawker.sim.node.kit import WorkerKit
 from tests.short_form import short_form
 
 SEEDS = 40
-FOUND_AT = {"refusal-forgotten": 30, "copy-not-synced": 16, "old-marks": 21, "accepts-again": 3, "root-left": 4}
+FOUND_AT = {
+    "refusal-forgotten": 30,
+    "copy-not-synced": 16,
+    "old-marks": 21,
+    "accepts-again": 3,
+    "root-left": 4,
+    "zeros-unsaid": 7,
+}
 """The seed that finds a bug, where it is not the first one."""
 
 

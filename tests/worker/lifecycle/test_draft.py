@@ -24,7 +24,7 @@ from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
 from hawker.sim.node.kit import WorkerKit
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import BlockChanges, MovedFile, MovedFiles, StoredPiece
+from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece
 from hawker.worker.lifecycle.draft import CopyPace, over
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -65,14 +65,14 @@ class LyingFiles(FakeMovedFiles):
         found = await super().changed(file, since)
         return BlockChanges(found.mark, (BlockRange(1 << 40, 1),)) if self.lie == "changed" and since else found
 
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
-        found = await super().digests(file, spans)
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
+        found = await super().digests(file, spans, lost)
         if self.lie == "stands still":
             return Digests(0, found.of)
         return Digests(found.upto, {**found.of, 1 << 30: bytes(16)}) if self.lie == "digests" else found
 
-    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
-        found = await super().blocks(file, spans)
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
+        found = await super().blocks(file, spans, lost)
         if self.lie == "short":
             return {block: data[:100] for block, data in found.items()}
         return {**found, 9: found[min(found)]} if self.lie == "blocks" and found else found

@@ -11,7 +11,17 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Ok, Request
 from hawker.api.route import Alias, Page, Rate, Tag, Unary
 from hawker.config import MachineConfig
-from hawker.errors import AlreadyExists, Conflict, LeaseHeld, NoRoom, NotFound, OrderUncertain, Unavailable, WrongState
+from hawker.errors import (
+    AlreadyExists,
+    Conflict,
+    Damaged,
+    LeaseHeld,
+    NoRoom,
+    NotFound,
+    OrderUncertain,
+    Unavailable,
+    WrongState,
+)
 from hawker.machine import State
 from hawker.permission import Action
 
@@ -263,7 +273,7 @@ CREATE_MACHINE = Unary(
     response=Machine,
     tag=Tag.MACHINES,
     summary="Order a machine: it is created and starts, or the order is refused",
-    errors=(NotFound, AlreadyExists, NoRoom, OrderUncertain, Unavailable),
+    errors=(NotFound, AlreadyExists, NoRoom, OrderUncertain, Unavailable, Damaged),
     action=Action.CREATE,
     strict=True,
     keyed=True,
@@ -292,7 +302,7 @@ UPDATE_MACHINE = Unary(
     response=Machine,
     tag=Tag.MACHINES,
     summary="Update a machine's config, which makes a new version and restarts it",
-    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom, Unavailable),
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom, Unavailable, Damaged),
     strict=True,
     timeout_s=90.0,
 )

@@ -18,7 +18,17 @@ from hawker.api.contract.machine import (
     WaitState,
 )
 from hawker.api.route import Rate, Tag, Unary
-from hawker.errors import AlreadyExists, Conflict, DeadlineExceeded, LeaseHeld, NoRoom, NotFound, NotServed, WrongState
+from hawker.errors import (
+    AlreadyExists,
+    Conflict,
+    Damaged,
+    DeadlineExceeded,
+    LeaseHeld,
+    NoRoom,
+    NotFound,
+    NotServed,
+    WrongState,
+)
 from hawker.permission import Action
 
 
@@ -157,7 +167,7 @@ START_MACHINE = Unary(
     response=StartAnswer,
     tag=Tag.MACHINES,
     summary="Start a machine",
-    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom),
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom, Damaged),
     timeout_s=90.0,
 )
 
@@ -194,7 +204,7 @@ RESTART_MACHINE = Unary(
     response=Ok,
     tag=Tag.MACHINES,
     summary="Stop a machine and start it again",
-    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom),
+    errors=(NotFound, Conflict, LeaseHeld, WrongState, NoRoom, Damaged),
     timeout_s=90.0,
 )
 

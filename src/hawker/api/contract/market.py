@@ -14,6 +14,7 @@ from hawker.config.machine import Guest
 from hawker.errors import (
     AlreadyExists,
     Conflict,
+    Damaged,
     NoRoom,
     NoRoomAtVolume,
     NotFound,
@@ -265,7 +266,17 @@ FILL = Unary(
     response=Machine,
     tag=Tag.NODE,
     summary="Fill an order here, or refuse it",
-    errors=(NotFound, AlreadyExists, Conflict, NoRoom, NoRoomAtVolume, OrderCancelled, Unavailable, WrongState),
+    errors=(
+        NotFound,
+        AlreadyExists,
+        Conflict,
+        NoRoom,
+        NoRoomAtVolume,
+        OrderCancelled,
+        Unavailable,
+        WrongState,
+        Damaged,
+    ),
     timeout_s=ORDER_TIMEOUT_S,
 )
 

@@ -42,8 +42,9 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     copied while the machine runs, and what it wrote meanwhile while it is off), `cold` (all of it while it is off) or
     `auto`: warm for a machine that runs and has a volume. `limit_mib_per_s` bounds the copy; with 0 or nothing, it goes
     as fast as it can, but beside a machine that runs at 100. With `source` it is moved only if it is at that node. With
-    `cold_start` a suspended machine is stopped, moved and left stopped: its memory is dropped. A dry run only says
-    where it would go and how much is copied, or what the order would be refused for.
+    `cold_start` a suspended machine is stopped, moved and left stopped: its memory is dropped. With `accept_loss` what
+    the disk cannot read of a volume goes as zeros, and is listed; such a move is cold. A dry run only says where it
+    would go and how much is copied, or what the order would be refused for.
 
     With `at`, at most a year away, it begins then, and with `window` within that, each day (`02:00-04:00`) or on one
     of the week (`sun 02:00-04:00`), in UTC. What cannot begin then is tried for an hour, or in the next window."""
@@ -53,6 +54,7 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     region: str | None = None
     dry_run: bool | None = None
     cold_start: bool | None = None
+    accept_loss: bool | None = None
     mode: str | None = None
     limit_mib_per_s: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None
     at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -67,7 +69,9 @@ class Move(Answer, frozen=True, kw_only=True):
     `away_ms` is how long the machine has been off for the move. `code` is `damaged` for a move that was aborted because
     the disk of its source cannot read all; `reason` names the volume and the byte. One that is scheduled begins at `at`
     or later; `reason` says why it did not when it was due. Its id answers for the move that it became, which has
-    another."""
+    another.
+
+    With `accept_loss`, `lost` are ranges of bytes of the volume that go as zeros, in order: offset and count."""
 
     id: str
     app: str
@@ -88,6 +92,8 @@ class Move(Answer, frozen=True, kw_only=True):
     reason: str = ""
     at: datetime | None = None
     window: str | None = None
+    accept_loss: bool = False
+    lost: tuple[tuple[int, int], ...] = ()
     created_at: datetime
     updated_at: datetime
 
@@ -249,14 +255,15 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
 
 class IncomingMove(Answer, frozen=True, kw_only=True):
     """What the destination has of a move: holding, ready, warm, copied, accepted, refused or dropped. It says copied
-    once it has compared all of it. With `root` it takes the root filesystem that the machine keeps, too: an older node
-    does not say so."""
+    once it has compared all of it. With `root` it takes the root filesystem that the machine keeps, too, and with
+    `losses` it keeps what is lost of a volume, and starts no machine with it: an older node does not say so."""
 
     state: str
     generation: int
     copied_bytes: int = 0
     compared_bytes: int = 0
     root: bool = False
+    losses: bool = False
     reason: str = ""
 
 

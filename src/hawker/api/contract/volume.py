@@ -12,12 +12,41 @@ from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.org import OrgParams
 from hawker.api.route import Page, Tag, Unary
 from hawker.config import Guest
-from hawker.errors import Conflict, LeaseHeld, NoRoom, NotFound, NotServed, Unavailable, WrongState
+from hawker.errors import (
+    Conflict,
+    Damaged,
+    LeaseHeld,
+    Moved,
+    MoveUnderWay,
+    NoRoom,
+    NotFound,
+    NotServed,
+    Unavailable,
+    WrongState,
+)
 from hawker.permission import Action
+
+
+class VolumeDamage(Answer, frozen=True, kw_only=True):
+    """What of a volume is zeros, because the disk of `node` could not read it when the volume moved from there: `lost`
+    are ranges of bytes of its file, in order: offset and count. `files` are those that lost something, by their paths
+    in the volume; `unnamed` says why there may be more, and is absent until they were looked for. Until it is
+    `accepted`, no machine starts with the volume, and nothing is made from it; once it is, the next mount repairs its
+    filesystem."""
+
+    node: str
+    accepted: bool
+    repaired: bool
+    lost: tuple[tuple[int, int], ...]
+    lost_bytes: int
+    noted_at: datetime
+    files: tuple[str, ...] = ()
+    unnamed: str | None = None
 
 
 class Volume(Answer, frozen=True, kw_only=True):
     """`attached_machine_id` is null when it is free: it is always sent. A summary has no blocks and bytes.
+    `damage` is there once some of it was lost.
     `host_status` is "ok", or "unreachable" where the node `zone` did not answer: then id, name, state, size, region and
     machine are what it said last, and all else is empty."""
 
@@ -42,6 +71,7 @@ class Volume(Answer, frozen=True, kw_only=True):
     blocks_avail: int | None = None
     bytes_used: int | None = None
     bytes_total: int | None = None
+    damage: VolumeDamage | None = None
 
 
 class OrgVolume(Volume, frozen=True, kw_only=True):
@@ -82,8 +112,11 @@ class CreateVolumeRequest(Request, frozen=True, kw_only=True):
 
 
 class UpdateVolumeRequest(Request, frozen=True, kw_only=True):
+    """With `accept_damage` a volume of which some is lost may be used again, with what is left of it."""
+
     snapshot_retention: RetentionDays | None = None
     auto_backup_enabled: bool | None = None
+    accept_damage: bool | None = None
 
 
 class ExtendVolumeRequest(Request, frozen=True, kw_only=True):
@@ -229,7 +262,7 @@ CREATE_VOLUME = Unary(
     response=Volume,
     tag=Tag.VOLUMES,
     summary="Create a volume: empty, from a snapshot or backup, or as a fork of another volume",
-    errors=(NotFound, NotServed, NoRoom, WrongState, Conflict, Unavailable),
+    errors=(NotFound, NotServed, NoRoom, WrongState, Conflict, Unavailable, Damaged),
     action=Action.CREATE,
     timeout_s=90.0,
 )
@@ -253,8 +286,8 @@ UPDATE_VOLUME = Unary(
     body=UpdateVolumeRequest,
     response=Volume,
     tag=Tag.VOLUMES,
-    summary="Set daily snapshots of a volume and their retention",
-    errors=(NotFound, WrongState),
+    summary="Set daily snapshots of a volume and their retention, or accept what was lost of it",
+    errors=(NotFound, WrongState, Moved, MoveUnderWay),
 )
 
 DELETE_VOLUME = Unary(
@@ -277,7 +310,7 @@ EXTEND_VOLUME = Unary(
     response=ExtendVolumeAnswer,
     tag=Tag.VOLUMES,
     summary="Make a volume larger, also while a machine uses it",
-    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable),
+    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable, Damaged),
 )
 
 LIST_SNAPSHOTS = Unary(
@@ -299,7 +332,7 @@ CREATE_SNAPSHOT = Unary(
     response=SnapshotCreated,
     tag=Tag.VOLUMES,
     summary="Take a snapshot of a volume",
-    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable),
+    errors=(NotFound, NoRoom, Conflict, WrongState, Unavailable, Damaged),
     action=Action.WRITE,
 )
 
@@ -348,7 +381,7 @@ CREATE_BACKUP = Unary(
     response=VolumeBackup,
     tag=Tag.VOLUMES,
     summary="Back a volume up to where the node's backups go, also while a machine uses it",
-    errors=(NotFound, NotServed, NoRoom, Conflict, WrongState, Unavailable),
+    errors=(NotFound, NotServed, NoRoom, Conflict, WrongState, Unavailable, Damaged),
     action=Action.WRITE,
 )
 

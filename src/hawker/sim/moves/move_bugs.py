@@ -1,6 +1,6 @@
 """The planted bugs of moves: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
@@ -10,6 +10,7 @@ from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.move import DeliverRequest, MoveRequest
 from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
 from hawker.host.changed_blocks import BlockRange
+from hawker.host.unreadable import UnreadableBytes, joined
 from hawker.ids import AppName
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
@@ -34,7 +35,7 @@ from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import BlockChanges, MovedFile, MovedFiles, draft_of
+from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece, draft_of
 from hawker.worker.lifecycle.move import change_move, give_back
 from hawker.worker.lifecycle.moved_unit import files_of, unit_files
 from hawker.worker.lifecycle.receive import own
@@ -128,7 +129,7 @@ class _FilesOver:
 class _ComparesNothing(_FilesOver):
     """What was copied is not compared with its source."""
 
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
         return Digests(spans[-1].end, {})
 
     async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests:
@@ -158,6 +159,28 @@ class _LeavesRoots(_FilesOver):
 
     async def adopt(self, draft: str, file: MovedFile) -> None:
         await (self._files.drop(draft) if file.layer else self._files.adopt(draft, file))
+
+
+class _ZerosUnsaid(_FilesOver):
+    """What the disk cannot read goes as zeros, and nobody notes that."""
+
+    async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
+        return await _silently(lost, lambda gone: self._files.piece(file, offset, count, gone))
+
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
+        return await _silently(lost, lambda gone: self._files.digests(file, spans, gone))
+
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
+        return await _silently(lost, lambda gone: self._files.blocks(file, spans, gone))
+
+
+async def _silently(lost: Lost, read: Callable[[Lost], Awaitable[T]]) -> T:
+    gone = tuple(lost or ())
+    while True:
+        try:
+            return await read(gone)
+        except UnreadableBytes as error:
+            gone = joined([*gone, error.lost])
 
 
 class _NeverSyncs(_FilesOver):
@@ -208,8 +231,8 @@ class _KeepsRoom(MachineMoves):
 class _RetiresEarly(_FilesOver):
     """A source whose file is gone as soon as it was compared."""
 
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
-        found = await self._files.digests(file, spans)
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
+        found = await self._files.digests(file, spans, lost)
         await self._files.retire(file, 0)
         return found
 
@@ -366,6 +389,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         WorkerKit(flows=_with_step("move", "stop", _closes_early)),
         *I,
     ),
+    _plant("zeros-unsaid", "what cannot be read goes as zeros that nobody lists", _files(_ZerosUnsaid), *I),
     _plant("accept-not-durable", "a new owner acts before its own commit", WorkerKit(store=_LazyAccepts), *I),
     _plant("accepts-again", "a late grant is taken for a new one", WorkerKit(moves=_AcceptsAgain), *I),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),

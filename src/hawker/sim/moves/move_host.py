@@ -15,6 +15,7 @@ from hawker.api.handlers import Handlers
 from hawker.errors import WrongState
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.other_nodes import SEALED_FOR
+from hawker.host.changed_blocks import BLOCK_BYTES
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
@@ -23,6 +24,7 @@ from hawker.record.node import NODE, NodeRecord
 from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import FakeRegistry
+from hawker.sim.node.fake_moved_files import PIECES
 from hawker.sim.node.kit import WorkerKit
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import VirtualWorld, volumes_used
@@ -217,6 +219,11 @@ class MoveHost:
                 **{machine_id: count for (machine_id, _), count in world.rootfs.writes.items()},
             },
             drafts=len(world.moved_files.drafted),
+            holes={
+                volume_id: tuple((number * BLOCK_BYTES, BLOCK_BYTES) for number in sorted(file.holes))
+                for volume_id, file in world.disks.files.items()
+                if file.holes
+            },
         )
 
     def write(self) -> dict[str, int]:
@@ -232,5 +239,6 @@ class MoveHost:
             file = self.world.disks.files.get(volume_id)
             if file is not None and volume_id in self.world.disks.attached:
                 file.content += 1
+                file.holes -= {file.content % PIECES}
                 told[volume_id] = file.content
         return told

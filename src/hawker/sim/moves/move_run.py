@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
-from hawker.api.contract.volume import VolumeParams
+from hawker.api.contract.volume import UPDATE_VOLUME, UpdateVolumeRequest, VolumeParams
 from hawker.errors import Fault, HawkerError
 from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.machine import SETTLED, State
@@ -90,6 +90,7 @@ _AMBUSHED = (
     "show_incoming_move",
     "show_outgoing_move",
 )
+_ROT = frozenset({3, 4, 11})
 _DARK_FROM = 20.0  # of the amount of an ambush: longer ones take the power, too
 _MODES = ("", "", "cold")
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
@@ -105,6 +106,11 @@ class MovePlan(RunPlan[MoveOperation], frozen=True):
     @property
     def keeps_root(self) -> bool:
         return self.seed % 2 == 0
+
+    @property
+    def rots(self) -> bool:
+        """Whether the first host's disk cannot read some of the volumes, which moves mostly accept."""
+        return self.seed % 8 == 7
 
 
 class MoveOutcome(RunOutcome[MovePlan], frozen=True, kw_only=True):
@@ -187,6 +193,9 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         self._machine = MachineId(await first.started(restart={"policy": "always"}, **config))
         self._volume, self._free = VolumeId(volume.id), VolumeId(free.id)
         self._before = first.record(self._machine)
+        if self._plan.rots:
+            rot = next(iter(self._fleet.hosts.values())).world.disks.rot
+            rot[self._volume], rot[self._free] = _ROT, frozenset({0})
 
     async def _watch(self) -> None:
         """Machines write, and everything is looked at that changed since the last look."""
@@ -251,14 +260,16 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         worker = next((each.worker for each in self._fleet.hosts.values() if each.worker and _owns(each, unit)), None)
         if worker is None:
             return
-        wish = MoveRequest(to=to.id, mode=mode or None)
+        accept_loss = self._plan.rots and self._calls % 3 != 0
+        wish = MoveRequest(to=to.id, mode=mode or None, accept_loss=accept_loss or None)
         try:
             match verb:
                 case MoveVerb.MOVE:
                     made = await worker.api.call(MOVE_MACHINE, params=params(unit), body=wish)
                 case MoveVerb.MOVE_VOLUME:
                     at = VolumeParams(app_name=APP, volume_id=unit)
-                    made = await worker.api.call(MOVE_FREE_VOLUME, params=at, body=MoveRequest(to=to.id))
+                    free = MoveRequest(to=to.id, accept_loss=accept_loss or None)
+                    made = await worker.api.call(MOVE_FREE_VOLUME, params=at, body=free)
                 case _:
                     move = next((each for _, each in worker.store.scan(MOVES) if each.state in OPEN_MOVES), None)
                     if move is None:
@@ -283,6 +294,21 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             except TimeoutError:
                 self._note(Violation(Invariant.MOVE_ENDS, about, what) for about, what in self._left())
             await self._clock.sleep(_SWEPT_S)
+            await self._accept_losses()
+
+    async def _accept_losses(self) -> None:
+        """Whoever has a damaged volume goes on with what is left of it: what was lost does not count as kept."""
+        for host in self._fleet.hosts.values():
+            for _, volume in list(host.world.store.scan(VOLUMES)):
+                if host.worker is None or not volume.damaged or self._found:
+                    continue
+                if volume.id in self._acknowledged:
+                    self._acknowledged[volume.id] = host.world.disks.files[volume.id].content
+                at = VolumeParams(app_name=APP, volume_id=volume.id)
+                await host.worker.api.call(UPDATE_VOLUME, params=at, body=UpdateVolumeRequest(accept_damage=True))
+                if volume.machine is not None:
+                    await host.worker.start(volume.machine)
+                    await host.worker.reaches(volume.machine, State.STARTED)
 
     def _left(self) -> Iterator[tuple[str, str]]:
         for host in self._fleet.hosts.values():

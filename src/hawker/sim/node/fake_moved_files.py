@@ -7,14 +7,14 @@ from pathlib import Path
 
 from hawker.errors import NotFound, NotServed
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
-from hawker.host.unreadable import UnreadableBytes
+from hawker.host.unreadable import FileRange, UnreadableBytes
 from hawker.ids import InstanceId, MachineId, VolumeId
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart, FakeRootfs
 from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import DIGEST_BYTES, Digests
-from hawker.volume.moved_files import BlockChanges, MovedFile, StoredPiece
+from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, StoredPiece
 
 PIECES = 16
 LAYER_BYTES = 256 << 20
@@ -75,16 +75,15 @@ class FakeMovedFiles(FakeHostPart):
         for id in [each for each in self._watches if each not in open]:
             del self._watches[id]
 
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange]) -> Digests:
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
         await self._edge("digests")
         content = self._content(file)
-        self._check_readable(file, _within(spans))
-        return _digests(spans, {number: _said(number, content) for number in range(PIECES)})
+        there = self._there(file, _within(spans), lost)
+        return _digests(spans, {number: _said(number, content) for number in there})
 
-    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange]) -> Mapping[int, bytes]:
+    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
         content = self._content(file)
-        self._check_readable(file, _within(spans))
-        return {number: _bytes(number, content) for number in _within(spans)}
+        return {number: _bytes(number, content) for number in self._there(file, _within(spans), lost)}
 
     async def size_bytes(self, file: MovedFile) -> int | None:
         if file.id in self.plain:
@@ -100,19 +99,24 @@ class FakeMovedFiles(FakeHostPart):
     async def flush(self, file: MovedFile) -> None:
         await self._edge("flush")
 
-    async def piece(self, file: MovedFile, offset: int, count: int) -> StoredPiece | None:
+    async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
         content = self._content(file)
         number = -(-offset // BLOCK_BYTES)
         if number >= PIECES:
             return None
-        self._check_readable(file, [number])
-        return StoredPiece(number * BLOCK_BYTES, _bytes(number, content))
+        is_there = bool(self._there(file, [number], lost))
+        return StoredPiece(number * BLOCK_BYTES, _bytes(number, content) if is_there else bytes(BLOCK_BYTES))
 
-    def _check_readable(self, file: MovedFile, numbers: Sequence[int]) -> None:
-        """Raises `UnreadableBytes`."""
-        rotten = sorted(self._volumes.rot.get(VolumeId(file.id), frozenset()) & set(numbers))
-        if rotten and not file.layer:
-            raise UnreadableBytes(Path(file.id), rotten[0] * BLOCK_BYTES)
+    def _there(self, file: MovedFile, numbers: Sequence[int], lost: Lost) -> list[int]:
+        """Those that are not zeros. Raises `UnreadableBytes`."""
+        gone = {number for number in numbers for each in lost or () if each.offset <= number * BLOCK_BYTES < each.end}
+        volume = VolumeId(file.id)
+        if file.layer:
+            return list(numbers)
+        rotten = sorted(self._volumes.rot.get(volume, frozenset()) & set(numbers) - gone)
+        if rotten:
+            raise UnreadableBytes(Path(file.id), FileRange(rotten[0] * BLOCK_BYTES, BLOCK_BYTES))
+        return [number for number in numbers if number not in gone | self._volumes.files[volume].holes]
 
     async def begin(self, draft: str, size_bytes: int, upto: int) -> None:
         await self._edge("begin")
@@ -126,15 +130,17 @@ class FakeMovedFiles(FakeHostPart):
 
     async def overwrite(self, draft: str, spans: Sequence[BlockRange], blocks: Mapping[int, bytes]) -> None:
         await self._edge("overwrite")
-        for number, data in blocks.items():
-            self._put(draft, number * BLOCK_BYTES, data)
+        for number in _within(spans):
+            self._put(draft, number * BLOCK_BYTES, blocks.get(number, b""))
 
     def _put(self, draft: str, offset: int, data: bytes) -> None:
-        said = data.rstrip(b".")
+        said = data.rstrip(b".\0")
         if self.spoils:
             self.spoils -= 1
-            said = said.partition(b":")[0] + b":-7"
-        if draft in self.drafted:
+            said = (said.partition(b":")[0] or b"0") + b":-7"
+        if draft in self.drafted and not said:
+            self.drafted[draft].pop(offset, None)
+        elif draft in self.drafted:
             self.drafted[draft][offset] = said
 
     async def sync(self, draft: str) -> None:
@@ -150,18 +156,20 @@ class FakeMovedFiles(FakeHostPart):
         await self._edge("adopt")
         if draft in self.drafted:
             content = self._drafted(draft)
-            self._enter(file, self._sizes[draft], -1 if content is None else content)
+            there = {offset // BLOCK_BYTES for offset in self.drafted[draft]}
+            holes = frozenset(range(PIECES)) - there
+            self._enter(file, self._sizes[draft], -1 if content is None else content, holes)
             del self.drafted[draft]
         await self._edge("adopt", after=True)
 
-    def _enter(self, file: MovedFile, size: int, content: int) -> None:
+    def _enter(self, file: MovedFile, size: int, content: int, holes: frozenset[int]) -> None:
         if not file.layer:
-            self._volumes.files[VolumeId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content)
+            self._volumes.files[VolumeId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content, holes)
             return
         machine_id = MachineId(file.id)
         self._rootfs.directories.add(machine_id)
         self._rootfs.layers[machine_id] = (file.layer, InstanceId("moved"))
-        self._rootfs.writes[machine_id, file.layer] = content
+        self._rootfs.writes[machine_id, file.layer] = -1 if holes else content
 
     async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
         await self._edge("drop")
@@ -184,9 +192,9 @@ class FakeMovedFiles(FakeHostPart):
         self.retired.pop((file.id, generation), None)
 
     def _drafted(self, draft: str) -> int | None:
-        """None when it is not one moment's."""
+        """None when it is not one moment's. A part that is not there is zeros."""
         there = {offset // BLOCK_BYTES: data for offset, data in self.drafted.get(draft, {}).items()}
-        if len(there) != PIECES:
+        if not there:
             return None
         newest = max(int(data.partition(b":")[2]) for data in there.values())
         return newest if all(data == _said(number, newest) for number, data in there.items()) else None

@@ -3,18 +3,20 @@ where the daemon may die, and so is the middle of a copy, which then leaves noth
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import anyio
 
 from hawker.backup.checks import BackupCheck, BackupShareReport
 from hawker.errors import BadRequest, Damaged, NotFound
+from hawker.host.unreadable import FileRange
 from hawker.ids import SnapshotId, VolumeId
 from hawker.record.volume import Fstype, SnapshotRecord
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart
 from hawker.volume.disks import BackupFound, BackupSize, CopyRoom, Disk, Usage
+from hawker.volume.lost_files import LostFiles
 
 _BLOCK = 4096
 _RESERVED = 100  # one in so many blocks
@@ -22,18 +24,21 @@ _RESERVED = 100  # one in so many blocks
 
 @dataclass(slots=True)
 class FakeVolume:
-    """A volume's file: its size, that of the filesystem in it, and how often something was written to it."""
+    """A volume's file: its size, that of the filesystem in it, how often something was written to it, and which of its
+    parts are zeros that nobody wrote."""
 
     size_bytes: int
     filesystem_bytes: int
     fstype: Fstype
     content: int = 0
+    holes: frozenset[int] = frozenset()
 
 
 class FakeVolumes(FakeHostPart):
     """Keeps `deps.Disks` in memory. `made` counts how often a volume's file was made: the second time, what was in the
-    first is lost. `grows` while the host can grow what is in use; `damaged` filesystems cannot be mounted; `rot` are
-    parts of a volume's file that the disk cannot read any more, as `fake_moved_files` numbers them."""
+    first is lost; `repaired` how often its filesystem was. `grows` while the host can grow what is in use; `damaged`
+    filesystems cannot be mounted; `rot` are parts of a volume's file that the disk cannot read any more, as
+    `fake_moved_files` numbers them."""
 
     def __init__(self, crash_points: CrashPoints) -> None:
         super().__init__(crash_points)
@@ -41,6 +46,7 @@ class FakeVolumes(FakeHostPart):
         self.attached: set[VolumeId] = set()
         self.made: Counter[VolumeId] = Counter()
         self.damaged: set[VolumeId] = set()
+        self.repaired: Counter[VolumeId] = Counter()
         self.rot: dict[VolumeId, frozenset[int]] = {}
         self.stray: set[str] = set()
         self.grows = True
@@ -72,6 +78,8 @@ class FakeVolumes(FakeHostPart):
         block = self._block(disk)
         if block.fstype is not Fstype.EXT4:
             raise BadRequest(f"volume {disk.id} has no filesystem, so it cannot be mounted")
+        if disk.repair and disk.id not in self.attached:
+            self.repaired[disk.id] += 1
         if disk.id in self.damaged:
             raise BadRequest(f"the filesystem of volume {disk.id} is damaged")
         if disk.id not in self.attached:
@@ -120,6 +128,10 @@ class FakeVolumes(FakeHostPart):
 
     async def held(self, volumes: Collection[VolumeId]) -> Mapping[VolumeId, tuple[str, ...]]:
         return {each: who for each, who in self.holders.items() if each in volumes}
+
+    async def lost_files(self, disk: Disk, lost: Sequence[FileRange]) -> LostFiles:
+        await self._edge("lost_files")
+        return LostFiles(tuple(f"/part-{each}" for each in sorted(self._block(disk).holes)))
 
     async def lacks_encryption(self) -> str | None:
         return None if self.encrypts else "cryptsetup is not installed"

@@ -1,8 +1,8 @@
 """Answers about moves: to clients at the source of a move, and between its two nodes."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -51,6 +51,7 @@ from hawker.fair.table import VOLUME_HANDOVERS
 from hawker.fair.turns import Turns
 from hawker.fsm.runner import Runner
 from hawker.host.changed_blocks import BlockRange
+from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import AppName, NodeId, RunId
 from hawker.permission import Action, Attempt
 from hawker.record.move import (
@@ -63,9 +64,8 @@ from hawker.record.move import (
     MoveState,
     ScheduledMove,
 )
-from hawker.volume.disks import damaged_at
-from hawker.volume.moved_blocks import HANDED_BLOCKS, groups
-from hawker.volume.moved_files import MovedFile
+from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
+from hawker.volume.moved_files import Lost, MovedFile, StoredPiece
 from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves, PlannedMove
@@ -74,6 +74,8 @@ from hawker.worker.scheduled_moves import ScheduledMoves
 CANCEL_S = 25.0
 """How long the answer to a cancel waits for the machine to be as it was."""
 
+
+T = TypeVar("T")
 
 _COPIED_IN = frozenset({MoveState.WARMING, MoveState.STOPPING, MoveState.COPYING})
 
@@ -199,44 +201,55 @@ class MoveHandlers:
     @answers(HAND_VOLUME)
     async def hand(self, call: Call[MoveParams, MovedPieceQuery, None]) -> bytes:
         query, count = call.query, min(max(1, call.query.count), PIECE_BYTES)
-        async with self._reading(call.caller, call.params.move_id, query.generation, query.root) as file:
-            piece = await self._moves.files.piece(file, max(0, query.offset), count)
+
+        def read(file: MovedFile, lost: Lost) -> Awaitable[StoredPiece | None]:
+            return self._moves.files.piece(file, max(0, query.offset), count, lost)
+
+        piece = await self._read(call.caller, call.params.move_id, query.generation, query.root, read)
         return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
 
     @answers(HAND_BLOCKS)
     async def blocks(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
-        async with self._reading(call.caller, call.params.move_id, call.body.generation, call.body.root) as file:
-            found = await self._moves.files.blocks(file, next(groups(_spans(call.body), HANDED_BLOCKS), ()))
+        spans = next(groups(_spans(call.body), HANDED_BLOCKS), ())
+
+        def read(file: MovedFile, lost: Lost) -> Awaitable[Mapping[int, bytes]]:
+            return self._moves.files.blocks(file, spans, lost)
+
+        found = await self._read(call.caller, call.params.move_id, call.body.generation, call.body.root, read)
         return b"".join(block.to_bytes(4, "big") + data for block, data in found.items())
 
     @answers(DIGEST_BLOCKS)
     async def digests(self, call: Call[MoveParams, NoQuery, MovedBlocksRequest]) -> bytes:
-        async with self._reading(call.caller, call.params.move_id, call.body.generation, call.body.root) as file:
-            found = await self._moves.files.digests(file, _spans(call.body))
+        spans = _spans(call.body)
+
+        def read(file: MovedFile, lost: Lost) -> Awaitable[Digests]:
+            return self._moves.files.digests(file, spans, lost)
+
+        found = await self._read(call.caller, call.params.move_id, call.body.generation, call.body.root, read)
         entries = (block.to_bytes(4, "big") + digest for block, digest in found.of.items())
         return found.upto.to_bytes(8, "big") + b"".join(entries)
 
-    @asynccontextmanager
-    async def _reading(self, caller: str, move_id: str, generation: int, root: bool | None) -> AsyncIterator[MovedFile]:
-        """What its disk cannot read ends the move: the move says so before its destination hears of it. Raises
-        `Damaged`."""
+    async def _read(
+        self,
+        caller: str,
+        move_id: str,
+        generation: int,
+        root: bool | None,
+        read: Callable[[MovedFile, Lost], Awaitable[T]],
+    ) -> T:
+        """What its disk cannot read is noted before the destination hears anything of it: as lost, and read as zeros
+        from then on, or as what ends the move. Raises `Damaged`."""
         async with self._handovers.hold(f"node {caller}"):
-            file = self._moves.handed_over(move_id, generation, root)
-            async with self._noting(move_id, file):
-                yield file
-
-    @asynccontextmanager
-    async def _noting(self, move_id: str, file: MovedFile) -> AsyncIterator[None]:
-        try:
-            with damaged_at(f"the root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"):
-                yield
-        except Damaged as error:
-            await self._moves.note_damage(move_id, str(error))
-            raise
+            while True:
+                file, lost = self._moves.handed_over(move_id, generation, root)
+                try:
+                    return await read(file, lost)
+                except UnreadableBytes as error:
+                    await self._moves.note_unreadable(move_id, file, error)
 
     @answers(CHANGED_BLOCKS)
     async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:
-        file = self._moves.handed_over(call.params.move_id, call.query.generation, call.query.root)
+        file, _ = self._moves.handed_over(call.params.move_id, call.query.generation, call.query.root)
         found = await self._moves.files.changed(file, call.query.since)
         spans = tuple((each.first, each.count) for each in found.spans or ())
         return ChangedBlocksAnswer(mark=found.mark, known=found.spans is not None, spans=spans)
@@ -259,6 +272,7 @@ class MoveHandlers:
             state=SCHEDULED if scheduled.ended_at is None else MoveState.ABORTED,
             generation=0,
             reason=scheduled.reason,
+            accept_loss=scheduled.accept_loss,
             at=instant(scheduled.at),
             window=scheduled.window or None,
             created_at=instant(scheduled.created_at),
@@ -287,6 +301,8 @@ class MoveHandlers:
             away_ms=_away_ms(move, now),
             code=Damaged.code if move.damage and move.state is MoveState.ABORTED else "",
             reason=move.reason,
+            accept_loss=move.accept_loss,
+            lost=move.lost,
             created_at=instant(move.created_at),
             updated_at=instant(move.updated_at),
         )
@@ -327,5 +343,6 @@ def _incoming(record: IncomingRecord) -> IncomingMove:
         copied_bytes=record.copied_bytes,
         compared_bytes=record.compared_bytes,
         root=record.root is not None,
+        losses=True,
         reason=record.reason,
     )

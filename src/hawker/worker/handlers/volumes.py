@@ -79,6 +79,7 @@ from hawker.volume.attachment import volume_id_of
 from hawker.volume.backups import VolumeBackups
 from hawker.volume.disks import BackupSize, Disks, Usage, disk_of
 from hawker.volume.encryption import VolumeKeys
+from hawker.volume.losses import shown_damage
 from hawker.volume.operations import SoftDeletes, Volumes, check_retention, new_volume
 from hawker.volume.restore import VolumeClones, VolumeOrigin, completed, origin_of
 from hawker.volume.snapshots import Snapshots
@@ -120,6 +121,7 @@ def _fields(record: VolumeRecord, zone: str, usage: Usage | None) -> dict[str, A
         "auto_backup_enabled": record.auto_backup,
         "host_status": "ok",
         "type": "local",
+        "damage": shown_damage(record),
         **_blocks(usage),
     }
 
@@ -261,12 +263,7 @@ class VolumeHandlers:
                 check_retention(body.snapshot_retention)
             except Unprocessable as error:
                 raise BadRequest(str(error)) from error
-        updated = await self._volumes.update(
-            AppName(params.app_name),
-            params.volume_id,
-            retention=body.snapshot_retention,
-            auto_backup=body.auto_backup_enabled,
-        )
+        updated = await self._volumes.update(AppName(params.app_name), params.volume_id, body)
         return await self._show(updated)
 
     async def delete(self, call: Call[VolumeParams, NoQuery, None]) -> Volume:

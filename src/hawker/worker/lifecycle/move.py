@@ -49,7 +49,7 @@ from hawker.volume.moved_files import MovedFile
 from hawker.worker.capacity import at_rest, kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.destinations import apart_first, candidates
-from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
+from hawker.worker.lifecycle.moved_unit import files_of, kept_root, moved_volume, stored_bytes, unit_files
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
@@ -170,6 +170,9 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         raise Unavailable(found.reason or f"it is {found.state} there")
     if move.root is not None and not found.root:
         raise NotServed("its version is older, and would leave the root filesystem behind that the machine keeps")
+    volume = moved_volume(deps, move)
+    if not found.losses and (move.accept_loss or (volume is not None and volume.damaged)):
+        raise NotServed("its version is older, and would not say what is lost of the volume")
     while _busy_volume(context, move):  # nothing new begins there
         await context.clock.sleep(LOOK_S)
 
@@ -339,7 +342,7 @@ async def _filled(
 ) -> IncomingMove | str:
     """What the destination has, once it is what is `wanted`; or why it will not be."""
     deps, params = context.deps, MoveParams(move_id=move.id)
-    seen, last, silent = (0, 0), context.clock.monotonic(), ""
+    seen, last, silent = (0, 0, 0), context.clock.monotonic(), ""
     look_s = _LOOK_AWAY_S if wanted is _COPIED else LOOK_S
     while context.clock.monotonic() - last < patience_s:
         if not still():
@@ -358,8 +361,9 @@ async def _filled(
             return found
         if found.state not in FILLING | wanted:
             return found.reason or f"it is {found.state} at node {move.to}"
-        if (found.copied_bytes, found.compared_bytes) > seen:
-            seen, last = (found.copied_bytes, found.compared_bytes), context.clock.monotonic()
+        reached = (found.copied_bytes, found.compared_bytes, move_in(context).lost_bytes)
+        if reached > seen:
+            seen, last = reached, context.clock.monotonic()
             await _note_copied(deps, move.id, found.copied_bytes)
     return silent or f"node {move.to} has copied nothing more for {patience_s:g} s"
 
@@ -458,7 +462,7 @@ def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple
     fields.pop("idempotency_key")
     fields.pop("home")
     machine = None if move.machine is None else store.get(MACHINES, move.machine)
-    volume, keys = None if move.volume is None else store.get(VOLUMES, move.volume), deps.volume_keys
+    volume, keys = moved_volume(deps, move), deps.volume_keys
     unit = Delivered(
         machine=machine,
         versions=() if machine is None else tuple(reversed(deps.table.versions(store, machine.id))),

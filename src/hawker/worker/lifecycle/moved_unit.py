@@ -8,8 +8,9 @@ from hawker.errors import NotServed
 from hawker.node import Resources
 from hawker.record.machine import MachineRecord
 from hawker.record.move import IncomingRecord, KeptRoot, MoveRecord
-from hawker.record.volume import VolumeRecord
+from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.runtime.driver import Features
+from hawker.volume.losses import damaged_by
 from hawker.volume.moved_files import MovedFile, MovedFiles
 from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import FlowDeps
@@ -32,6 +33,12 @@ def unit_files(move: MoveRecord | IncomingRecord) -> tuple[MovedFile, ...]:
 async def stored_bytes(deps: FlowDeps, move: MoveRecord) -> int:
     """What the files take of the disk, together."""
     return sum([await files_of(deps).stored_bytes(each) for each in unit_files(move)])
+
+
+def moved_volume(deps: FlowDeps, move: MoveRecord) -> VolumeRecord | None:
+    """As its next node has it: with what was lost on the way."""
+    volume = None if move.volume is None else deps.store.get(VOLUMES, move.volume)
+    return None if volume is None else damaged_by(volume, deps.others.there.me, move.lost, deps.clock.now())
 
 
 async def kept_root(deps: FlowDeps, record: MachineRecord | None) -> KeptRoot | None:

@@ -10,14 +10,14 @@ import msgspec
 
 from hawker.api.contract.market import OrderedApp
 from hawker.errors import NotFound, Unavailable, WrongState
-from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Outcome, Step
+from hawker.fsm.contract import Abort, Backoff, Commit, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import AppName, InstanceId, new_ulid
 from hawker.image.blobs import NODE as OWN_READER
 from hawker.image.blobs import ImageReader
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import BY_NAME, machine_resource
+from hawker.record.machine import BY_NAME, Detail, machine_resource
 from hawker.record.move import (
     AWAITED,
     FILLING,
@@ -29,7 +29,11 @@ from hawker.record.move import (
     IncomingState,
 )
 from hawker.record.node import NodeRecord, hold
+from hawker.record.volume import VOLUMES
 from hawker.store.contract import Tx
+from hawker.volume.disks import disk_of
+from hawker.volume.losses import ranges_of
+from hawker.volume.lost_files import LostFiles
 from hawker.volume.moved_files import draft_of
 from hawker.worker.admission import free_ipv4
 from hawker.worker.capacity import room_for
@@ -44,6 +48,7 @@ from hawker.worker.table import Happened
 
 _LOOK_S = 0.2
 _ASK_S = 5.0
+_LOST = "it stays stopped: some of volume {} was lost, and nobody has accepted that yet"
 
 
 class ReceiveInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,11 +107,11 @@ def _copied(tx: Tx, context: Context[ReceiveInput]) -> None:
 
 
 async def settle(context: Context[ReceiveInput]) -> Outcome:
-    """Until it is accepted or refused, or the source says that it will not come."""
+    """Until it is accepted, refused, or will not come; an owner then notes which files lost something."""
     while True:
         record = _incoming(context)
         if record.state not in AWAITED:
-            return Done()
+            return Done(commit=await _named(context.deps, record))
         ended = over(await ask_source(context.deps, record), record)
         if ended and _incoming(context).state in AWAITED:
             return Abort(ended)
@@ -114,6 +119,29 @@ async def settle(context: Context[ReceiveInput]) -> Outcome:
             await context.clock.sleep(_LOOK_S)
             if _incoming(context).state not in AWAITED:
                 break
+
+
+async def _named(deps: FlowDeps, record: IncomingRecord) -> Commit | None:
+    """What notes the names of files that lost something. Nobody waits for it."""
+    volume = None if record.volume is None else deps.store.get(VOLUMES, record.volume.id)
+    damage = None if volume is None else volume.damage
+    if volume is None or damage is None or damage.unnamed is not None or deps.disks is None:
+        return None
+    if damage.repaired_at is not None:
+        found = LostFiles((), "its filesystem was repaired before they were looked for")
+    else:
+        try:
+            found = await deps.disks.lost_files(disk_of(volume), ranges_of(damage.lost))
+        except (OSError, NotFound) as error:
+            found = LostFiles((), str(error))
+
+    def name(tx: Tx) -> None:
+        now = tx.get(VOLUMES, volume.id)
+        if now is not None and now.damage is not None and now.damage.lost == damage.lost:
+            named = msgspec.structs.replace(now.damage, files=found.names, unnamed=found.unnamed)
+            deps.volumes.change(tx, now, damage=named)
+
+    return name
 
 
 async def undo_hold(context: Context[ReceiveInput]) -> None:
@@ -162,6 +190,8 @@ def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered,
     hold(tx, record.holds, Resources())
     if unit.volume is not None:
         _enter_volume(tx, deps, node, unit, record.generation)
+        if unit.ran and unit.volume.damaged:  # it may not start with what is there
+            unit = msgspec.structs.replace(unit, ran=False)
     if unit.machine is not None:
         _enter_machine(tx, deps, node, unit, record)
     for each in (unit.machine, unit.volume):
@@ -216,7 +246,9 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
     mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
     deps.table.enter(tx, mine, unit.versions, unit.events)
     deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
-    mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user"))
+    damaged = unit.volume if unit.volume is not None and unit.volume.damaged else None
+    said = None if damaged is None else Detail(error=_LOST.format(damaged.id))
+    mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user", said))
     if unit.ran:
         deps.table.change(tx, mine, Happened("start", "starting"))
         deps.runs.accept(tx, "start", machine_resource(mine.id), run)

@@ -4,15 +4,16 @@ instance is gone.
 
 import msgspec
 
-from hawker.errors import WrongState
+from hawker.errors import Damaged, WrongState
 from hawker.failpoint import inside
 from hawker.fsm.contract import Abort, Done, Outcome, StepContext
 from hawker.ids import VolumeId
 from hawker.record.machine import MachineRecord
-from hawker.record.volume import IN_MAKING, MADE
+from hawker.record.volume import IN_MAKING, MADE, VolumeRecord
 from hawker.store.contract import Tx
 from hawker.volume.attachment import attached_to, guest_written_refusal, volume_id_of
 from hawker.volume.disks import disk_of
+from hawker.volume.losses import check_usable
 from hawker.worker.lifecycle.deps import FlowDeps
 
 _LOOK_EVERY_S = 0.2
@@ -30,6 +31,10 @@ async def mount_volume(context: StepContext[FlowDeps, msgspec.Struct], record: M
     if volume is None or volume.state not in MADE:
         what = "is not attached to the machine" if volume is None else f"is {volume.state}"
         return Abort(WrongState(f"volume {volume_id} {what}"))
+    try:
+        check_usable(volume)
+    except Damaged as error:
+        return Abort(error)
     if volume.guest_written and not deps.driver.features.disks:
         return Abort(guest_written_refusal(volume_id))
     if deps.driver.features.disks and not volume.guest_written:
@@ -39,7 +44,8 @@ async def mount_volume(context: StepContext[FlowDeps, msgspec.Struct], record: M
     path = await deps.disks.mount(disk_of(volume))
     inside("attached")
     grown = volume.behind and await deps.disks.grow(disk_of(volume))
-    return Done(result=path, commit=(lambda tx: _caught_up(tx, deps, volume_id)) if grown else None)
+    caught_up = grown or volume.wants_repair
+    return Done(result=path, commit=(lambda tx: _caught_up(tx, deps, volume, grown=grown)) if caught_up else None)
 
 
 def _mark(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
@@ -47,11 +53,14 @@ def _mark(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
     deps.volumes.change(tx, deps.volumes.get(tx, volume_id), guest_written=True)
 
 
-def _caught_up(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
-    """What could not grow while it was in use did so with the mount."""
-    volume = deps.volumes.get(tx, volume_id)
-    if volume.made_gb == volume.size_gb:
-        deps.volumes.change(tx, volume, behind=False)
+def _caught_up(tx: Tx, deps: FlowDeps, mounted: VolumeRecord, *, grown: bool) -> None:
+    """What could not grow while it was in use did so with the mount; what was lost of it is repaired."""
+    volume = deps.volumes.get(tx, mounted.id)
+    if grown and volume.made_gb == volume.size_gb:
+        volume = deps.volumes.change(tx, volume, behind=False)
+    if mounted.wants_repair and volume.damage is not None:
+        repaired = msgspec.structs.replace(volume.damage, repaired_at=deps.clock.now())
+        deps.volumes.change(tx, volume, damage=repaired)
 
 
 async def unmount_volume(deps: FlowDeps, record: MachineRecord | None) -> None:

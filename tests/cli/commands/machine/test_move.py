@@ -47,3 +47,11 @@ def test_a_time_of_a_day_is_the_next_one(hawker: Hawker, node: FakeNode) -> None
     assert timedelta() < ahead <= timedelta(days=1)
     said = hawker("machine", "move", FIRST, "--at", "tomorrow")
     assert said.status == ExitStatus.USAGE and "2026-12-01T02:00Z" in said.err
+
+
+def test_a_move_that_accepts_losses_says_what_was_lost(hawker: Hawker, node: FakeNode) -> None:
+    node.add("shop", machine(FIRST))
+    node.ends = {"state": "done", "lost": ((4096, 4096), (65536, 8192))}
+    said = hawker("machine", "move", FIRST, "--accept-loss")
+    assert node.call("move_machine").body.accept_loss
+    assert "12.0 KiB in 2 places: see `hawker volumes show vol_0000000000000001`" in said.out

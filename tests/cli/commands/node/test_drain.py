@@ -141,6 +141,34 @@ def test_machine_that_cannot_be_moved_stays_and_says_why(hawker: Hawker, node: F
     assert len(whys) == 3 and all("Input/output error" in why for why in whys)
 
 
+DAMAGED = {"state": "aborted", "code": "damaged", "reason": "volume vol_1 cannot be read at byte 4096"}
+
+
+def test_evacuation_gives_up_what_cannot_be_read_only_once_a_move_has_failed_for_it(
+    hawker: Hawker, node: FakeNode
+) -> None:
+    furnish(node)
+    node.ends, node.ends_lossy = DAMAGED, {"state": "done", "lost": ((4096, 8192),)}
+    said = hawker("node", "evacuate", "0badc", "--accept-loss", "--output", "json")
+    assert said.status == 0, said
+    orders = [each.body.accept_loss for each in [*node.calls["move_machine"], *node.calls["move_volume_to_node"]]]
+    assert orders == [None, True, None, True, None, True]
+    notes = [each["note"] for each in msgspec.json.decode(said.out)]
+    assert len(notes) == 3 and all("LOST 8.0 KiB in 1 place: see `hawker volumes show" in each for each in notes)
+    assert "cannot be read at byte 4096; moved once more, and what cannot be read is lost" in said.err
+
+
+def test_evacuation_loses_nothing_unless_it_is_told_to_and_nothing_for_another_reason(
+    hawker: Hawker, node: FakeNode
+) -> None:
+    furnish(node)
+    node.ends, node.ends_lossy = DAMAGED, {"state": "done"}
+    assert hawker("node", "evacuate", "0badc").status == 1
+    node.ends = {"state": "aborted", "reason": "no room"}
+    assert hawker("node", "evacuate", "0badc", "--accept-loss").status == 1
+    assert not any(each.body.accept_loss for each in node.calls["move_machine"])
+
+
 def test_an_evacuation_that_is_given_again_follows_the_move_that_there_is(hawker: Hawker, node: FakeNode) -> None:
     node.keep("shop", volume(FREE))
     node.moves = (msgspec.structs.replace(MOVE, node="0badcafe", machine=None, volume=FREE),)

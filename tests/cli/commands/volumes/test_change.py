@@ -55,3 +55,10 @@ def test_a_failure_is_said_and_the_rest_is_done(node: FakeNode, hawker: Hawker) 
     said = hawker("volumes", "destroy", "one", "two")
     assert (said.status, said.out) == (ExitStatus.FAILED, f"{SECOND}\n")
     assert "is attached" in said.err and "undelete" not in said.err
+
+
+def test_loss_of_a_volume_is_accepted(node: FakeNode, hawker: Hawker) -> None:
+    node.add("shop")
+    node.keep("shop", volume())
+    assert hawker("volumes", "update", "data", "--accept-damage").status == ExitStatus.OK
+    assert node.call("update_volume").body == UpdateVolumeRequest(accept_damage=True)

@@ -37,6 +37,7 @@ Examples:
 @moves.cold_start_option
 @moves.at_option
 @moves.window_option
+@moves.accept_loss_option
 @moves.dry_run_option
 @moves.detach_option
 @output_option
@@ -52,13 +53,23 @@ def command(
     cold_start: bool,
     at: datetime | None,
     window: str | None,
+    accept_loss: bool,
     dry_run: bool,
     detach: bool,
     form: Form,
 ) -> None:
     async def move(caller: Caller) -> Move:
         wish = await moves.wish_of(
-            caller, node, region, mode, limit, dry_run=dry_run, cold_start=cold_start, at=at, window=window
+            caller,
+            node,
+            region,
+            mode,
+            limit,
+            dry_run=dry_run,
+            cold_start=cold_start,
+            accept_loss=accept_loss,
+            at=at,
+            window=window,
         )
         owned = await find_machine(caller, machine, app)
         made = await caller.call(MOVE_MACHINE, params=owned.params, body=wish)

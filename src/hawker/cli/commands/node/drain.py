@@ -169,7 +169,9 @@ Disable scheduling on NODE, whose disk is dying, and take everything off it: its
 that no machine has, to other nodes of its region. The smallest leaves first, one at a time, and the copy has no limit.
 
 Where backups have a place, each volume without a backup of the last 15 minutes is backed up first. A volume that
-cannot be read is not moved: it stays, and its row says why. If you interrupt the command, repeat it: it continues.
+cannot be read is not moved: it stays, and its row says why. With --accept-loss it is moved without what cannot be
+read: its row says how much was lost, and nobody uses it before `hawker volumes update --accept-damage`. If you
+interrupt the command, repeat it: it continues.
 
 \b
 Examples:
@@ -180,10 +182,13 @@ Examples:
 @click.command("evacuate", help=_EVACUATE_HELP)
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
 @cold_start_option
+@moves.accept_loss_option
 @within_option
 @output_option
 @click.pass_context
-def evacuate_command(ctx: click.Context, node: str, cold_start: bool, within_s: float, form: Form) -> int:
+def evacuate_command(
+    ctx: click.Context, node: str, cold_start: bool, accept_loss: bool, within_s: float, form: Form
+) -> int:
     async def evacuate(caller: Caller) -> list[Drained]:
         found = await find_fleet_node(caller, node)
         node_id, clock = NodeId(found.id), SystemClock()
@@ -200,8 +205,10 @@ def evacuate_command(ctx: click.Context, node: str, cold_start: bool, within_s: 
             keep=False,
             limit=UNLIMITED_MIB_PER_S,
             cold_start=cold_start,
+            accept_loss=accept_loss,
         )
-        moved = await Evacuation(caller, clock, node_id, mover, note, within_s=within_s).run(leaving)
+        evacuation = Evacuation(caller, clock, node_id, mover, note, within_s=within_s, accept_loss=accept_loss)
+        moved = await evacuation.run(leaving)
         note(f"{sum(bool(each.copy) for each in moved)} moved, {sum(map(stay, moved))} stay")
         return moved
 
@@ -238,7 +245,15 @@ class Evacuation:
     """`say` is told what is being done, for the person who waits. `mover` moves machines of the node."""
 
     def __init__(
-        self, caller: Caller, clock: Clock, node_id: NodeId, mover: Mover, say: Say, *, within_s: float
+        self,
+        caller: Caller,
+        clock: Clock,
+        node_id: NodeId,
+        mover: Mover,
+        say: Say,
+        *,
+        within_s: float,
+        accept_loss: bool = False,
     ) -> None:
         self._caller = caller
         self._clock = clock
@@ -246,6 +261,7 @@ class Evacuation:
         self._mover = mover
         self._say = say
         self._within_s = within_s
+        self._accept_loss = accept_loss
 
     async def run(self, leaving: Sequence[Evacuee]) -> list[Drained]:
         """What stays is said, and keeps nobody else from leaving."""
@@ -310,16 +326,26 @@ class Evacuation:
         owned = each.volume
         assert owned is not None, "what is no machine is a volume"
         resident = Resident(app=owned.app, machine_id=owned.volume.id)
+
+        async def order(accept_loss: bool) -> Move:
+            opened = await self._opened(owned)
+            if opened is not None:
+                return opened
+            wish = MoveRequest(
+                source=self._node_id, limit_mib_per_s=UNLIMITED_MIB_PER_S, accept_loss=accept_loss or None
+            )
+            return await self._caller.call(MOVE_FREE_VOLUME, params=owned.params, body=wish)
+
+        def say(text: str) -> None:
+            self._say(f"{owned.app}: {text}")
+
         try:
-            made = await self._opened(owned)
-            if made is None:
-                wish = MoveRequest(source=self._node_id, limit_mib_per_s=UNLIMITED_MIB_PER_S)
-                made = await self._caller.call(MOVE_FREE_VOLUME, params=owned.params, body=wish)
-            done = await moves.follow(self._caller, made, self._clock, lambda text: self._say(f"{owned.app}: {text}"))
+            done = await moves.completed_move(self._caller, order, self._clock, say, accept_loss=self._accept_loss)
         except (HawkerError, Failure) as error:
             self._say(f"{owned.app}: volume {owned.volume.id} stays: {error}")
             return Drained(resident=resident, name=owned.volume.name, why=str(error))
-        return Drained(resident=resident, name=owned.volume.name, copy=owned.volume.id, note=f"to node {done.to}")
+        where = f"to node {done.to}{moves.loss_note(done)}"
+        return Drained(resident=resident, name=owned.volume.name, copy=owned.volume.id, note=where)
 
     async def _opened(self, owned: OwnedVolume) -> Move | None:
         """The move of an earlier evacuation, which the nodes go on with."""

@@ -48,14 +48,19 @@ from hawker.clock import SystemClock
 @volume_argument
 @app_option
 @keeping_options
+@click.option("--accept-damage", is_flag=True, help="Use it with what is left of it; its next mount repairs it.")
 @output_option
 @click.pass_context
-def update(ctx: click.Context, volume: str, app: str | None, keeping: Keeping, form: Form) -> None:
-    """Switch daily snapshots of VOLUME, and set how long new ones are kept."""
-    if keeping == Keeping(snapshot_retention=None, scheduled_snapshots=None):
-        raise click.UsageError("nothing to change: give --snapshot-retention or --[no-]scheduled-snapshots")
+def update(ctx: click.Context, volume: str, app: str | None, keeping: Keeping, accept_damage: bool, form: Form) -> None:
+    """Switch daily snapshots of VOLUME, and set how long new ones are kept; or accept what was lost of it."""
+    if keeping == Keeping(snapshot_retention=None, scheduled_snapshots=None) and not accept_damage:
+        raise click.UsageError(
+            "nothing to change: give --snapshot-retention, --[no-]scheduled-snapshots or --accept-damage"
+        )
     body = UpdateVolumeRequest(
-        snapshot_retention=keeping.snapshot_retention, auto_backup_enabled=keeping.scheduled_snapshots
+        snapshot_retention=keeping.snapshot_retention,
+        auto_backup_enabled=keeping.scheduled_snapshots,
+        accept_damage=accept_damage or None,
     )
 
     async def change(caller: Caller) -> OwnedVolume:
@@ -108,6 +113,7 @@ def extend(
 @moves.limit_option
 @moves.at_option
 @moves.window_option
+@moves.accept_loss_option
 @moves.dry_run_option
 @moves.detach_option
 @output_option
@@ -121,6 +127,7 @@ def move(
     limit: int | None,
     at: datetime | None,
     window: str | None,
+    accept_loss: bool,
     dry_run: bool,
     detach: bool,
     form: Form,
@@ -133,6 +140,8 @@ def move(
         raise click.UsageError("--dry-run is for --to-node: nothing is copied for another app")
     if (at is not None or window is not None) and node is None:
         raise click.UsageError("--at and --window are for --to-node")
+    if accept_loss and node is None:
+        raise click.UsageError("--accept-loss is for --to-node: nothing is read for another app")
 
     async def to_app(caller: Caller) -> OwnedVolume:
         found = await find_volume(caller, volume, app)
@@ -140,7 +149,9 @@ def move(
         return OwnedVolume(target or "", await caller.call(MOVE_VOLUME, params=found.params, body=body))
 
     async def to_node(caller: Caller) -> Move:
-        wish = await moves.wish_of(caller, node, None, "auto", limit, dry_run=dry_run, at=at, window=window)
+        wish = await moves.wish_of(
+            caller, node, None, "auto", limit, dry_run=dry_run, accept_loss=accept_loss, at=at, window=window
+        )
         found = await find_volume(caller, volume, app)
         made = await caller.call(MOVE_FREE_VOLUME, params=found.params, body=wish)
         return made if detach or dry_run else await moves.follow(caller, made, SystemClock())
