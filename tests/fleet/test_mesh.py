@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hawker.catalog.contract import ResultTable, Statement
 from hawker.clock import ManualClock
 from hawker.errors import Fault
 from hawker.fleet.mesh import OWN, FleetMesh, MachineAddress, MeshHost, plan_mesh
@@ -197,6 +198,35 @@ async def test_a_device_that_went_away_is_made_anew_with_all_that_it_had(rows: R
     device.mesh, device.made = MemoryDevice(), 0
     await mesh.read()
     assert device.peers == sound and device.made == 1
+
+
+class Leaving(Rows):
+    """The last machine goes while the catalog is asked."""
+
+    networks: list[int]
+
+    async def query(self, statement: Statement, *, timeout_s: float) -> ResultTable:
+        self.networks.clear()
+        return await super().query(statement, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("at", ["before it is asked", "while it is asked"])
+async def test_device_that_a_node_removed_at_its_end_is_not_made_again(at: str) -> None:
+    rows, device, networks = Leaving(), Device(), [MINE]
+    rows.networks = []
+    for host in HOSTS:
+        rows.put("INSERT INTO mesh_hosts VALUES (?, ?, ?)", host.node, host.key, host.endpoint)
+    put(rows, NEAR, 2)
+    mesh, _ = fleet(rows, device, networks)
+    await mesh.read()
+    assert device.peers
+    device.made = 0
+    if at == "while it is asked":
+        rows.networks = networks
+    else:
+        networks.clear()
+    await mesh.read()
+    assert not device.made and not networks
 
 
 async def test_peers_of_an_earlier_daemon_go(rows: Rows) -> None:

@@ -182,9 +182,13 @@ class FleetMesh:
             self._take(self._own.key)
         networks = frozenset(self._networks())
         wanted = await self._plan(networks) if networks else {}
+        if not self._networks():  # the last machine went meanwhile
+            networks, wanted = frozenset(), {}
         there = self._device.is_there
         due = there and self._clock.monotonic() >= self._compare_at
-        if wanted != self._told or due or (wanted and not there):
+        if not wanted and not there:  # no device is made to be told nothing: a node that ends has removed its own
+            self._told = wanted
+        elif wanted != self._told or due or not there:
             await self._tell(wanted)
         self._ready = networks
 
