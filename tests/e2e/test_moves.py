@@ -1,15 +1,25 @@
 """Machines and volumes that move between two real nodes. Who is killed when is played by `tests/chaos/moves`."""
 
+import hashlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.machine_operation import SUSPEND_MACHINE
 from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveParams, MoveRequest
-from hawker.api.contract.volume import GET_VOLUME, Volume, VolumeParams
+from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
+    CREATE_VOLUME,
+    GET_VOLUME,
+    LIST_SNAPSHOTS,
+    CreateVolumeRequest,
+    Volume,
+    VolumeParams,
+)
 from hawker.chaos.guests import bring_kernels
 from hawker.errors import BadRequest, HawkerError, NoDestination, NotFound, NotServed, Unavailable
 from tests.e2e.command_line import CommandLine, Done
@@ -130,6 +140,46 @@ async def test_a_machine_moves_with_its_volume_and_back(
         assert after.config is not None and after.config.metadata == {"kept": "yes"}
         numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
         assert before in numbers
+
+
+async def test_a_snapshot_follows_its_volume_and_is_restored_at_the_new_node(
+    hosts: tuple[Host, Host], shop: Shop
+) -> None:
+    volume = await make(shop, name="free", region="mad")
+    here = 0 if (hosts[0].node.data_dir / "volumes" / volume.id / "disk").exists() else 1
+    at, there = VolumeParams(app_name=shop.app, volume_id=volume.id), hosts[1 - here].node
+    taken = (await shop.client.call(CREATE_SNAPSHOT, params=at)).Msg.backup.id
+    old, new = (hosts[each].node.data_dir / "snapshots" / taken for each in (here, 1 - here))
+
+    async def listed() -> list[tuple[str, str | None]]:
+        try:
+            return [(each.status, each.node) for each in await shop.client.call(LIST_SNAPSHOTS, params=at)]
+        except HawkerError:
+            return []
+
+    async def is_whole() -> bool:
+        return await listed() == [("created", None)]
+
+    await eventually(is_whole, WITHIN_S)
+    before = hashlib.sha256(old.read_bytes()).digest()
+    order = MoveRequest(to=there.node_id)
+    move = await eventually(lambda: _ordered(shop, at, order), WITHIN_S)
+    assert move is not None and (await ended(shop, move.id)).state == "done"
+    await eventually(new.exists, WITHIN_S)
+    await eventually(is_whole, WITHIN_S)
+    assert hashlib.sha256(new.read_bytes()).digest() == before
+    body = CreateVolumeRequest(name="again", snapshot_id=taken, region="mad")
+    restored = await shop.client.call(CREATE_VOLUME, params=AppParams(app_name=shop.app), body=body)
+    assert restored.zone == there.node_id
+    await eventually(lambda: not old.exists(), WITHIN_S)
+
+
+async def _ordered(shop: Shop, volume: VolumeParams, order: MoveRequest) -> Move | None:
+    """Once the owner has heard of the other node."""
+    try:
+        return await shop.client.call(MOVE_FREE_VOLUME, params=volume, body=order)
+    except (NotFound, Unavailable, NoDestination):
+        return None
 
 
 async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says_why(

@@ -3,23 +3,25 @@
 import msgspec
 import pytest
 
-from hawker.ids import EventId, MachineId, VolumeId
+from hawker.ids import EventId, MachineId, SnapshotId, VolumeId
 from hawker.node import Resources
 from hawker.proof.move_checks import (
     Generations,
     NodeSight,
     forgotten_orders,
     held_by_incoming,
+    lost_snapshots,
     lost_writes,
     moves_at_rest,
     not_the_same,
     of_moves,
+    snapshots_at_rest,
     stopped_again,
 )
 from hawker.proof.violation import Invariant
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineKey
 from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
-from hawker.record.volume import VOLUMES, DamageRecord
+from hawker.record.volume import SNAPSHOTS, VOLUMES, DamageRecord
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -128,3 +130,18 @@ async def test_an_order_that_a_node_forgot_or_filled_again_is_found() -> None:
         assert ["not" in each.what for each in forgotten_orders(sights, record)] == [True]
         await store.write(lambda tx: tx.delete(BY_ORDER, key))
         assert ["fill it again" in each.what for each in forgotten_orders(sights, record)] == [True]
+
+
+async def test_a_snapshot_that_is_lost_or_stays_behind_is_found() -> None:
+    async with played_fleet() as fleet:
+        before = dict(fleet._snapshots)
+        sights = await moved(fleet)
+        assert list(lost_snapshots(sights, before)) == [] and list(snapshots_at_rest(sights, before)) == []
+        snapshot_id = next(each for each, _ in sights[1].reader.scan(SNAPSHOTS))
+        record = sights[1].reader.get(SNAPSHOTS, SnapshotId(snapshot_id))
+        assert record is not None
+        await fleet.hosts[0].world.store.write(lambda tx: tx.put(SNAPSHOTS, record.id, record))
+        found = list(snapshots_at_rest(sights, before))
+        assert [each.invariant for each in found] == [Invariant.MOVE_ENDS]
+        spoilt = [msgspec.structs.replace(each, snapshots={record.id: -1}) for each in sights]
+        assert {each.invariant for each in lost_snapshots(spoilt, before)} == {Invariant.KEPT}

@@ -12,7 +12,8 @@ from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
 from hawker.host.ext4 import make_filesystem, mount_filesystem
 from hawker.host.mount import unmount
 from hawker.host.unreadable import FileRange, UnreadableBytes, joined
-from hawker.ids import NodeId
+from hawker.ids import NodeId, SnapshotId
+from hawker.volume.host_copies import HostCopies
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
 from tests.fixtures.dying_disk import dying_disk
@@ -20,12 +21,15 @@ from tests.fixtures.dying_disk import dying_disk
 pytestmark = pytest.mark.anyio
 ONE, TWO = MovedFile("vol_0000000000000001"), MovedFile("vol_0000000000000002")
 ROOT = MovedFile("77424481f6cc77", "kept-3")
+SNAPSHOT = MovedFile("vs_0000000000000001")
 SIZE = 64 << 20
 PIECE = 4 << 20
 
 
 def at(root: Path) -> HostMovedFiles:
     def place_of(file: MovedFile) -> FilePlace:
+        if file == SNAPSHOT:
+            return FilePlace(root / "snapshots" / file.id, root / "snapshots" / "mounted")
         if file.layer:
             machine = root / "machines" / file.id
             return FilePlace(machine / "disks" / file.layer, machine / "layers" / file.layer)
@@ -54,6 +58,21 @@ async def copy(source: HostMovedFiles, target: HostMovedFiles, move: str = "01")
         await target.write(move, piece)
         offset = piece.offset + len(piece.data)
     await target.sync(move)
+
+
+async def test_a_snapshot_is_drafted_where_it_is_to_be_and_is_none_of_the_drafts_of_moves(tmp_path: Path) -> None:
+    source, target = at(tmp_path / "s"), at(tmp_path / "d")
+    made(tmp_path / "s", at_3=b"three")
+    draft = draft_of("01", SNAPSHOT)
+    await copy(source, target, draft)
+    copies = HostCopies(tmp_path / "d" / "snapshots", Path, Path)
+    assert await target.drafts() == [] and await copies.list() == []
+    await target.adopt(draft, SNAPSHOT)
+    await target.adopt(draft, SNAPSHOT)  # once more, after a crash
+    assert await copies.list() == [SNAPSHOT.id]
+    await copy(source, target, draft)
+    await copies.drop(SnapshotId(SNAPSHOT.id))
+    assert os.listdir(tmp_path / "d" / "snapshots") == []
 
 
 async def test_a_copy_has_the_same_content_and_digests_and_keeps_holes(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import msgspec
 import pytest
 
 from hawker.record.move import GRANTS, MOVED, MOVES, SIGNPOSTS_KEPT_S
+from hawker.record.volume import SNAPSHOTS
+from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
 from hawker.worker.move_sweep import MoveSweep
 from tests.sim.moves.fleets import played_fleet
@@ -17,6 +19,7 @@ async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> Non
     async with played_fleet() as fleet:
         move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
         store = fleet.hosts[0].world.store
+        await eventually(fleet._clock, lambda: store.count(SNAPSHOTS) == 1, 600)  # the machine's volume is here still
         post = store.get(MOVED, fleet.free)
         assert post is not None
         old = fleet._clock.now() - SIGNPOSTS_KEPT_S - 1
@@ -29,3 +32,24 @@ async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> Non
         parts = fleet.worker(0).parts
         await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
         assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)
+
+
+async def test_a_move_is_remembered_as_long_as_snapshots_are_to_follow_by_it() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[1].world.copies.free_bytes = 0
+        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        store = fleet.hosts[0].world.store
+        post = store.get(MOVED, fleet.free)
+        assert post is not None
+        old = fleet._clock.now() - SIGNPOSTS_KEPT_S - 1
+
+        def age(tx: Tx) -> None:
+            tx.put(MOVED, fleet.free, msgspec.structs.replace(post, at=old))
+            tx.put(MOVES, move.id, msgspec.structs.replace(move, updated_at=old))
+
+        await store.write(age)
+        parts = fleet.worker(0).parts
+        await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
+        assert store.get(MOVES, move.id) is not None and store.get(MOVED, fleet.free) is not None
+        fleet.hosts[1].world.copies.free_bytes = 1 << 50
+        await eventually(fleet._clock, lambda: store.count(SNAPSHOTS) == 1, 900)

@@ -182,6 +182,7 @@ def about(move: Move) -> str:
             ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),
             ("away", "-" if move.away_ms is None else f"{move.away_ms / 1000:.1f} s"),
             ("lost", losses(move) or None),
+            ("snapshots left", str(move.snapshots_left) if move.snapshots_left else None),
             ("reason", move.reason or "-"),
         ]
     )

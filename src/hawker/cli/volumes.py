@@ -278,7 +278,9 @@ def _snapshots(daily: bool, days: int) -> str:
 
 
 def snapshots(answer: Sequence[VolumeSnapshot], now: datetime) -> str:
-    """Newest first, as they are told."""
+    """As they are told; with the node of those that have yet to follow their volume."""
+    if any(each.node for each in answer):
+        return table((*_SNAPSHOT_HEADINGS, "AT NODE"), ((*_snapshot(each, now), each.node or "") for each in answer))
     return table(_SNAPSHOT_HEADINGS, (_snapshot(each, now) for each in answer))
 
 

@@ -51,6 +51,11 @@ async def publish(drafted: Path, name: Path) -> None:
     await in_thread(Pool.HOST, _publish, drafted, name)
 
 
+def draft_file(name: Path) -> Path:
+    """Where the draft of what is to have this name lies."""
+    return name.with_name(f"{name.name}.draft")
+
+
 def allocated_bytes(file: Path) -> int:
     """What a file takes of the disk."""
     return file.stat().st_blocks * SECTOR_BYTES

@@ -4,13 +4,14 @@ or forgotten once nothing is under way. Written over the stores of all nodes at 
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from hawker.ids import AppName, MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId, SnapshotId
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineRecord
 from hawker.record.move import (
     AWAITED,
     CLOSED_MOVES,
+    COMING_SNAPSHOTS,
     GRANTS,
     INCOMING,
     MOVED,
@@ -19,7 +20,7 @@ from hawker.record.move import (
     OPEN_MOVES,
     IncomingState,
 )
-from hawker.record.volume import VOLUMES
+from hawker.record.volume import SNAPSHOTS, VOLUMES
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import volume_id_of
@@ -37,7 +38,7 @@ class NodeSight(ValueObject, frozen=True, kw_only=True):
     """One node at one moment: its store, which machines run there, which volumes and root filesystems are mounted, how
     often each volume's file and each kept root filesystem was written to, by the id of volume or machine, of those that
     have one, how many drafts there are, and which bytes of volumes' files are zeros that nobody wrote: offset and count
-    of each range."""
+    of each range. `snapshots` are the files of snapshots, each with what its volume had been written."""
 
     node: NodeId
     reader: Reader
@@ -46,6 +47,7 @@ class NodeSight(ValueObject, frozen=True, kw_only=True):
     contents: Mapping[str, int] | None = None
     drafts: int = 0
     holes: Mapping[str, tuple[tuple[int, int], ...]] = {}
+    snapshots: Mapping[SnapshotId, int] = {}
 
 
 class Generations:
@@ -232,3 +234,26 @@ def not_the_same(before: MachineRecord, after: MachineRecord) -> Iterator[Violat
         yield Violation(Invariant.SAME, before.id, "has other metadata or another volume")
     if after.last_event <= before.last_event and after.generation > before.generation:
         yield Violation(Invariant.SAME, before.id, "its events do not go on")
+
+
+def lost_snapshots(sights: Iterable[NodeSight], taken: Mapping[SnapshotId, int]) -> Iterator[Violation]:
+    """At every moment: some node has what each snapshot was taken of, and a record that says so."""
+    sights = tuple(sights)
+    for snapshot_id, content in taken.items():
+        there = [each for each in sights if each.reader.get(SNAPSHOTS, snapshot_id) is not None]
+        if not any(each.snapshots.get(snapshot_id) == content for each in there):
+            yield Violation(Invariant.KEPT, snapshot_id, "no node has what it was taken of")
+
+
+def snapshots_at_rest(sights: Iterable[NodeSight], taken: Iterable[SnapshotId]) -> Iterator[Violation]:
+    """When nothing is under way: a snapshot is where its volume is, and nowhere else."""
+    sights = tuple(sights)
+    volumes = {volume.id: sight.node for sight in sights for _, volume in sight.reader.scan(VOLUMES)}
+    for snapshot_id in taken:
+        for sight in sights:
+            record = sight.reader.get(SNAPSHOTS, snapshot_id)
+            if record is not None and volumes.get(record.volume) != sight.node:
+                yield Violation(Invariant.MOVE_ENDS, snapshot_id, f"stays at {sight.node}, and its volume has gone")
+        for sight in sights:
+            if sight.reader.get(COMING_SNAPSHOTS, snapshot_id) is not None:
+                yield Violation(Invariant.MOVE_ENDS, snapshot_id, f"is on its way to {sight.node} for ever")

@@ -14,7 +14,7 @@ from hawker.fsm.contract import Resource
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Resources
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
-from hawker.record.volume import SealedKey, VolumeRecord
+from hawker.record.volume import SealedKey, SnapshotRecord, VolumeRecord
 from hawker.store.contract import Bucket, Reader
 
 RETIRED_KEPT_S = 86_400.0
@@ -233,10 +233,30 @@ class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
     layer: str = ""  # under which name the machine kept it; empty for a volume
 
 
+class ComingSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot of a volume that moved here, which another node has still: `source`, which is asked for it by the
+    move and the `generation` by which the volume left there. `upto` is how far its draft is filled and on disk, in
+    bytes. Once it has `arrived`, it is this node's own, and `source` has yet to hear of it."""
+
+    snapshot: SnapshotRecord
+    source: NodeId
+    move: str  # id of the move
+    generation: int
+    upto: int = 0
+    arrived: bool = False
+
+
+class CarriedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next owner of a volume is told of one of its snapshots. `key` opens an encrypted one."""
+
+    coming: ComingSnapshot
+    key: bytes = b""
+
+
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     """All that the owner of a unit has of it, as it goes to the next one. `secrets` are those that the machine's
-    version has, opened, and `volume_key` opens an encrypted volume; both are there only once it was granted. It travels
-    sealed."""
+    version has, opened, and `volume_key` opens an encrypted volume; both are there only once it was granted, and so are
+    the `snapshots` of the volume that are to follow it. It travels sealed."""
 
     machine: MachineRecord | None = None
     versions: tuple[VersionRecord, ...] = ()
@@ -245,6 +265,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     volume: VolumeRecord | None = None
     volume_key: bytes = b""
     root: KeptRoot | None = None
+    snapshots: tuple[CarriedSnapshot, ...] = ()
     ran: bool = False  # the machine is to be started there
 
 
@@ -255,6 +276,24 @@ GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
 MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
 INCOMING = Bucket("incoming", IncomingRecord)  # move id
 RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume or machine id/generation
+
+COMING_SNAPSHOTS = Bucket("snapshots_coming", ComingSnapshot)  # snapshot id; until its former node let it go
+
+
+def coming_snapshots(reader: Reader, volume_id: VolumeId) -> list[ComingSnapshot]:
+    """Of this volume, the newest first."""
+    found = [each for _, each in reader.scan(COMING_SNAPSHOTS) if each.snapshot.volume == volume_id]
+    return sorted(found, key=lambda each: (each.snapshot.created_at, each.snapshot.id), reverse=True)
+
+
+def awaited_snapshots(reader: Reader, volume_id: VolumeId) -> list[ComingSnapshot]:
+    """Those that have not arrived."""
+    return [each for each in coming_snapshots(reader, volume_id) if not each.arrived]
+
+
+def snapshots_resource(volume_id: VolumeId) -> Resource:
+    """Of its own kind: the volume can be changed while its snapshots follow it."""
+    return Resource(kind="snapshots", id=volume_id)
 
 
 def incoming_resource(move_id: str) -> Resource:

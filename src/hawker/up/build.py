@@ -28,7 +28,7 @@ from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
 from hawker.host.own_user import can_become
 from hawker.host.uplink import addresses_of, nameservers, own_address
-from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.ids import MachineId, NodeId, VolumeId, is_snapshot_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
 from hawker.logs.app_log import LogLimits
@@ -163,7 +163,9 @@ async def deps_of(
         volumes=VolumeTable(clock, settings.deleted_volumes_kept_s),
         disks=disks,
         copies=copies,
-        moved_files=None if file_of is None else HostMovedFiles(node_id, place.volumes, places_of(file_of, rootfs)),
+        moved_files=None
+        if file_of is None
+        else HostMovedFiles(node_id, place.volumes, places_of(file_of, rootfs, place.snapshots)),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=_gpus(settings),
@@ -219,10 +221,14 @@ def _volumes(
     return disks, HostCopies(place.snapshots, disks.file, disks.mount_point, floor_bytes), disks.file
 
 
-def places_of(file_of: Callable[[VolumeId], Path], rootfs: Rootfs | None) -> Callable[[MovedFile], FilePlace]:
-    """Where what moves is: files of volumes, and of the layers that machines keep."""
+def places_of(
+    file_of: Callable[[VolumeId], Path], rootfs: Rootfs | None, snapshots: Path
+) -> Callable[[MovedFile], FilePlace]:
+    """Where what moves is: files of volumes and of their snapshots, and of the layers that machines keep."""
 
     def place_of(file: MovedFile) -> FilePlace:
+        if is_snapshot_id(file.id):
+            return FilePlace(snapshots / file.id, snapshots / "mounted")  # nobody mounts one
         if not file.layer:
             volume = file_of(VolumeId(file.id))
             return FilePlace(volume, volume.parent / "mounted")
@@ -341,13 +347,13 @@ def parts_of(
 ) -> AssembledWorker:
     settings, disk = deps.settings, PromisedDisk(Place(deps.settings.data_dir))
     room = Room(settings, facts, disk)
-    queues = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES), "backups": BACKUPS}
+    shares = {"pulls": pulls(settings.parallel_pulls), "copies": copies(PARALLEL_COPIES), "backups": BACKUPS}
     runner = Runner(
         deps.store,
         NODE_FLOWS,
         deps,
         deps.clock,
-        queues=queues,
+        queues={**shares, "snapshots": 1},
         owner_of=RunOwners(deps.store),
         epoch=facts.boot_id,
         keep_runs=settings.runs_kept,

@@ -14,7 +14,7 @@ from hawker.host.block import loops
 from hawker.host.ext4 import mount_filesystem
 from hawker.host.fsfreeze import frozen, thaw
 from hawker.host.mount import is_mounted, unmount
-from hawker.host.sparse import allocated_bytes, draft, publish, shares_blocks
+from hawker.host.sparse import allocated_bytes, draft, draft_file, publish, shares_blocks
 from hawker.ids import SnapshotId, VolumeId, is_snapshot_id
 from hawker.log import bind
 from hawker.volume.disks import CopyRoom, damaged_at
@@ -23,7 +23,6 @@ LONGEST_FREEZE_S = 60.0
 PARALLEL_COPIES = 2
 
 _TRIES = 3
-_DRAFT = ".draft"
 
 _log = bind("hawker.copies")
 
@@ -57,16 +56,16 @@ class HostCopies:
         target = self._new_file(volume_id)
         if _is_there(target):
             return
-        await draft(self._existing(snapshot_id), _draft_of(target))
+        await draft(self._existing(snapshot_id), draft_file(target))
         inside("drafted")
-        await publish(_draft_of(target), target)
+        await publish(draft_file(target), target)
 
     async def fork(self, source: VolumeId, volume_id: VolumeId) -> None:
         await self._copy_still(source, self._new_file(volume_id))
 
     async def drop(self, snapshot_id: SnapshotId) -> None:
         file = self._path(snapshot_id)
-        await in_thread(Pool.DISKS, _remove, file, _draft_of(file))
+        await in_thread(Pool.DISKS, _remove, file, draft_file(file))
 
     async def list(self) -> list[SnapshotId]:
         names = sorted(os.listdir(self._directory)) if self._directory.is_dir() else []
@@ -84,7 +83,7 @@ class HostCopies:
         """A copy of one moment, unless it is there."""
         if _is_there(target):
             return
-        source, drafted = self._file_of(volume_id), _draft_of(target)
+        source, drafted = self._file_of(volume_id), draft_file(target)
         if not _is_there(source):
             raise NotFound(f"the file of volume {volume_id} is not there")
         for _ in range(_TRIES):
@@ -158,10 +157,6 @@ def _is_there(file: Path) -> bool:
 
 def written_at(file: Path) -> int:
     return file.stat().st_mtime_ns
-
-
-def _draft_of(file: Path) -> Path:
-    return file.with_name(f"{file.name}{_DRAFT}")
 
 
 def _remove(*files: Path) -> None:

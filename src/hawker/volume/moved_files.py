@@ -17,9 +17,9 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.host import ext4
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, ChangedBlocks, close_left_over, track
 from hawker.host.mount import is_mounted
-from hawker.host.sparse import allocated_bytes, publish, stored_pieces
+from hawker.host.sparse import allocated_bytes, draft_file, publish, stored_pieces
 from hawker.host.unreadable import FileRange, PatientReader
-from hawker.ids import NodeId
+from hawker.ids import NodeId, is_snapshot_id
 from hawker.value_object import ValueObject
 from hawker.volume.moved_blocks import Digests, digests_of, read_blocks, write_all, write_blocks
 
@@ -45,14 +45,17 @@ class BlockChanges(ValueObject, frozen=True):
 
 
 class MovedFile(ValueObject, frozen=True):
-    """The file of the volume `id`; with a `layer`, that of the layer which the machine `id` keeps under this name."""
+    """The file of the volume or snapshot `id`; with a `layer`, that of the layer which the machine `id` keeps under
+    this name."""
 
     id: str
     layer: str = ""
 
 
 def draft_of(move: str, file: MovedFile) -> str:
-    """The name of its draft, of which the move is what comes before the first dot."""
+    """The name of its draft, of which the move is what comes before the first dot; that of a snapshot is its id."""
+    if is_snapshot_id(file.id):
+        return file.id
     return f"{move}.root" if file.layer else move
 
 
@@ -235,7 +238,7 @@ class HostMovedFiles:
         await in_thread(Pool.DISKS, self._begin, self._draft(draft), size_bytes, upto)
 
     def _begin(self, draft: Path, size_bytes: int, upto: int) -> None:
-        self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(fd, min(upto, size_bytes))
@@ -291,7 +294,8 @@ class HostMovedFiles:
         await in_thread(Pool.DISKS, lambda: kept.unlink(missing_ok=True))
 
     def _draft(self, draft: str) -> Path:
-        return self._incoming / draft
+        """That of a snapshot lies where it is to be, and goes with it."""
+        return draft_file(self._place_of(MovedFile(draft)).file) if is_snapshot_id(draft) else self._incoming / draft
 
     def _kept(self, file: MovedFile, generation: int) -> Path:
         return self._retired / f"{file.id}.{generation}"

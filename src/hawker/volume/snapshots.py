@@ -20,7 +20,7 @@ from hawker.log import bind
 from hawker.machine import State
 from hawker.quota.quotas import Quotas
 from hawker.record.machine import MACHINES
-from hawker.record.move import check_here
+from hawker.record.move import COMING_SNAPSHOTS, check_here
 from hawker.record.org import Amount
 from hawker.record.volume import (
     GONE_SNAPSHOTS,
@@ -165,14 +165,15 @@ class Snapshots:
         record = tx.get(SNAPSHOTS, snapshot_id)
         if record is None or record.kept_until > now or record.status in IN_TAKING or _is_read(tx, record):
             return
-        tx.delete(SNAPSHOTS, snapshot_id)
-        tx.delete(SNAPSHOTS_BY_VOLUME, f"{record.volume}/{snapshot_id}")
-        tx.put(GONE_SNAPSHOTS, snapshot_id, record)
+        let_go(tx, record)
 
     def shift(self, tx: Tx, seconds: float) -> None:
         """The wall clock was set: what is kept for days is kept as long as it would have been."""
         for key, record in list(tx.scan(SNAPSHOTS)):
             tx.put(SNAPSHOTS, key, msgspec.structs.replace(record, kept_until=record.kept_until + seconds))
+        for key, coming in list(tx.scan(COMING_SNAPSHOTS)):
+            later = msgspec.structs.replace(coming.snapshot, kept_until=coming.snapshot.kept_until + seconds)
+            tx.put(COMING_SNAPSHOTS, key, msgspec.structs.replace(coming, snapshot=later))
 
     @property
     def copies(self) -> Copies:
@@ -186,6 +187,16 @@ class Snapshots:
         if volume is None or volume.app != app:
             raise NotFound("volume not found")
         return volume
+
+
+def let_go(tx: Tx, record: SnapshotRecord) -> None:
+    """Its file is to be removed; one that is read is kept for nothing but that, and goes after it."""
+    if _is_read(tx, record):
+        tx.put(SNAPSHOTS, record.id, msgspec.structs.replace(record, kept_until=0.0))
+        return
+    tx.delete(SNAPSHOTS, record.id)
+    tx.delete(SNAPSHOTS_BY_VOLUME, f"{record.volume}/{record.id}")
+    tx.put(GONE_SNAPSHOTS, record.id, record)
 
 
 def _removed(tx: Tx, snapshot_id: SnapshotId) -> None:

@@ -9,7 +9,7 @@ from hawker.clock import Clock
 from hawker.errors import NotFound, WrongState
 from hawker.ids import AppName, VolumeId
 from hawker.node import Resources
-from hawker.record.move import check_not_gone
+from hawker.record.move import COMING_SNAPSHOTS, check_not_gone, coming_snapshots
 from hawker.record.node import hold
 from hawker.record.volume import (
     GOING,
@@ -108,6 +108,9 @@ class VolumeTable:
             snapshot = tx.get(SNAPSHOTS, key.id)
             if snapshot is not None:
                 tx.put(SNAPSHOTS, snapshot.id, msgspec.structs.replace(snapshot, app=app))
+        for coming in coming_snapshots(tx, moved.id):
+            of_app = msgspec.structs.replace(coming.snapshot, app=app)
+            tx.put(COMING_SNAPSHOTS, of_app.id, msgspec.structs.replace(coming, snapshot=of_app))
         return moved
 
     def depart(self, tx: Tx, record: VolumeRecord) -> None:

@@ -23,7 +23,7 @@ from hawker.errors import (
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.host.unreadable import UnreadableBytes
-from hawker.ids import AppName, NodeId
+from hawker.ids import AppName, NodeId, is_snapshot_id
 from hawker.machine import OFF, State
 from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
@@ -54,6 +54,7 @@ from hawker.worker.lifecycle.move import (
     change_move,
     migrated,
 )
+from hawker.worker.lifecycle.moved_snapshots import handed_snapshot, release_snapshot, snapshots_left
 from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
 
 _ANYWHERE = MoveRequest()
@@ -301,10 +302,14 @@ class MachineMoves(IncomingMoves):
         """Where one that is `handed_over` is read."""
         return files_of(self._deps)
 
-    def handed_over(self, move_id: str, generation: int, root: bool | None = None) -> tuple[MovedFile, Lost]:
-        """The file of the move that its destination may read now, and what is noted as lost of it. Raises `NotFound`,
-        `WrongState`."""
+    def handed_over(
+        self, move_id: str, generation: int, root: bool | None = None, snapshot: str | None = None
+    ) -> tuple[MovedFile, Lost]:
+        """The file of the move that its destination may read now, or of a snapshot that follows by it, and what is
+        noted as lost of it. Raises `NotFound`, `WrongState`."""
         move = self.get(move_id)
+        if snapshot is not None and move.generation == generation:
+            return handed_snapshot(self._deps.store, move, snapshot), None
         found = [each for each in unit_files(move) if bool(each.layer) is bool(root)]
         if move.generation != generation or not found:
             raise NotFound(f"move {move_id:.40} hands over no generation {generation}")
@@ -317,6 +322,8 @@ class MachineMoves(IncomingMoves):
         move ends for it. Durably. Raises `Damaged` for a move that ends."""
         what = f"the root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"
         damage = Damaged(f"{what} cannot be read at byte {error.offset}: its disk is damaged")
+        if is_snapshot_id(file.id):  # it stays; the move is over
+            raise Damaged(f"snapshot {file.id} cannot be read at byte {error.offset}: its disk is damaged") from error
 
         def apply(tx: Tx) -> bool:
             move = self.get(move_id, tx)
@@ -327,6 +334,17 @@ class MachineMoves(IncomingMoves):
 
         if not await self._deps.store.write(apply):
             raise damage from error
+
+    async def release_snapshot(self, move_id: str, generation: int, snapshot_id: str) -> None:
+        """The volume's owner has it. Durably. Raises `NotFound`."""
+
+        def apply(tx: Tx) -> None:
+            release_snapshot(tx, self.get(move_id, tx), generation, snapshot_id)
+
+        await self._deps.store.write(apply)
+
+    def snapshots_left(self, move: MoveRecord) -> int:
+        return snapshots_left(self._deps.store, move)
 
 
 def _check_movable(record: MachineRecord, *, cold_start: bool) -> None:

@@ -12,6 +12,7 @@ from hawker.log import bind
 from hawker.record.machine import machine_resource
 from hawker.record.move import (
     AWAITED,
+    COMING_SNAPSHOTS,
     GRANTS,
     INCOMING,
     MOVED,
@@ -23,13 +24,15 @@ from hawker.record.move import (
     MoveRecord,
     MoveState,
     incoming_resource,
+    snapshots_resource,
 )
-from hawker.record.volume import volume_resource
+from hawker.record.volume import SNAPSHOTS_BY_VOLUME, volume_resource
 from hawker.store.contract import Durability, Tx
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.move import DeliverInput
+from hawker.worker.lifecycle.moved_snapshots import begin_bringing, snapshots_left
 from hawker.worker.lifecycle.moved_unit import unit_files
 from hawker.worker.scheduled_moves import ScheduledMoves
 
@@ -52,12 +55,15 @@ class MoveSweep:
             await self._deps.clock.sleep(every_s)
 
     async def sweep(self) -> None:
-        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries that an operator
-        ended."""
+        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries, and snapshots that
+        are to come, whose run an operator ended."""
         deps = self._deps
         for _, move in list(deps.store.scan(MOVES)):
             if move.state is MoveState.GRANTED and journal.active(deps.store, _resource_of(move)) is None:
                 await deps.store.write(partial(self._take_up, move_id=move.id))
+        for volume_id in {each.snapshot.volume for _, each in deps.store.scan(COMING_SNAPSHOTS)}:
+            if journal.active(deps.store, snapshots_resource(volume_id)) is None:
+                await deps.store.write(partial(begin_bringing, deps=deps, volume_id=volume_id))
         await deps.store.write(self._forget_old, Durability.ORDERED)
         if deps.moved_files is None:
             return
@@ -76,16 +82,17 @@ class MoveSweep:
                 await deps.moved_files.drop(draft)
 
     def _forget_old(self, tx: Tx) -> None:
-        """Moves that ended, and signposts, after their days; never what is still owed."""
+        """Moves that ended, and signposts, after their days; never what is still owed, nor what snapshots follow by."""
         oldest = self._deps.clock.now() - SIGNPOSTS_KEPT_S
         for key, move in list(tx.scan(MOVES)):
-            if move.state not in OPEN_MOVES and move.updated_at < oldest:
+            if move.state not in OPEN_MOVES and move.updated_at < oldest and not snapshots_left(tx, move):
                 tx.delete(MOVES, key)
         for key, incoming in list(tx.scan(INCOMING)):
             if incoming.state not in AWAITED and incoming.created_at < oldest:
                 tx.delete(INCOMING, key)
         for key, post in list(tx.scan(MOVED)):
-            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None:
+            followed = next(iter(tx.scan(SNAPSHOTS_BY_VOLUME, f"{key}/")), None) is not None
+            if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None and not followed:
                 tx.delete(MOVED, key)
                 tx.delete(GRANTS, key)
 

@@ -24,6 +24,7 @@ _OWNED = {
     "machine": Bucket(MACHINES.name, _OfApp),
     "volume": Bucket(VOLUMES.name, _OfApp),
     "backup": Bucket(VOLUMES.name, _OfApp),
+    "snapshots": Bucket(VOLUMES.name, _OfApp),
 }
 
 

@@ -13,7 +13,8 @@ FOUND_AT = {
     "refusal-forgotten": 30,
     "copy-not-synced": 16,
     "old-marks": 21,
-    "accepts-again": 3,
+    "accept-not-durable": 3,
+    "accepts-again": 10,
     "root-left": 4,
     "zeros-unsaid": 7,
 }

@@ -6,7 +6,7 @@ from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeRootfs
 from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
-from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
+from hawker.sim.node.fake_volumes import FakeCopies, FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import differing
 from hawker.volume.moved_files import BlockChanges, MovedFile
 
@@ -22,7 +22,7 @@ def files() -> FakeMovedFiles:
     volumes.files[VOLUME] = FakeVolume(1 << 30, 1 << 30, Fstype.EXT4, 7)
     rootfs = FakeRootfs(points)
     rootfs.writes[MachineId("77424481f6cc77"), "kept"] = 3
-    return FakeMovedFiles(points, volumes, rootfs)
+    return FakeMovedFiles(points, volumes, rootfs, FakeCopies(points, volumes))
 
 
 async def filled(files: FakeMovedFiles, file: MovedFile = ONE) -> None:

@@ -66,7 +66,8 @@ class Move(Answer, frozen=True, kw_only=True):
     granted, done or aborted; from granted on `to` is the owner. Bytes are those that the volume's file and a kept root
     filesystem store; those that a machine changed meanwhile are copied once more and count again. `rate` is bytes a
     second since the copy began, `eta_s` seconds until it is complete; with `paused` nothing is copied for now.
-    `away_ms` is how long the machine has been off for the move. `code` is `damaged` for a move that was aborted because
+    `away_ms` is how long the machine has been off for the move. `snapshots_left` are those of the volume that are to
+    follow it from this node. `code` is `damaged` for a move that was aborted because
     the disk of its source cannot read all; `reason` names the volume and the byte. One that is scheduled begins at `at`
     or later; `reason` says why it did not when it was due. Its id answers for the move that it became, which has
     another.
@@ -88,6 +89,7 @@ class Move(Answer, frozen=True, kw_only=True):
     eta_s: float | None = None
     paused: bool = False
     away_ms: int | None = None
+    snapshots_left: int = 0
     code: str = ""
     reason: str = ""
     at: datetime | None = None
@@ -291,10 +293,11 @@ class DeliverRequest(Request, frozen=True, kw_only=True):
 
 class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The first stored bytes from `offset` on, at most 4 MiB; with `root` of the root filesystem that the machine
-    keeps, else of the volume."""
+    keeps, with `snapshot` of that snapshot of the volume, else of the volume."""
 
     generation: int
     root: bool | None = None
+    snapshot: str | None = None
     offset: int = 0
     count: int = PIECE_BYTES
 
@@ -303,10 +306,11 @@ BLOCK_SPAN_LIMIT = 4096
 
 
 class MovedBlocksRequest(Request, frozen=True, kw_only=True):
-    """Blocks of 64 KiB: the first, and how many, in order. `root`: see `MovedPieceQuery`."""
+    """Blocks of 64 KiB: the first, and how many, in order. `root` and `snapshot`: see `MovedPieceQuery`."""
 
     generation: int
     root: bool | None = None
+    snapshot: str | None = None
     spans: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=BLOCK_SPAN_LIMIT)]
 
 
@@ -325,6 +329,17 @@ class ChangedBlocksAnswer(Answer, frozen=True, kw_only=True):
     mark: str = ""
     known: bool = False
     spans: tuple[tuple[int, int], ...] = ()
+
+
+class MovedSnapshotParams(msgspec.Struct, frozen=True, kw_only=True):
+    move_id: str
+    snapshot_id: str
+
+
+class ReleaseSnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """`generation` is that under which the volume left the node."""
+
+    generation: int
 
 
 OFFER_MOVE = Unary(
@@ -448,6 +463,20 @@ CHANGED_BLOCKS = Unary(
     answer_bytes=16 << 20,
 )
 
+RELEASE_SNAPSHOT = Unary(
+    name="release_moved_snapshot",
+    method="DELETE",
+    path="/internal/v1/moves/{move_id}/snapshots/{snapshot_id}",
+    params=MovedSnapshotParams,
+    query=ReleaseSnapshotQuery,
+    response=NoneType,
+    tag=Tag.NODE,
+    summary="Let go of a snapshot that the volume's new owner has",
+    errors=(NotFound,),
+    action=Action.WRITE,
+    timeout_s=_PEER_S,
+)
+
 MOVE_PEER_ROUTES = (
     OFFER_MOVE,
     SHOW_INCOMING,
@@ -458,4 +487,5 @@ MOVE_PEER_ROUTES = (
     HAND_BLOCKS,
     DIGEST_BLOCKS,
     CHANGED_BLOCKS,
+    RELEASE_SNAPSHOT,
 )

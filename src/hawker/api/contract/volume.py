@@ -146,7 +146,8 @@ class SnapshotOwner(Answer, frozen=True, kw_only=True):
 
 
 class VolumeSnapshot(Answer, frozen=True, kw_only=True):
-    """`size` is what it takes of the disk, `volume_size` what the volume had, both in bytes."""
+    """`size` is what it takes of the disk, `volume_size` what the volume had, both in bytes. `node` is there while it
+    is at another node than its volume, and has yet to follow it."""
 
     id: str
     size: int
@@ -155,6 +156,7 @@ class VolumeSnapshot(Answer, frozen=True, kw_only=True):
     created_at: datetime
     status: str
     retention_days: int
+    node: str | None = None
 
 
 class BackupState(StrEnum):

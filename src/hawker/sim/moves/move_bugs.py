@@ -1,17 +1,25 @@
 """The planted bugs of moves: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from hawker.api.contract.market import OrderedApp
-from hawker.api.contract.move import DeliverRequest, MoveRequest
+from hawker.api.contract.move import (
+    RELEASE_SNAPSHOT,
+    DeliverRequest,
+    MovedSnapshotParams,
+    MoveRequest,
+    ReleaseSnapshotQuery,
+)
+from hawker.errors import HawkerError
 from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
 from hawker.host.changed_blocks import BlockRange
 from hawker.host.unreadable import UnreadableBytes, joined
-from hawker.ids import AppName
+from hawker.ids import AppName, VolumeId
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
 from hawker.record.machine import MACHINES, MachineRecord
@@ -26,6 +34,7 @@ from hawker.record.move import (
     KeptRoot,
     MoveRecord,
     MoveState,
+    coming_snapshots,
 )
 from hawker.record.node import NODE
 from hawker.record.volume import VOLUMES, VolumeRecord
@@ -221,6 +230,28 @@ class _SameGeneration(MachineMoves):
         return same
 
 
+class _KeepsSnapshots(MachineMoves):
+    """A snapshot that the volume's owner has stays here, too."""
+
+    async def release_snapshot(self, move_id: str, generation: int, snapshot_id: str) -> None:
+        return None
+
+
+def _takes_for_granted(bring: StepDo) -> StepDo:
+    """A snapshot's former node is told to let go of it as soon as its volume has gone."""
+
+    async def brings(context: Any) -> Outcome:
+        deps = context.deps
+        for each in coming_snapshots(deps.store, VolumeId(context.resource.id)):
+            params = MovedSnapshotParams(move_id=each.move, snapshot_id=each.snapshot.id)
+            query = ReleaseSnapshotQuery(generation=each.generation)
+            with suppress(HawkerError):
+                await deps.others.there.caller(each.source).call(RELEASE_SNAPSHOT, params=params, query=query)
+        return await bring(context)
+
+    return brings
+
+
 class _KeepsRoom(MachineMoves):
     """What was held for a move that ended stays held."""
 
@@ -391,6 +422,13 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     ),
     _plant("zeros-unsaid", "what cannot be read goes as zeros that nobody lists", _files(_ZerosUnsaid), *I),
     _plant("accept-not-durable", "a new owner acts before its own commit", WorkerKit(store=_LazyAccepts), *I),
+    _plant("snapshot-stays", "the former node of a snapshot keeps it", WorkerKit(moves=_KeepsSnapshots), *I),
+    _plant(
+        "snapshot-let-go",
+        "the former node of a snapshot lets go of it before the new one has it",
+        WorkerKit(flows=_with_step("bring_snapshots", "bring", _takes_for_granted)),
+        *I,
+    ),
     _plant("accepts-again", "a late grant is taken for a new one", WorkerKit(moves=_AcceptsAgain), *I),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

@@ -224,6 +224,7 @@ class MoveHost:
                 for volume_id, file in world.disks.files.items()
                 if file.holes
             },
+            snapshots={snapshot_id: file.content for snapshot_id, file in world.copies.snapshots.items()},
         )
 
     def write(self) -> dict[str, int]:

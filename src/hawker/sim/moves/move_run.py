@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
 from hawker.api.contract.volume import UPDATE_VOLUME, UpdateVolumeRequest, VolumeParams
 from hawker.errors import Fault, HawkerError
-from hawker.ids import MachineId, NodeId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId, SnapshotId, VolumeId
 from hawker.machine import SETTLED, State
 from hawker.proof.host_state import HostState
 from hawker.proof.invariants import at_rest
@@ -22,11 +22,13 @@ from hawker.proof.move_checks import (
     NodeSight,
     forgotten_orders,
     forgotten_writes,
+    lost_snapshots,
     lost_writes,
     moves_at_rest,
     not_the_same,
     of_moves,
     owned_at,
+    snapshots_at_rest,
     stopped_again,
 )
 from hawker.proof.violation import Invariant, Violation
@@ -39,7 +41,7 @@ from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
 from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment
 from hawker.sim.node.kit import SOUND, WorkerKit
-from hawker.sim.node.sim_worker import APP, params
+from hawker.sim.node.sim_worker import APP, SimWorker, params
 
 HOSTS = 3
 RUN_S = 240.0
@@ -166,6 +168,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         self._ambushes: list[tuple[NodeId, str, bool]] = []
         self._fleet.call_network.hears = self._hear
         self._calls = 0
+        self._snapshots: dict[SnapshotId, int] = {}  # and what their volumes had been written
 
     async def _run(self, tasks: TaskGroup) -> None:
         self._tasks = tasks
@@ -193,9 +196,21 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         self._machine = MachineId(await first.started(restart={"policy": "always"}, **config))
         self._volume, self._free = VolumeId(volume.id), VolumeId(free.id)
         self._before = first.record(self._machine)
+        self._acknowledged.update(next(iter(self._fleet.hosts.values())).write())
+        for each in (self._volume, self._free):
+            self._snapshots |= await self._taken(first, each)
         if self._plan.rots:
             rot = next(iter(self._fleet.hosts.values())).world.disks.rot
             rot[self._volume], rot[self._free] = _ROT, frozenset({0})
+
+    async def _taken(self, worker: SimWorker, volume: VolumeId) -> dict[SnapshotId, int]:
+        """A snapshot of it, and what it is of."""
+        made = await worker.parts.snapshots.take(AppName(APP), volume)
+        files = next(each.world.copies for each in self._fleet.hosts.values() if each.worker is worker).snapshots
+        await eventually(
+            self._clock, lambda: made.id in files and worker.parts.runner.list(active=True) == [], 60, 0.05
+        )
+        return {made.id: files[made.id].content}
 
     async def _watch(self) -> None:
         """Machines write, and everything is looked at that changed since the last look."""
@@ -210,6 +225,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             if moment != seen:
                 seen, sights = moment, self._fleet.sights()
                 self._note([*of_moves(sights), *self._generations.broken(sights)])
+                self._note(lost_snapshots(sights, self._snapshots))
 
     async def _do(self, operation: MoveOperation) -> None:
         self._say(f"{operation.verb} {operation.label} {operation.word}".rstrip())
@@ -326,6 +342,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             return
         sights = self._fleet.sights()
         self._note([*of_moves(sights), *moves_at_rest(sights), *lost_writes(sights, self._acknowledged)])
+        self._note([*lost_snapshots(sights, self._snapshots), *snapshots_at_rest(sights, self._snapshots)])
         self._note(self._machine_at_rest(sights))
         self._note(self._keys_at_rest())
         for host in self._fleet.hosts.values():

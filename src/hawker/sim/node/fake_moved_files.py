@@ -8,11 +8,11 @@ from pathlib import Path
 from hawker.errors import NotFound, NotServed
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
 from hawker.host.unreadable import FileRange, UnreadableBytes
-from hawker.ids import InstanceId, MachineId, VolumeId
+from hawker.ids import InstanceId, MachineId, SnapshotId, VolumeId, is_snapshot_id
 from hawker.record.volume import Fstype
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart, FakeRootfs
-from hawker.sim.node.fake_volumes import FakeVolume, FakeVolumes
+from hawker.sim.node.fake_volumes import FakeCopies, FakeVolume, FakeVolumes
 from hawker.volume.moved_blocks import DIGEST_BYTES, Digests
 from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, StoredPiece
 
@@ -24,7 +24,7 @@ class FakeMovedFiles(FakeHostPart):
     """Keeps `MovedFiles` in memory, beside the volumes and the layers that machines keep. While `spoils` is above
     0, that many more pieces are written wrong, as by a disk that lies."""
 
-    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes, rootfs: FakeRootfs) -> None:
+    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes, rootfs: FakeRootfs, copies: FakeCopies) -> None:
         super().__init__(crash_points)
         self.spoils = 0
         self.drafted: dict[str, dict[int, bytes]] = {}
@@ -34,6 +34,7 @@ class FakeMovedFiles(FakeHostPart):
         self._synced: dict[str, dict[int, bytes]] = {}
         self._volumes = volumes
         self._rootfs = rootfs
+        self._copies = copies
         self._watches: dict[str, tuple[str, list[int]]] = {}  # the name, and what was there at each mark
 
     def cut_power(self) -> None:
@@ -113,6 +114,8 @@ class FakeMovedFiles(FakeHostPart):
         volume = VolumeId(file.id)
         if file.layer:
             return list(numbers)
+        if is_snapshot_id(file.id):
+            return [number for number in numbers if number not in self._copies.snapshots[SnapshotId(file.id)].holes]
         rotten = sorted(self._volumes.rot.get(volume, frozenset()) & set(numbers) - gone)
         if rotten:
             raise UnreadableBytes(Path(file.id), FileRange(rotten[0] * BLOCK_BYTES, BLOCK_BYTES))
@@ -163,6 +166,9 @@ class FakeMovedFiles(FakeHostPart):
         await self._edge("adopt", after=True)
 
     def _enter(self, file: MovedFile, size: int, content: int, holes: frozenset[int]) -> None:
+        if is_snapshot_id(file.id):
+            self._copies.snapshots[SnapshotId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content, holes)
+            return
         if not file.layer:
             self._volumes.files[VolumeId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content, holes)
             return
@@ -178,7 +184,7 @@ class FakeMovedFiles(FakeHostPart):
             self._taken(adopted)
 
     async def drafts(self) -> list[str]:
-        return sorted(self.drafted)
+        return sorted(each for each in self.drafted if not is_snapshot_id(each))
 
     async def retire(self, file: MovedFile, generation: int) -> None:
         await self._edge("retire")
@@ -208,7 +214,9 @@ class FakeMovedFiles(FakeHostPart):
 
     def _content(self, file: MovedFile) -> int:
         """How often it was written to. Raises `NotFound`."""
-        layer, volume = (MachineId(file.id), file.layer), VolumeId(file.id)
+        layer, volume, snapshot = (MachineId(file.id), file.layer), VolumeId(file.id), SnapshotId(file.id)
+        if snapshot in self._copies.snapshots:
+            return self._copies.snapshots[snapshot].content
         if file.layer and layer in self._rootfs.writes:
             return self._rootfs.writes[layer]
         if file.layer or volume not in self._volumes.files:

@@ -186,7 +186,7 @@ class SimWorld(ABC):
         )
         self.policies, self.copies = FakePolicies(self.crash_points), FakeCopies(self.crash_points, self.disks)
         self.backups = FakeBackups(self.crash_points, self.copies, self.disks)
-        self.moved_files = FakeMovedFiles(self.crash_points, self.disks, self.rootfs)
+        self.moved_files = FakeMovedFiles(self.crash_points, self.disks, self.rootfs, self.copies)
         self.gpus = FakeGpus(self.crash_points, self.host)
         self.prober, self.fetcher = FakeProber(), FakeMetricsFetcher()
         self.store = store
@@ -288,7 +288,7 @@ class SimWorld(ABC):
             flows,
             deps,
             self.clock,
-            queues={"pulls": 3, "copies": 2, "backups": 2},
+            queues={"pulls": 3, "copies": 2, "backups": 2, "snapshots": 1},
             epoch=f"boot {self.boots}",
         )
         metrics = build_metrics("sim")

@@ -24,6 +24,7 @@ from hawker.api.contract.move import (
     MOVE_MACHINE,
     OFFER_MOVE,
     PAUSE_MOVE,
+    RELEASE_SNAPSHOT,
     RESUME_MOVE,
     SHOW_INCOMING,
     SHOW_OUTGOING,
@@ -37,10 +38,12 @@ from hawker.api.contract.move import (
     Move,
     MovedBlocksRequest,
     MovedPieceQuery,
+    MovedSnapshotParams,
     MoveList,
     MoveParams,
     MoveRequest,
     OutgoingMove,
+    ReleaseSnapshotQuery,
 )
 from hawker.api.contract.volume import VolumeParams
 from hawker.api.handlers import answers
@@ -205,7 +208,7 @@ class MoveHandlers:
         def read(file: MovedFile, lost: Lost) -> Awaitable[StoredPiece | None]:
             return self._moves.files.piece(file, max(0, query.offset), count, lost)
 
-        piece = await self._read(call.caller, call.params.move_id, query.generation, query.root, read)
+        piece = await self._read(call.caller, call.params.move_id, query, read)
         return b"" if piece is None else piece.offset.to_bytes(8, "big") + piece.data
 
     @answers(HAND_BLOCKS)
@@ -215,7 +218,7 @@ class MoveHandlers:
         def read(file: MovedFile, lost: Lost) -> Awaitable[Mapping[int, bytes]]:
             return self._moves.files.blocks(file, spans, lost)
 
-        found = await self._read(call.caller, call.params.move_id, call.body.generation, call.body.root, read)
+        found = await self._read(call.caller, call.params.move_id, call.body, read)
         return b"".join(block.to_bytes(4, "big") + data for block, data in found.items())
 
     @answers(DIGEST_BLOCKS)
@@ -225,7 +228,7 @@ class MoveHandlers:
         def read(file: MovedFile, lost: Lost) -> Awaitable[Digests]:
             return self._moves.files.digests(file, spans, lost)
 
-        found = await self._read(call.caller, call.params.move_id, call.body.generation, call.body.root, read)
+        found = await self._read(call.caller, call.params.move_id, call.body, read)
         entries = (block.to_bytes(4, "big") + digest for block, digest in found.of.items())
         return found.upto.to_bytes(8, "big") + b"".join(entries)
 
@@ -233,19 +236,22 @@ class MoveHandlers:
         self,
         caller: str,
         move_id: str,
-        generation: int,
-        root: bool | None,
+        asked: MovedPieceQuery | MovedBlocksRequest,
         read: Callable[[MovedFile, Lost], Awaitable[T]],
     ) -> T:
         """What its disk cannot read is noted before the destination hears anything of it: as lost, and read as zeros
         from then on, or as what ends the move. Raises `Damaged`."""
         async with self._handovers.hold(f"node {caller}"):
             while True:
-                file, lost = self._moves.handed_over(move_id, generation, root)
+                file, lost = self._moves.handed_over(move_id, asked.generation, asked.root, asked.snapshot)
                 try:
                     return await read(file, lost)
                 except UnreadableBytes as error:
                     await self._moves.note_unreadable(move_id, file, error)
+
+    @answers(RELEASE_SNAPSHOT)
+    async def release(self, call: Call[MovedSnapshotParams, ReleaseSnapshotQuery, None]) -> None:
+        await self._moves.release_snapshot(call.params.move_id, call.query.generation, call.params.snapshot_id)
 
     @answers(CHANGED_BLOCKS)
     async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:
@@ -299,6 +305,7 @@ class MoveHandlers:
             eta_s=max(0, left) / rate if rate and move.state in _COPIED_IN and not paused else None,
             paused=paused,
             away_ms=_away_ms(move, now),
+            snapshots_left=self._moves.snapshots_left(move),
             code=Damaged.code if move.damage and move.state is MoveState.ABORTED else "",
             reason=move.reason,
             accept_loss=move.accept_loss,

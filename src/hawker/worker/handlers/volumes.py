@@ -57,12 +57,12 @@ from hawker.backup.format import saved_at
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
 from hawker.fsm.run import State
-from hawker.ids import AppName, SnapshotId, VolumeId
+from hawker.ids import AppName, NodeId, SnapshotId, VolumeId
 from hawker.log import bind
 from hawker.permission import Action, Attempt
 from hawker.record.app import APPS, AppRecord, org_of
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.move import MoveRecord, MoveState
+from hawker.record.move import MoveRecord, MoveState, awaited_snapshots
 from hawker.record.node import NodeRecord
 from hawker.record.volume import (
     GB,
@@ -474,16 +474,17 @@ class SnapshotHandlers:
         return SnapshotCreated(Msg=SnapshotBackup(backup=_shown(await self._snapshots.take(app, volume_id))))
 
     async def list(self, call: Call[VolumeParams, NoQuery, None]) -> tuple[VolumeSnapshot, ...]:
-        """Also those of a volume that is gone, as long as they are kept."""
+        """Also those of a volume that is gone, as long as they are kept; last those that have yet to follow it."""
         volume_id = VolumeId(call.params.volume_id)
         with self._store.snapshot() as reader:
             volume = reader.get(VOLUMES, volume_id) or reader.get(GONE_VOLUMES, volume_id)
             if volume is None or volume.app != call.params.app_name:
                 raise NotFound("volume not found")
-            return tuple(map(_shown, self._snapshots.of_volume(reader, volume_id)))
+            away = [_shown(each.snapshot, each.source) for each in awaited_snapshots(reader, volume_id)]
+            return (*map(_shown, self._snapshots.of_volume(reader, volume_id)), *away)
 
 
-def _shown(record: SnapshotRecord) -> VolumeSnapshot:
+def _shown(record: SnapshotRecord, node: NodeId | None = None) -> VolumeSnapshot:
     return VolumeSnapshot(
         id=record.id,
         size=record.size,
@@ -492,4 +493,5 @@ def _shown(record: SnapshotRecord) -> VolumeSnapshot:
         created_at=instant(record.created_at),
         status=record.status.value,
         retention_days=record.retention_days,
+        node=node,
     )

@@ -18,6 +18,7 @@ from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
 from hawker.worker.lifecycle.move import MOVE
+from hawker.worker.lifecycle.moved_snapshots import BRING_SNAPSHOTS
 from hawker.worker.lifecycle.pull import PULL
 from hawker.worker.lifecycle.receive import RECEIVE
 from hawker.worker.lifecycle.restart import RESTART
@@ -49,4 +50,5 @@ FLOWS: tuple[Flow[Any], ...] = (
     MOVE,
     DELIVER,
     RECEIVE,
+    BRING_SNAPSHOTS,
 )

@@ -31,6 +31,7 @@ from hawker.worker.lifecycle.move import (
     move_in,
     unit_of,
 )
+from hawker.worker.lifecycle.moved_snapshots import leave_snapshots
 from hawker.worker.lifecycle.moved_unit import files_of, unit_files
 
 _SEEN_S = 10.0
@@ -111,6 +112,7 @@ def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
     volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
     if volume is not None:
         deps.volumes.depart(tx, volume)
+        leave_snapshots(tx, volume.id)
     for file in unit_files(move):
         kept = RetiredRecord(
             volume=file.id,

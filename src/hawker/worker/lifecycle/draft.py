@@ -7,7 +7,7 @@ has every block compared at the end.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -28,6 +28,7 @@ from hawker.api.contract.move import (
 )
 from hawker.errors import HawkerError, NotFound, Unavailable
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
+from hawker.ids import is_snapshot_id
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState, MoveState
 from hawker.record.volume import GB
 from hawker.store.contract import Durability, Tx
@@ -215,16 +216,29 @@ class CopyPace:
         self._ask_at = clock.monotonic() + _ORDERS_S
 
 
-class FileDraft:
-    """Of one file of a move."""
+class DraftPace(Protocol):
+    async def note(self, copied: int = 0, compared: int = 0, **upto: int) -> None:
+        """So much more, and no faster than it may be; what lies before `upto` is on disk."""
 
-    def __init__(self, deps: FlowDeps, record: IncomingRecord, file: MovedFile, pace: CopyPace) -> None:
+
+class FileDraft:
+    """Of one file of a move; `begun` is its size and how far it is on disk, where the move does not say."""
+
+    def __init__(
+        self,
+        deps: FlowDeps,
+        record: IncomingRecord,
+        file: MovedFile,
+        pace: DraftPace,
+        begun: tuple[int, int] | None = None,
+    ) -> None:
         self._deps = deps
         self._record = record
         self._pace = pace
         self._draft = draft_of(record.move, file)
         self._root = bool(file.layer) or None
-        self._size, self._upto = _begun(record, file)
+        self._snapshot = file.id if is_snapshot_id(file.id) else None
+        self._size, self._upto = begun or _begun(record, file)
         self._all = (BlockRange(0, blocks_in(self._size)),)
         self._begun = self._last = ""  # marks of the source: since when it was compared, up to when it was copied
         self._again: tuple[BlockRange, ...] = ()  # what was not the same then, and was copied once more
@@ -257,6 +271,10 @@ class FileDraft:
         behind, doubtful = (await self._changed(self._last)).spans, (await self._changed(self._begun)).spans
         await self._take(behind or ())
         return await self._compare(self._all if doubtful is None else union(doubtful, self._again))
+
+    async def compare(self) -> str:
+        """All of it, with what nobody writes to."""
+        return await self._compare(self._all)
 
     async def _compare(self, spans: Sequence[BlockRange]) -> str:
         """What was not the same is copied once more, and compared once more."""
@@ -330,7 +348,9 @@ class FileDraft:
     async def _piece(self, offset: int) -> StoredPiece | None:
         """The next stored bytes of its file. Raises `Unavailable` for an answer that cannot be."""
         generation = self._record.generation
-        query = MovedPieceQuery(generation=generation, root=self._root, offset=offset, count=PIECE_BYTES)
+        query = MovedPieceQuery(
+            generation=generation, root=self._root, snapshot=self._snapshot, offset=offset, count=PIECE_BYTES
+        )
         params = MoveParams(move_id=self._record.move)
         said = await self._patiently(lambda: self._source.call(HAND_VOLUME, params=params, query=query))
         if not said:
@@ -381,7 +401,8 @@ class FileDraft:
 
     def _request(self, spans: Sequence[BlockRange]) -> MovedBlocksRequest:
         asked = tuple((each.first, each.count) for each in spans)
-        return MovedBlocksRequest(generation=self._record.generation, root=self._root, spans=asked)
+        generation = self._record.generation
+        return MovedBlocksRequest(generation=generation, root=self._root, snapshot=self._snapshot, spans=asked)
 
     def _check(self, spans: Sequence[BlockRange]) -> None:
         if any(each.first < 0 or each.count < 1 or each.end > self._all[0].end for each in spans):

@@ -4,6 +4,7 @@ durable here. That commit is the change of owner. Before it, every failure ends 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -49,6 +50,7 @@ from hawker.volume.moved_files import MovedFile
 from hawker.worker.capacity import at_rest, kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.destinations import apart_first, candidates
+from hawker.worker.lifecycle.moved_snapshots import carried_snapshots
 from hawker.worker.lifecycle.moved_unit import files_of, kept_root, moved_volume, stored_bytes, unit_files
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
@@ -364,16 +366,13 @@ async def _filled(
         reached = (found.copied_bytes, found.compared_bytes, move_in(context).lost_bytes)
         if reached > seen:
             seen, last = reached, context.clock.monotonic()
-            await _note_copied(deps, move.id, found.copied_bytes)
+            note = partial(change_move, deps=deps, move_id=move.id, copied_bytes=found.copied_bytes)
+            await deps.store.write(note, Durability.ORDERED)
     return silent or f"node {move.to} has copied nothing more for {patience_s:g} s"
 
 
 def _is_paused(context: Context[MoveInput]) -> bool:
     return move_in(context).is_paused(context.clock.now())
-
-
-async def _note_copied(deps: FlowDeps, move_id: str, copied: int) -> None:
-    await deps.store.write(lambda tx: change_move(tx, deps, move_id, copied_bytes=copied), Durability.ORDERED)
 
 
 async def grant(context: Context[MoveInput]) -> Outcome:
@@ -471,6 +470,7 @@ def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple
         volume=volume,
         volume_key=keys.open(volume.key) if granted and keys and volume is not None and volume.key is not None else b"",
         root=move.root,
+        snapshots=carried_snapshots(deps, move) if granted else (),
         ran=move.ran,
     )
     packed = OrderedApp(**fields, luggage=others.pack(store, app))

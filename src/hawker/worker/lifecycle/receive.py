@@ -41,6 +41,7 @@ from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.draft import UnitDrafts, ask_source, change_incoming, over
+from hawker.worker.lifecycle.moved_snapshots import enter_snapshots
 from hawker.worker.lifecycle.moved_unit import files_of, unit_files, with_root
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.start import Launch
@@ -190,6 +191,7 @@ def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered,
     hold(tx, record.holds, Resources())
     if unit.volume is not None:
         _enter_volume(tx, deps, node, unit, record.generation)
+        enter_snapshots(tx, deps, unit)
         if unit.ran and unit.volume.damaged:  # it may not start with what is there
             unit = msgspec.structs.replace(unit, ran=False)
     if unit.machine is not None:

@@ -1,0 +1,323 @@
+"""Snapshots of a volume that has moved: they travel after it, one at a time and behind all moves, from the node that
+has them to the volume's owner, where the flow `bring_snapshots` runs. Whoever has one keeps it until the owner has it
+on disk and in a durable record.
+
+Invariant: from the grant of a volume on, nothing arrives at the node that granted it, so what the grant says of
+snapshots stays true until its new owner has heard.
+"""
+
+import msgspec
+
+from hawker.api.contract.move import RELEASE_SNAPSHOT, MovedSnapshotParams, ReleaseSnapshotQuery
+from hawker.errors import Fault, HawkerError, NotFound, WrongState
+from hawker.fsm.contract import Backoff, Done, Flow, HandOff, Outcome, Retry, Step
+from hawker.ids import SnapshotId, VolumeId
+from hawker.log import bind
+from hawker.record.move import (
+    AWAITED,
+    COMING_SNAPSHOTS,
+    INCOMING,
+    MOVED,
+    OPEN_MOVES,
+    CarriedSnapshot,
+    ComingSnapshot,
+    Delivered,
+    IncomingRecord,
+    MoveRecord,
+    awaited_snapshots,
+    coming_snapshots,
+    snapshots_resource,
+)
+from hawker.record.volume import (
+    GB,
+    GONE_SNAPSHOTS,
+    SNAPSHOTS,
+    SNAPSHOTS_BY_VOLUME,
+    SnapshotKey,
+    SnapshotRecord,
+    SnapshotStatus,
+)
+from hawker.store.contract import Durability, Reader, Tx
+from hawker.volume.disks import CopyRoom, check_room
+from hawker.volume.moved_files import MovedFile
+from hawker.volume.snapshots import let_go
+from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.draft import FileDraft
+from hawker.worker.lifecycle.moved_unit import files_of
+
+SNAPSHOT_MIB_PER_S = 50
+"""How fast a snapshot travels at most."""
+
+_COMPARED_FASTER = 4  # than it is copied: it is read, and does not travel
+_BEHIND_S = 1.0  # how often it looks whether moves to this node have ended
+_ASKED = 900  # times, of one run, before the next takes over
+
+_log = bind("hawker.moves")
+
+
+class BringInput(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's resource names the volume; what comes is in records."""
+
+
+# At the node that grants a volume.
+
+
+def carried_snapshots(deps: FlowDeps, move: MoveRecord) -> tuple[CarriedSnapshot, ...]:
+    """What its new owner is told: those that are here, and those that this node was to have and others have still."""
+    if move.volume is None:
+        return ()
+    me, generation = deps.others.there.me, move.generation
+    here = [
+        ComingSnapshot(snapshot=each, source=me, move=move.id, generation=generation)
+        for each in _whole(deps.store, move.volume)
+    ]
+    away = awaited_snapshots(deps.store, move.volume)
+    return tuple(filter(None, (_carried(deps, each) for each in (*here, *away))))
+
+
+def _carried(deps: FlowDeps, coming: ComingSnapshot) -> CarriedSnapshot | None:
+    """None for one whose key cannot be opened: it stays, and its volume goes all the same."""
+    key, keys, opened = coming.snapshot.key, deps.volume_keys, b""
+    try:
+        opened = b"" if key is None or keys is None else keys.open(key)
+    except Fault as error:
+        _log.warning("snapshot cannot follow", extra={"snapshot": coming.snapshot.id, "error": str(error)})
+        return None
+    return CarriedSnapshot(coming=msgspec.structs.replace(coming, upto=0), key=opened)
+
+
+def _whole(reader: Reader, volume_id: VolumeId) -> list[SnapshotRecord]:
+    """Those of the volume that are here and are kept."""
+    keys = [key.id for _, key in reader.scan(SNAPSHOTS_BY_VOLUME, f"{volume_id}/")]
+    there = [record for key in keys if (record := reader.get(SNAPSHOTS, key)) is not None]
+    return [each for each in there if each.status is SnapshotStatus.CREATED and each.kept_until > each.created_at]
+
+
+def snapshots_left(reader: Reader, move: MoveRecord) -> int:
+    """How many are to follow the volume from here, or would once it is granted."""
+    if move.volume is None or not (went_by(reader, move) or move.state in OPEN_MOVES):
+        return 0
+    return len(_whole(reader, move.volume))
+
+
+def went_by(reader: Reader, move: MoveRecord) -> bool:
+    """Whether this move is the last by which its volume left this node."""
+    post = None if move.volume is None else reader.get(MOVED, move.volume)
+    return post is not None and post.generation == move.generation
+
+
+def leave_snapshots(tx: Tx, volume_id: VolumeId) -> None:
+    """Its new owner asks for itself for what was to come here."""
+    for each in awaited_snapshots(tx, volume_id):
+        tx.delete(COMING_SNAPSHOTS, each.snapshot.id)
+        tx.put(GONE_SNAPSHOTS, each.snapshot.id, each.snapshot)
+
+
+def handed_snapshot(reader: Reader, move: MoveRecord, snapshot_id: str) -> MovedFile:
+    """Its file, which the volume's owner may read. Raises `NotFound`."""
+    record = reader.get(SNAPSHOTS, SnapshotId(snapshot_id))
+    if record is None or record.volume != move.volume or not went_by(reader, move):
+        raise NotFound(f"snapshot {snapshot_id:.40} does not follow by move {move.id}")
+    return MovedFile(record.id)
+
+
+def release_snapshot(tx: Tx, move: MoveRecord, generation: int, snapshot_id: str) -> None:
+    """The volume's owner has it durably: it is to go here. Raises `NotFound` for what came too late: the volume has
+    been here again."""
+    if move.generation != generation or not went_by(tx, move):
+        raise NotFound(f"move {move.id} has no snapshots that are to follow it any more")
+    record = tx.get(SNAPSHOTS, SnapshotId(snapshot_id))
+    if record is not None and record.volume == move.volume:
+        let_go(tx, record)
+
+
+# At the volume's new owner.
+
+
+def enter_snapshots(tx: Tx, deps: FlowDeps, unit: Delivered) -> None:
+    """In the transaction that owns the volume: what is to follow it. One that was here before and has not gone since is
+    here already."""
+    volume = unit.volume
+    if volume is None:
+        return
+    for each in unit.snapshots:
+        coming = _sealed(deps, each)
+        mine = tx.get(SNAPSHOTS, coming.snapshot.id)
+        if mine is not None:
+            tx.put(SNAPSHOTS, mine.id, msgspec.structs.replace(mine, kept_until=coming.snapshot.kept_until))
+            coming = msgspec.structs.replace(coming, arrived=True)
+        if coming.source != deps.others.there.me:
+            tx.put(COMING_SNAPSHOTS, coming.snapshot.id, coming)
+    if coming_snapshots(tx, volume.id):
+        begin_bringing(tx, deps, volume.id)
+
+
+def begin_bringing(tx: Tx, deps: FlowDeps, volume_id: VolumeId) -> None:
+    """In line behind what brings others of it."""
+    deps.runs.accept(tx, BRING_SNAPSHOTS.name, snapshots_resource(volume_id), BringInput())
+
+
+def _sealed(deps: FlowDeps, carried: CarriedSnapshot) -> ComingSnapshot:
+    """With its key under this node's own."""
+    coming, key = carried.coming, carried.coming.snapshot.key
+    if key is None:
+        return coming
+    if deps.volume_keys is None or not carried.key:
+        raise WrongState(f"snapshot {coming.snapshot.id} is encrypted, and its key did not come along")
+    sealed = deps.volume_keys.seal(key.volume, carried.key)
+    return msgspec.structs.replace(coming, snapshot=msgspec.structs.replace(coming.snapshot, key=sealed))
+
+
+async def bring(context: Context[BringInput]) -> Outcome:
+    """Each that is to come, the newest first, until none is; nodes that are away are asked again."""
+    deps, volume_id = context.deps, VolumeId(context.resource.id)
+    waits = ""
+    for coming in coming_snapshots(deps.store, volume_id):
+        waits = await _Bringing(deps, coming).bring() or waits
+    if not waits:
+        return Done()
+    if context.attempt >= _ASKED:
+        return HandOff(BRING_SNAPSHOTS.name, context.input)
+    return Retry(waits)
+
+
+class _Bringing:
+    """One snapshot that is to come."""
+
+    def __init__(self, deps: FlowDeps, coming: ComingSnapshot) -> None:
+        self._deps = deps
+        self._coming = coming
+        self._id = coming.snapshot.id
+        self._volume = coming.snapshot.volume
+
+    async def bring(self) -> str:
+        """What it waits for; empty once nothing of it is to be done any more."""
+        try:
+            waits = "" if self._coming.arrived else await self._have()
+            if waits or await self._is_over():
+                return waits
+            await self._release()
+        except (HawkerError, OSError) as error:
+            return f"snapshot {self._id} waits: {error}"
+        await self._deps.store.write(lambda tx: tx.delete(COMING_SNAPSHOTS, self._id))
+        _log.info("snapshot has followed its volume", extra={"snapshot": self._id, "volume": self._volume})
+        return ""
+
+    async def _is_over(self) -> bool:
+        return self._deps.store.get(COMING_SNAPSHOTS, self._id) is None
+
+    async def _have(self) -> str:
+        """On disk and in a durable record, unless it is not kept any more; what it waits for."""
+        store, snapshot = self._deps.store, self._coming.snapshot
+        if snapshot.kept_until <= self._deps.clock.now():
+            return await self._give_up("it is not kept any more")
+        if store.get(MOVED, self._volume) is not None:
+            return "the volume is on its way to another node"
+        if store.get(GONE_SNAPSHOTS, self._id) is not None:
+            return "what was here of it is being removed"
+        check_room(await self._room(), f"snapshot {self._id}")
+        try:
+            waits = await self._copy()
+        except NotFound as error:
+            return await self._give_up(str(error))
+        if waits:
+            return waits
+        await files_of(self._deps).adopt(self._id, MovedFile(self._id))
+        return await store.write(self._arrive)
+
+    async def _room(self) -> CopyRoom:
+        """Beyond what this node keeps free, for all of it."""
+        assert self._deps.copies is not None, "only a node with volumes has one"
+        found = await self._deps.copies.room(self._id)
+        return CopyRoom(self._coming.snapshot.size, found.free_bytes)
+
+    async def _copy(self) -> str:
+        coming, snapshot = self._coming, self._coming.snapshot
+        record = IncomingRecord(
+            move=coming.move, source=coming.source, app=snapshot.app, generation=coming.generation, created_at=0.0
+        )
+        size = snapshot.volume_gb * GB
+        pace = _SnapshotPace(self._deps, coming)
+        draft = FileDraft(self._deps, record, MovedFile(self._id), pace, (size, coming.upto))
+        await draft.make()
+        await draft.copy()
+        differs = await draft.compare()
+        if differs:
+            await self._deps.store.write(lambda tx: _note_upto(tx, coming, 0), Durability.ORDERED)
+            return differs
+        await draft.sync()
+        return ""
+
+    def _arrive(self, tx: Tx) -> str:
+        there = tx.get(COMING_SNAPSHOTS, self._id)
+        if there is None or there.move != self._coming.move:
+            return f"snapshot {self._id} is to come from elsewhere now"
+        if tx.get(MOVED, self._volume) is not None:
+            return "the volume is on its way to another node"
+        tx.put(SNAPSHOTS, self._id, there.snapshot)
+        tx.put(SNAPSHOTS_BY_VOLUME, f"{self._volume}/{self._id}", SnapshotKey(id=self._id))
+        tx.put(COMING_SNAPSHOTS, self._id, msgspec.structs.replace(there, arrived=True))
+        return ""
+
+    async def _release(self) -> None:
+        """Its former node hears that it may go there; one that knows of nothing to let go has."""
+        coming, others = self._coming, self._deps.others.there
+        params = MovedSnapshotParams(move_id=coming.move, snapshot_id=self._id)
+        query = ReleaseSnapshotQuery(generation=coming.generation)
+        try:
+            await others.caller(coming.source).call(RELEASE_SNAPSHOT, params=params, query=query)
+        except NotFound:
+            return
+
+    async def _give_up(self, why: str) -> str:
+        """There is nothing to bring."""
+        await files_of(self._deps).drop(self._id)
+
+        def apply(tx: Tx) -> None:
+            there = tx.get(COMING_SNAPSHOTS, self._id)
+            if there is not None and not there.arrived:
+                tx.delete(COMING_SNAPSHOTS, self._id)
+                tx.put(GONE_SNAPSHOTS, self._id, there.snapshot)
+
+        await self._deps.store.write(apply)
+        fields = {"snapshot": self._id, "volume": self._volume, "reason": why}
+        _log.warning("snapshot does not follow its volume", extra=fields)
+        return ""
+
+
+class _SnapshotPace:
+    """Bounded, and behind every move to this node."""
+
+    def __init__(self, deps: FlowDeps, coming: ComingSnapshot) -> None:
+        self._deps = deps
+        self._coming = coming
+
+    async def note(self, copied: int = 0, compared: int = 0, **upto: int) -> None:
+        deps, clock = self._deps, self._deps.clock
+        if "upto" in upto:
+            await deps.store.write(lambda tx: _note_upto(tx, self._coming, upto["upto"]), Durability.ORDERED)
+        await clock.sleep((copied + compared / _COMPARED_FASTER) / (SNAPSHOT_MIB_PER_S << 20))
+        while any(each.state in AWAITED for _, each in deps.store.scan(INCOMING)):
+            await clock.sleep(_BEHIND_S)
+
+
+def _note_upto(tx: Tx, coming: ComingSnapshot, upto: int) -> None:
+    there = tx.get(COMING_SNAPSHOTS, coming.snapshot.id)
+    if there is not None and there.move == coming.move:
+        tx.put(COMING_SNAPSHOTS, coming.snapshot.id, msgspec.structs.replace(there, upto=upto))
+
+
+BRING_SNAPSHOTS = Flow(
+    name="bring_snapshots",
+    input=BringInput,
+    steps=(
+        Step(
+            "bring",
+            bring,
+            timeout_s=7 * 86_400.0,
+            queue="snapshots",
+            waits=True,
+            backoff=Backoff(attempts=1000, first_s=0.5, cap_s=300.0),
+        ),
+    ),
+)

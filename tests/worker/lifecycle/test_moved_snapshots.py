@@ -1,0 +1,199 @@
+"""Snapshots follow their volume, between played hosts, whoever is away; at every moment some node has each."""
+
+import pytest
+from msgspec.structs import replace
+
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.move import GET_MOVE, MoveParams
+from hawker.api.contract.volume import (
+    CREATE_VOLUME,
+    LIST_SNAPSHOTS,
+    CreateVolumeRequest,
+    VolumeParams,
+    VolumeSnapshot,
+)
+from hawker.errors import NotFound
+from hawker.ids import SnapshotId
+from hawker.record.move import COMING_SNAPSHOTS, MoveState
+from hawker.record.volume import SNAPSHOTS, SnapshotRecord, VolumeState
+from hawker.sim.harness.loop import eventually
+from hawker.sim.node.sim_worker import APP
+from tests.sim.moves.fleets import PlayedFleet, played_fleet
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+def snapshot_of(fleet: PlayedFleet, number: int) -> SnapshotRecord | None:
+    """That of the machine's volume, as this host has it."""
+    store = fleet.hosts[number].world.store
+    return next((each for _, each in store.scan(SNAPSHOTS) if each.volume == fleet.volume), None)
+
+
+async def listed(fleet: PlayedFleet, number: int) -> list[VolumeSnapshot]:
+    at = VolumeParams(app_name=APP, volume_id=fleet.volume)
+    answer: tuple[VolumeSnapshot, ...] = await fleet.worker(number).api.call(LIST_SNAPSHOTS, params=at)
+    return list(answer)
+
+
+async def left(fleet: PlayedFleet, number: int, move_id: str) -> int:
+    shown = await fleet.worker(number).api.call(GET_MOVE, params=MoveParams(move_id=move_id))
+    return shown.snapshots_left
+
+
+async def arrives(fleet: PlayedFleet, number: int, snapshot_id: str) -> None:
+    def there() -> bool:
+        store = fleet.hosts[number].world.store
+        return store.get(SNAPSHOTS, SnapshotId(snapshot_id)) is not None and store.count(COMING_SNAPSHOTS) == 0
+
+    await eventually(fleet._clock, there, 3600)
+
+
+async def test_a_snapshot_follows_its_volume_and_stays_what_it_was() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None and before.key is not None
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await arrives(fleet, 1, before.id)
+        after = snapshot_of(fleet, 1)
+        assert after is not None and replace(after, key=before.key) == before
+        assert snapshot_of(fleet, 0) is None
+        assert await left(fleet, 0, move.id) == 0
+        assert await fleet.settled() == []
+        assert before.id not in fleet.hosts[0].world.copies.snapshots
+
+
+async def test_a_volume_is_restored_at_the_new_node_from_a_snapshot_that_has_followed() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await arrives(fleet, 1, before.id)
+        body = CreateVolumeRequest(name="restored", snapshot_id=before.id, region="mad")
+        made = await fleet.worker(1).api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+        volumes, store = fleet.worker(1).parts.deps.volumes, fleet.hosts[1].world.store
+        await eventually(
+            fleet._clock, lambda: volumes.find(store, before.app, made.id).state is VolumeState.CREATED, 60
+        )
+        taken = fleet.hosts[1].world.copies.snapshots[before.id].content
+        assert fleet.hosts[1].world.disks.files[volumes.find(store, before.app, made.id).id].content == taken
+
+
+async def test_a_snapshot_is_listed_with_its_node_until_that_node_is_back() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[1].world.copies.free_bytes = 0
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert await left(fleet, 0, move.id) == 1
+        await fleet.hosts[0].kill()
+        fleet.hosts[1].world.copies.free_bytes = 1 << 50
+        await fleet._clock.sleep(600)
+        shown = await listed(fleet, 1)
+        assert [each.node for each in shown] == [fleet.id(0)]
+        await fleet.hosts[0].begin(fleet._tasks)
+        await arrives(fleet, 1, shown[0].id)
+        assert [each.node for each in await listed(fleet, 1)] == [None]
+        assert await fleet.settled() == []
+
+
+async def test_a_destination_without_room_waits_for_it() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        fleet.hosts[1].world.copies.free_bytes = before.size - 1
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await fleet._clock.sleep(600)
+        assert snapshot_of(fleet, 1) is None and snapshot_of(fleet, 0) is not None
+        fleet.hosts[1].world.copies.free_bytes = before.size
+        await arrives(fleet, 1, before.id)
+        assert await fleet.settled() == []
+
+
+async def test_a_volume_that_moves_on_has_its_snapshots_come_from_where_they_are() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        fleet.hosts[1].world.copies.free_bytes = 0
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await fleet.ended(1, (await fleet.move(1, 2)).id)
+        await arrives(fleet, 2, before.id)
+        assert snapshot_of(fleet, 0) is None and snapshot_of(fleet, 1) is None
+        assert await fleet.settled() == []
+
+
+async def test_a_volume_that_comes_back_finds_the_snapshots_that_had_not_followed() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        fleet.hosts[1].world.copies.free_bytes = 0
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await fleet.ended(1, (await fleet.move(1, 0)).id)
+        assert snapshot_of(fleet, 0) == before
+        with pytest.raises(NotFound, match="any more"):  # a late word of the first move takes nothing away
+            await fleet.worker(0).parts.moves.release_snapshot(move.id, move.generation, before.id)
+        assert await fleet.settled() == []
+        assert snapshot_of(fleet, 0) == before
+
+
+async def test_a_snapshot_comes_back_with_its_volume() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        for source, to in ((0, 1), (1, 0), (0, 1)):
+            assert (await fleet.ended(source, (await fleet.move(source, to)).id)).state is MoveState.DONE
+            await arrives(fleet, to, before.id)
+        assert await fleet.settled() == []
+
+
+async def test_a_snapshot_that_is_not_kept_any_more_is_not_waited_for() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        fleet.hosts[1].world.copies.free_bytes = 0
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await fleet.hosts[0].kill()
+        store = fleet.hosts[1].world.store
+        coming = store.get(COMING_SNAPSHOTS, before.id)
+        assert coming is not None
+        old = replace(coming, snapshot=replace(coming.snapshot, kept_until=fleet._clock.now()))
+        await store.write(lambda tx: tx.put(COMING_SNAPSHOTS, before.id, old))
+        await eventually(fleet._clock, lambda: store.count(COMING_SNAPSHOTS) == 0, 900)
+        assert await listed(fleet, 1) == []
+
+
+async def test_deaths_of_both_nodes_lose_no_snapshot() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        for number in (1, 0, 1):
+            await fleet._clock.sleep(0.05)
+            await fleet.again(number, kept=0.0, power=True)
+        await arrives(fleet, 1, before.id)
+        assert await fleet.settled() == []
+
+
+async def test_a_run_that_an_operator_ended_is_taken_up() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None
+        fleet.hosts[1].world.copies.free_bytes = 0
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        runner = fleet.worker(1).parts.runner
+        run = next(each for each in runner.list(active=True) if each.flow == "bring_snapshots")
+        await runner.cancel(run.run_id, "by an operator")
+        fleet.hosts[1].world.copies.free_bytes = 1 << 50
+        await arrives(fleet, 1, before.id)
+        assert await fleet.settled() == []
+
+
+async def test_a_snapshot_whose_key_cannot_be_opened_holds_no_volume_back() -> None:
+    async with played_fleet() as fleet:
+        before = snapshot_of(fleet, 0)
+        assert before is not None and before.key is not None
+        spoilt = replace(before, key=replace(before.key, sealed=before.key.sealed[::-1]))
+        await fleet.hosts[0].world.store.write(lambda tx: tx.put(SNAPSHOTS, before.id, spoilt))
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        assert move.state is MoveState.DONE
+        assert await listed(fleet, 1) == []
+        assert snapshot_of(fleet, 0) == spoilt and await left(fleet, 0, move.id) == 1
