@@ -177,6 +177,7 @@ def about(move: Move) -> str:
             ("state", f"{move.state}, paused" if move.paused else move.state),
             ("at", None if move.at is None else f"{move.at:%Y-%m-%d %H:%M} UTC"),
             ("window", move.window),
+            ("back of", move.back_of),
             ("copied", f"{size(move.copied_bytes)} of {size(move.stored_bytes)}"),
             ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
             ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),

@@ -5,13 +5,14 @@ A unit is a machine with its volume and the root filesystem that it keeps, under
 machine has, under its own.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from hawker.errors import Moved, MoveUnderWay
 from hawker.fsm.contract import Resource
-from hawker.ids import AppName, MachineId, NodeId, VolumeId
+from hawker.ids import AppName, MachineId, NodeId, Version, VolumeId
 from hawker.node import Resources
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
 from hawker.record.volume import SealedKey, SnapshotRecord, VolumeRecord
@@ -21,6 +22,9 @@ RETIRED_KEPT_S = 86_400.0
 """How long the source keeps its file of a volume that went: seconds."""
 
 SIGNPOSTS_KEPT_S = 30 * 86_400.0
+
+TRIED_AT_MOST_S = 86_400.0
+"""How long after it came a machine that does not start still goes back: seconds."""
 
 PAUSED_AT_MOST_S = 3600.0
 """A pause ends by itself after so many seconds, because the move holds room at both nodes."""
@@ -76,7 +80,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
     Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
     the source's disk cannot read; empty when nothing is known of that. With `accept_loss` what cannot be read of the
-    volume goes as zeros; `lost` has it before: ranges of bytes, in order, offset and count."""
+    volume goes as zeros; `lost` has it before: ranges of bytes, in order, offset and count. `back_of` is the move after
+    which the machine did not start, and because of which it goes back; empty for a move that somebody ordered."""
 
     id: str
     app: AppName
@@ -103,6 +108,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     damage: str = ""
     accept_loss: bool = False
     lost: tuple[tuple[int, int], ...] = ()
+    back_of: str = ""
     reason: str = ""  # why it was aborted, for people; empty otherwise
     created_at: float
     updated_at: float
@@ -212,6 +218,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     root_upto: int = 0
     copied_bytes: int = 0  # 0 or more, received so far
     compared_bytes: int = 0
+    back_of: str = ""  # as in `MoveRecord`
     reason: str = ""  # why it was refused or dropped, for people; empty otherwise
     created_at: float  # Unix seconds, by the clock of this node
 
@@ -267,6 +274,23 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     root: KeptRoot | None = None
     snapshots: tuple[CarriedSnapshot, ...] = ()
     ran: bool = False  # the machine is to be started there
+    back_of: str = ""  # as in `MoveRecord`
+
+
+class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that came, and is to run here, and has not yet: it goes back to `source` if it does not start. None of
+    one that came back so."""
+
+    move: str  # id of the move by which it came
+    source: NodeId
+    version: Version  # with which it came: with another one, what fails is not the move
+    starts: int  # how often its events say that it started, as it came
+    tried: int = 1  # starts that were begun here, 1 or more
+    until: float  # Unix seconds; later it stays
+
+
+def starts_of(events: Iterable[EventRecord]) -> int:
+    return sum((event.type, event.status) == ("start", "started") for event in events)
 
 
 MOVES = Bucket("moves", MoveRecord)  # move id
@@ -275,6 +299,7 @@ OPEN_MOVE_OF = Bucket("open_moves", MovePointer)  # machine id, volume id
 GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
 MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
 INCOMING = Bucket("incoming", IncomingRecord)  # move id
+TRIALS = Bucket("trials", TrialRecord)  # machine id
 RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume or machine id/generation
 
 COMING_SNAPSHOTS = Bucket("snapshots_coming", ComingSnapshot)  # snapshot id; until its former node let it go

@@ -33,6 +33,7 @@ from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves
 from hawker.worker.move_sweep import MoveSweep
+from hawker.worker.moves_back import MovesBack
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
@@ -75,6 +76,7 @@ class AssembledWorker(ValueObject, frozen=True):
     soft_deletes: SoftDeletes
     moves: MachineMoves
     scheduled_moves: ScheduledMoves
+    moves_back: MovesBack
     health: HealthChecks
     container_supervisors: ContainerSupervisors
     changes: Changes
@@ -116,12 +118,12 @@ def assemble(
     volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room, quotas)
     snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner, quotas)
     meter = UsageMeter(store, node.id, deps.driver, deps.networks)
-    orders = moves(node, deps, room)
+    orders, operations = moves(node, deps, room), operations_of(deps, runner, room, quotas)
     return AssembledWorker(
         node=node,
         deps=deps,
         runner=runner,
-        operations=operations_of(deps, runner, room, quotas),
+        operations=operations,
         apps=AppTable(store, clock, deps.volumes),
         volumes=volumes,
         snapshots=snapshots,
@@ -131,6 +133,7 @@ def assemble(
         soft_deletes=SoftDeletes(store, clock, deps.volumes, volumes),
         moves=orders,
         scheduled_moves=ScheduledMoves(deps, orders),
+        moves_back=MovesBack(deps, orders, operations),
         health=HealthChecks(store, clock, changes, prober, None if deps.logs is None else deps.logs.say),
         container_supervisors=ContainerSupervisors(store, deps.table, deps.driver, clock, changes, prober),
         changes=changes,
@@ -275,3 +278,4 @@ async def begin(
     if deps.archive is not None:
         archivist = Archivist(deps.store, deps.clock, parts.runner, deps.archive)
         tasks.start_soon(archivist.serve, deps.settings.reconcile_every_s)
+    tasks.start_soon(parts.moves_back.serve)

@@ -73,6 +73,7 @@ class IncomingMoves:
             machine=unit.machine,
             volume=unit.volume,
             root=unit.root,
+            back_of=unit.back_of,
             holds=self._held_by(unit),
             limit_mib_per_s=asked.limit_mib_per_s,
             created_at=deps.clock.now(),
@@ -121,7 +122,7 @@ class IncomingMoves:
         """Raises `Unavailable` when the node takes nothing, `Conflict` when it takes nothing more now, `WrongState`
         when what comes is here, or was here later than the source knows, `NoRoom`."""
         reason = closed(tx)
-        if reason is not None:
+        if reason is not None and not _comes_back(tx, record):
             raise Unavailable(reason)
         if under_way([each for _, each in tx.scan(INCOMING)]) >= AT_ONCE:
             raise Conflict(f"{AT_ONCE} moves to this node are under way")
@@ -208,6 +209,12 @@ def _check_apart(reader: Reader, machine: MachineRecord) -> None:
     for _, there in reader.scan(MACHINES):
         if machine.id in (there.config.standbys or ()) or there.id in (machine.config.standbys or ()):
             raise WrongState(f"machine {there.id} is at the node, and one of the two stands by for the other")
+
+
+def _comes_back(reader: Reader, record: IncomingRecord) -> bool:
+    """Whether it left this node for the one that gives it back because it does not start there."""
+    went = reader.get(MOVED, record.unit)
+    return bool(record.back_of) and went is not None and went.to == record.source
 
 
 def _ids(machine: MachineRecord | None, volume: VolumeRecord | None) -> list[str]:

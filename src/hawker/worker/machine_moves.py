@@ -92,11 +92,11 @@ class MachineMoves(IncomingMoves):
     """Both halves of a node: what it gives away, and what comes to it."""
 
     async def of_machine(
-        self, target: MachineTarget, wish: MoveRequest, also: Also = nothing_else
+        self, target: MachineTarget, wish: MoveRequest, also: Also = nothing_else, back_of: str = ""
     ) -> MoveRecord | PlannedMove:
-        """Order the move of a machine with its files, or plan it in a dry run; `also` is done in the transaction.
-        Raises `NotServed` for what cannot be moved, `Conflict` and `WrongState` for what cannot be moved now,
-        `NoDestination` when there is nowhere to move it."""
+        """Order the move of a machine with its files, or plan it in a dry run; `also` is done in the transaction. With
+        `back_of` it is to run there, though it does not here. Raises `NotServed` for what cannot be moved, `Conflict`
+        and `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move it."""
         self.check(wish)
         deps = self._deps
         root = await kept_root(deps, deps.table.find(deps.store, target.app, target.machine_id))
@@ -118,7 +118,7 @@ class MachineMoves(IncomingMoves):
                 tx, MOVE.name, machine_resource(record.id), MoveInput(signal=signal, timeout_s=timeout_s)
             )
             self._check_alone(tx, record.app)
-            move = self._order(tx, run, record.app, record, volume, wish, root)
+            move = self._order(tx, run, record.app, record, volume, wish, root, back_of)
             deps.table.change(tx, record, migrated("preparing", move))
             also(tx, move)
             return move
@@ -181,11 +181,12 @@ class MachineMoves(IncomingMoves):
         volume: VolumeRecord | None,
         wish: MoveRequest,
         root: KeptRoot | None = None,
+        back_of: str = "",
     ) -> MoveRecord:
         now = self._deps.clock.now()
         owned = machine or volume
         assert owned is not None, "a move is of something"
-        ran = machine is not None and machine.state is State.STARTED
+        ran = machine is not None and (machine.state is State.STARTED or bool(back_of))
         written = ran and not (volume is None and root is None)
         if wish.mode == MoveMode.WARM and not written:
             raise WrongState("mode: nobody writes to a file of it, so there is nothing to copy warm: use `cold`")
@@ -202,6 +203,7 @@ class MachineMoves(IncomingMoves):
             mode=MoveMode.WARM if written and wish.mode != MoveMode.COLD and not wish.accept_loss else MoveMode.COLD,
             accept_loss=bool(wish.accept_loss),
             ran=ran,
+            back_of=back_of,
             drops_memory=machine is not None and machine.state is State.SUSPENDED,
             created_at=now,
             updated_at=now,

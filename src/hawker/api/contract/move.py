@@ -70,7 +70,7 @@ class Move(Answer, frozen=True, kw_only=True):
     follow it from this node. `code` is `damaged` for a move that was aborted because
     the disk of its source cannot read all; `reason` names the volume and the byte. One that is scheduled begins at `at`
     or later; `reason` says why it did not when it was due. Its id answers for the move that it became, which has
-    another.
+    another. `back_of` is the move after which a machine did not start, for one that takes it back.
 
     With `accept_loss`, `lost` are ranges of bytes of the volume that go as zeros, in order: offset and count."""
 
@@ -96,6 +96,7 @@ class Move(Answer, frozen=True, kw_only=True):
     window: str | None = None
     accept_loss: bool = False
     lost: tuple[tuple[int, int], ...] = ()
+    back_of: str | None = None
     created_at: datetime
     updated_at: datetime
 

@@ -223,8 +223,9 @@ class _SameGeneration(MachineMoves):
         volume: VolumeRecord | None,
         wish: MoveRequest,
         root: KeptRoot | None = None,
+        back_of: str = "",
     ) -> MoveRecord:
-        move = super()._order(tx, run, app, machine, volume, wish, root)
+        move = super()._order(tx, run, app, machine, volume, wish, root, back_of)
         same = msgspec.structs.replace(move, generation=move.generation - 1)
         tx.put(MOVES, move.id, same)
         return same

@@ -310,6 +310,7 @@ class MoveHandlers:
             reason=move.reason,
             accept_loss=move.accept_loss,
             lost=move.lost,
+            back_of=move.back_of or None,
             created_at=instant(move.created_at),
             updated_at=instant(move.updated_at),
         )

@@ -30,9 +30,11 @@ async def apart_first(others: OtherNodes, able: Sequence[NodeId], volume: Volume
 
 
 def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:
-    """The emptiest first. A node that is asked for by name may be of any region. Raises `NoDestination`."""
+    """The emptiest first. A node that is asked for by name may be of any region; one to which a machine goes back may
+    be cordoned. Raises `NoDestination`."""
     if move.wanted:
-        if not any(node.id == move.wanted for node in takers(nodes, me)):
+        able = [node for node in nodes if node.alive] if move.back_of else takers(nodes, me)
+        if not any(node.id == move.wanted for node in able):
             raise NoDestination(f"node {move.wanted} is silent, takes no machines now, or is not known here")
         return [move.wanted]
     near = takers(nodes, me, move.region)

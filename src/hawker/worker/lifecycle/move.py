@@ -472,6 +472,7 @@ def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple
         root=move.root,
         snapshots=carried_snapshots(deps, move) if granted else (),
         ran=move.ran,
+        back_of=move.back_of,
     )
     packed = OrderedApp(**fields, luggage=others.pack(store, app))
     return packed, others.seal(msgspec.msgpack.encode(unit))

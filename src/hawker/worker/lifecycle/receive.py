@@ -24,9 +24,14 @@ from hawker.record.move import (
     GRANTS,
     INCOMING,
     MOVED,
+    MOVES,
+    TRIALS,
+    TRIED_AT_MOST_S,
     Delivered,
     IncomingRecord,
     IncomingState,
+    TrialRecord,
+    starts_of,
 )
 from hawker.record.node import NodeRecord, hold
 from hawker.record.volume import VOLUMES
@@ -200,6 +205,11 @@ def own(tx: Tx, deps: FlowDeps, node: NodeRecord, move_id: str, unit: Delivered,
         if each is not None:
             tx.delete(MOVED, each.id)
             tx.delete(GRANTS, each.id)
+    came = tx.get(MOVES, unit.back_of) if unit.back_of else None
+    if came is not None:
+        tx.put(
+            MOVES, came.id, msgspec.structs.replace(came, reason=f"it did not start at node {came.to}, and came back")
+        )
     accepted = msgspec.structs.replace(record, state=IncomingState.ACCEPTED, holds=Resources())
     tx.put(INCOMING, move_id, accepted)
     return accepted
@@ -252,6 +262,15 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
     said = None if damaged is None else Detail(error=_LOST.format(damaged.id))
     mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user", said))
     if unit.ran:
+        if not unit.back_of:
+            trial = TrialRecord(
+                move=record.move,
+                source=record.source,
+                version=mine.version,
+                starts=starts_of(unit.events),
+                until=deps.clock.now() + TRIED_AT_MOST_S,
+            )
+            tx.put(TRIALS, mine.id, trial)
         deps.table.change(tx, mine, Happened("start", "starting"))
         deps.runs.accept(tx, "start", machine_resource(mine.id), run)
 
