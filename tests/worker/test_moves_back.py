@@ -12,6 +12,7 @@ from hawker.record.node import NODE
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
 from hawker.worker.moves_back import STARTS_TRIED
+from hawker.worker.table import EVENTS_KEPT, Happened
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -65,6 +66,22 @@ async def test_a_machine_that_starts_at_last_stays() -> None:
         await eventually(fleet._clock, lambda: fleet.hosts[1].world.store.count(TRIALS) == 0, 60)
         assert fleet.hosts[1].world.store.count(MOVES) == 0
         assert await fleet.settled() == []
+
+
+async def test_a_machine_with_as_many_events_as_are_kept_has_arrived_once_it_starts() -> None:
+    async with played_fleet() as fleet:
+        table = fleet.worker(0).parts.deps.table
+
+        def fill(tx: Tx) -> None:
+            for _ in range(EVENTS_KEPT):
+                record = tx.get(MACHINES, fleet.machine)
+                assert record is not None
+                table.change(tx, record, Happened("start", "started"))
+
+        await fleet.hosts[0].world.store.write(fill)
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await eventually(fleet._clock, lambda: runs_at(fleet, 1), 60)
+        await eventually(fleet._clock, lambda: fleet.hosts[1].world.store.count(TRIALS) == 0, 60)
 
 
 async def test_a_machine_goes_back_once_and_no_farther() -> None:

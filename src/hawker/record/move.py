@@ -284,13 +284,14 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     move: str  # id of the move by which it came
     source: NodeId
     version: Version  # with which it came: with another one, what fails is not the move
-    starts: int  # how often its events say that it started, as it came
+    started: str = ""  # id of the event of its newest start, as it came; empty when its events say of none
     tried: int = 1  # starts that were begun here, 1 or more
     until: float  # Unix seconds; later it stays
 
 
-def starts_of(events: Iterable[EventRecord]) -> int:
-    return sum((event.type, event.status) == ("start", "started") for event in events)
+def newest_start(events: Iterable[EventRecord]) -> str:
+    """The id of the last of them that says that it started; empty without one. Old events go, so a count says less."""
+    return max((event.id for event in events if (event.type, event.status) == ("start", "started")), default="")
 
 
 MOVES = Bucket("moves", MoveRecord)  # move id

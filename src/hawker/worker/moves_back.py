@@ -11,7 +11,7 @@ from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import OFF, State
 from hawker.record.machine import EVENTS, MACHINES, MachineRecord, MachineTarget
-from hawker.record.move import OPEN_MOVE_OF, TRIALS, TrialRecord, starts_of
+from hawker.record.move import OPEN_MOVE_OF, TRIALS, TrialRecord, newest_start
 from hawker.store.contract import Durability, Reader
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves
@@ -71,7 +71,7 @@ class MovesBack:
         """It has run here, or somebody wants something else of it, or it was tried for long enough."""
         if record.version != trial.version or self._deps.clock.now() >= trial.until:
             return True
-        if starts_of(event for _, event in reader.scan(EVENTS, f"{record.id}/")) > trial.starts:
+        if newest_start(event for _, event in reader.scan(EVENTS, f"{record.id}/")) > trial.started:
             return True
         return record.state in OFF and record.state is not State.FAILED
 

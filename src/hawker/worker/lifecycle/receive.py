@@ -31,7 +31,7 @@ from hawker.record.move import (
     IncomingRecord,
     IncomingState,
     TrialRecord,
-    starts_of,
+    newest_start,
 )
 from hawker.record.node import NodeRecord, hold
 from hawker.record.volume import VOLUMES
@@ -267,7 +267,7 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
                 move=record.move,
                 source=record.source,
                 version=mine.version,
-                starts=starts_of(unit.events),
+                started=newest_start(unit.events),
                 until=deps.clock.now() + TRIED_AT_MOST_S,
             )
             tx.put(TRIALS, mine.id, trial)
