@@ -75,8 +75,9 @@ class _Verification:
         self._gone = before.backups.keys() - set(backups)
         for backup in backups:
             await self._look(backup)
-        known = await self._note({})
-        for part in due:
+        empty = [part for part in due if not survey.packs[part]]
+        known = await self._note(survey.damage, empty)
+        for part in [each for each in due if survey.packs[each]]:
             damage = {
                 pack: wrong
                 for pack, segments in survey.packs[part].items()
@@ -84,7 +85,7 @@ class _Verification:
             }
             hit = await self._hit(part, damage) if damage else {}
             await self._keep_on()
-            known = await self._note(hit, part)
+            known = await self._note(hit, [part])
         return _report(known, self._found, len(due), self._packs, self._bytes)
 
     async def _look(self, backup: str) -> None:
@@ -165,13 +166,12 @@ class _Verification:
                 found[backup] = wrong
         return found
 
-    async def _note(self, hit: dict[str, str], part: int | None = None) -> BackupChecks:
-        """What is known from now on, once this part was read, or the lists of all backups."""
+    async def _note(self, damage: dict[str, str], read: Collection[int]) -> BackupChecks:
+        """What is known from now on, once these parts were read."""
         survey, now, repository = self._survey, self._now, self._repository
-        damage = hit | (survey.damage if part is None else {})
         self._found |= damage
         before = await repository.checks()
-        parts = tuple(now if each == part else at for each, at in enumerate(before.parts))
+        parts = tuple(now if each in read else at for each, at in enumerate(before.parts))
         there = survey.has.keys() | survey.damage.keys()
         made = {name: before.backups.get(name, BackupCheck(listed_at=now)) for name in there}
         made = {name: _check(each, parts, survey.has.get(name), damage.get(name), now) for name, each in made.items()}
