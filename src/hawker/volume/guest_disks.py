@@ -97,7 +97,6 @@ class GuestDisks(HostDisks):
             if (await self._use.of(disk.id)).use not in (Use.GUEST, Use.HELD):
                 if disk.repair:
                     await ext4.repair_filesystem(file, confined=True)
-                    inside("repaired")
                 await self._make_ready(file)
                 inside("mounted")
         return str(file)

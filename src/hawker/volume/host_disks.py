@@ -128,7 +128,6 @@ class HostDisks:
             return await self._cipher(disk).mount(disk, file, target)
         if disk.repair and ext4.device_of(file) is None:
             await ext4.repair_filesystem(file)
-            inside("repaired")
         found, behind = read_superblock(file), not is_grown(file)
         if ext4.device_of(file) is None:
             if behind and not ext4.may_grow_mounted():
