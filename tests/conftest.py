@@ -2,9 +2,10 @@
 
 import gc
 import os
+import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -30,6 +31,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell begins what 
 Mark = Callable[[object], None]
 
 _GONE_WITHIN_S = 60.0
+_RENAMED, _NUMBERED = re.compile(r"/garbage-[0-9a-f-]{36}/"), re.compile(r"/pytest-[0-9]+/")
+_UNLINKED = " (deleted)"
 _HOST_BEFORE = pytest.StashKey[frozenset[Residue]]()
 
 
@@ -97,11 +100,21 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """The whole run leaves the host as it was. Other runs may share a developer's host, so only CI insists."""
     if not _is_whole_run(session):
         return
-    strays = _still_there(session.config.stash[_HOST_BEFORE])
+    before = session.config.stash[_HOST_BEFORE]
+    strays = [each for each in _still_there(before) if not was_there(each, map(str, before))]
     if strays and os.environ.get("CI"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if strays:
         warnings.warn(f"left on the host by this run: {strays}", stacklevel=1)
+
+
+def was_there(stray: str, before: Iterable[str]) -> bool:
+    """Whether an earlier run left it: pytest gives directories of such runs another name before it removes them, so
+    what is mounted there has another name, too. None of this run's own are among them."""
+    tail = _RENAMED.sub("/pytest/", stray)
+    return tail != stray and tail.removesuffix(_UNLINKED) in {
+        _NUMBERED.sub("/pytest/", each).removesuffix(_UNLINKED) for each in before
+    }
 
 
 def _is_whole_run(session: pytest.Session) -> bool:
