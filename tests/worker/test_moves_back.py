@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from hawker.errors import Fault
+from hawker.errors import Fault, NoRoom
 from hawker.ids import Version
 from hawker.machine import State
-from hawker.record.machine import MACHINES
+from hawker.record.machine import MACHINES, Lease
 from hawker.record.move import MOVES, TRIALS, MoveState
 from hawker.record.node import NODE
 from hawker.sim.harness.loop import eventually
@@ -157,3 +157,34 @@ async def test_a_machine_that_somebody_changes_is_on_trial_no_longer() -> None:
         await eventually(fleet._clock, lambda: store.count(TRIALS) == 0, 60)
         await fleet._clock.sleep(120)
         assert 1000 - dud.left < STARTS_TRIED and store.count(MOVES) == 0
+
+
+async def test_a_start_that_is_refused_is_not_a_start_that_failed() -> None:
+    async with played_fleet() as fleet:
+        dud = Dud(fleet, 1, 1000)
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        worker, store = fleet.worker(1), fleet.hosts[1].world.store
+        await eventually(fleet._clock, lambda: worker.record(fleet.machine).state is State.FAILED, 60)
+        begun, table = 1000 - dud.left, worker.parts.deps.table
+        lease = Lease(nonce="theirs", owner="somebody", description="", expires_at=fleet._clock.now() + 60)
+        await store.write(lambda tx: table.change(tx, worker.record(fleet.machine), lease=lease))
+        await fleet._clock.sleep(50)
+        assert 1000 - dud.left == begun and store.count(MOVES) == 0
+        await eventually(fleet._clock, lambda: runs_at(fleet, 0), 300)
+        assert 1000 - dud.left == STARTS_TRIED
+        assert await fleet.settled() == []
+
+
+async def test_a_machine_without_room_where_it_does_not_start_goes_back() -> None:
+    async with played_fleet() as fleet:
+        dud = Dud(fleet, 1, 1000)
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        worker = fleet.worker(1)
+        await eventually(fleet._clock, lambda: worker.record(fleet.machine).state is State.FAILED, 60)
+
+        async def full(*_: object, **__: object) -> None:
+            raise NoRoom("short of memory", scope="host", shortfall={})
+
+        worker.parts.moves_back._operations.start = full  # type: ignore[method-assign,assignment]
+        await eventually(fleet._clock, lambda: runs_at(fleet, 0), 300)
+        assert 1000 - dud.left < STARTS_TRIED

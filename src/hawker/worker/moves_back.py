@@ -2,11 +2,13 @@
 times before; what starts but once has arrived.
 """
 
+from contextlib import suppress
+
 import anyio
 import msgspec
 
 from hawker.api.contract.move import MoveRequest
-from hawker.errors import HawkerError
+from hawker.errors import HawkerError, NoRoom
 from hawker.ids import MachineId
 from hawker.log import bind
 from hawker.machine import OFF, State
@@ -76,19 +78,21 @@ class MovesBack:
         return record.state in OFF and record.state is not State.FAILED
 
     async def _try(self, record: MachineRecord, trial: TrialRecord) -> None:
-        deps, now = self._deps, self._deps.clock.monotonic()
+        """Starts that were refused, because something else is under way on it, say, count for nothing; but a node that
+        has no room for it any more is none to stay at."""
+        now, target = self._deps.clock.monotonic(), MachineTarget(record.app, record.id, None)
         if self._again_at.get(record.id, now) > now:
             return
-        target = MachineTarget(record.app, record.id, None)
         try:
             if trial.tried < STARTS_TRIED:
-                tried = msgspec.structs.replace(trial, tried=trial.tried + 1)
-                await deps.store.write(lambda tx: tx.put(TRIALS, record.id, tried))
-                await self._operations.start(target, source="flyd")
-                return
+                with suppress(NoRoom):
+                    await self._start(target, msgspec.structs.replace(trial, tried=trial.tried + 1))
+                    return
             self._again_at[record.id] = now + RETRY_S
-            wish = MoveRequest(to=trial.source, mode="cold")
-            await self._moves.of_machine(target, wish, back_of=trial.move)
+            await self._moves.of_machine(target, MoveRequest(to=trial.source, mode="cold"), back_of=trial.move)
         except HawkerError as error:
             said = {"machine": record.id, "node": trial.source, "reason": str(error)}
             _log.warning("a machine that came does not start, and does not go back yet", extra=said)
+
+    async def _start(self, target: MachineTarget, tried: TrialRecord) -> None:
+        await self._operations.start(target, also=lambda tx: tx.put(TRIALS, target.machine_id, tried), source="flyd")
