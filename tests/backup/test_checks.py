@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from hawker.backup.checks import (
     CLOCKS_S,
-    DAY_S,
     FRESH_S,
     PARTS,
     BackupCheck,
@@ -16,6 +15,7 @@ from hawker.backup.checks import (
     next_moment,
     verified_since,
 )
+from hawker.time_window import DAY_S
 
 NOW = 1_800_000_000.0
 _MOMENTS = st.none() | st.sampled_from([1.0, 2.0, 3.0])

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from hawker.archive.directory import DirectoryBackend
-from hawker.backup.checks import CLOCKS_S, DAY_S, BackupCheck, BackupChecks, BackupShareReport
+from hawker.backup.checks import CLOCKS_S, BackupCheck, BackupChecks, BackupShareReport
 from hawker.backup.format import CHUNK_BYTES, SEGMENT_BYTES, BackupManifest
 from hawker.backup.repository import BACKUP_LEASE_S, BackupRepository
 from hawker.backup.transfer import save
 from hawker.backup.verification import verify_share
 from hawker.clock import ManualClock
 from hawker.errors import Unavailable
+from hawker.time_window import DAY_S
 from tests.backup.conftest import ABOUT, PASSPHRASE, files_below
 
 pytestmark = pytest.mark.anyio

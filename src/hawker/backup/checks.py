@@ -9,10 +9,10 @@ from collections.abc import Collection
 
 import msgspec
 
+from hawker.time_window import DAY_S
 from hawker.value_object import ValueObject
 
 PARTS = 256
-DAY_S = 86_400.0
 CLOCKS_S = 600.0
 """How far the clocks of two hosts may differ."""
 
