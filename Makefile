@@ -31,6 +31,7 @@ demo: setup ## run one machine from order to destroy, printing each step
 	@python scripts/demo.py $(ARGS)
 
 PYTEST := python -m pytest --numprocesses=$(PROCESSES) --no-loadscope-reorder --durations=25 --durations-min=5
+NOT_TIDY := --ignore=tests/tidy --ignore=tests/test_tidy.py
 FULL := --hypothesis-profile=full
 
 .PHONY: release
@@ -39,7 +40,7 @@ release: setup ## make build/release: wheel, source archive, pinned requirements
 
 .PHONY: test test-all test-chaos test-judges test-sim test-vmm
 test: test-setup ## run every test but those marked `long`, and what `make check` runs (ARGS="-k store" for a part)
-	@$(PYTEST) -m "not long" --ignore=tests/tidy --ignore=tests/test_tidy.py $(ARGS)
+	@$(PYTEST) -m "not long" $(if $(findstring tidy,$(ARGS)),,$(NOT_TIDY)) $(ARGS)
 test-all: test-setup ## run the whole test suite, the long tests too, with many more random examples
 	@$(PYTEST) $(FULL) $(ARGS)
 test-chaos: test-setup ## of that, the deaths of daemons at every step, the soaks and the trial of a fleet
