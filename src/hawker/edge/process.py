@@ -43,7 +43,8 @@ from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
 from hawker.fair.round_robin import RoundRobin
-from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS, EDGE_KEPT_BYTES
+from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS, EDGE_KEPT_BYTES, EDGE_WAKES
+from hawker.fair.turns import Share
 from hawker.feed import (
     AllMachines,
     AskReport,
@@ -82,6 +83,8 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
     visits: type[Visits] = Visits
     http: type[HttpConnections] = HttpConnections
     rests: Callable[[Iterable[Gate], float], Iterator[RestWish]] = may_rest
+    restores: Callable[[Iterable[Gate], float], Gate | None] = to_restore
+    wakes: Share = EDGE_WAKES
     hops: type[HopDialer] = HopDialer
     memory: Callable[[], int] = memory_bytes
 
@@ -134,7 +137,7 @@ class Edge:
         self._now = clock.monotonic
         self._clock = clock
         self._tasks = tasks
-        self._rests = parts.rests
+        self._rests, self._restores = parts.rests, parts.restores
         self.figures = AppFigures()
         self.counters = Counters({}, self.figures)
         self._said: dict[tuple[AppName, str], int] = {}
@@ -142,7 +145,9 @@ class Edge:
         self._routes = Routes()
         self.gates = parts.gates(clock.random)
         self._link = parts.link(folder, clock)
-        self._visits = parts.visits(self._routes, self.gates, self._link, self.spawn, self._now, self.counters)
+        self._visits = parts.visits(
+            self._routes, self.gates, self._link, self.spawn, self._now, self.counters, parts.wakes
+        )
         identity = parts.identity(folder)
         self._hop_dialer = parts.hops(identity, clock, self._host_lost)
         dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
@@ -336,7 +341,7 @@ class Edge:
     def _restore(self, apps: Mapping[AppName, Iterable[Gate]]) -> None:
         """One machine of an app at a time, here too."""
         now, before = self._now(), self._short_since
-        wanted = {app: gate for app, gates in apps.items() if (gate := to_restore(gates, now)) is not None}
+        wanted = {app: gate for app, gates in apps.items() if (gate := self._restores(gates, now)) is not None}
         self._short_since = {app: before.get(app, now) for app in wanted}
         for app in [app for app, since in self._short_since.items() if now - since >= SHORT_S]:
             del self._short_since[app]

@@ -18,6 +18,7 @@ from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_HOLDS, EDGE_HOLDS_OF_ORG, EDGE_VISITS, EDGE_WAKES
+from hawker.fair.turns import Share
 from hawker.feed import RouteHealth
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
@@ -82,6 +83,7 @@ class Visits:
         spawn: Spawn,
         now: Callable[[], float],
         counters: Counters,
+        wakes: Share = EDGE_WAKES,
     ) -> None:
         self._routes = routes
         self._gates = gates
@@ -90,7 +92,7 @@ class Visits:
         self._now = now
         self._counters = counters
         self._queues: dict[AppName, dict[Door, deque[asyncio.Future[None]]]] = {}
-        self._inside, self._wakes = Crowd(EDGE_VISITS), Crowd(EDGE_WAKES)
+        self._inside, self._wakes = Crowd(EDGE_VISITS), Crowd(wakes)
         self._held, self._held_of_org = Crowd(EDGE_HOLDS), Crowd(EDGE_HOLDS_OF_ORG)
         self._woken_at: dict[MachineId, float] = {}  # which are not open yet
         self._starting: dict[MachineId, tuple[str, float]] = {}  # have a place among the wakes, since when

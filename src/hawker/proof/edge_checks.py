@@ -116,6 +116,11 @@ class EdgeLedger:
         if self.in_flight(machine):
             self._break(Invariant.UNCUT, machine, f"rests with {self.in_flight(machine)} in flight")
 
+    def wakes(self, node: NodeId, count: int, most: int) -> None:
+        """So many machines of a host are on their way up because its edge has asked for them."""
+        if count > most:
+            self._break(Invariant.WAKES_BOUND, node, f"starts {count} at once, {most} at most")
+
     def emptied(self, machine: MachineId) -> None:
         """It has ended, with all that was in there."""
         self._in_flight.pop(machine, None)

@@ -48,6 +48,7 @@ class Invariant(StrEnum):
     SENT_ONCE = "what may not be repeated reaches a machine once"
     SERVED = "a request that some machine can take is not refused"
     ANSWERED = "every request is answered in time"
+    WAKES_BOUND = "a host starts no more machines for requests at once than it may"
     WOKEN = "a burst wakes no more machines than it needs"
     OWN_APP = "a request reaches machines of its app, or of one that may be replayed to"
     UNFORGED = "no client sets what the edge vouches for"

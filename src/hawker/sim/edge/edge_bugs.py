@@ -112,6 +112,19 @@ def _rests_whom_load_does_not_need(gates: Iterable[Gate], now: float) -> Iterato
             yield RestWish(gate, suspend=False)
 
 
+def _never_restores(gates: Iterable[Gate], now: float) -> Gate | None:
+    """What rests is started for requests only, however few run."""
+    return None
+
+
+class _WakesAtOnce(Visits):
+    """Nobody counts how many are on their way up."""
+
+    def _begin_start(self, gate: Gate, *, rested: bool) -> None:
+        super()._begin_start(gate, rested=rested)
+        self._release_wake(gate.route.id)
+
+
 def _never_rests(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
     yield from ()
 
@@ -146,6 +159,14 @@ def _with_exchange(made: type[HttpExchange]) -> EdgeParts:
     return EdgeParts(http=Connections)
 
 
+class _KeepsSources(HttpConnection):
+    """A client says which machine has replayed its request."""
+
+    async def _request(self, head: RequestHead, origin: Origin, lines: bytes) -> bool:
+        said = next((value for name, value in head.fields if name == b"fly-replay-src"), b"")
+        return await super()._request(head, origin, lines + b"fly-replay-src: %b\r\n" % said)
+
+
 class _BelievesClients(HttpConnection):
     """What a client says of itself goes on to the machine."""
 
@@ -156,6 +177,10 @@ class _BelievesClients(HttpConnection):
 
 class _Believing(HttpConnections):
     connection = _BelievesClients
+
+
+class _Keeping(HttpConnections):
+    connection = _KeepsSources
 
 
 def _plant(name: str, what: str, parts: EdgeParts, *breaks: I) -> PlantedBug[EdgeParts]:
@@ -192,6 +217,18 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
     _plant(
         "least-ignored", "machines that are to run rest, too", EdgeParts(rests=_rests_whom_load_does_not_need), I.RESTED
     ),
+    _plant(
+        "never-restores",
+        "fewer machines run than are to, and none that rests is started",
+        EdgeParts(restores=_never_restores),
+        I.RESTED,
+    ),
+    _plant(
+        "wakes-at-once",
+        "a host starts as many machines at once as requests ask for",
+        EdgeParts(visits=_WakesAtOnce),
+        I.WAKES_BOUND,
+    ),
     _plant("never-rests", "no machine ever rests", EdgeParts(rests=_never_rests), I.RESTED),
     _plant("repeats-all", "a POST is sent again to another machine", _with_exchange(_RepeatsAll), I.SENT_ONCE),
     _plant(
@@ -199,6 +236,12 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
         "a machine has requests replayed to another network's app",
         _with_exchange(_ReplaysAnywhere),
         I.OWN_APP,
+    ),
+    _plant(
+        "source-kept",
+        "a client says which machine has replayed its request",
+        EdgeParts(http=_Keeping),
+        I.UNFORGED,
     ),
     _plant("client-believed", "a client says what its address is", EdgeParts(http=_Believing), I.UNFORGED),
 )

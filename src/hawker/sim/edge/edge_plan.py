@@ -1,4 +1,4 @@
-"""What a seed stands for: three hosts, five apps, requests of clients, and what fails."""
+"""What a seed stands for: three hosts, six apps, requests of clients, and what fails."""
 
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,8 @@ from hawker.sim.harness.seeded_run import drawn
 HOSTS = 3
 RUN_S = 90.0
 IDLE_S = 15.0
+RESTORED_S = 10.0
+"""After somebody stopped a machine that was to run: another one does."""
 _ACTOR = "world"
 
 
@@ -48,7 +50,7 @@ _WEIGHTS = {
 }
 _METHODS = {"GET": 6.0, "POST": 4.0, "PUT": 1.0}
 _WORDS = {"ok": 10.0, "pieces": 2.0, "break": 1.0, "upgrade": 1.0, "machine": 1.0, "app": 1.0, "loop": 0.3}
-PORTS = {"steady": 8001, "lazy": 8002, "tight": 8003, "least": 8004, "other": 8005}
+PORTS = {"steady": 8001, "lazy": 8002, "tight": 8003, "least": 8004, "other": 8005, "herd": 8006}
 
 
 class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
@@ -56,7 +58,7 @@ class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
 
 
 class EdgePlan(RunPlan[EdgeOperation], frozen=True):
-    """Three hosts and five apps."""
+    """Three hosts and six apps."""
 
 
 class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
     "least1": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
     "least2": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
     "other1": (3, {}),
+    **{f"herd{number}": (3, {"soft": 1, "hard": 2, "autostop": "stop", "idle_s": IDLE_S}) for number in range(1, 6)},
 }
 """The host of each, and what its config says. The app is the name without its number; `other` is of another network."""
 
@@ -107,6 +110,8 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
         case EdgeVerb.BURST:
             word, amount = "lazy", float(chance.one_of((1, 1, 2, 2, 4, 12)))
             host = chance.one_of(("1", "1", host))
+            if chance.happens(0.3):
+                host, word = "3", "herd"  # more of them than a host starts at once
         case EdgeVerb.STOP | EdgeVerb.START | EdgeVerb.CRASH | EdgeVerb.CORDON | EdgeVerb.FLAP:
             word = chance.one_of(tuple(MACHINES))
         case EdgeVerb.CUT:
@@ -115,6 +120,9 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
             amount = chance.one_of((2.0, 20.0, 90.0))
         case _:
             pass
+    kept = verb is EdgeVerb.STOP and bool(MACHINES[word][1].get("least"))
+    if kept:
+        at += IDLE_S + 5.0  # the others rest
     operations = []
     if verb in (EdgeVerb.POWER, EdgeVerb.CUT):  # who is in there just then
         other = host if verb is EdgeVerb.CUT else str(int(host) % HOSTS + 1)
@@ -122,7 +130,9 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
             operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, other, 6.0, f"steady {method} ok 4000 1"))
         at += 0.3
     operations.append(EdgeOperation(0, at, _ACTOR, verb, host, amount, word))
-    if verb is EdgeVerb.STOP:  # who comes just then
+    if kept:
+        at += RESTORED_S  # nobody asks, and as many as are to run do all the same
+    elif verb is EdgeVerb.STOP:  # who comes just then
         app, place = word[:-1], str(MACHINES[word][0])
         for after in (0.01, 0.03, 0.06, 0.1):
             operations.append(EdgeOperation(0, at + after, _ACTOR, EdgeVerb.ASK, place, 1.0, f"{app} GET ok 1 1"))

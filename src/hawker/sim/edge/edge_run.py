@@ -10,12 +10,22 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup
 
+from hawker.edge.gates import SOFT_LIMIT
 from hawker.edge.process import EdgeParts
 from hawker.ids import AppName, MachineId
 from hawker.machine import State
 from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
-from hawker.sim.edge.edge_plan import HOSTS, MACHINES, PORTS, EdgeOperation, EdgeOutcome, EdgePlan, EdgeVerb
+from hawker.sim.edge.edge_plan import (
+    HOSTS,
+    MACHINES,
+    PORTS,
+    RESTORED_S,
+    EdgeOperation,
+    EdgeOutcome,
+    EdgePlan,
+    EdgeVerb,
+)
 from hawker.sim.edge.played_host import PlayedHost
 from hawker.sim.edge.played_machine import PlayedMachine
 from hawker.sim.edge.wires import CLIENT, EdgeLoop
@@ -148,6 +158,8 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 self._blow()
                 await host.stop(machine)
                 self._blow()
+                if machine.least:
+                    self._tasks.start_soon(self._restored, machine)
             case EdgeVerb.START:
                 await host.start(machine)
             case EdgeVerb.CRASH:
@@ -165,6 +177,18 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 self._hinder_from_now()
                 machine.healthy = True
                 host.tell(machine)
+
+    async def _restored(self, stopped: PlayedMachine) -> None:
+        """Who rests is started again for one that somebody has stopped, whether anybody asks or not."""
+        began, stops = self._clock.monotonic(), len(self._blows)
+        machines = [each for each in self._machines.values() if each.app == stopped.app]
+        resting = any(each.route().rested for each in machines)
+        await self._clock.sleep(RESTORED_S)
+        able = all(each.daemon and each.powered and not each.refuses for each in self._hosts)
+        calm = len(self._blows) == stops and not any(at > began for at in self._hindered)
+        running = sum(each.up for each in machines)
+        if resting and able and calm and running < stopped.least:
+            self._note([Violation(Invariant.RESTED, stopped.app, f"{running} run, {stopped.least} are to, some rest")])
 
     async def _late(self, seconds: float) -> None:
         self._late_s = 3.0
@@ -276,7 +300,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             if calm and host.powered and not any(each.refuses for each in self._hosts):
                 await self._clock.sleep(0.4)
                 woken = sum(each.starts for each in machines) - before
-                most = -(-count // 2)
+                most = -(-count // min(each.soft or SOFT_LIMIT for each in machines))
                 if woken > most and self._asked == asked + count:
                     self._note([Violation(Invariant.WOKEN, app, f"{count} at once woke {woken} machines")])
 
@@ -326,7 +350,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         machines = [each for each in self._machines.values() if each.app == app]
         willing = all(each.healthy and not each.cordoned for each in machines)
         able = all(each.daemon and not each.refuses for each in self._hosts)
-        return app == "lazy" and willing and able and not any(at >= since - _LONG_S for at in self._hindered)
+        return app in ("lazy", "herd") and willing and able and not any(at >= since - _LONG_S for at in self._hindered)
 
     def _disturbed(self, since: float) -> bool:
         """More than one blow: what is repeated once may meet another one."""

@@ -17,6 +17,7 @@ from hawker.clock import Clock
 from hawker.edge.process import Edge, EdgeParts
 from hawker.edge.routes import Door
 from hawker.edge.worker_link import WorkerLink
+from hawker.fair.table import EDGE_WAKES
 from hawker.feed import (
     AllMachines,
     CloseMachine,
@@ -47,6 +48,8 @@ _CLOSES_S = 5.0
 _KEY = b"k" * 32
 """Of the played cluster."""
 _NOWHERE = Path("/nonexistent")
+_WAKES = replace(EDGE_WAKES, total=3, each=3, reserve=0)
+"""A host has few machines here."""
 
 
 class PlayedLink(WorkerLink):
@@ -109,12 +112,14 @@ class PlayedHost:
             link=lambda folder, clock: self._link_of(clock),
             identity=lambda folder: identity,
             memory=lambda: 0,  # of the simulated process
+            wakes=_WAKES,
         )
         self._link = PlayedLink(clock, self)
         self._scope: anyio.CancelScope | None = None
         self._ports: tuple[int, ...] = ()
         self._closing: dict[int, anyio.Event] = {}
         self._calls = 0
+        self._waking: set[MachineId] = set()  # that this edge has asked this daemon for
 
     @property
     def gate(self) -> GatePlace:
@@ -133,6 +138,7 @@ class PlayedHost:
 
     def end(self) -> None:
         """Its process is killed."""
+        self._waking.clear()
         self._wires.end_process(self.id, self.address)
         self._end_edge()
 
@@ -179,6 +185,7 @@ class PlayedHost:
 
     def away(self) -> None:
         """The daemon is killed."""
+        self._waking.clear()
         self.daemon = False
         self._link.lose()
         for event in self._closing.values():
@@ -229,7 +236,14 @@ class PlayedHost:
             why = f"it is {machine.state}"
         self._say(EdgeAnswer(call=message.call, refused=why))
         if not why:
+            self._count_wake(machine)
             await self.start(machine)
+
+    def _count_wake(self, machine: PlayedMachine) -> None:
+        self._waking = {each for each in self._waking if self.machines[each].state is State.STARTING}
+        if machine.state in (State.STOPPED, State.SUSPENDED):
+            self._waking.add(machine.id)
+        self._ledger.wakes(self.id, len(self._waking), _WAKES.total)
 
     async def _rest(self, message: RestMachine) -> None:
         machine = self.machines[message.id]
