@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,7 +23,7 @@ from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened
 from tests.fixtures.dying_disk import dying_disk
 
 pytestmark = pytest.mark.anyio
-FIRST, SECOND = "acme/web/vol_a/20261123T161500Z-aaaa", "acme/web/vol_a/20261124T161500Z-bbbb"
+FIRST, SECOND, THIRD = (f"acme/web/vol_a/2026112{day}T161500Z-aaaa" for day in (3, 4, 5))
 
 
 async def test_volume_comes_back_bit_for_bit_and_sparse(
@@ -264,3 +264,81 @@ async def test_restored_file_that_is_not_what_was_saved_is_found(
     put(again, good[:-1])
     with pytest.raises(ArchiveDamaged, match="not as long"):
         await compare(local, made, again)
+
+
+def spoil(file: Path) -> None:
+    """One bit in its middle."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("damage", [spoil, Path.unlink], ids=["flipped", "missing"])
+@pytest.mark.parametrize("what", ["packs", "segments"])
+async def test_backup_after_damage_writes_anew_what_the_volume_still_has(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path, what: str, damage: Callable[[Path], None]
+) -> None:
+    first = await save(local, volume, FIRST, ABOUT, None)
+    for file in files_below(kept / what):
+        damage(file)
+    with pytest.raises(ArchiveDamaged):
+        await verify(local, first, set())
+    second = await save(local, volume, SECOND, ABOUT, first, doubted=True)
+    assert second.sent_bytes > 0
+    for each in (first, second):
+        await verify(local, each, set())
+        await restore(local, each, tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == bytes_of(volume)
+    again = await save(local, volume, THIRD, ABOUT, second, doubted=True)
+    assert again.sent_bytes == 0
+
+
+async def test_earlier_backup_gets_back_what_a_changed_volume_still_has(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    """Of a segment that was written to, the chunk that is lost was not."""
+    old = bytes_of(volume)
+    first = await save(local, volume, FIRST, ABOUT, None)
+    before = set(files_below(kept / "packs"))
+    with volume.open("r+b") as file:
+        file.write(b"!")
+    second = await save(local, volume, SECOND, ABOUT, first)
+    (fresh,) = set(files_below(kept / "packs")) - before
+    changed = bytes_of(volume)
+    with volume.open("r+b") as file:
+        file.seek(CHUNK_BYTES)
+        file.write(b"?")
+    spoil(fresh)
+    third = await save(local, volume, THIRD, ABOUT, second, doubted=True)
+    for backup, content in ((first, old), (second, changed), (third, bytes_of(volume))):
+        await verify(local, backup, set())
+        await restore(local, backup, tmp_path / "again")
+        assert bytes_of(tmp_path / "again") == content
+
+
+async def test_damage_of_blocks_that_are_gone_stays_damage_and_is_in_no_later_backup(
+    local: BackupRepository, kept: Path, volume: Path, tmp_path: Path
+) -> None:
+    first = await save(local, volume, FIRST, ABOUT, None)
+    for file in files_below(kept / "packs"):
+        spoil(file)
+    with volume.open("r+b") as stream:
+        stream.write(os.urandom(CHUNK_BYTES))
+    second = await save(local, volume, SECOND, ABOUT, first, doubted=True)
+    await verify(local, second, set())
+    with pytest.raises(ArchiveDamaged):
+        await verify(local, first, set())
+
+
+async def test_segment_that_cannot_be_read_does_not_stop_the_next_backup(
+    local: BackupRepository, kept: Path, volume: Path
+) -> None:
+    """Nobody knows of the damage yet."""
+    first = await save(local, volume, FIRST, ABOUT, None)
+    for file in files_below(kept / "segments"):
+        spoil(file)
+    with volume.open("r+b") as stream:
+        stream.write(b"!")
+        stream.seek(SIZE - 1)
+        stream.write(b"!")
+    await verify(local, await save(local, volume, SECOND, ABOUT, first), set())

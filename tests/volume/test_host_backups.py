@@ -20,7 +20,7 @@ from tests.backup.conftest import files_below
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
 VOLUME, SNAPSHOT = VolumeId("vol_0123456789abcdef"), SnapshotId("vs_0123456789abcdef")
-BACKUP, LATER = f"acme/web/{VOLUME}/20261123T161500Z-aaaa", f"acme/web/{VOLUME}/20261124T161500Z-aaaa"
+BACKUP, LATER, LATEST, LAST = (f"acme/web/{VOLUME}/2026112{day}T161500Z-aaaa" for day in (3, 4, 5, 6))
 
 
 class Host:
@@ -173,3 +173,27 @@ async def test_backups_are_verified_at_a_bounded_speed_and_damage_is_told_of_tho
     checks = await here.backups.checks("acme/web/")
     assert sorted(check.found is None for check in checks.values()) == [False, True]
     assert await here.backups.checks("acme/other/") == {}
+
+
+async def test_damage_that_was_found_is_written_anew_by_the_next_backup_once(
+    here: Host, there: Host, tmp_path: Path
+) -> None:
+    async def rest() -> None:
+        return None
+
+    await here.backups.save(BACKUP, here.snapshot(b"a" * 1000), "data")
+    [pack] = files_below(tmp_path / "place" / "packs")
+    pack.write_bytes(b"rot")
+    unknown = await here.backups.save(LATER, here.snapshot(b"a" * 1000), "data")
+    assert unknown.sent_bytes == 0, "nobody knows of it yet"
+    report = await there.backups.verify(100, rest)
+    assert report is not None and len(report.found) == 2
+    mended = await here.backups.save(LATEST, here.snapshot(b"a" * 1000), "data")
+    assert mended.sent_bytes > 0
+    pack.unlink()  # as a prune does once no backup has it any more
+    for number, backup in enumerate((BACKUP, LATER, LATEST)):
+        volume = VolumeId(f"vol_{number:016}")
+        await there.backups.restore(backup, volume)
+        assert there.content(volume) == b"a" * 1000
+    after = await here.backups.save(LAST, here.snapshot(b"a" * 1000), "data")
+    assert after.sent_bytes == 0

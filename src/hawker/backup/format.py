@@ -195,6 +195,15 @@ class RepositoryKeys:
             raise ArchiveDamaged("a chunk is not what its name says")
         return data
 
+    def check_chunk(self, name: bytes, sealed: bytes) -> None:
+        """Raises `ArchiveDamaged` for what is not of that name, however long it is to be."""
+        packed = self.open(f"chunk {name.hex()}", sealed)
+        try:
+            length = zstandard.get_frame_parameters(packed).content_size
+        except zstandard.ZstdError as error:
+            raise ArchiveDamaged("a chunk is not intact zstd") from error
+        self.open_chunk(name, sealed, min(length, CHUNK_BYTES))
+
 
 def new_config(passphrase: bytes, clock: Clock) -> RepositoryConfig:
     return config_of(clock.token_bytes(KEY_BYTES), passphrase, clock)

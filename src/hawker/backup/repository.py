@@ -1,8 +1,9 @@
 """A repository of backups in a directory or bucket: its key, and its objects sealed and opened. What they mean is in
 `format`, what becomes of volumes in `transfer`.
 
-Objects of backups are written once and never changed, so several nodes may write at a time, and any call may be
-repeated. Only a prune (`prune`) removes any, and only while nobody writes.
+Objects of backups are written once and never changed, but for a segment whose packs are damaged: it may be replaced by
+one that finds the same chunks elsewhere. So several nodes may write at a time, and any call may be repeated. Only a
+prune (`prune`) removes any, and only while nobody writes.
 """
 
 import hashlib
@@ -329,11 +330,12 @@ class BackupRepository:
             raise ArchiveDamaged(f"{key} is not what its name says")
         return segment
 
-    async def put_segment(self, name: bytes, segment: BackupSegment) -> int:
-        """Bytes sent. Its packs must be there before."""
+    async def put_segment(self, name: bytes, segment: BackupSegment, *, anew: bool = False) -> int:
+        """Bytes sent. Its packs must be there before. With `anew` it takes the place of one that has lost some: the
+        same chunks, in other packs."""
         keys, key = await self.keys(make=True), _segment_key(name)
         sealed = keys.seal(key, msgspec.msgpack.encode(segment))
-        await self._put(key, sealed)
+        await (self._replace(key, sealed) if anew else self._put(key, sealed))
         return len(sealed)
 
     async def put_pack(self, file: Path, name: bytes) -> None:

@@ -7,7 +7,8 @@ A transfer that was cut short is begun again: what is in the repository is found
 import errno
 import os
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -47,14 +48,21 @@ class _Read(ValueObject, frozen=True):
 
 
 async def save(
-    repository: BackupRepository, file: Path, backup: str, about: BackupManifest, parent: BackupManifest | None
+    repository: BackupRepository,
+    file: Path,
+    backup: str,
+    about: BackupManifest,
+    parent: BackupManifest | None,
+    *,
+    doubted: bool = False,
 ) -> BackupManifest:
     """Have the backup; `file` must not change meanwhile. `about` is its manifest but for what is measured here,
-    `parent` an earlier backup of the same volume, if there is one. Returns the manifest as it is written. Raises
+    `parent` an earlier backup of the same volume, if there is one. Where it is `doubted` that what is kept of the
+    volume is whole, all of that is read, and what is not is written anew. Returns the manifest as it is written. Raises
     `Unavailable` while the repository is pruned, `UnreadableBytes` for what the file's disk cannot read: then there is
     no such backup."""
     async with repository.writing() as keep_on:
-        return await _save(repository, file, backup, about, parent, keep_on)
+        return await _save(repository, file, backup, about, parent, doubted, keep_on)
 
 
 async def _save(
@@ -63,6 +71,7 @@ async def _save(
     backup: str,
     about: BackupManifest,
     parent: BackupManifest | None,
+    doubted: bool,
     keep_on: Callable[[], Awaitable[None]],
 ) -> BackupManifest:
     before = [] if parent is None else parent.names()
@@ -71,7 +80,7 @@ async def _save(
         size = os.fstat(source.fileno()).st_size
         if not 0 < size <= MOST_VOLUME_BYTES:
             raise Unprocessable(f"a volume of {size} bytes cannot be backed up")
-        saving = _Saving(repository, keys, PatientReader(file, source.fileno()), size, before, keep_on)
+        saving = _Saving(repository, keys, PatientReader(file, source.fileno()), size, before, doubted, keep_on)
         await _each(segments_in(size), saving.take)
     made = msgspec.structs.replace(
         about,
@@ -116,6 +125,7 @@ class _Saving:
         source: PatientReader,
         size: int,
         before: Sequence[bytes],
+        doubted: bool,
         keep_on: Callable[[], Awaitable[None]],
     ) -> None:
         self.names = [HOLE] * segments_in(size)
@@ -125,6 +135,7 @@ class _Saving:
         self._source = source
         self._size = size
         self._before = before
+        self._doubted = doubted
         self._keep_on = keep_on
         self._begun: set[bytes] = set()
 
@@ -138,13 +149,43 @@ class _Saving:
         self.names[number] = name
         self.stored += sum(CHUNK_BYTES for chunk in read.chunks if chunk != HOLE)
         old = self._before[number] if number < len(self._before) else HOLE
-        if name == old or name in self._begun:
+        if name in self._begun or (name == old and not self._doubted):
             return
         self._begun.add(name)
-        if not await self._repository.has_segment(name):
-            sent = await _send(self._repository, keys, read, name, old)
+        sent = await (self._mend(read, name, old) if self._doubted else self._have(read, name, old))
+        if sent:
             self.sent += sent
             inside("sent")
+
+    async def _have(self, read: _Read, name: bytes, old: bytes) -> int:
+        """Bytes sent of a segment, of whose predecessor at the same place nothing is doubted."""
+        if await self._repository.has_segment(name):
+            return 0
+        fresh = await _send(self._repository, self._keys, read, await self._listed(old))
+        return fresh.sent + await self._repository.put_segment(name, fresh.segment(read.chunks))
+
+    async def _listed(self, name: bytes) -> dict[bytes, StoredChunk]:
+        """Where the chunks of a segment are; of one that cannot be read nothing is known."""
+        try:
+            chunks = () if name == HOLE else (await self._repository.segment(name)).chunks
+        except ArchiveDamaged:
+            chunks = ()
+        return {place.chunk: place for place in chunks if place is not None}
+
+    async def _mend(self, read: _Read, name: bytes, old: bytes) -> int:
+        """Bytes sent of a segment of which no more is believed than what can be read. What its predecessor lacks and
+        the volume still has, that one gets back, too: so earlier backups become whole again."""
+        repository, keys = self._repository, self._keys
+        there, before = await self._listed(name), await self._listed(old)
+        whole = await _readable(repository, keys, there | before)
+        if all(chunk in whole for chunk in there) and there.keys() >= set(read.chunks) - {HOLE}:
+            return 0
+        fresh = await _send(repository, keys, read, whole)
+        sent = fresh.sent + await repository.put_segment(name, fresh.segment(read.chunks), anew=True)
+        if old != name and not before.keys() <= whole.keys() and before.keys() <= fresh.places.keys():
+            chunks = [HOLE if place is None else place.chunk for place in (await repository.segment(old)).chunks]
+            sent += await repository.put_segment(old, fresh.segment(chunks), anew=True)
+        return sent
 
 
 def _read(source: PatientReader, number: int, size: int, keys: RepositoryKeys) -> _Read | None:
@@ -169,19 +210,55 @@ def _pieces(data: memoryview) -> list[memoryview]:
     return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
 
 
-async def _send(repository: BackupRepository, keys: RepositoryKeys, read: _Read, name: bytes, old: bytes) -> int:
-    """The segment, and one pack of what its predecessor at the same place does not have. Bytes sent."""
-    earlier = () if old == HOLE else (await repository.segment(old)).chunks
-    known = {place.chunk: place for place in earlier if place is not None}
+class _Sent(ValueObject, frozen=True):
+    """How many bytes of chunks, and where each chunk is that is known of."""
+
+    sent: int
+    places: dict[bytes, StoredChunk]
+
+    def segment(self, chunks: Sequence[bytes]) -> BackupSegment:
+        return BackupSegment(chunks=tuple(None if chunk == HOLE else self.places[chunk] for chunk in chunks))
+
+
+async def _send(
+    repository: BackupRepository, keys: RepositoryKeys, read: _Read, known: Mapping[bytes, StoredChunk]
+) -> _Sent:
+    """One pack of the chunks that are not `known`."""
+    places = dict(known)
     async with repository.room() as room:
         pack = room / "pack"
         fresh, named, length = await in_thread(Pool.DISKS, _seal, pack, read, known.keys(), keys)
         if fresh:
             await repository.put_pack(pack, named)
-            known |= {chunk: msgspec.structs.replace(place, pack=named) for chunk, place in fresh.items()}
+            places |= {chunk: msgspec.structs.replace(place, pack=named) for chunk, place in fresh.items()}
             inside("packed")
-    chunks = tuple(None if chunk == HOLE else known[chunk] for chunk in read.chunks)
-    return length + await repository.put_segment(name, BackupSegment(chunks=chunks))
+    return _Sent(length, places)
+
+
+async def _readable(
+    repository: BackupRepository, keys: RepositoryKeys, places: Mapping[bytes, StoredChunk]
+) -> dict[bytes, StoredChunk]:
+    """Those that lie in packs that are as they were sent, and whose chunks can be opened."""
+    by_pack: dict[bytes, list[StoredChunk]] = defaultdict(list)
+    for place in places.values():
+        by_pack[place.pack].append(place)
+    found = dict[bytes, StoredChunk]()
+    for name, listed in by_pack.items():
+        with suppress(ArchiveDamaged):
+            async with repository.room() as room:
+                await repository.pack(name, room / "pack")
+                await in_thread(Pool.DISKS, _check_chunks, room / "pack", listed, keys)
+            found |= {place.chunk: place for place in listed}
+    return found
+
+
+def _check_chunks(pack: Path, places: Sequence[StoredChunk], keys: RepositoryKeys) -> None:
+    """Of whatever length: what a chunk is, its name says."""
+    with pack.open("rb") as file:
+        for place in places:
+            if place.length > 2 * CHUNK_BYTES:
+                raise ArchiveDamaged("a chunk is not within its pack")
+            keys.check_chunk(place.chunk, os.pread(file.fileno(), place.length, place.offset))
 
 
 def _seal(

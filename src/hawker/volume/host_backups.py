@@ -51,8 +51,9 @@ class HostBackups:
         below, _, _ = backup.rpartition("/")
         earlier = [each for each in await self._repository.backups(f"{below}/") if each < backup]
         about, last = self._about(backup, snapshot, name), await self._last(earlier)
+        doubted = await self._is_doubted(earlier)
         with damaged_at(f"volume {snapshot.volume}"):
-            made = await save(self._repository, file, backup, about, last)
+            made = await save(self._repository, file, backup, about, last, doubted=doubted)
         return BackupSize(stored_bytes=made.stored_bytes, sent_bytes=made.sent_bytes)
 
     async def _last(self, earlier: list[str]) -> BackupManifest | None:
@@ -61,6 +62,12 @@ class HostBackups:
             return await self._repository.manifest(earlier[-1]) if earlier else None
         except (ArchiveDamaged, NotFound):
             return None
+
+    async def _is_doubted(self, earlier: list[str]) -> bool:
+        """Whether the newest backup is known to be damaged: then what it shares with this one is read before it is
+        believed, and once this one is there the next has nothing to doubt."""
+        known = (await self._repository.checks()).backups if earlier else {}
+        return bool(earlier) and earlier[-1] in known and known[earlier[-1]].found is not None
 
     def _about(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupManifest:
         org, app, volume, _ = backup.split("/")
