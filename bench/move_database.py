@@ -14,7 +14,8 @@ import anyio
 
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.move import MOVE_MACHINE, Move, MoveRequest
-from hawker.chaos.moves.move_trial import MoveTrial, MoveTrialPlan, brokered, lab_fleet, write_layout_of
+from hawker.chaos.moves.blow import MoveTrialPlan
+from hawker.chaos.moves.move_trial import MoveTrial, brokered, lab_fleet, write_layout_of
 from hawker.chaos.moves.writers import DatabaseWriter
 from hawker.clock import SystemClock
 from hawker.record.move import MoveState
@@ -35,8 +36,8 @@ class MeasuredMoves(MoveTrial):
             wish = MoveRequest(to=destination.id, mode="warm")
             made = await self._broker.call(MOVE_MACHINE, params=self._params, body=wish)
             known = {each.id for each in await self._patiently(self._all_moves)} - {made.id}
-            move = await self._at_rest(known)
-            assert move is not None and move.state == MoveState.DONE, move
+            (move,) = await self._at_rest(known)
+            assert move.state == MoveState.DONE, move
             await self._clock.sleep(QUIET_S)
             self._tell_of(move)
             self.findings += await self._writer.broken(self._port)

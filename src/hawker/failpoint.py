@@ -39,8 +39,13 @@ OF_TWO_NODES = (
     "move.accept.after",
     "receive.accept.before",
     "receive.accept.after",
+    "scheduled_move.accept.before",
+    "scheduled_move.accept.after",
+    "scheduled_move.begin.before",
+    "scheduled_move.begin.after",
 )
-"""The same around the acknowledgements of moves, at the source and at the destination."""
+"""The same around the acknowledgements of moves, at the source and at the destination; and of moves that begin later,
+with the transaction in which such a one becomes a move."""
 
 _ARMED = os.environ.get(VARIABLE)
 _STEP: ContextVar[str] = ContextVar("step", default="")

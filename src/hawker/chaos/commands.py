@@ -27,9 +27,10 @@ from hawker.chaos.hostile.judgement import HostileReport, HostileRow
 from hawker.chaos.hostile.lab import end_with_the_pipe, run_apart
 from hawker.chaos.hostile.planted import HOLES, before_it
 from hawker.chaos.hostile.trial import SCENES, HostilePlan, run_hostile
+from hawker.chaos.moves.blow import CUTS, MoveKind, MoveTrialPlan
 from hawker.chaos.moves.move_report import HEAD, BlowRow, BlowsReport, blow_line, line
 from hawker.chaos.moves.move_report import summary as moves_summary
-from hawker.chaos.moves.move_trial import CUTS, MoveTrialPlan, run_move_trial
+from hawker.chaos.moves.move_trial import run_move_trial
 from hawker.chaos.report import page
 from hawker.chaos.soak import plan_of, soak
 from hawker.chaos.steps import FLOW_NAMES, DeathRow, StepsPlan, StepsReport, run_steps
@@ -155,9 +156,8 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
               help="What writes: synced numbers (in a kept root filesystem), blocks, commits, PostgreSQL.")  # fmt: skip
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["warm", "cold"]),
               help="Only moves of this mode; default both.")  # fmt: skip
-@click.option(
-    "--flow", type=click.Choice(["move", "deliver", "receive"]), help="Only deaths in this flow; default all."
-)
+@click.option("--flow", type=click.Choice(["move", "deliver", "receive", "scheduled_move", "bring_snapshots"]),
+              help="Only deaths in this flow; default all.")  # fmt: skip
 @click.option("--place", "places", multiple=True, help="Only deaths at places that begin so; may be repeated.")
 @click.option("--no-cuts", is_flag=True, help="Cut no links.")
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -169,9 +169,10 @@ def move(
 ) -> int:  # fmt: skip
     """Move a machine and kill the nodes at every step.
 
-    A machine with a volume goes between two real nodes, again and again. At every step of the flows `move`, `deliver`
-    and `receive` kill the daemon that is at it, source or destination; cut the link between them. A client writes all
-    the time: whatever it was told is on disk must be there afterwards, and the machine must run at one node.
+    A machine with a volume goes between two real nodes, again and again: now, at a time that was ordered, and with a
+    snapshot of the volume that follows it. At every step of the flows `move`, `deliver`, `receive` and
+    `bring_snapshots` kill the daemon that is at it, source or destination; cut the link between them. A client writes
+    all the time: whatever it was told is on disk must be there afterwards, and the machine must run at one node.
 
     For root. Hosts are network namespaces; all of it is gone at the end.
 
@@ -184,11 +185,11 @@ def move(
     if not json:
         click.echo(line(HEAD))
     tell: Callable[[BlowRow], None] = (lambda row: None) if json else (lambda row: click.echo(blow_line(row)))
-    narrowed = places or ((f"{flow}.",) if flow else ("move.", "deliver.", "receive."))
     plan = MoveTrialPlan(
         workload=workload,
         modes=modes or ("warm", "cold"),
-        places=narrowed,
+        places=places or ((f"{flow}.",) if flow else ()),
+        kinds=(MoveKind.SCHEDULED, MoveKind.FOLLOWED),
         cuts=() if no_cuts else CUTS,
         where=data_dir,
     )

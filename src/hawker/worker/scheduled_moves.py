@@ -2,7 +2,7 @@
 transaction that also ends them here. So none begins twice, whenever the daemon is killed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -19,6 +19,7 @@ from hawker.errors import (
     Unprocessable,
     WrongState,
 )
+from hawker.failpoint import reach
 from hawker.ids import AppName, MachineId, NodeId, VolumeId, new_ulid
 from hawker.log import bind
 from hawker.record.machine import MachineTarget
@@ -60,7 +61,7 @@ class ScheduledMoves:
             leases.check(record, target.nonce, deps.clock.now())
             return self._keep(tx, wish, record.app, machine=record.id)
 
-        return await deps.store.write(apply)
+        return await self._accepted(apply)
 
     async def of_volume(self, app: AppName, volume_id: str, wish: MoveRequest) -> ScheduledMove:
         """The same for a volume that no machine has."""
@@ -71,7 +72,13 @@ class ScheduledMoves:
             self._moves.check_free(record)
             return self._keep(tx, wish, record.app, volume=record.id)
 
-        return await deps.store.write(apply)
+        return await self._accepted(apply)
+
+    async def _accepted(self, apply: Callable[[Tx], ScheduledMove]) -> ScheduledMove:
+        reach("scheduled_move.accept.before")
+        scheduled = await self._deps.store.write(apply)
+        reach("scheduled_move.accept.after")
+        return scheduled
 
     def _keep(
         self, tx: Tx, wish: MoveRequest, app: AppName, machine: MachineId | None = None, volume: VolumeId | None = None
@@ -158,11 +165,13 @@ class ScheduledMoves:
         try:
             if deps.clock.now() >= scheduled.until:
                 raise WrongState(scheduled.reason or "the node was down when it was due")
+            reach("scheduled_move.begin.before")
             if scheduled.machine is not None:
                 await self._moves.of_machine(MachineTarget(scheduled.app, scheduled.machine, None), wish, begun)
             else:
                 assert scheduled.volume is not None, "a move is of something"
                 await self._moves.of_volume(scheduled.app, scheduled.volume, wish, begun)
+            reach("scheduled_move.begin.after")
         except HawkerError as error:
             _log.warning("a move that is due has not begun", extra={"move": scheduled.id, "reason": str(error)})
             after = self._after(scheduled, error)

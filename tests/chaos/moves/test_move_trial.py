@@ -4,14 +4,21 @@ from pathlib import Path
 
 import pytest
 
+from hawker.chaos.moves.blow import CUTS, Blow, MoveKind, MoveTrialPlan, OrderedMove
 from hawker.chaos.moves.move_report import BlowRow, blow_line
-from hawker.chaos.moves.move_trial import CUTS, Blow, MoveTrialPlan, OrderedMove, run_move_trial
+from hawker.chaos.moves.move_trial import run_move_trial
 from hawker.clock import SystemClock
 from hawker.record.move import MoveState
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
 
-SHORTEST = ("move.grant.after", "receive.fetch.copied")
+KINDS = (MoveKind.SCHEDULED, MoveKind.FOLLOWED)
+SHORTEST = (
+    "move.grant.after",
+    "receive.fetch.copied",
+    "scheduled_move.begin.after",
+    "bring_snapshots.bring.arrived",
+)
 SHORT = ("move.close.after", "move.grant.after", "receive.fetch.copied", "receive.accept.after")
 
 
@@ -26,14 +33,15 @@ async def played(plan: MoveTrialPlan) -> list[BlowRow]:
 async def test_a_client_loses_nothing_whoever_dies_and_when_a_link_is_cut(tmp_path: Path) -> None:
     """The short form of `hawker chaos move`; its writer stands for a database."""
     cut = Blow(OrderedMove("warm"), cut_s=2, cut_at=MoveState.WARMING)
-    rows = await played(MoveTrialPlan(modes=("warm",), places=SHORTEST, cancels=False, cuts=(cut,), where=tmp_path))
+    plan = MoveTrialPlan(modes=("warm",), places=SHORTEST, cancels=False, kinds=KINDS, cuts=(cut,), where=tmp_path)
+    rows = await played(plan)
     assert {row.blow for row in rows} == {"none", *SHORTEST, "cut 2 s at warming"}
     assert {row.end for row in rows} == {"done"}
 
 
-@pytest.mark.long(reason="some seventy daemons die, and a link is cut for 45 s; the test above is the short form")
+@pytest.mark.long(reason="some eighty daemons die, and a link is cut for 45 s; the test above is the short form")
 async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -> None:
-    rows = await played(MoveTrialPlan(cuts=CUTS, where=tmp_path))
+    rows = await played(MoveTrialPlan(kinds=KINDS, cuts=CUTS, where=tmp_path))
     assert {"done", "aborted"} <= {row.end for row in rows}
     assert any(row.blow.endswith(".undone") for row in rows)
 

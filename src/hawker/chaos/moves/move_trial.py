@@ -5,9 +5,11 @@ Hosts are network namespaces. A third node, which nobody hurts, is the client's 
 the end.
 """
 
+import hashlib
 import tarfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,9 +34,16 @@ from hawker.api.contract.move import (
     MoveRequest,
 )
 from hawker.api.contract.run import LIST_RUNS, ListRunsQuery, RunState
-from hawker.api.contract.volume import CREATE_VOLUME, CreateVolumeRequest
+from hawker.api.contract.volume import (
+    CREATE_SNAPSHOT,
+    CREATE_VOLUME,
+    LIST_SNAPSHOTS,
+    CreateVolumeRequest,
+    VolumeParams,
+)
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet, LabNode
+from hawker.chaos.moves.blow import NEVER_ACCEPTED, Blow, MoveKind, MoveTrialPlan, OrderedMove
 from hawker.chaos.moves.move_report import BlowRow, BlowsReport
 from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, RootWriter, Writer, led_to
 from hawker.clock import Clock
@@ -44,72 +53,20 @@ from hawker.gossip.contract import Fate
 from hawker.log import Secret
 from hawker.machine import State
 from hawker.record.move import MoveState
-from hawker.value_object import ValueObject
 
 APP = "moves"
 WITHIN_S = 120.0
 _LOOK_S = 0.05
 _STREET = 12
 _FLAGS = ("--cpus", "16", "--memory-mib", "8192")
+_OFTEN = ("--reconcile-every-s", "1")  # when moves begin that are due
+_FOLLOWS_WITHIN_S = 30.0
 _MARKET = "[limits]\nbid_deadline_s = 4.0\n"  # nodes of one busy host need longer than a fleet's
-_FLOWS = ("move.", "deliver.", "receive.")
-_AT_DESTINATION = "receive."
-_NEVER_ACCEPTED = "move.accept.before"
 _SLOW_MIB = 16  # of some 40 that there are
 _ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
 _AFTER = {state: number for number, state in enumerate(MoveState)}
 
 T = TypeVar("T")
-
-
-class MoveTrialPlan(ValueObject, frozen=True, kw_only=True):
-    """`workload` is ledger, root, blocks, git or database. `modes` are those of moves; `places` narrows to those that
-    begin with one of these. `cancels`: moves are cancelled, too, for the places of their undos."""
-
-    workload: str = "ledger"
-    modes: tuple[str, ...] = ("warm", "cold")
-    places: tuple[str, ...] = _FLOWS
-    cancels: bool = True
-    cuts: tuple["Blow", ...] = ()
-    where: Path | None = None
-
-
-class OrderedMove(ValueObject, frozen=True):
-    """How a move is ordered: at `cancel_at` its client cancels it."""
-
-    mode: str
-    cancel_at: MoveState | None = None
-
-    @property
-    def name(self) -> str:
-        return self.mode if self.cancel_at is None else f"{self.mode}, cancelled"
-
-
-class Blow(ValueObject, frozen=True):
-    """A daemon that dies at `place`, or a link that is cut for `cut_s` once the move has got to `cut_at`, or both: then
-    the link is cut while the daemon is away."""
-
-    move: OrderedMove
-    place: str = ""
-    cut_s: float = 0.0
-    cut_at: MoveState | None = None
-
-    def __str__(self) -> str:
-        cut = f"cut {self.cut_s:g} s" + (f" at {self.cut_at}" if self.cut_at else "")
-        if not self.cut_s:
-            return self.place or "none"
-        return f"{self.place}, {cut}" if self.place else cut
-
-
-CUTS = (
-    Blow(OrderedMove("warm"), cut_s=3, cut_at=MoveState.PREPARING),
-    Blow(OrderedMove("warm"), cut_s=3, cut_at=MoveState.WARMING),
-    Blow(OrderedMove("warm"), "move.close.after", cut_s=3),
-    Blow(OrderedMove("warm"), "move.grant.after", cut_s=5),
-    Blow(OrderedMove("cold"), cut_s=3, cut_at=MoveState.COPYING),
-    Blow(OrderedMove("cold"), cut_s=45, cut_at=MoveState.COPYING),
-)
-"""The last is longer than a machine stays off for a destination that is silent: it starts where it was."""
 
 
 async def run_move_trial(
@@ -121,7 +78,7 @@ async def run_move_trial(
         directory = Path(made)
         writer = _writer(plan, clock, directory)
         await run_sync(write_layout_of, writer, directory)
-        with lab_fleet(directory, clock) as fleet:
+        with lab_fleet(directory, clock, *(_OFTEN if plan.kinds else ())) as fleet:
             async with brokered(fleet) as broker:
                 trial = MoveTrial(plan, clock, tell, say, fleet, broker, writer, f"oci:{directory / 'image'}")
                 await trial.run()
@@ -150,12 +107,12 @@ def write_layout_of(writer: Writer, directory: Path) -> None:
 
 
 @contextmanager
-def lab_fleet(directory: Path, clock: Clock, *, street: int = _STREET) -> Iterator[LabFleet]:
+def lab_fleet(directory: Path, clock: Clock, *own: str, street: int = _STREET) -> Iterator[LabFleet]:
     """Three nodes in one region, below that directory; no two labs of one `street` at once."""
     (directory / "market.toml").write_text(_MARKET)
     for name in ("street", "nodes"):
         (directory / name).mkdir()
-    flags = (*_FLAGS, "--market", str(directory / "market.toml"))
+    flags = (*_FLAGS, *own, "--market", str(directory / "market.toml"))
     with NetworkLab(directory / "street", street, 3) as lab:
         fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container")
         with fleet:
@@ -190,9 +147,10 @@ class MoveTrial:
         self._broker = broker
         self._writer = writer
         self._reference = reference
-        self._volume = ""
+        self._volume = self._snapshot = ""
         self._params = MachineParams(app_name=APP, machine_id="")
         self._port = 0
+        self._content = b""
         self.rows: list[BlowRow] = []
         self.findings: list[str] = []
 
@@ -212,21 +170,13 @@ class MoveTrial:
                 tasks.cancel_scope.cancel()
 
     async def _blows(self, machine: Machine) -> None:
-        for move in self._moves():
+        for move in self._plan.moves():
             places = await self._rehearse(move, machine)
             for place in places:
                 await self._deal(Blow(move, place), machine)
         for blow in self._plan.cuts:
             if blow.move.mode in self._plan.modes:
                 await self._deal(blow, machine)
-
-    def _moves(self) -> list[OrderedMove]:
-        found = [OrderedMove(mode) for mode in self._plan.modes]
-        if self._plan.cancels and "warm" in self._plan.modes:
-            found.append(OrderedMove("warm", MoveState.WARMING))
-        if self._plan.cancels and "cold" in self._plan.modes:
-            found.append(OrderedMove("cold", MoveState.COPYING))
-        return found
 
     # Before.
 
@@ -253,15 +203,15 @@ class MoveTrial:
 
     async def _rehearse(self, move: OrderedMove, machine: Machine) -> list[str]:
         """The move without a blow: the places that both nodes come by, in their order."""
+        if move.kind is MoveKind.FOLLOWED and not self._snapshot:
+            await self._take_snapshot()
         for stall in self._fleet.stalls[:2]:
             await self._again(stall, LISTING)
         await self._deal(Blow(move), machine)
         met = [place for stall in self._fleet.stalls[:2] for place in stall.daemon.reached()]
-        undoing = move.cancel_at is not None
-        about = [each for each in met if each.startswith(self._plan.places) and (".undo" in each) is undoing]
         for stall in self._fleet.stalls[:2]:
             await self._again(stall)
-        return list(dict.fromkeys(about))
+        return move.about(met, self._plan.places)
 
     # A blow.
 
@@ -281,7 +231,7 @@ class MoveTrial:
     async def _dealt(self, blow: Blow, row: BlowRow, machine: Machine) -> BlowRow:
         """Raises `HawkerError` when the nodes do not come to rest."""
         source, destination = self._ends()
-        dies = destination if blow.place.startswith(_AT_DESTINATION) else source
+        dies = destination if blow.at_destination else source
         if blow.place:
             await self._again(dies, blow.place)
         if blow.place.startswith("receive.image."):
@@ -289,7 +239,9 @@ class MoveTrial:
         known = {each.id for each in await self._patiently(self._all_moves)}
         self._writer.forget()
         slow = blow.cut_at is not None or blow.move.cancel_at is not None
-        wish = MoveRequest(to=destination.id, mode=blow.move.mode, limit_mib_per_s=_SLOW_MIB if slow else None)
+        at = datetime.fromtimestamp(self._clock.now(), UTC) if blow.move.kind is MoveKind.SCHEDULED else None
+        limit = _SLOW_MIB if slow else None
+        wish = MoveRequest(to=destination.id, mode=blow.move.mode, limit_mib_per_s=limit, at=at)
         findings = list[str]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._order, wish, known, bool(blow.place))
@@ -310,10 +262,13 @@ class MoveTrial:
             await self._clock.sleep(blow.cut_s)
             await run_sync(self._fleet.lab.heal)
         began = self._clock.monotonic()
-        ended = await self._at_rest(known, begun=blow.place != _NEVER_ACCEPTED)
+        moves = await self._at_rest(known, begun=blow.place not in NEVER_ACCEPTED)
         recovered_s = self._clock.monotonic() - began
         await self._patiently(partial(self._has_written, self._writer.acknowledged))
         away_s = self._writer.longest_s
+        ended = moves[0] if moves else None
+        if len(moves) > 1:
+            findings.append(f"{len(moves)} moves came of one order")
         findings += await self._judged(ended, source, destination, machine)
         end = ended.state if ended is not None else "none"
         return msgspec.structs.replace(row, end=end, recovered_s=recovered_s, away_s=away_s, findings=tuple(findings))
@@ -372,26 +327,26 @@ class MoveTrial:
         return not stall.daemon.alive
 
     async def _dead_soon(self, stall: LabNode) -> bool:
-        """What follows the end of a move, its destination does a little later."""
-        until = self._clock.monotonic() + 8.0
+        """What follows the end of a move, its destination does a little later; a snapshot comes behind all moves."""
+        until = self._clock.monotonic() + _FOLLOWS_WITHIN_S
         while stall.daemon.alive and self._clock.monotonic() < until:
             await self._clock.sleep(_LOOK_S)
         return not stall.daemon.alive
 
     # After it.
 
-    async def _at_rest(self, known: set[str], *, begun: bool = True) -> Move | None:
-        """The move, once it has ended and its machine runs; None when there never was one. A node that is back is asked
+    async def _at_rest(self, known: set[str], *, begun: bool = True) -> list[Move]:
+        """The move, once it has ended and its machine runs; none when there never was one. A node that is back is asked
         by the broker a little after it is known to live."""
 
         async def ended() -> bool:
             here, moves = await self._everybody_is_here(), await self._all_moves()
             told = not begun or any(each.id not in known for each in moves)
-            return here and told and all(each.state in _ENDED for each in moves) and await self._runs()
+            over = all(each.state in _ENDED for each in moves)
+            return here and told and over and await self._runs() and await self._has_followed()
 
         await self._patiently(ended)
-        fresh = [each for each in await self._patiently(self._all_moves) if each.id not in known]
-        return fresh[0] if fresh else None
+        return [each for each in await self._patiently(self._all_moves) if each.id not in known]
 
     async def _judged(self, move: Move | None, source: LabNode, destination: LabNode, machine: Machine) -> list[str]:
         (found,) = await self._patiently(lambda: self._quietly(self._sound()))
@@ -401,6 +356,8 @@ class MoveTrial:
             found.append(f"the volume's file is at {[each.host.number for each in owners]}, not {wanted.host.number}")
         after = await self._patiently(lambda: self._quietly(self._broker.call(GET_MACHINE, params=self._params)))
         kept = [(each.id, each.name, each.private_ip, each.config) for each in (machine, after)]
+        if self._snapshot and await run_sync(self._content_at, wanted) != self._content:
+            found.append("the snapshot has other content than when it was taken")
         if kept[0] != kept[1]:
             found.append("the machine has another name, address or config")
         return found
@@ -417,6 +374,32 @@ class MoveTrial:
 
     def _has_file(self, stall: LabNode) -> bool:
         return (stall.daemon.place.volumes / self._volume / "disk").exists()
+
+    async def _take_snapshot(self) -> None:
+        """From here on it follows the volume in each move."""
+        params = VolumeParams(app_name=APP, volume_id=self._volume)
+        taken = await self._patiently(lambda: self._quietly(self._broker.call(CREATE_SNAPSHOT, params=params)))
+        self._snapshot = taken.Msg.backup.id
+        await self._patiently(self._has_followed)
+        here, _ = self._ends()
+        self._content = await run_sync(self._content_at, here)
+
+    async def _has_followed(self) -> bool:
+        """Whether the snapshot, if there is one, is where its volume is, and nowhere else."""
+        if not self._snapshot:
+            return True
+        params = VolumeParams(app_name=APP, volume_id=self._volume)
+        listed = await self._broker.call(LIST_SNAPSHOTS, params=params)
+        there = [stall for stall in self._fleet.stalls[:2] if self._snapshot_at(stall).exists()]
+        whole = [(each.id, each.status, each.node) for each in listed] == [(self._snapshot, "created", None)]
+        return whole and there == [self._ends()[0]]
+
+    def _snapshot_at(self, stall: LabNode) -> Path:
+        return stall.daemon.place.snapshots / self._snapshot
+
+    def _content_at(self, stall: LabNode) -> bytes:
+        with self._snapshot_at(stall).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
 
     async def _again(self, stall: LabNode, failpoint: str | None = None) -> None:
         """Another life of its daemon, once what the last one began is done and all know each other: a move that is over

@@ -10,6 +10,7 @@ import msgspec
 
 from hawker.api.contract.move import RELEASE_SNAPSHOT, MovedSnapshotParams, ReleaseSnapshotQuery
 from hawker.errors import Fault, HawkerError, NotFound, WrongState
+from hawker.failpoint import inside
 from hawker.fsm.contract import Backoff, Done, Flow, HandOff, Outcome, Retry, Step
 from hawker.ids import SnapshotId, VolumeId
 from hawker.log import bind
@@ -197,6 +198,7 @@ class _Bringing:
             if waits or await self._is_over():
                 return waits
             await self._release()
+            inside("released")
         except (HawkerError, OSError) as error:
             return f"snapshot {self._id} waits: {error}"
         await self._deps.store.write(lambda tx: tx.delete(COMING_SNAPSHOTS, self._id))
@@ -222,8 +224,12 @@ class _Bringing:
             return await self._give_up(str(error))
         if waits:
             return waits
+        inside("compared")
         await files_of(self._deps).adopt(self._id, MovedFile(self._id))
-        return await store.write(self._arrive)
+        inside("adopted")
+        waits = await store.write(self._arrive)
+        inside("arrived")
+        return waits
 
     async def _room(self) -> CopyRoom:
         """Beyond what this node keeps free, for all of it."""
@@ -318,6 +324,7 @@ BRING_SNAPSHOTS = Flow(
             queue="snapshots",
             waits=True,
             backoff=Backoff(attempts=1000, first_s=0.5, cap_s=300.0),
+            points=("compared", "adopted", "arrived", "released"),
         ),
     ),
 )
