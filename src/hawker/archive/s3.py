@@ -5,10 +5,12 @@ has any, the S3 client asks what the host offers: web identity, container or ins
 """
 
 import configparser
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,28 @@ from hawker.archive.bucket import ArchiveBucket
 from hawker.archive.directory import MARK, MARK_TEXT
 from hawker.archive.failure import ArchiveDamaged, ArchiveRefused
 from hawker.archive.pack import owned
-from hawker.errors import Unavailable
+from hawker.errors import HawkerError, Unavailable
 from hawker.fair.threads import Pool, in_thread
+from hawker.value_object import ValueObject
 
-CONNECT_S = 5
-REQUEST_S = 60
+SMALL_BYTES = 1 << 20
+"""What is sent in one go with a question: more may need longer."""
+
 _TRIES = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}  # within one call; what calls has its own
 _CHUNK = 1 << 20
 _LONGEST_REASON = 300
+_UNTRUSTED = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_STATUS = re.compile(r"status code: (\d{3} [\w ]+)(?:.*?<Code>(\w+)</Code>)?", re.DOTALL)
+_TOO_LATE = ("kind: Timeout", "TimedOut")
+_CAUSES = (
+    ("ConnectionRefused", "nobody listens there: see to its service and to the endpoint"),
+    ("dns error", "the name of its host is not found: see to the endpoint"),
+    ("ConnectionReset", "the connection was cut"),
+    ("IncompleteMessage", "the connection was cut"),
+    ("IncompleteBody", "the answer was cut short"),
+    ("UnexpectedEof", "the answer was cut short"),
+)
+"""What the library says in its account of itself, and what it means."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,6 +53,24 @@ class S3Keys:
     access_key_id: str
     secret_access_key: str
     session_token: str | None = None
+
+
+class S3Waits(ValueObject, frozen=True, kw_only=True):
+    """How long is waited, in seconds, above 0: for a connection, for an answer or the next piece of one, and for the
+    whole of something large. A service that is silent is given up after `silence_s`, one to which something large is
+    sent after `whole_s`; whoever calls has tries of its own."""
+
+    connect_s: float = 5.0
+    silence_s: float = 60.0
+    whole_s: float = 300.0
+
+
+class _Talk(Enum):
+    """`READ` and `SEND` are of what may be large."""
+
+    ASK = "ask"
+    READ = "read"
+    SEND = "send"
 
 
 def find_keys(environ: Mapping[str, str]) -> S3Keys | None:
@@ -87,10 +121,11 @@ def _section(path: Path | None, name: str) -> dict[str, str]:
 class S3Backend:
     """Keeps `backend.ArchiveBackend`. The client is made anew after a failure, so that new keys in a file are found."""
 
-    def __init__(self, bucket: ArchiveBucket, environ: Mapping[str, str]) -> None:
+    def __init__(self, bucket: ArchiveBucket, environ: Mapping[str, str], waits: S3Waits | None = None) -> None:
         self._bucket = bucket
         self._environ = environ
-        self._client: S3Store | None = None
+        self._waits = waits or S3Waits()
+        self._clients: dict[_Talk, S3Store] = {}
 
     @property
     def name(self) -> str:
@@ -101,11 +136,11 @@ class S3Backend:
             await obstore.put_async(client, MARK, MARK_TEXT)
 
     async def put(self, key: str, file: Path) -> None:
-        async with self._talking() as client:
+        async with self._talking(await _way_of(file)) as client:
             await obstore.put_async(client, key, file, attributes={"Content-Type": "application/zstd"})
 
     async def put_new(self, key: str, file: Path) -> bool:
-        async with self._talking() as client:
+        async with self._talking(await _way_of(file)) as client:
             try:
                 await obstore.put_async(client, key, file, mode="create")
             except AlreadyExistsError:
@@ -130,7 +165,7 @@ class S3Backend:
 
     async def get(self, key: str, target: Path, most_bytes: int) -> bool:
         """Raises `ArchiveDamaged` for more than `most_bytes`, `ArchiveRefused`, `Unavailable`."""
-        async with self._talking() as client:
+        async with self._talking(_Talk.READ) as client:
             try:
                 answer = await obstore.get_async(client, key)
             except FileNotFoundError as error:
@@ -148,21 +183,39 @@ class S3Backend:
                 await obstore.delete_async(client, key)
 
     @asynccontextmanager
-    async def _talking(self) -> AsyncIterator[S3Store]:
+    async def _talking(self, way: _Talk = _Talk.ASK) -> AsyncIterator[S3Store]:
         try:
-            self._client = self._client or self._connect()
-            yield self._client
+            if way not in self._clients:
+                self._clients[way] = self._connect(way)
+            yield self._clients[way]
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            self._client = None
+            self._clients.clear()
             raise ArchiveRefused(f"the archive {self.name} refuses these keys: {_reason(error)}") from error
         except FileNotFoundError as error:
-            self._client = None
+            self._clients.clear()
             raise ArchiveRefused(f"the archive {self.name} is not there: {_reason(error)}") from error
         except BaseError as error:
-            self._client = None
-            raise Unavailable(f"the archive {self.name} cannot be reached: {_reason(error)}") from error
+            self._clients.clear()
+            raise self._failure(str(error)) from error
 
-    def _connect(self) -> S3Store:
+    def _failure(self, said: str) -> HawkerError:
+        """What may pass by itself, unless the place shows a certificate of somebody else."""
+        untrusted = _UNTRUSTED.search(said)
+        if untrusted is not None:
+            return ArchiveRefused(
+                f"the certificate of the archive {self.name} is not trusted ({untrusted[1]}): see to the certificate,"
+                " to the endpoint, and to the clock and the authorities of this host"
+            )
+        if any(mark in said for mark in _TOO_LATE):
+            return Unavailable(
+                f"the archive {self.name} does not answer, or too slowly: it was given {self._waits.silence_s:g} s"
+                f" ({self._waits.whole_s:g} s for something large); see to its service, to the endpoint, and to the"
+                " network between"
+            )
+        return Unavailable(f"the archive {self.name} cannot be reached: {_cause(said)}")
+
+    def _connect(self, way: _Talk) -> S3Store:
+        waits = self._waits
         keys, bucket = find_keys(self._environ), self._bucket
         endpoint = bucket.endpoint or self._environ.get("AWS_ENDPOINT_URL_S3") or self._environ.get("AWS_ENDPOINT_URL")
         config: dict[str, Any] = {"region": bucket.region or find_region(self._environ)}
@@ -171,14 +224,17 @@ class S3Backend:
         if keys is not None:
             config |= {"access_key_id": keys.access_key_id, "secret_access_key": keys.secret_access_key}
             config |= {"session_token": keys.session_token} if keys.session_token else {}
+        options: Any = {
+            "allow_http": bool(endpoint and endpoint.startswith("http://")),
+            "connect_timeout": timedelta(seconds=waits.connect_s),
+            "timeout": timedelta(seconds=waits.silence_s if way is _Talk.ASK else waits.whole_s),
+        }
+        if way is _Talk.READ:  # of a request it counts from its beginning, what is sent with it included
+            options["read_timeout"] = timedelta(seconds=waits.silence_s)
         return S3Store(
             bucket.name,
             prefix=bucket.prefix or None,
-            client_options={
-                "allow_http": bool(endpoint and endpoint.startswith("http://")),
-                "connect_timeout": timedelta(seconds=CONNECT_S),
-                "timeout": timedelta(seconds=REQUEST_S),
-            },
+            client_options=options,
             retry_config=_TRIES,  # type: ignore[arg-type]
             **config,
         )
@@ -194,7 +250,24 @@ async def _save(answer: "obstore.GetResult", target: Path, most_bytes: int) -> N
             await in_thread(Pool.ARCHIVE, file.write, chunk)
 
 
+async def _way_of(file: Path) -> _Talk:
+    size = (await in_thread(Pool.ARCHIVE, file.stat)).st_size
+    return _Talk.ASK if size <= SMALL_BYTES else _Talk.SEND
+
+
+def _cause(said: str) -> str:
+    status = _STATUS.search(said)
+    if status is not None:
+        return f"it answers {status[1].strip()}" + (f" ({status[2]})" if status[2] else "")
+    known = next((means for mark, means in _CAUSES if mark in said), None)
+    return known or _first_paragraph(said)
+
+
 def _reason(error: BaseException) -> str:
-    """The first paragraph: after it comes the library's own account of itself."""
-    text = " ".join(str(error).split("\n\n")[0].split())
+    return _first_paragraph(str(error))
+
+
+def _first_paragraph(said: str) -> str:
+    """After it comes the library's own account of itself."""
+    text = " ".join(said.split("\n\n")[0].split())
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}..."
