@@ -13,12 +13,8 @@ from hawker.record.move import MoveState
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
 
 KINDS = (MoveKind.SCHEDULED, MoveKind.FOLLOWED)
-SHORTEST = (
-    "move.grant.after",
-    "receive.fetch.copied",
-    "scheduled_move.begin.after",
-    "bring_snapshots.bring.arrived",
-)
+SHORTEST = ("move.grant.after", "receive.fetch.copied")
+LATER = ("scheduled_move.begin.after", "bring_snapshots.bring.arrived")
 SHORT = ("move.close.after", "move.grant.after", "receive.fetch.copied", "receive.accept.after")
 
 
@@ -33,13 +29,22 @@ async def played(plan: MoveTrialPlan) -> list[BlowRow]:
 async def test_a_client_loses_nothing_whoever_dies_and_when_a_link_is_cut(tmp_path: Path) -> None:
     """The short form of `hawker chaos move`; its writer stands for a database."""
     cut = Blow(OrderedMove("warm"), cut_s=2, cut_at=MoveState.WARMING)
-    plan = MoveTrialPlan(modes=("warm",), places=SHORTEST, cancels=False, kinds=KINDS, cuts=(cut,), where=tmp_path)
-    rows = await played(plan)
+    rows = await played(MoveTrialPlan(modes=("warm",), places=SHORTEST, cancels=False, cuts=(cut,), where=tmp_path))
     assert {row.blow for row in rows} == {"none", *SHORTEST, "cut 2 s at warming"}
     assert {row.end for row in rows} == {"done"}
 
 
-@pytest.mark.long(reason="some eighty daemons die, and a link is cut for 45 s; the test above is the short form")
+async def test_a_scheduled_move_happens_once_and_a_snapshot_follows_whoever_dies(tmp_path: Path) -> None:
+    rows = await played(MoveTrialPlan(modes=("warm",), places=LATER, cancels=False, kinds=KINDS, where=tmp_path))
+    assert [(row.move, row.blow, row.end) for row in rows] == [
+        ("warm, scheduled", "none", "done"),
+        ("warm, scheduled", LATER[0], "done"),
+        ("warm, followed", "none", "done"),
+        ("warm, followed", LATER[1], "done"),
+    ]
+
+
+@pytest.mark.long(reason="some eighty daemons die, and a link is cut for 45 s; the tests above are the short form")
 async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -> None:
     rows = await played(MoveTrialPlan(kinds=KINDS, cuts=CUTS, where=tmp_path))
     assert {"done", "aborted"} <= {row.end for row in rows}
