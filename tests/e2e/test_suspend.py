@@ -131,16 +131,18 @@ async def test_files_are_kept_as_long_as_the_config_says(
 ) -> None:
     config = {"image": toolbox_image, "init": SLEEPS, "rootfs": {"persist": persist}}
     machine = await shop.run(config)
-    await shop.shell(machine.id, "printf mine > /kept")
+    assert (await shop.shell(machine.id, "printf mine > /kept")).exit_code == 0
     await shop.stop(machine.id)
     await shop.wait(machine.id, "stopped")
     await shop.start(machine.id)
     await shop.wait(machine.id, "started")
-    assert (await shop.shell(machine.id, "cat /kept 2>/dev/null")).stdout == over_restart
+    found = await shop.shell(machine.id, "cat /kept")
+    assert found.stdout == over_restart, found
     other = write_layout(tmp_path_factory.mktemp("other"), toolbox_parts)
     updated = await shop.update(machine.id, {**config, "image": other, "env": {"A": "2"}})
     await eventually(lambda: _runs(shop, machine.id, updated.version))
-    assert (await shop.shell(machine.id, "cat /kept 2>/dev/null")).stdout == over_update
+    found = await shop.shell(machine.id, "cat /kept")
+    assert found.stdout == over_update, found
 
 
 async def _runs(shop: Shop, machine_id: str, version: str) -> bool:

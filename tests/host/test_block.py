@@ -2,12 +2,14 @@
 
 import struct
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from hawker.errors import BadRequest
-from hawker.host.block import attach_loop, detach_loop, filesystem_of, loops
+from hawker.host.block import attach_loop, detach_loop, filesystem_of, held_loop, loops
+from tests.waiting import wait_for
 
 
 def _file(path: Path, offset: int, magic: bytes) -> Path:
@@ -51,6 +53,23 @@ def test_two_devices_at_once_are_two(tmp_path: Path) -> None:
     with attach_loop(files[0]) as one, attach_loop(files[1]) as other:
         assert one != other
         assert Path(other).read_bytes()[:1] == b"b"
+
+
+@pytest.mark.root
+def test_loop_device_that_is_held_stays_over_its_file_when_its_last_user_goes(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("mine", "another")]
+    for file in files:
+        file.write_bytes(file.name.encode() * 4096)
+    with ExitStack() as last_user:
+        device = last_user.enter_context(attach_loop(files[0]))
+        with held_loop(files[0]) as held:
+            last_user.close()
+            with attach_loop(files[1]) as next_one:
+                assert held == device != next_one
+                assert (device, files[0]) in loops(tmp_path)
+    wait_for(lambda: not loops(tmp_path))
+    with held_loop(files[0]) as held:
+        assert held is None
 
 
 @pytest.mark.root

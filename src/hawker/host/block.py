@@ -50,6 +50,35 @@ def attach_loop(file: Path, *, writable: bool = False) -> Iterator[str]:
         os.close(device)
 
 
+@contextmanager
+def held_loop(file: Path) -> Iterator[str | None]:
+    """The loop device over `file`, by path, or None. It stays over this file until the block is left: one whose last
+    mount ends is let go at once, and may be over another file before a caller that knows its path comes to use it."""
+    held = _hold(file)
+    if held is None:
+        yield None
+        return
+    opened, path = held
+    try:
+        yield path
+    finally:
+        os.close(opened)
+
+
+def _hold(file: Path) -> tuple[int, str] | None:
+    for path in (device for device, backing in loops(file.parent) if backing == file):
+        try:
+            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.ENXIO, errno.ENOENT):  # it is let go just now
+                raise
+            continue
+        if (path, file) in loops(file.parent):
+            return opened, path
+        os.close(opened)
+    return None
+
+
 def loops(below: Path) -> list[tuple[str, Path]]:
     """Loop devices over files below a path, each with its file."""
     found = []

@@ -23,7 +23,7 @@ import anyio
 from hawker.errors import BadRequest, NotServed, Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.host import sparse
-from hawker.host.block import attach_loop, loops, set_capacity
+from hawker.host.block import attach_loop, held_loop, loops, set_capacity
 from hawker.host.mount import NODEV, mount
 from hawker.host.spawn import reap, spawn
 from hawker.value_object import ValueObject
@@ -170,9 +170,9 @@ async def ask_debugfs(file: Path, request: str) -> str:
 def mount_filesystem(file: Path, target: Path) -> None:
     """Mount it read-write. Where it is in use already, though not mounted here, that is what is mounted: a second
     device over one file would ruin it."""
-    device = device_of(file)
-    if device is not None:
-        return mount_device(device, target, file.name)
+    with held_loop(file) as used:
+        if used is not None:
+            return mount_device(used, target, file.name)
     with attach_loop(file, writable=True) as fresh:
         mount_device(fresh, target, file.name)
 
