@@ -5,7 +5,8 @@ SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := # compiling itself anew costs every daemon of a test two seconds
 ARGS ?=
-PROCESSES ?= auto
+# Tests of real nodes wait for half of their time.
+PROCESSES ?= $(shell expr $$(nproc) + 2)
 SEEDS ?= 20
 FLEETS ?= 10
 CATALOGS ?= 300

@@ -12,16 +12,17 @@ import anyio
 
 T = TypeVar("T")
 
-_EVERY_S = 0.01
+_SOONEST_S, _LATEST_S = 0.01, 0.1
 
 
 def wait_for(condition: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first true answer of `condition`. Raises `TimeoutError` that shows the last one."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not (answer := condition()):
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began
+        if waited_s > timeout_s:
             raise TimeoutError(_complaint(condition, timeout_s, answer))
-        time.sleep(_EVERY_S)
+        time.sleep(_pause_s(waited_s))
     return answer
 
 
@@ -32,14 +33,20 @@ async def eventually(condition: Callable[[], T], timeout_s: float = ...) -> T: .
 async def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     """As `wait_for`, for a plain or an async condition. The condition itself is held to the deadline too."""
     answer: object = None
+    began = anyio.current_time()
     with anyio.move_on_after(timeout_s):
         while True:
             given = condition()
             answer = await given if inspect.isawaitable(given) else given
             if answer:
                 return answer
-            await anyio.sleep(_EVERY_S)
+            await anyio.sleep(_pause_s(anyio.current_time() - began))
     raise TimeoutError(_complaint(condition, timeout_s, answer))
+
+
+def _pause_s(waited_s: float) -> float:
+    """A tenth of what was waited already: whoever waits long asks less often, and leaves the processors to others."""
+    return min(max(waited_s / 10, _SOONEST_S), _LATEST_S)
 
 
 def _complaint(condition: Callable[[], object], timeout_s: float, answer: object) -> str:
