@@ -1,6 +1,7 @@
 """Facts about the way to other hosts' machines, from rows as the catalog has them."""
 
 import base64
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -10,10 +11,20 @@ from hypothesis import strategies as st
 from hawker.catalog.contract import ResultTable, Statement
 from hawker.clock import ManualClock
 from hawker.errors import Fault
-from hawker.fleet.mesh import OWN, FleetMesh, MachineAddress, MeshHost, plan_mesh
+from hawker.fleet.mesh import (
+    KEEPALIVE_S,
+    OWN,
+    SILENT_S,
+    FleetMesh,
+    MachineAddress,
+    MeshHost,
+    TunnelWatch,
+    plan_mesh,
+    said,
+)
 from hawker.host.address import machine_prefix
 from hawker.host.mesh.device import MemoryDevice, TunnelDevice
-from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference
+from hawker.host.mesh.wireguard import MeshKey, MeshPeer, MeshState, PeerTraffic, difference
 from hawker.ids import MachineId, NodeId
 from tests.fleet.test_failover_view import Rows
 
@@ -45,8 +56,8 @@ def test_each_machine_of_another_host_has_a_way_and_no_own_one_has() -> None:
     addresses = [MachineAddress(ME, machine(1), MINE), MachineAddress(NEAR, machine(2), MINE),
                  MachineAddress(FAR, machine(3), MINE), MachineAddress(NEAR, machine(4), MINE)]  # fmt: skip
     assert plan_mesh(HOSTS[0], HOSTS, addresses) == {
-        key_of(NEAR): MeshPeer("10.0.0.2:4283", frozenset({to(2), to(4)})),
-        key_of(FAR): MeshPeer("10.0.0.3:4283", frozenset({to(3)})),
+        key_of(NEAR): MeshPeer("10.0.0.2:4283", frozenset({to(2), to(4)}), KEEPALIVE_S),
+        key_of(FAR): MeshPeer("10.0.0.3:4283", frozenset({to(3)}), KEEPALIVE_S),
     }
 
 
@@ -278,4 +289,67 @@ def test_others_give_the_addresses_of_a_host_to_its_new_key_and_forget_the_old_o
     found = MemoryDevice()
     for wanted in (before, after):
         found.change(difference(found.read().peers, wanted), wanted)
-    assert found.read().peers == {again.key: MeshPeer(again.endpoint, frozenset({to(2)}))}
+    assert found.read().peers == {again.key: MeshPeer(again.endpoint, frozenset({to(2)}), KEEPALIVE_S)}
+
+
+PEERS = {key_of(NEAR): MeshPeer("10.0.0.2:4283"), key_of(FAR): MeshPeer("10.0.0.3:4283")}
+
+
+def looked(watch: TunnelWatch, now: float, near: tuple[float, int], far: tuple[float, int]) -> list[str]:
+    """Who is silent. Each figure is the last handshake and the bytes that came."""
+    traffic = {key_of(NEAR): PeerTraffic(*near), key_of(FAR): PeerTraffic(*far)}
+    watch.look(PEERS, traffic, now)
+    return sorted(watch.silent)
+
+
+def test_a_tunnel_without_a_handshake_is_silent_and_one_with_any_is_not() -> None:
+    watch = TunnelWatch()
+    assert looked(watch, 0.0, (0.0, 0), (1e9, 100)) == []
+    for number in range(1, 4):
+        assert looked(watch, number * 60.0, (0.0, 0), (1e9 + 120 * (number // 2), 100)) == []
+    assert looked(watch, 240.0, (0.0, 0), (1e9 + 240, 100)) == [key_of(NEAR)]
+    assert watch.silent[key_of(NEAR)].seconds == 240.0
+    assert looked(watch, 300.0, (1e9 + 299, 0), (1e9 + 240, 100)) == [], "it is well again"
+
+
+def test_a_silent_tunnel_says_which_direction_is_broken() -> None:
+    watch = TunnelWatch()
+    for number in range(5):  # both shook hands before; one of them still knocks
+        looked(watch, number * 60.0, (1e9, 148 * number), (1e9, 100 if number < 3 else 132))
+    near, far = watch.silent[key_of(NEAR)], watch.silent[key_of(FAR)]
+    assert (near.heard, far.heard) == (True, False), "what came earlier, before it broke, is no sign"
+    assert "hears nothing of this host" in said(near) and "is not heard by this host" in said(far)
+
+
+def test_a_clock_that_jumps_and_a_peer_that_is_new_or_gone_make_no_tunnel_silent() -> None:
+    watch = TunnelWatch()
+    assert looked(watch, 0.0, (1e9, 0), (1e9, 0)) == []
+    assert looked(watch, 120.0, (1e9 + 90_000, 0), (1e9 - 90_000, 0)) == []
+    assert looked(watch, 240.0, (1e9 + 90_120, 0), (1e9 - 89_880, 0)) == []
+    watch.look({}, {}, 1000.0)
+    assert looked(watch, 2000.0, (1e9, 0), (1e9, 0)) == [], "they are new"
+
+
+class Talking(MemoryDevice):
+    """`traffic` is what it says of its peers."""
+
+    traffic: Mapping[str, PeerTraffic] = {}
+
+    def read(self) -> MeshState:
+        return dataclasses.replace(super().read(), traffic=self.traffic)
+
+
+async def test_a_host_that_shakes_no_hands_is_named_and_no_more_once_its_machines_are_gone(rows: Rows) -> None:
+    put(rows, NEAR, 2)
+    put(rows, FAR, 3)
+    device = Device()
+    device.mesh = talking = Talking()
+    mesh, clock = fleet(rows, device)
+    for number in range(5):
+        talking.traffic = {key_of(FAR): PeerTraffic(1e9 + number, number)}
+        await mesh.read()
+        clock.advance(61)
+    assert clock.monotonic() > SILENT_S and [node for node, _ in mesh.silent] == [NEAR]
+    rows.put("DELETE FROM addresses WHERE node = ?", NEAR)
+    await mesh.read()
+    assert list(mesh.silent) == []

@@ -6,7 +6,7 @@ Nothing is made before an address leads elsewhere: a node alone, and one whose n
 and no process for this.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Network, ip_address
 from typing import Protocol
 
@@ -24,7 +24,7 @@ from hawker.fleet.publish import Source
 from hawker.fleet.rows import Row, mesh_row
 from hawker.host.address import machine_prefix, peer_prefix
 from hawker.host.mesh.device import TunnelDevice
-from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference, is_key
+from hawker.host.mesh.wireguard import MeshKey, MeshPeer, MeshState, PeerTraffic, difference, is_key
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.value_object import ValueObject
@@ -33,6 +33,11 @@ MESH_HOSTS, OWN = "mesh_hosts", "self"
 """The source of what the fleet is told of this node's end, and its only key."""
 MAX_ADDRESSES = 100_000
 """Of other hosts' machines that a host knows the way to."""
+KEEPALIVE_S = 25
+"""So often a packet goes through each tunnel, also where no machine sends any: so its ends shake hands every two
+minutes, and a firewall between them keeps the way open."""
+SILENT_S = 200.0
+"""Without a handshake for so long a tunnel is broken: WireGuard gives a session up after 180 s."""
 _EVERY_S, _COMPARE_EVERY_S, _QUERY_S, _WAIT_S = 1.0, 60.0, 5.0, 2.0
 _HOSTS = "SELECT node, public_key, endpoint FROM mesh_hosts ORDER BY node"
 _ADDRESSES = (
@@ -88,7 +93,63 @@ def plan_mesh(me: MeshHost, hosts: Iterable[MeshHost], addresses: Iterable[Machi
             seen.add(each.prefix)
             if each.node in ways:
                 allowed.setdefault(each.node, set()).add(str(each.prefix))
-    return {ways[node].key: MeshPeer(ways[node].endpoint, frozenset(found)) for node, found in allowed.items()}
+    return {
+        ways[node].key: MeshPeer(ways[node].endpoint, frozenset(found), KEEPALIVE_S) for node, found in allowed.items()
+    }
+
+
+class SilentTunnel(ValueObject, frozen=True, kw_only=True):
+    """The tunnel to a host that carries nothing for `seconds` now. `heard`: packets of that host come all the same, as
+    of the last look, so it is the other direction that is broken."""
+
+    endpoint: str
+    seconds: float
+    heard: bool
+
+
+def said(tunnel: SilentTunnel) -> str:
+    """In words, for the operator of this host."""
+    way = "hears nothing of this host" if tunnel.heard else "is not heard by this host"
+    return f"its host, at {tunnel.endpoint}, {way} by WireGuard for {tunnel.seconds:.0f} s, and is alive"
+
+
+class _Seen(ValueObject, frozen=True):
+    """`since` are the seconds, by a monotonic clock, at which these figures were new."""
+
+    handshake_at: float
+    shaken_since: float
+    received_bytes: int
+    received_since: float
+
+
+class TunnelWatch:
+    """Which tunnels carry nothing, by what the device says of its peers each time that it is looked at. Pure. A
+    handshake needs both directions, so it is the judge; that of the last minutes is enough, whatever else is sent.
+    Figures are compared with themselves, so a clock that jumps changes nothing."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Seen] = {}
+        self.silent: Mapping[str, SilentTunnel] = {}
+
+    def look(self, peers: Mapping[str, MeshPeer], traffic: Mapping[str, PeerTraffic], now: float) -> None:
+        """`peers` are those that are to be there; what is new among them has its time. `silent` is by public key."""
+        self._of = {key: self._after(self._of.get(key), traffic.get(key, PeerTraffic()), now) for key in peers}
+        self.silent = {
+            key: SilentTunnel(
+                endpoint=peers[key].endpoint,
+                seconds=now - seen.shaken_since,
+                heard=seen.received_since == now,
+            )
+            for key, seen in self._of.items()
+            if now - seen.shaken_since >= SILENT_S
+        }
+
+    def _after(self, before: _Seen | None, now_is: PeerTraffic, now: float) -> _Seen:
+        if before is None:
+            return _Seen(now_is.handshake_at, now, now_is.received_bytes, now)
+        shaken = now if now_is.handshake_at != before.handshake_at else before.shaken_since
+        received = now if now_is.received_bytes != before.received_bytes else before.received_since
+        return _Seen(now_is.handshake_at, shaken, now_is.received_bytes, received)
 
 
 class MeshDevice(Protocol):
@@ -135,6 +196,8 @@ class FleetMesh:
         self._clock = clock
         self._told: Mapping[str, MeshPeer] = {}
         self._ready: Collection[int] = frozenset()
+        self._watch = TunnelWatch()
+        self._nodes: Mapping[str, NodeId] = {}  # by public key
         self._compare_at = float("-inf")
         self._look, self._looked = anyio.Event(), anyio.Event()
         self.lack = ""
@@ -168,6 +231,13 @@ class FleetMesh:
             _log.warning("machines of other hosts are not reached", extra={"reason": lack})
         self.lack = lack
 
+    @property
+    def silent(self) -> Iterator[tuple[NodeId, SilentTunnel]]:
+        """Tunnels that carry nothing, also those to hosts that are down."""
+        for key, tunnel in self._watch.silent.items():
+            if key in self._nodes:
+                yield self._nodes[key], tunnel
+
     async def known(self, network_id: int) -> None:
         """Waits until the way to the machines of this network is known, for a moment at most: a machine that begins
         finds the others."""
@@ -188,6 +258,7 @@ class FleetMesh:
         due = there and self._clock.monotonic() >= self._compare_at
         if not wanted and not there:  # no device is made to be told nothing: a node that ends has removed its own
             self._told = wanted
+            self._watch = TunnelWatch()
         elif wanted != self._told or due or not there:
             await self._tell(wanted)
         self._ready = networks
@@ -202,6 +273,7 @@ class FleetMesh:
 
     async def _plan(self, networks: Collection[int]) -> Mapping[str, MeshPeer]:
         hosts = [host for row in await self._rows(_HOSTS) if (host := _host(row)) is not None]
+        self._nodes = {host.key: host.node for host in hosts}
         listed = msgspec.json.encode(sorted(networks)).decode()
         machines = await self._rows(_ADDRESSES, listed, MAX_ADDRESSES)
         found = [address for row in machines if (address := _address(row)) is not None]
@@ -211,24 +283,30 @@ class FleetMesh:
 
     async def _tell(self, wanted: Mapping[str, MeshPeer]) -> None:
         mesh = await self._device.there()
-        change = difference(await in_thread(Pool.HOST, _has, mesh, wanted), wanted)
+        state = await in_thread(Pool.HOST, _read, mesh)
+        change = difference(_known(state.peers, wanted), wanted)
         if not change.is_none:
             await in_thread(Pool.HOST, mesh.change, change, wanted)
-        self._told, self._compare_at = wanted, self._clock.monotonic() + _COMPARE_EVERY_S
+        now = self._clock.monotonic()
+        self._watch.look(wanted, state.traffic, now)
+        self._told, self._compare_at = wanted, now + _COMPARE_EVERY_S
 
     async def _rows(self, query: str, *params: Value) -> Sequence[tuple[Value, ...]]:
         return (await self._catalog.query(Statement(query=query, params=params), timeout_s=_QUERY_S)).rows
 
 
-def _has(mesh: TunnelDevice, wanted: Mapping[str, MeshPeer]) -> Mapping[str, MeshPeer]:
-    """What the device has, but for where it heard a peer last: that may be another place than the one it was told."""
+def _read(mesh: TunnelDevice) -> MeshState:
     try:
-        found = mesh.read().peers
+        return mesh.read()
     except ValueError as error:
         raise Fault(f"the mesh's device says what is no answer: {error}") from error
+
+
+def _known(peers: Mapping[str, MeshPeer], wanted: Mapping[str, MeshPeer]) -> Mapping[str, MeshPeer]:
+    """What the device has, but for where it heard a peer last: that may be another place than the one it was told."""
     return {
         key: replace(peer, endpoint=wanted[key].endpoint) if key in wanted and peer.endpoint else peer
-        for key, peer in found.items()
+        for key, peer in peers.items()
     }
 
 

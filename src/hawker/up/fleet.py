@@ -31,7 +31,7 @@ from hawker.fleet.far_routes import FarRoutes
 from hawker.fleet.gossip_bridge import GossipBridge, Members
 from hawker.fleet.joining import Invites
 from hawker.fleet.membership import Fleet, ring_of
-from hawker.fleet.mesh import MESH_HOSTS, OWN, FleetMesh, MeshHost
+from hawker.fleet.mesh import MESH_HOSTS, OWN, FleetMesh, MeshHost, said
 from hawker.fleet.names import FarNames, FleetNames
 from hawker.fleet.presence import DaemonMark, HostAsker
 from hawker.fleet.publish import ALL, COMPARE_EVERY_S, IMAGE_NAMES, IMAGES, Publisher, Source, follow, worker_sources
@@ -160,7 +160,7 @@ async def _joined(
     certificates = _certificates(parts, kept, vaults)
     mesh = _mesh_of(seat, parts, kept, place, lambda: publisher.note(MESH_HOSTS, OWN))
     if mesh is not None:
-        parts = replace(parts, notices=partial(_notices, parts, mesh))
+        parts = replace(parts, notices=partial(_notices, parts, mesh, partial(_is_alive, gossip)))
     shown = certificates.challenges(lambda source, key: publisher.note(source, key))  # noqa: PLW0108
     own, every_s = _told_by(parts, api, certificates), None if kept.mirror is None else COMPARE_EVERY_S
     sources = (*own, shown, *(() if mesh is None else (mesh.source,)), *more)
@@ -218,17 +218,19 @@ def _far_names(parts: AssembledWorker, kept: NodeCatalog, gossip: GossipNode, pe
     def nodes_in(region: str) -> Sequence[NodeId]:
         return [each.node for each in gossip.members() if each.fate is Fate.ALIVE and _region_of(each) == region]
 
-    def lives(node: NodeId) -> bool:
-        member = gossip.member(node)
-        return member is not None and member.fate in (Fate.ALIVE, Fate.SUSPECT)
-
-    node, networks = parts.node, partial(networks_here, parts.deps.store)
+    node, networks, lives = parts.node, partial(networks_here, parts.deps.store), partial(_is_alive, gossip)
     return FarNames(node.id, node.region, kept.catalog, networks, nodes_in, lives, peers.to, parts.deps.clock)
 
 
-def _notices(parts: AssembledWorker, mesh: FleetMesh) -> list[Finding]:
+def _is_alive(gossip: GossipNode, node: NodeId) -> bool:
+    member = gossip.member(node)
+    return member is not None and member.fate in (Fate.ALIVE, Fate.SUSPECT)
+
+
+def _notices(parts: AssembledWorker, mesh: FleetMesh, lives: Callable[[NodeId], bool]) -> list[Finding]:
     lack = [Finding(Kind.NO_MESH, "mesh", mesh.lack)] if mesh.lack else []
-    return [*parts.notices(), *lack]
+    silent = [Finding(Kind.SILENT_TUNNEL, node, said(tunnel)) for node, tunnel in mesh.silent if lives(node)]
+    return [*parts.notices(), *lack, *silent]
 
 
 def _region_of(member: Member) -> str:

@@ -49,6 +49,7 @@ class Kind(StrEnum):
     EXPOSED_METADATA = "exposed metadata"
     NO_RESERVE = "store without reserve"
     NO_MESH = "no way to other hosts"
+    SILENT_TUNNEL = "silent tunnel"
     ENDING_CERTIFICATE = "certificate ends soon"
 
 
@@ -110,6 +111,7 @@ REPAIRS: Mapping[Kind, Repair] = {
     ),
     Kind.NO_RESERVE: Repair("make room on the disk, or use a filesystem that has fallocate", Mender.NOBODY),
     Kind.NO_MESH: Repair("install wireguard-tools or wireguard-go, or set mesh to off", Mender.NOBODY),
+    Kind.SILENT_TUNNEL: Repair("let UDP packets through between the two hosts at the port of the mesh", Mender.NOBODY),
     Kind.ENDING_CERTIFICATE: Repair("import a new one, or see in hawker certs show why none is issued", Mender.NOBODY),
     Kind.EXPOSED_METADATA: Repair("use the container driver or microVMs, or take it from egress_allow", Mender.NOBODY),
 }

@@ -100,7 +100,7 @@ class Repairs:
                 return self._nothing
             case Kind.DAMAGED_BACKUP:
                 return self._nothing
-            case Kind.FULL_CONNECTIONS | Kind.EXPOSED_METADATA | Kind.NO_RESERVE | Kind.NO_MESH:
+            case Kind.FULL_CONNECTIONS | Kind.EXPOSED_METADATA | Kind.NO_RESERVE | Kind.NO_MESH | Kind.SILENT_TUNNEL:
                 return self._nothing
             case Kind.FOREIGN_VOLUME | Kind.LOST_VOLUME | Kind.HELD_VOLUME | Kind.ENDING_CERTIFICATE:
                 return self._nothing
