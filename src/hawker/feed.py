@@ -177,13 +177,15 @@ class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
 
 
 class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
-    """Where a request of `app` for this host and port would go; to be answered by a `RouteExplained`."""
+    """Where a request of `app` for this host and port would go, or with `udp` a datagram; to be answered by a
+    `RouteExplained`."""
 
     call: int
     app: AppName
     host: str
     port: int
     tls: bool
+    udp: bool = False
 
 
 class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
@@ -214,13 +216,14 @@ class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
 class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     """One address and port of the host; `refused` says why nothing listens there, empty when it does. `app` has it
     where nothing in a connection names one. With `tls` others that have the edge end TLS may share it, else with `http`
-    others that speak HTTP."""
+    others that speak HTTP. With `udp` it is for datagrams."""
 
     address: str
     port: int
     app: AppName
     http: bool = False
     tls: bool = False
+    udp: bool = False
     refused: str = ""
 
 
@@ -296,8 +299,8 @@ class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """One address where the port is published. `speaks` is https, tls, http or tcp; `certificate` the name of the one
-    that is shown, or "self-signed"; `outcome` what becomes of the request, in words."""
+    """One address where the port is published. `speaks` is https, tls, http, tcp or udp; `certificate` the name of the
+    one that is shown, or "self-signed"; `outcome` what becomes of the request, in words."""
 
     address: str
     port: int

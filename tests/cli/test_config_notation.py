@@ -69,6 +69,7 @@ def test_a_volume_is_mounted_by_name_or_by_id() -> None:
         ("[::1]:8080:80", PublishedPort("::1", 8080, 80)),
         ("8080:80/http", PublishedPort("*", 8080, 80, ("http",))),
         ("5432:5432/tcp", PublishedPort("*", 5432, 5432)),
+        ("53:5353/udp", PublishedPort("*", 53, 5353, udp=True)),
     ],
 )
 def test_a_port_is_published_as_docker_users_write_it(text: str, expected: PublishedPort) -> None:
@@ -79,6 +80,11 @@ def test_a_port_is_published_as_docker_users_write_it(text: str, expected: Publi
 def test_a_text_that_is_no_port_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a port|IPv4|does not appear"):
         config_notation.published(text)
+
+
+def test_a_port_of_udp_has_no_handlers() -> None:
+    with pytest.raises(ValueError, match="handlers are for TCP"):
+        config_notation.published("53:53/udp+tls")
 
 
 @pytest.mark.parametrize("text", ["data", "data:", "data:relative", ":/data", "/data"])

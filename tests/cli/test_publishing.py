@@ -18,9 +18,17 @@ PARAMS = MachineParams(app_name="shop", machine_id="m")
 CONFIG = MachineConfig(metadata={PUBLISH: "*"})
 
 
-def port(refused: str = "", *, address: str = "0.0.0.0", handlers: tuple[str, ...] = ()) -> PublishedPortState:
+def port(
+    refused: str = "", *, address: str = "0.0.0.0", handlers: tuple[str, ...] = (), protocol: str = "tcp"
+) -> PublishedPortState:
     return PublishedPortState(
-        address=address, port=8080, internal_port=80, handlers=handlers, listening=not refused, refused=refused
+        address=address,
+        port=8080,
+        internal_port=80,
+        protocol=protocol,
+        handlers=handlers,
+        listening=not refused,
+        refused=refused,
     )
 
 
@@ -71,6 +79,7 @@ async def test_a_machine_without_ports_is_not_held_up() -> None:
 def test_addresses_are_shown_as_one_types_them() -> None:
     assert addresses([port(), port(address="::")]) == "localhost:8080 -> 80"
     assert addresses([port(address="::1", handlers=("http",))]) == "http://[::1]:8080 -> 80"
+    assert addresses([port(), port(protocol="udp")]) == "localhost:8080 -> 80, localhost:8080/udp -> 80"
     assert addresses([]) == ""
 
 
@@ -81,7 +90,7 @@ def test_a_field_kept_and_not_served_is_said() -> None:
     plain = Service(internal_port=80, ports=(Port(port=80),))
     assert said(plain) == []
     assert "hawker ips allocate" in said(plain, publish="")[0]
-    assert "udp" in said(Service(protocol="udp", internal_port=53, ports=(Port(port=53),)))[0]
+    assert said(Service(protocol="udp", internal_port=53, ports=(Port(port=53),))) == []
     assert said(Service(internal_port=80, ports=(Port(port=443, handlers=("tls", "http")),))) == []
     assert said(Service(internal_port=80, ports=(Port(port=5432, handlers=("pg_tls",)),))) == []
     offered = TlsOptions(alpn=("h2", "spdy/3"))

@@ -70,11 +70,12 @@ def test_keep_blue_counts_for_the_strategy_of_the_deploy_and_not_of_the_file() -
 
 
 def test_a_field_that_machines_keep_without_effect_is_said_once_for_all_groups() -> None:
-    udp = Service(protocol="udp", internal_port=53, ports=(Port(port=53),))
-    each = MachineConfig(image="web:3", services=(udp,), statics=(Static(guest_path="/s", url_prefix="/s"),))
+    each = MachineConfig(
+        image="web:3", disable_machine_autostart=True, statics=(Static(guest_path="/s", url_prefix="/s"),)
+    )
     assert warnings_of(AppConfig(), {"web": each, "job": each}, "rolling") == (
         "statics are kept and not served",
-        "services of protocol udp are kept and not served: port 53",
+        "disable_machine_autostart is kept and without effect: the machine has no services",
     )
 
 

@@ -177,28 +177,34 @@ class PlayedHost:
         self.channel = ours
         small = EdgeParts(memory=lambda: 0)  # whatever the tests before have left in this process
         self.edge = Edge(folder, theirs, SystemClock(), tasks, small)
-        self.sockets = Sockets()
+        self.sockets, self.datagrams = Sockets(), Sockets(udp=True)
 
     async def guard(self) -> None:
         """The warden's part."""
-        told: set[tuple[str, int]] = set()
+        told: tuple[set[tuple[str, int]], ...] = (set(), set())
         while True:
             await anyio.wait_readable(self.channel)
             wanted = msgspec.msgpack.decode(self.channel.recv(1 << 20), type=WantedDoors)
-            self.sockets.want(wanted.doors)
-            told &= set(wanted.doors)
-            for door, listener in self.sockets.bound.items():
-                if door not in told:
-                    given = msgspec.msgpack.encode(GivenDoor(address=door[0], port=door[1]))
-                    socket.send_fds(self.channel, [given], [listener.fileno()])
-                    told.add(door)
+            self._give(self.sockets, wanted.doors, told[0])
+            self._give(self.datagrams, wanted.datagrams, told[1])
+
+    def _give(self, sockets: Sockets, doors: tuple[tuple[str, int], ...], told: set[tuple[str, int]]) -> None:
+        sockets.want(doors)
+        told &= set(doors)
+        for door, listener in sockets.bound.items():
+            if door not in told:
+                given = msgspec.msgpack.encode(GivenDoor(address=door[0], port=door[1], udp=sockets.udp))
+                socket.send_fds(self.channel, [given], [listener.fileno()])
+                told.add(door)
 
     async def publish(self, *machines: MachineRoute) -> None:
         """Returns once the edge listens for them."""
         for machine in machines:
             self.worker.put(machine)
-        for port in {port.port or 0 for each in machines for service in each.services for port in service.ports or ()}:
-            await eventually(partial(self._listens, port))
+        for each in machines:
+            for service in each.services:
+                for port in service.ports or ():
+                    await eventually(partial(self._listens, port.port or 0, udp=service.protocol == "udp"))
 
     async def join(self, node: str, key: bytes) -> GatePlace:
         """It is a node of the cluster that has this key. Returns once its gate answers."""
@@ -211,8 +217,8 @@ class PlayedHost:
     def counted(self, name: str) -> int:
         return self.edge.counters.values.get(name, 0)
 
-    def _listens(self, port: int) -> bool:
-        return any(bound.port == port and not bound.refused for bound in self.edge.bound())
+    def _listens(self, port: int, *, udp: bool) -> bool:
+        return any(bound.port == port and bound.udp is udp and not bound.refused for bound in self.edge.bound())
 
 
 def _listens_at(port: int) -> bool:
@@ -234,7 +240,7 @@ async def played_host() -> AsyncIterator[PlayedHost]:
         finally:
             server.close()
             tasks.cancel_scope.cancel()
-            for listener in host.sockets.bound.values():
+            for listener in (*host.sockets.bound.values(), *host.datagrams.bound.values()):
                 listener.close()
             shutil.rmtree(folder)
 

@@ -19,7 +19,13 @@ WEB = ("http",)
 
 
 def said(
-    host: str, port: int, *machines: MachineRoute, tls: bool = False, app: str = "shop", hostname: str = ""
+    host: str,
+    port: int,
+    *machines: MachineRoute,
+    tls: bool = False,
+    app: str = "shop",
+    hostname: str = "",
+    udp: bool = False,
 ) -> tuple[ExplainedDoor, ...]:
     routes, gates = Routes(), Gates(lambda: 0.5)
     routes.replace(machines, (HOST,))
@@ -28,8 +34,19 @@ def said(
     book = CertificateBook(Path("/nowhere"), SystemClock())
     if hostname:
         book.replace([SealedCertificate(hostname=hostname, app=AppName("shop"), sealed=b"")])
-    asked = AskRoute(call=1, app=AppName(app), host=host, port=port, tls=tls)
+    asked = AskRoute(call=1, app=AppName(app), host=host, port=port, tls=tls, udp=udp)
     return explain(asked, routes, gates, book, 0.0)
+
+
+def test_a_port_of_udp_is_another_one_than_that_of_tcp() -> None:
+    datagrams = route(80, 53)
+    datagrams = msgspec.structs.replace(
+        datagrams, services=tuple(msgspec.structs.replace(each, protocol="udp") for each in datagrams.services)
+    )
+    (door,) = said("shop.localhost", 80, datagrams, route(80, 8080), udp=True)
+    assert door.speaks == "udp" and [each.internal_port for each in door.candidates] == [53]
+    (door,) = said("shop.localhost", 80, datagrams, route(80, 8080))
+    assert door.speaks == "tcp" and [each.internal_port for each in door.candidates] == [8080]
 
 
 def test_the_machine_that_would_be_chosen_is_named_and_the_others_say_why_not() -> None:

@@ -16,6 +16,18 @@ from tests.edge.edge_kit import route
 replace = msgspec.structs.replace
 
 
+def test_a_flow_is_kept_while_its_instance_is_up_and_open() -> None:
+    machine = route(80, 1)
+    gate = Gate(machine, 0.0)
+    assert gate.keeps(machine.instance) and not gate.keeps(InstanceId("another"))
+    assert machine.instance is not None
+    gate.close(machine.instance)
+    assert not gate.keeps(machine.instance)
+    gate.reopen(machine.instance)
+    gate.update(msgspec.structs.replace(machine, state=State.SUSPENDED), 1.0)
+    assert not gate.keeps(machine.instance)
+
+
 def target_of(machine: MachineRoute) -> ServiceTarget:
     service = machine.services[0]
     return ServiceTarget(machine, 0, service, (service.ports or ())[0])

@@ -166,3 +166,33 @@ def test_a_private_address_has_what_is_spoken_plainly_and_needs_no_address_of_th
 def test_an_app_counts_for_its_organization_or_for_itself() -> None:
     routes = routes_of(msgspec.structs.replace(route(80, 1, app="shop"), org="acme"), route(81, 1, app="bank"))
     assert [routes.owner(AppName(app)) for app in ("shop", "bank", "gone")] == ["acme", "bank", "gone"]
+
+
+def over_udp(machine: MachineRoute) -> MachineRoute:
+    return msgspec.structs.replace(
+        machine, services=tuple(msgspec.structs.replace(each, protocol="udp") for each in machine.services)
+    )
+
+
+def test_a_port_of_udp_is_another_one_than_that_of_tcp() -> None:
+    routes = routes_of(over_udp(route(53, 53, app="dns", handlers=("tls",))), route(53, 8053, app="web"))
+    door = Door("127.0.0.1", 53, udp=True)
+    assert routes.first_app(door) == "dns" and routes.first_app(Door("127.0.0.1", 53)) == "web"
+    found = routes.newest(door, AppName("dns"))
+    assert found is not None and found.is_udp and not found.ends_tls and not found.serves_http
+
+
+def test_datagrams_need_an_address_of_the_apps_own_or_a_published_port() -> None:
+    machine = over_udp(unpublished(53, "tls"))
+    assert addressed(machine, owner="shop", named="shop").doors == {Door(OWN, 53, udp=True)}
+    assert not addressed(machine, owner="nobody", named="shop").doors, "no name tells apps apart"
+    routes, private = Routes(), AppAddress(app=AppName("shop"), ip="fdaa:0:7::1:2")
+    routes.replace([machine], (), [private])
+    assert routes.doors == {Door(private.ip, 53, udp=True)}
+
+
+def test_datagrams_reach_machines_of_this_host_and_no_connection_does_through_their_service() -> None:
+    machine = over_udp(route(53, 53))
+    assert routes_of(machine).service(machine.app, machine.id, 0) is None
+    gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
+    assert not routes_of(msgspec.structs.replace(machine, gate=gate)).doors

@@ -27,6 +27,16 @@ def test_sockets_are_kept_while_they_are_wanted_and_refusals_are_said_once() -> 
         socket.create_connection((HOST, port))
 
 
+def test_a_port_of_datagrams_is_bound_beside_that_of_connections_and_refused_where_it_is_taken() -> None:
+    port, sockets, datagrams = free_port(), Sockets(), Sockets(udp=True)
+    assert sockets.want([(HOST, port)]) == datagrams.want([(HOST, port)]) == [(HOST, port)]
+    assert datagrams.bound[HOST, port].type == socket.SOCK_DGRAM
+    others = Sockets(udp=True)
+    assert others.want([(HOST, port)]) and others.refused == {(HOST, port): "in use by another program of this host"}
+    for each in (sockets, datagrams):
+        each.want([])
+
+
 def test_an_address_that_is_not_the_hosts_is_refused() -> None:
     with pytest.raises(OSError, match="assign"):
         listen_at("203.0.113.77", free_port())

@@ -60,6 +60,30 @@ async def test_machines_reach_an_app_at_its_address_in_their_own_network_alone(n
         assert not await reaches(ours, gateway(MINE), port, QUIET_S), "the host's other addresses are as before"
 
 
+async def test_an_app_is_reached_there_by_datagrams_too(network: NodeNetwork) -> None:
+    ours, theirs = await network.ensure(_plan(MINE)), await network.ensure(_plan(THEIRS))
+    address = address_of_app(MINE)
+    await network.serve_at({MINE: frozenset({address})})
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as app:
+        app.settimeout(QUIET_S)
+        app.bind((str(address), 0))
+        port = int(app.getsockname()[1])
+
+        def send() -> None:
+            with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"hello", (str(address), port))
+
+        def heard(source: Path) -> bool:
+            netns.inside(source, send)
+            try:
+                return app.recv(100) == b"hello"
+            except TimeoutError:
+                return False
+
+        assert any([await anyio.to_thread.run_sync(heard, ours) for _ in range(10)])
+        assert not await anyio.to_thread.run_sync(heard, theirs)
+
+
 async def test_nobody_outside_reaches_it(network: NodeNetwork, outside: Path) -> None:
     await network.ensure(_plan(MINE))
     address = address_of_app(MINE)

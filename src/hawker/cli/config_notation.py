@@ -77,10 +77,11 @@ class PublishedPort(ValueObject, frozen=True):
     port: int
     internal: int
     handlers: tuple[str, ...] = ()
+    udp: bool = False
 
 
 def published(text: str) -> PublishedPort:
-    """ "8080:80", "127.0.0.1:8080:80", "[::1]:8080:80", "443:80/tls+http"; "8080" alone is 8080:8080."""
+    """ "8080:80", "127.0.0.1:8080:80", "[::1]:8080:80", "443:80/tls+http", "53:53/udp"; "8080" alone is 8080:8080."""
     address = r"(?:(\[[0-9a-fA-F:]+\]|[\d.]+|\*):(?=\d+:))?"
     match = re.fullmatch(address + r"(\d{1,5})(?::(\d{1,5}))?(?:/([a-z_+]+))?", text)
     if match is None:
@@ -89,9 +90,10 @@ def published(text: str) -> PublishedPort:
     if place != "*":
         ip_address(place)
     handlers = tuple(each for each in (match[4] or "").split("+") if each and each != "tcp")
-    if "udp" in handlers:
-        raise ValueError(f"{text!r}: only ports of TCP are published, UDP is not served yet")
-    return PublishedPort(place, port, int(match[3] or port), handlers)
+    udp = "udp" in handlers
+    if udp and handlers != ("udp",):
+        raise ValueError(f"{text!r}: handlers are for TCP, a port of UDP has none")
+    return PublishedPort(place, port, int(match[3] or port), () if udp else handlers, udp)
 
 
 def duration(text: str) -> str:

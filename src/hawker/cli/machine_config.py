@@ -114,13 +114,13 @@ def _publish_at(ports: tuple[PublishedPort, ...]) -> dict[str, str]:
 
 
 def _services(before: tuple[Service, ...] | None, ports: tuple[PublishedPort, ...]) -> tuple[Service, ...] | None:
-    """A port leads to the service of the same internal port, if there is one."""
+    """A port leads to the service of the same protocol and internal port, if there is one."""
     if not ports:
         return before
     services = {(each.protocol or "tcp", each.internal_port): each for each in before or ()}
     for port in ports:
-        key = ("tcp", port.internal)
-        found = services.get(key) or Service(protocol="tcp", internal_port=port.internal)
+        key = ("udp" if port.udp else "tcp", port.internal)
+        found = services.get(key) or Service(protocol=key[0], internal_port=port.internal)
         others = [each for each in found.ports or () if each.port != port.port]
         services[key] = replace(found, ports=(*others, Port(port=port.port, handlers=port.handlers or None)))
     return tuple(services.values())

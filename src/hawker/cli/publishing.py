@@ -72,8 +72,8 @@ def warn(config: MachineConfig, before: MachineConfig | None = None) -> None:
 
 def addresses(ports: Sequence[PublishedPortState]) -> str:
     """Where to reach them, as one types it."""
-    shown = {(_EVERY_ADDRESS.get(port.address, port.address), port.port, port.internal_port): port for port in ports}
-    return ", ".join(f"{_url(name, port)} -> {port.internal_port}" for (name, _, _), port in shown.items())
+    shown = ((_url(_EVERY_ADDRESS.get(port.address, port.address), port), port.internal_port) for port in ports)
+    return ", ".join(f"{url} -> {internal}" for url, internal in dict.fromkeys(shown))
 
 
 def where(ports: Sequence[PublishedPortState]) -> str:
@@ -86,7 +86,11 @@ def where(ports: Sequence[PublishedPortState]) -> str:
 def _url(name: str, port: PublishedPortState) -> str:
     host = f"[{name}]" if ":" in name else name
     scheme = ("https://" if "tls" in port.handlers else "http://") if "http" in port.handlers else ""
-    return f"{scheme}{host}:{port.port}"
+    return f"{scheme}{host}:{port.port}{_protocol(port)}"
+
+
+def _protocol(port: PublishedPortState) -> str:
+    return "/udp" if port.protocol == "udp" else ""
 
 
 def _is_final(port: PublishedPortState) -> bool:
@@ -94,5 +98,5 @@ def _is_final(port: PublishedPortState) -> bool:
 
 
 def _why(missing: Sequence[PublishedPortState]) -> str:
-    said = (f"{port.address} port {port.port} is not published: {port.refused}" for port in missing)
+    said = (f"{port.address} port {port.port}{_protocol(port)} is not published: {port.refused}" for port in missing)
     return "; ".join(said) or "the edge of its host does not answer"

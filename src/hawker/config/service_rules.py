@@ -247,8 +247,6 @@ def kept_only(config: MachineConfig) -> Iterator[str]:
     for service in config.services or ():
         if service.force_instance_key or service.force_instance_description:
             yield f"force_instance_key is kept and not acted on: port {service.internal_port}"
-        if service.protocol == "udp":
-            yield f"services of protocol udp are kept and not served: port {service.internal_port}"
         for port in service.ports or ():
             yield from _kept_of_port(port)
 

@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -29,6 +30,7 @@ class TakenOver(msgspec.Struct, frozen=True, kw_only=True):
 
     lock: int
     doors: tuple[tuple[str, int, int], ...]
+    datagrams: tuple[tuple[str, int, int], ...] = ()
 
 
 def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) -> int:
@@ -41,12 +43,16 @@ def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) ->
     if lock is None:
         _log.info("another edge is there", extra={"folder": str(folder)})
         return 0
-    doors = before.doors if before is not None else ()
-    sockets = Sockets({(address, port): socket.socket(fileno=fd) for address, port, fd in doors})
+    sockets = Sockets(_sockets(before.doors if before is not None else ()))
+    datagrams = Sockets(_sockets(before.datagrams if before is not None else ()), udp=True)
     (folder / "version").write_text(VERSION)
     options = ["--data-dir", str(data_dir or default_data_dir()), "--log-level", log_level]
     options += [] if user is None else ["--user", str(user)]
-    return _guard(sockets, lock, tuple(options))
+    return _guard((sockets, datagrams), lock, tuple(options))
+
+
+def _sockets(doors: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int], socket.socket]:
+    return {(address, port): socket.socket(fileno=fd) for address, port, fd in doors}
 
 
 def _locked(folder: Path) -> int | None:
@@ -60,10 +66,13 @@ def _locked(folder: Path) -> int | None:
     return lock
 
 
-def _guard(sockets: Sockets, lock: int, options: tuple[str, ...]) -> int:
+def _guard(sockets: tuple[Sockets, Sockets], lock: int, options: tuple[str, ...]) -> int:
     waking = _woken_by_signals()
     argv = (*own_program(), "edge-process", *options)
-    warden = Warden(argv, lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]), sockets)
+    listening, datagrams = sockets
+    warden = Warden(
+        argv, lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]), listening, datagrams=datagrams
+    )
     status = warden.run(waking)
     if warden.renewing and not _to_end(waking):
         _begin_anew(warden, lock, options)
@@ -80,12 +89,16 @@ def _to_end(waking: socket.socket) -> bool:
 
 def _begin_anew(warden: Warden, lock: int, options: tuple[str, ...]) -> None:
     """The same process, as the program that is installed now."""
-    doors = tuple((address, port, each.fileno()) for (address, port), each in warden.bound.items())
-    for fd in (lock, *(fd for _, _, fd in doors)):
+    doors, datagrams = _descriptors(warden.bound), _descriptors(warden.bound_datagrams)
+    for fd in (lock, *(fd for _, _, fd in (*doors, *datagrams))):
         os.set_inheritable(fd, True)
-    taken = msgspec.json.encode(TakenOver(lock=lock, doors=doors)).decode()
+    taken = msgspec.json.encode(TakenOver(lock=lock, doors=doors, datagrams=datagrams)).decode()
     program = own_program()
     os.execv(program[0], (*program, "edge", *options, "--taken-over", taken))
+
+
+def _descriptors(bound: Mapping[tuple[str, int], socket.socket]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((address, port, each.fileno()) for (address, port), each in bound.items())
 
 
 def _woken_by_signals() -> socket.socket:

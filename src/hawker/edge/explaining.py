@@ -18,7 +18,7 @@ def explain(
     asked: AskRoute, routes: Routes, gates: Gates, book: CertificateBook, now: float
 ) -> tuple[ExplainedDoor, ...]:
     """One for each address where anybody publishes the port. Of other apps nothing is said but that they are meant."""
-    doors = sorted(door for door in routes.doors if door.port == asked.port)
+    doors = sorted(door for door in routes.doors if door.port == asked.port and door.udp is asked.udp)
     return tuple(_explained(asked, door, routes, gates, book, now) for door in doors)
 
 
@@ -60,6 +60,8 @@ def _explained(
 def _speaks(target: ServiceTarget) -> str:
     if target.ends_tls:
         return "https" if target.serves_http else "tls"
+    if target.is_udp:
+        return "udp"
     return "http" if target.serves_http else "tcp"
 
 

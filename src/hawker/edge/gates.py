@@ -78,6 +78,11 @@ class Gate:
         up = route.state is State.STARTED and (instance or not self.is_near)
         return up and route.health is RouteHealth.PASSING and not route.cordoned
 
+    def keeps(self, instance: InstanceId | None) -> bool:
+        """Whether who came into this instance is still served there."""
+        route = self.route
+        return route.state is State.STARTED and route.instance == instance and instance != self._closed
+
     @property
     def is_coming(self) -> bool:
         """It will be open by itself: it starts, or its checks have not answered yet."""

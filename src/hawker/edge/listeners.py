@@ -1,5 +1,5 @@
-"""The doors where the edge accepts connections: what routes want is asked of the warden, and what the warden gives is
-served. The warden keeps the sockets, so they outlive this process.
+"""The doors where the edge accepts connections and takes datagrams: what routes want is asked of the warden, and what
+the warden gives is served. The warden keeps the sockets, so they outlive this process.
 """
 
 import array
@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from hawker.clock import Clock
+from hawker.edge.datagrams import Receiver
 from hawker.edge.routes import Door
 from hawker.edge.warden import GivenDoor, WantedDoors
 from hawker.log import bind
@@ -21,19 +22,27 @@ _BACKLOG = 4096
 _log = bind("hawker.edge")
 
 Accept = Callable[[Door], asyncio.Protocol]
+Receive = Callable[[Door, socket.socket], Receiver]
 
 
 class Listeners:
-    """`channel` leads to the warden, `wanted` says where to listen now, `accept` makes the protocol of a connection."""
+    """`channel` leads to the warden, `wanted` says where to listen now, `accept` makes the protocol of a connection and
+    `receive` takes the socket of a door for datagrams."""
 
     def __init__(
-        self, channel: socket.socket, wanted: Callable[[], Iterable[Door]], accept: Accept, clock: Clock
+        self,
+        channel: socket.socket,
+        wanted: Callable[[], Iterable[Door]],
+        accept: Accept,
+        receive: Receive,
+        clock: Clock,
     ) -> None:
         self._channel = channel
         self._wanted = wanted
         self._accept = accept
+        self._receive = receive
         self._clock = clock
-        self._servers: dict[Door, asyncio.Server] = {}
+        self._servers: dict[Door, asyncio.Server | Receiver] = {}
         self.refused: dict[Door, str] = {}
         self._told: frozenset[Door] = frozenset()
         self._closed = False
@@ -47,7 +56,7 @@ class Listeners:
         """Nobody is accepted any more: who comes now waits for the next process."""
         self._closed = True
         for server in self._servers.values():
-            server.close()
+            server.rest() if isinstance(server, Receiver) else server.close()
 
     def ask(self) -> None:
         """Tell the warden what is wanted, if that is new."""
@@ -68,16 +77,18 @@ class Listeners:
             if not data:
                 return
             given = msgspec.msgpack.decode(data, type=GivenDoor)
-            await self._serve(Door(given.address, given.port), given.refused, fds)
+            await self._serve(Door(given.address, given.port, given.udp), given.refused, fds)
 
     def _beat(self) -> None:
         self._told = frozenset(self._wanted())
         for door in self._servers.keys() - self._told:
             self._servers.pop(door).close()
         self.refused = {door: why for door, why in self.refused.items() if door in self._told}
-        doors = tuple((door.address, door.port) for door in sorted(self._told))
+        doors, datagrams = (
+            tuple((door.address, door.port) for door in sorted(self._told) if door.udp is udp) for udp in (False, True)
+        )
         try:
-            self._channel.send(msgspec.msgpack.encode(WantedDoors(doors=doors)))
+            self._channel.send(msgspec.msgpack.encode(WantedDoors(doors=doors, datagrams=datagrams)))
         except OSError as error:
             _log.warning("the warden does not hear", extra={"reason": str(error)})
 
@@ -90,6 +101,9 @@ class Listeners:
         self.refused.pop(door, None)
         if self._closed or door in self._servers or door not in self._told:
             listeners[0].close()
+            return
+        if door.udp:
+            self._servers[door] = self._receive(door, listeners[0])
             return
         loop = asyncio.get_running_loop()
         self._servers[door] = await loop.create_server(lambda: self._accept(door), sock=listeners[0], backlog=_BACKLOG)

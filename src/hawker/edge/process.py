@@ -23,6 +23,7 @@ from hawker import log
 from hawker.clock import Clock, SystemClock
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.certificates import CertificateBook
+from hawker.edge.datagrams import DatagramFlows
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
@@ -167,6 +168,9 @@ class Edge:
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
+        self.datagrams = DatagramFlows(
+            self._routes, self._visits, self.spawn, clock, self.counters, self.figures, scarce, self.say
+        )
         self._http = parts.http(
             HttpServices(
                 routes=self._routes,
@@ -190,7 +194,7 @@ class Edge:
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
         self._region = "local"
-        self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, clock)
+        self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, self.datagrams.open, clock)
 
     def _with_tls(self) -> TlsConnections:
         return TlsConnections(
@@ -377,6 +381,7 @@ class Edge:
                     app=app,
                     http=target is not None and target.serves_http,
                     tls=target is not None and target.ends_tls,
+                    udp=door.udp,
                     refused=refused,
                 )
 
@@ -414,6 +419,7 @@ class Edge:
             self._http.check_time()
             self.handshakes.check_time()
             self._pool.sweep()
+            self.datagrams.sweep()
             self._hop_dialer.sweep()
             if self.memory.too_long() and len(self._clients) < _FEW:
                 self.too_large.set()  # it is nobody's who is here

@@ -19,13 +19,15 @@ MAX_PORTS_OF_APP = 128
 MAX_PORTS = 2048
 _HTTP = frozenset({"http", "edge_http"})
 _HTTPS = 443
+_UDP, _TCP = "udp", "tcp"
 
 
 class Door(ValueObject, frozen=True, order=True):
-    """Where the edge listens on the host."""
+    """Where the edge listens on the host: with `udp` for datagrams, else for connections."""
 
     address: str
     port: int
+    udp: bool = False
 
 
 class ServiceTarget(ValueObject, frozen=True):
@@ -37,8 +39,13 @@ class ServiceTarget(ValueObject, frozen=True):
     port: Port
 
     @property
+    def is_udp(self) -> bool:
+        """Datagrams reach it. What their ports name of handlers is passed over."""
+        return self.service.protocol == _UDP
+
+    @property
     def serves_http(self) -> bool:
-        return not _HTTP.isdisjoint(self.port.handlers or ())
+        return not self.is_udp and not _HTTP.isdisjoint(self.port.handlers or ())
 
     @property
     def is_near(self) -> bool:
@@ -47,12 +54,12 @@ class ServiceTarget(ValueObject, frozen=True):
 
     @property
     def ends_tls(self) -> bool:
-        return not ENDS_TLS.isdisjoint(self.port.handlers or ())
+        return not self.is_udp and not ENDS_TLS.isdisjoint(self.port.handlers or ())
 
     @property
     def speaks_postgres(self) -> bool:
         """Its clients ask for TLS in the words of PostgreSQL."""
-        return POSTGRES in (self.port.handlers or ())
+        return not self.is_udp and POSTGRES in (self.port.handlers or ())
 
 
 class DoorRefused(ValueObject, frozen=True):
@@ -145,12 +152,13 @@ class Routes:
         return min(apps, key=lambda app: min(map(_seniority, apps[app].values())), default=None)
 
     def service(self, app: AppName, machine_id: MachineId, number: int) -> ServiceTarget | None:
-        """Of a machine of this host, published or not."""
+        """Of a machine of this host, published or not, that takes connections."""
         machine = self.machines.get(machine_id)
         if machine is None or machine.app != app or machine.gate is not None or not 0 <= number < len(machine.services):
             return None
         service = machine.services[number]
-        return ServiceTarget(machine, number, service, next(iter(service.ports or ()), Port()))
+        target = ServiceTarget(machine, number, service, next(iter(service.ports or ()), Port()))
+        return None if target.is_udp else target
 
     def inside(self, app: AppName, port: int) -> dict[MachineId, ServiceTarget]:
         """Where a request of the app's own network reaches the app, published or not: the service that has this port
@@ -200,12 +208,15 @@ class Routes:
         return min(served) if served and _HTTPS not in served else _HTTPS
 
     def _found_at(self, machine: MachineRoute) -> Iterator[tuple[Door, ServiceTarget]]:
-        """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for."""
+        """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for. What
+        another host's machine takes by UDP is found there alone."""
         found: dict[Door, ServiceTarget] = {}
         for target, number in _served(machine):
+            if target.is_udp and not target.is_near:
+                continue
             for address in self._places(target):
                 if self._owner_of.get(address, machine.app) == machine.app:
-                    found.setdefault(Door(address, number), target)
+                    found.setdefault(Door(address, number, target.is_udp), target)
         yield from found.items()
 
     def _places(self, target: ServiceTarget) -> Iterator[str]:
@@ -253,7 +264,7 @@ def _inside(machine: MachineRoute, port: int) -> ServiceTarget | None:
     speaking = [
         ServiceTarget(machine, number, service, each)
         for number, service in enumerate(machine.services)
-        if (service.protocol or "tcp") == "tcp" and service.internal_port
+        if (service.protocol or _TCP) == _TCP and service.internal_port
         for each in service.ports or ()
         if not _HTTP.isdisjoint(each.handlers or ())
     ]
@@ -264,9 +275,9 @@ def _inside(machine: MachineRoute, port: int) -> ServiceTarget | None:
 
 
 def _served(machine: MachineRoute) -> Iterator[tuple[ServiceTarget, int]]:
-    """Each port. UDP is not served yet."""
+    """Each port."""
     for number, service in enumerate(machine.services):
-        if (service.protocol or "tcp") == "tcp" and service.internal_port:
+        if (service.protocol or _TCP) in (_TCP, _UDP) and service.internal_port:
             for port in service.ports or ():
                 for each in ports_of(port):
                     yield ServiceTarget(machine, number, service, port), each

@@ -61,4 +61,4 @@ class Aim(ValueObject, frozen=True):
     def queue(self) -> Door:
         """Who waits for the same waits in one line."""
         place = self.steering.force or ("" if self.inside else self.door.address)
-        return Door(place, self.door.port)
+        return Door(place, self.door.port, self.door.udp)

@@ -51,25 +51,28 @@ def memory_bytes(pid: int | str = "self") -> int:
 
 
 class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
-    """From an edge process, each second at least: where it wants to listen."""
+    """From an edge process, each second at least: where it wants to listen, for connections and for datagrams."""
 
     doors: tuple[tuple[str, int], ...] = ()
+    datagrams: tuple[tuple[str, int], ...] = ()
 
 
 class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
-    """To an edge process: a socket that listens comes with it, unless it was `refused`."""
+    """To an edge process: a socket that listens, with `udp` for datagrams, comes with it, unless it was `refused`."""
 
     address: str
     port: int
     refused: str = ""
+    udp: bool = False
 
 
 class Sockets:
     """The sockets that listen, by address and port; they outlive edge processes. `taken` are those of the warden before
-    this one."""
+    this one; with `udp` they are for datagrams."""
 
-    def __init__(self, taken: "Mapping[tuple[str, int], socket.socket] | None" = None) -> None:
+    def __init__(self, taken: "Mapping[tuple[str, int], socket.socket] | None" = None, *, udp: bool = False) -> None:
         self.bound = dict(taken or {})
+        self.udp = udp
         self.refused: dict[tuple[str, int], str] = {}
 
     def want(self, doors: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -81,7 +84,7 @@ class Sockets:
         new = sorted(wanted - self.bound.keys())
         for door in new:
             try:
-                self.bound[door] = listen_at(*door)
+                self.bound[door] = datagrams_at(*door) if self.udp else listen_at(*door)
             except OSError as error:
                 self.refused[door] = _why(error)
         return [door for door in new if door in self.bound or before.get(door) != self.refused[door]]
@@ -103,6 +106,20 @@ def listen_at(address: str, port: int) -> socket.socket:
     return listener
 
 
+def datagrams_at(address: str, port: int) -> socket.socket:
+    """Raises `OSError` when the address is not the host's or somebody else has the port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    taker = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        if family == socket.AF_INET6:
+            taker.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taker.bind((address, port))
+    except (OSError, OverflowError):
+        taker.close()
+        raise
+    return taker
+
+
 def _why(error: OSError) -> str:
     return "in use by another program of this host" if error.errno == EADDRINUSE else (error.strerror or str(error))
 
@@ -116,17 +133,23 @@ class Warden:
         pause: Callable[[float], bool],
         sockets: Sockets | None = None,
         most_bytes: int = HARD_BYTES,
+        datagrams: Sockets | None = None,
     ) -> None:
         self._argv = tuple(argv)
         self._most_bytes = most_bytes
         self._pause = pause
         self._sockets = sockets or Sockets()
+        self._datagrams = datagrams or Sockets(udp=True)
         self._stopped = False
         self.renewing = False
 
     @property
     def bound(self) -> Mapping[tuple[str, int], socket.socket]:
         return self._sockets.bound
+
+    @property
+    def bound_datagrams(self) -> Mapping[tuple[str, int], socket.socket]:
+        return self._datagrams.bound
 
     def run(self, waking: socket.socket) -> int:
         """Until a signal comes, whose number `waking` brings then. After SIGHUP it is `renewing`: whoever takes the
@@ -163,7 +186,7 @@ class Warden:
         poll, seconds, missed = select.poll(), 0, 0
         for each in (channel, waking):
             poll.register(each, select.POLLIN)
-        told: set[tuple[str, int]] = set()
+        told: tuple[set[tuple[str, int]], ...] = (set(), set())
         while True:
             ready = [number for number, _ in poll.poll(_TICK_MS)]
             if waking.fileno() in ready:
@@ -182,15 +205,19 @@ class Warden:
             if not data:
                 return seconds
             missed, seconds = 0, seconds + 1
-            self._answer(channel, msgspec.msgpack.decode(data, type=WantedDoors), told)
+            wanted = msgspec.msgpack.decode(data, type=WantedDoors)
+            self._answer(channel, self._sockets, wanted.doors, told[0])
+            self._answer(channel, self._datagrams, wanted.datagrams, told[1])
 
-    def _answer(self, channel: socket.socket, wanted: WantedDoors, told: set[tuple[str, int]]) -> None:
+    def _answer(
+        self, channel: socket.socket, sockets: Sockets, wanted: Iterable[tuple[str, int]], told: set[tuple[str, int]]
+    ) -> None:
         """`told` is what this edge process was given: a new one is given all that is there."""
-        changed = self._sockets.want(wanted.doors)
-        told &= set(wanted.doors)
-        for door in {*changed, *(door for door in self._sockets.bound if door not in told)}:
-            listener = self._sockets.bound.get(door)
-            given = GivenDoor(address=door[0], port=door[1], refused=self._sockets.refused.get(door, ""))
+        changed = sockets.want(wanted)
+        told &= set(wanted)
+        for door in {*changed, *(door for door in sockets.bound if door not in told)}:
+            listener = sockets.bound.get(door)
+            given = GivenDoor(address=door[0], port=door[1], refused=sockets.refused.get(door, ""), udp=sockets.udp)
             fds = [] if listener is None else [listener.fileno()]
             with suppress(OSError):  # it has ended, which is seen next
                 _send(channel, msgspec.msgpack.encode(given), fds)

@@ -76,6 +76,22 @@ EDGE_HOLDS_OF_ORG = Share(
     key="organization",
     over="503 `HQ01`; the last fifth is for organizations with less than an equal part",
 )
+EDGE_FLOWS = Share(
+    name="UDP flows of clients at published ports",
+    total=16_384,
+    each=12_288,
+    reserve=4096,
+    key="organization",
+    over="its oldest flow that no machine has answered ends for it; without one the datagram is dropped. The last"
+    " quarter is for organizations with less than an equal part",
+)
+EDGE_FLOWS_OF_ADDRESS = Share(
+    name="UDP flows of one client",
+    total=16_384,
+    each=512,
+    key="address",
+    over="its oldest flow that no machine has answered ends for it; without one the datagram is dropped",
+)
 EDGE_WAKES = Share(
     name="machines that are being started for requests",
     total=32,
@@ -302,6 +318,8 @@ SHARES = (
     EDGE_VISITS,
     EDGE_HOLDS,
     EDGE_HOLDS_OF_ORG,
+    EDGE_FLOWS,
+    EDGE_FLOWS_OF_ADDRESS,
     EDGE_WAKES,
     EDGE_KEPT_BYTES,
     EDGE_HOPS,

@@ -95,7 +95,7 @@ table inet {table} {{
     meta l4proto {{ icmp, ipv6-icmp }} accept
     ip6 daddr {resolver} meta l4proto {{ tcp, udp }} th dport 53 accept
     {api}
-    meta nfproto ipv6 @nh,192,48 . iifname @of_network ip6 daddr & ::ff:0 == ::1:0 meta l4proto tcp accept
+    meta nfproto ipv6 @nh,192,48 . iifname @of_network ip6 daddr & ::ff:0 == ::1:0 meta l4proto {{ tcp, udp }} accept
     drop
   }}
   chain peer_to_host {{
@@ -106,7 +106,7 @@ table inet {table} {{
   chain in_network {{
     meta l4proto ipv6-icmp accept
     ip6 daddr & ::ffff:ffff:ffff:ffff:ffff == ::3 meta l4proto {{ tcp, udp }} th dport 53 accept
-    ip6 daddr & ::ff:0 == ::1:0 meta l4proto tcp accept
+    ip6 daddr & ::ff:0 == ::1:0 meta l4proto {{ tcp, udp }} accept
   }}
   chain forward {{
     type filter hook forward priority filter; policy accept;

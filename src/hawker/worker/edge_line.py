@@ -58,9 +58,9 @@ class EdgeLine:
             raise Unavailable("the edge of this host is not there: it begins with the first machine that needs it")
         return found
 
-    async def explain(self, app: AppName, host: str, port: int, *, tls: bool) -> tuple[ExplainedDoor, ...]:
+    async def explain(self, app: AppName, host: str, port: int, *, tls: bool, udp: bool) -> tuple[ExplainedDoor, ...]:
         """Raises `Unavailable` when there is no edge, or an older one that does not explain."""
-        asked = partial(AskRoute, app=app, host=host, port=port, tls=tls)
+        asked = partial(AskRoute, app=app, host=host, port=port, tls=tls, udp=udp)
         found = await self._call(lambda call: asked(call=call), _REPORT_WITHIN_S)
         if not isinstance(found, RouteExplained):
             raise Unavailable("the edge of this host does not answer: it begins with the first machine that needs it")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
+import msgspec
 import pytest
 from anyio.abc import ByteStream
 
@@ -167,6 +168,16 @@ async def test_a_port_is_listening_once_the_edge_says_so(worker: SimWorker) -> N
     assert "--edge-address" in next(published_ports(record, (), ())).refused or not record.config.services
 
 
+async def test_a_port_of_udp_is_another_one_than_that_of_tcp(worker: SimWorker) -> None:
+    services = [WEB | {"protocol": protocol} for protocol in ("tcp", "udp")]
+    record = worker.record(await worker.started(services=services, metadata={PUBLISH: "*"}))
+    datagrams = tuple(msgspec.structs.replace(each, udp=True) for each in state())
+    found = {each.protocol: each.listening for each in published_ports(record, HOSTS, datagrams)}
+    assert found == {"tcp": False, "udp": True}
+    other = tuple(msgspec.structs.replace(each, udp=True) for each in state("other"))
+    assert "another app" in list(published_ports(record, HOSTS, other))[1].refused
+
+
 async def test_a_machine_that_publishes_nothing_has_no_ports(worker: SimWorker) -> None:
     machine_id = await worker.started(services=[WEB])
     assert await worker.api.call(LIST_PUBLISHED_PORTS, params=params(machine_id)) == ()
@@ -198,11 +209,12 @@ async def test_apps_share_a_port_where_a_client_says_whom_it_means(
         ("https://shop.localhost.", "shop.localhost", 443, True),
         ("tcp://127.0.0.1:5432", "127.0.0.1", 5432, False),
         ("tls://[::1]:1", "::1", 1, True),
+        ("udp://[::1]:53", "::1", 53, False),
     ],
 )
 def test_a_url_says_where_a_client_goes(url: str, host: str, port: int, tls: bool) -> None:
     found = place_of(url)
-    assert (found.host, found.port, found.tls) == (host, port, tls)
+    assert (found.host, found.port, found.tls, found.udp) == (host, port, tls, url.startswith("udp"))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +234,7 @@ async def test_without_an_edge_nothing_is_explained(worker: SimWorker) -> None:
 
 
 async def test_an_explanation_says_which_edge_was_asked(worker: SimWorker) -> None:
-    async def nothing(app: str, host: str, port: int, *, tls: bool) -> tuple[ExplainedDoor, ...]:
+    async def nothing(app: str, host: str, port: int, *, tls: bool, udp: bool) -> tuple[ExplainedDoor, ...]:
         return ()
 
     parts = worker.parts

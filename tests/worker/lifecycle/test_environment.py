@@ -102,6 +102,7 @@ def test_files_are_the_platforms_and_the_configs() -> None:
     assert (found["/etc/motd"].content, found["/etc/motd"].mode) == (b"hello", 0o600)
     assert found["/etc/resolv.conf"].content == b"nameserver 9.9.9.9\n"
     assert b"fdaa::2 00000000000001 fly-local-6pn" in found["/etc/hosts"].content
+    assert b"\n0.0.0.0 fly-global-services\n" in found["/etc/hosts"].content, "it has no IPv4 address of its own"
     assert found["/etc/hostname"].content == b"00000000000001\n"
 
 

@@ -67,12 +67,13 @@ MACHINE_PORT_ROUTES = (MACHINE_PORT,)
 
 
 class PublishedPortState(Answer, frozen=True, kw_only=True):
-    """One port of the host. `listening` says that connections to it reach this machine's app; `refused` says why they
-    do not, or not yet."""
+    """One port of the host, of `protocol` tcp or udp. `listening` says that what comes there reaches this machine;
+    `refused` says why it does not, or not yet."""
 
     address: str
     port: int
     internal_port: int
+    protocol: str = "tcp"
     handlers: tuple[str, ...] = ()
     listening: bool
     refused: str = ""
@@ -105,8 +106,8 @@ class CandidateState(Answer, frozen=True, kw_only=True):
 
 
 class ListenerState(Answer, frozen=True, kw_only=True):
-    """One address of the host where the port is published. `speaks` is https, tls, http or tcp; `certificate` the name
-    of the one that is shown, or "self-signed"; `outcome` what becomes of the request."""
+    """One address of the host where the port is published. `speaks` is https, tls, http, tcp or udp; `certificate` the
+    name of the one that is shown, or "self-signed"; `outcome` what becomes of the request."""
 
     address: str
     port: int

@@ -31,7 +31,7 @@ def explain_route(ctx: click.Context, app: str, url: str, form: Form) -> None:
     """Say which machine a request for URL gets, and why.
 
     The edge of the app's host is asked, for the listener, the certificate and the machine. Nothing is sent to a
-    machine. URL is http://, https://, tcp:// or tls://.
+    machine. URL is http://, https://, tcp://, tls:// or udp://.
     """
     params, query = AppParams(app_name=app), ExplainQuery(url=url)
     show(talk(ctx, lambda caller: caller.call(EXPLAIN_ROUTE, params=params, query=query)), form, explanation)

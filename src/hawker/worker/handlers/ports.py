@@ -116,7 +116,7 @@ class MachinePortHandlers:
 
 
 _HTTP = frozenset({"http", "edge_http"})
-_SCHEMES = frozenset({"http", "https", "tcp", "tls"})
+_SCHEMES = frozenset({"http", "https", "tcp", "tls", "udp"})
 _PORTS = {"http": 80, "https": 443}
 _MAX_HOST = 253
 _NOWHERE = "machines of this node may not publish there: see --edge-address"
@@ -153,7 +153,7 @@ class PublishedPortHandlers:
 
     async def explain(self, call: Call[AppParams, ExplainQuery, None]) -> RouteExplanation:
         app, asked = self._apps.get(self._store, call.params.app_name), place_of(call.query.url)
-        doors = await self._edge.explain(app.name, asked.host, asked.port, tls=asked.tls)
+        doors = await self._edge.explain(app.name, asked.host, asked.port, tls=asked.tls, udp=asked.udp)
         return RouteExplanation(
             url=call.query.url,
             app=app.name,
@@ -167,6 +167,7 @@ class AskedPlace(ValueObject, frozen=True):
     host: str
     port: int
     tls: bool
+    udp: bool
 
 
 def place_of(url: str) -> AskedPlace:
@@ -177,11 +178,11 @@ def place_of(url: str) -> AskedPlace:
     except ValueError as error:
         raise Unprocessable(f"url: {url!r:.200} is no URL: {error}") from error
     if parts.scheme not in _SCHEMES or not host or len(host) > _MAX_HOST:
-        raise Unprocessable(f"url: {url!r:.200} must be http://, https://, tcp:// or tls:// with a host")
+        raise Unprocessable(f"url: {url!r:.200} must be http://, https://, tcp://, tls:// or udp:// with a host")
     port = port or _PORTS.get(parts.scheme)
     if not port:
         raise Unprocessable(f"url: {url!r:.200} needs a port")
-    return AskedPlace(host.rstrip("."), port, parts.scheme in ("https", "tls"))
+    return AskedPlace(host.rstrip("."), port, parts.scheme in ("https", "tls"), parts.scheme == "udp")
 
 
 def _listener(door: ExplainedDoor) -> ListenerState:
@@ -216,11 +217,11 @@ def published_ports(
     if not asked:
         return
     allowed = published_at(asked, addresses)
-    known = {(state.address, state.port): state for state in states}
+    known = {(state.address, state.port, state.udp): state for state in states}
     for service in record.config.services or ():
         for port in service.ports or ():
             for address in addresses if allowed == EVERYWHERE else (allowed or asked,):
-                state = known.get((address, port.port or port.start_port or 0))
+                state = known.get((address, port.port or port.start_port or 0, service.protocol == "udp"))
                 yield _shown(record, address, service, port, state if allowed else None, allowed)
 
 
@@ -234,6 +235,7 @@ def _shown(
         address=address,
         port=port.port or port.start_port or 0,
         internal_port=service.internal_port or 0,
+        protocol=service.protocol or "tcp",
         handlers=port.handlers or (),
         listening=not refused,
         refused=refused,

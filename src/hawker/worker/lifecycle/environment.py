@@ -200,6 +200,7 @@ def files_of(record: MachineRecord, own: tuple[File, ...] | None, around: Surrou
     hosts = (
         "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
         f"{record.network.private_ip} {' '.join(names)} fly-local-6pn {record.id}.vm.{record.app}.internal\n"
+        f"{record.network.ipv4 or '0.0.0.0'} fly-global-services\n"
     )
     resolver = resolver_file(record.config.dns, around.nameservers)
     platform = (

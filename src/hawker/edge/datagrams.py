@@ -1,0 +1,410 @@
+"""UDP: datagrams of a client to a machine, and what the machine says to them, as a flow: the client's address and port,
+and the address and port that it sent to. A flow is counted in its machine as a connection is, and it has no end but
+silence.
+
+Who sends may have forged where from. So a flow that no machine has answered makes room for others, of the same
+organization and of the same address, and is short-lived; an app has so many new flows a second, and few of them wait
+for a machine. What has no room is dropped, as networks do: nothing here has a queue.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol, TypeAlias
+
+from hawker.clock import Clock
+from hawker.edge.app_figures import AppFigures
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import Door, Routes
+from hawker.edge.steering import Aim
+from hawker.edge.visits import Counters, Spawn, Visit, Visits
+from hawker.fair.connections import key_of
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import EDGE_FLOWS, EDGE_FLOWS_OF_ADDRESS
+from hawker.feed import EdgeLogLine
+from hawker.ids import AppName
+from hawker.token_bucket import Allowance, TokenBuckets
+from hawker.value_object import ValueObject
+
+UNANSWERED_S, ANSWERED_S = 30.0, 120.0
+"""After so much silence a flow has ended; as in the kernel's tracking of connections, which lets a machine answer the
+host for as long."""
+NEW_FLOWS = Allowance(1000.0, 2000.0)
+"""Of an app, a second. One more is dropped."""
+WAITING = 16
+"""Flows of an app that wait for a machine. One more is dropped: a flood starts no more machines than a client does."""
+_KEPT, _KEPT_BYTES = 4, 4096
+"""Of a flow's first datagrams: they wait for the machine, and go to it again while nothing listens there yet."""
+_FIRST_PAUSE_S, _TRIES = 0.01, 8  # of those, each twice as long after the one before
+_IN_A_TURN = 64  # datagrams of one socket, in a turn of the event loop
+_MOST_BYTES, _EXTRA_BYTES = 65_535, 64
+_SWEEP_S = 1.0
+_IP_PKTINFO = 8  # of linux/in.h; the socket module has no name for it
+_LOCAL_V4, _LOCAL_V6 = slice(4, 8), slice(0, 16)  # of the address that a datagram came to, in what the kernel says
+_LINK_LOCAL = b"\xfe\x80"
+
+Client: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
+
+
+class Sender(ValueObject, frozen=True):
+    """Who sends, and to which address of the host: what an answer needs, and what a flow is known by. `local` is as the
+    kernel writes it."""
+
+    client: Client
+    local: bytes
+
+
+class Flow:
+    """Of one sender. `visit` is None until a machine has been found."""
+
+    def __init__(self, flows: "DatagramFlows", receiver: "Receiver", sender: Sender, app: AppName, org: str) -> None:
+        self.receiver = receiver
+        self.sender = sender
+        self.app = app
+        self.org = org
+        self.address = key_of(sender.client[0])
+        self.visit: Visit | None = None
+        self.answered = self.is_over = False
+        self.heard_at = flows.now()
+        self._flows = flows
+        self._first: list[bytes] = []
+        self._machine: socket.socket | None = None
+        self._tries = 0
+        self._again: asyncio.TimerHandle | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the machine that it leads to is still the one, and still there."""
+        visit = self.visit
+        return not self.is_over and (visit is None or visit.gate.keeps(visit.target.machine.instance))
+
+    @property
+    def ends_at(self) -> float:
+        return self.heard_at + (ANSWERED_S if self.answered else UNANSWERED_S)
+
+    def send(self, data: bytes) -> None:
+        """To the machine, now or once there is one."""
+        self.heard_at = self._flows.now()
+        if not self.answered and len(self._first) < _KEPT and sum(map(len, self._first)) + len(data) <= _KEPT_BYTES:
+            self._first.append(data)
+        if self._machine is not None:
+            self._pass_on(data)
+
+    def join(self, visit: Visit) -> None:
+        """From now on that is its machine. What does not reach it ends the flow."""
+        self.visit = visit
+        target, gate = visit.target, visit.gate
+        host = gate.route.hosts[0] if gate.route.hosts else ""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        machine = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            machine.connect((host, target.service.internal_port or 0))
+        except OSError:
+            machine.close()
+            self.end()
+            return
+        self._machine = machine
+        asyncio.get_running_loop().add_reader(machine, self._hear)
+        self._send_first()
+
+    def end(self) -> None:
+        """Once is enough."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._again is not None:
+            self._again.cancel()
+        if self._machine is not None:
+            asyncio.get_running_loop().remove_reader(self._machine)
+            self._machine.close()
+            self._machine = None
+        self._flows.ended(self)
+
+    def _send_first(self) -> None:
+        self._again = None
+        for data in list(self._first):
+            if self._machine is not None:
+                self._pass_on(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        assert self._machine is not None, "it is joined"
+        try:
+            self._machine.send(data)
+        except BlockingIOError:
+            self._flows.dropped(self.app)
+        except ConnectionRefusedError:  # the answer to one before: this one was not sent
+            self._refused()
+        except OSError:
+            self.end()
+
+    def _hear(self) -> None:
+        """What the machine says."""
+        for _ in range(_IN_A_TURN):
+            if self._machine is None:
+                return
+            try:
+                data = self._machine.recv(_MOST_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionRefusedError:
+                self._refused()
+                return
+            except OSError:
+                self.end()
+                return
+            self.heard_at = self._flows.now()
+            if not self.answered:
+                self.answered = True
+                self._first.clear()
+                self._flows.was_answered(self)
+            self.receiver.send(data, self.sender)
+            self._flows.sent(self.app, len(data))
+
+    def _refused(self) -> None:
+        """Nothing listens there. In a machine that has just begun it may yet; where it did, it does no more."""
+        if self._again is not None:
+            return
+        if self.answered or self._tries >= _TRIES:
+            self.end()
+            self._flows.refused(self)
+            return
+        pause_s = _FIRST_PAUSE_S * 2.0**self._tries
+        self._tries += 1
+        self._again = asyncio.get_running_loop().call_later(pause_s, self._send_first)
+
+
+class FlowTable:
+    """Who has how many flows. Pure."""
+
+    def __init__(self) -> None:
+        self._of_org, self._of_address = Crowd(EDGE_FLOWS), Crowd(EDGE_FLOWS_OF_ADDRESS)
+        self._unanswered_of_org: dict[str, dict[Flow, None]] = {}  # the oldest first
+        self._unanswered_of_address: dict[str, dict[Flow, None]] = {}
+
+    def admit(self, flow: Flow) -> bool:
+        """Whether there is room for it, which may end another one."""
+        if not self._has_room(self._of_org, flow.org, self._unanswered_of_org):
+            return False
+        if not self._has_room(self._of_address, flow.address, self._unanswered_of_address):
+            return False
+        self._of_org.enter(flow.org)
+        self._of_address.enter(flow.address)
+        self._unanswered_of_org.setdefault(flow.org, {})[flow] = None
+        self._unanswered_of_address.setdefault(flow.address, {})[flow] = None
+        return True
+
+    def answered(self, flow: Flow) -> None:
+        """It makes room for nobody any more."""
+        for unanswered, key in (
+            (self._unanswered_of_org, flow.org),
+            (self._unanswered_of_address, flow.address),
+        ):
+            flows = unanswered.get(key, {})
+            flows.pop(flow, None)
+            if not flows:
+                unanswered.pop(key, None)
+
+    def release(self, flow: Flow) -> None:
+        """Once for each that was admitted."""
+        self.answered(flow)
+        self._of_org.leave(flow.org)
+        self._of_address.leave(flow.address)
+
+    def _has_room(self, crowd: Crowd, key: str, unanswered: dict[str, dict[Flow, None]]) -> bool:
+        if crowd.fits(key):
+            return True
+        oldest = next(iter(unanswered.get(key, ())), None)
+        if oldest is None:
+            return False
+        oldest.end()
+        return crowd.fits(key)
+
+
+class Scarce(Protocol):
+    def __call__(self) -> bool:
+        """Whether the process is short of descriptors or memory."""
+
+
+class DatagramFlows:
+    """For one event loop."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        visits: Visits,
+        spawn: Spawn,
+        clock: Clock,
+        counters: Counters,
+        figures: AppFigures,
+        scarce: Scarce,
+        say: Callable[[EdgeLogLine], None],
+    ) -> None:
+        self.now = clock.monotonic
+        self._routes = routes
+        self._visits = visits
+        self._spawn = spawn
+        self._counters = counters
+        self._figures = figures
+        self._scarce = scarce
+        self._say = say
+        self._table = FlowTable()
+        self._begun = TokenBuckets(NEW_FLOWS)
+        self._waiting: dict[AppName, int] = {}
+        self._all: dict[Flow, None] = {}
+        self._swept_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def open(self, door: Door, taker: socket.socket) -> "Receiver":
+        """Take what comes to the door, at this socket."""
+        return Receiver(self, door, taker)
+
+    def sweep(self) -> None:
+        """To be called now and then: end what has been silent."""
+        now = self.now()
+        if now < self._swept_at + _SWEEP_S:
+            return
+        self._swept_at = now
+        for flow in [flow for flow in self._all if flow.ends_at <= now]:
+            flow.end()
+
+    # What receivers and flows say.
+
+    def take(self, receiver: "Receiver", data: bytes, sender: Sender) -> None:
+        """A datagram has come."""
+        self._counters.add("datagrams_in")
+        flow = receiver.flows.get(sender)
+        if flow is not None and not flow.goes_on:
+            flow.end()
+            flow = None
+        if flow is None:
+            flow = self._begin(receiver, sender)
+        if flow is not None:
+            self._figures.received(flow.app, len(data))
+            flow.send(data)
+
+    def ended(self, flow: Flow) -> None:
+        self._all.pop(flow, None)
+        flow.receiver.flows.pop(flow.sender, None)
+        self._table.release(flow)
+        if flow.visit is not None:
+            self._visits.end(flow.visit)
+
+    def was_answered(self, flow: Flow) -> None:
+        self._table.answered(flow)
+
+    def dropped(self, app: AppName | None) -> None:
+        self._counters.add("datagrams_dropped", app=app)
+
+    def sent(self, app: AppName, size: int) -> None:
+        self._counters.add("datagrams_out")
+        self._figures.sent(app, size)
+
+    def refused(self, flow: Flow) -> None:
+        if flow.visit is None:
+            return
+        port, machine = flow.visit.target.service.internal_port, flow.visit.gate.route.id
+        known = f"in machine {machine} nothing listens at UDP port {port} of fly-global-services, or 0.0.0.0"
+        self._tell(flow.app, ProxyError(Code.PC01, known=known))
+
+    def _begin(self, receiver: "Receiver", sender: Sender) -> Flow | None:
+        """None where there is nobody, or no room."""
+        app = self._routes.first_app(receiver.door)
+        if (
+            app is None
+            or self._waiting.get(app, 0) >= WAITING
+            or not self._begun.take(app.encode(), self.now())
+            or self._scarce()
+        ):
+            self.dropped(app)
+            return None
+        flow = Flow(self, receiver, sender, app, self._routes.owner(app))
+        if not self._table.admit(flow):
+            self.dropped(app)
+            return None
+        self._counters.add("flows", app=app)
+        self._all[flow] = None
+        receiver.flows[sender] = flow
+        self._waiting[app] = self._waiting.get(app, 0) + 1
+        self._spawn(self._find, flow)
+        return flow
+
+    async def _find(self, flow: Flow) -> None:
+        try:
+            visit = await self._visits.begin(Aim(flow.receiver.door, flow.app), self.now())
+        except ProxyError as error:
+            self._tell(flow.app, error)
+            flow.end()
+            return
+        except BaseException:
+            flow.end()
+            raise
+        finally:
+            self._waited(flow.app)
+        visit.last()
+        if flow.is_over:
+            self._visits.end(visit)
+        else:
+            flow.join(visit)
+
+    def _waited(self, app: AppName) -> None:
+        left = self._waiting.pop(app) - 1
+        if left:
+            self._waiting[app] = left
+
+    def _tell(self, app: AppName, error: ProxyError) -> None:
+        self._counters.add(f"errors_{error.code.name}", app=app)
+        self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
+
+
+class Receiver:
+    """The socket of one door, and the flows that come by it. Answers leave from the address that was sent to."""
+
+    def __init__(self, flows: DatagramFlows, door: Door, taker: socket.socket) -> None:
+        self.door = door
+        self.flows: dict[Sender, Flow] = {}
+        self._all = flows
+        self._socket = taker
+        self._is_v6 = taker.family == socket.AF_INET6
+        level, option = (
+            (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO) if self._is_v6 else (socket.IPPROTO_IP, _IP_PKTINFO)
+        )
+        taker.setblocking(False)
+        taker.setsockopt(level, option, 1)
+        asyncio.get_running_loop().add_reader(taker, self._read)
+
+    def rest(self) -> None:
+        """Nobody is heard here any more: who sends now is heard by the next process. Answers are still sent."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+
+    def close(self) -> None:
+        self.rest()
+        for flow in list(self.flows.values()):
+            flow.end()
+        self._socket.close()
+
+    def send(self, data: bytes, sender: Sender) -> None:
+        """To the client; dropped where the host cannot send it now."""
+        if self._is_v6:
+            index = sender.client[3] if len(sender.client) == 4 and sender.local.startswith(_LINK_LOCAL) else 0
+            extra = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, sender.local + index.to_bytes(4, "little"))
+        else:
+            extra = (socket.IPPROTO_IP, _IP_PKTINFO, bytes(4) + sender.local + bytes(4))
+        with suppress(OSError):
+            self._socket.sendmsg([data], [extra], 0, sender.client)
+
+    def _read(self) -> None:
+        for _ in range(_IN_A_TURN):
+            try:
+                data, extra, _, client = self._socket.recvmsg(_MOST_BYTES, _EXTRA_BYTES)
+            except OSError:
+                return
+            local = next((content for level, kind, content in extra if self._says_where(level, kind)), b"")
+            if local:
+                self._all.take(self, data, Sender(client, local[_LOCAL_V6 if self._is_v6 else _LOCAL_V4]))
+
+    def _says_where(self, level: int, kind: int) -> bool:
+        wanted = (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO) if self._is_v6 else (socket.IPPROTO_IP, _IP_PKTINFO)
+        return (level, kind) == wanted

@@ -1,0 +1,91 @@
+"""Datagrams of clients on a real node: at a published port, at an address of the app's own, and from a machine of its
+network; by a program that binds `fly-global-services`. Without the daemon, too, and a machine that sleeps is woken.
+"""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from tests.e2e.command_line import CommandLine
+from tests.e2e.running_node import RunningNode, running_node
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+SERVE = """
+import socket
+place = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+place.bind(("fly-global-services", 5353))
+while True:
+    data, client = place.recvfrom(65535)
+    place.sendto(b"got " + data, client)
+"""
+ASK = """
+import socket, sys
+asker = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+asker.settimeout(1)
+asker.connect((sys.argv[1], int(sys.argv[2])))
+for _ in range(30):
+    try:
+        asker.send(b"within")
+        print(asker.recv(100).decode())
+        break
+    except OSError:
+        continue
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RunningNode]:
+    pool = ("--public-ipv4", "127.8.0.0/28")
+    with running_node(tmp_path / "node", "--edge-address", "127.0.0.1", *pool) as node:
+        yield node
+
+
+def answers(address: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        asker.settimeout(1)
+        asker.connect((address, port))
+        try:
+            asker.send(b"hello")
+            return asker.recv(100) == b"got hello"
+        except OSError:
+            return False
+
+
+def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_path: Path) -> None:
+    hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    write_python_image(tmp_path / "image")
+    hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+    hawker.say("apps", "create", "names")
+    told = hawker.say(
+        "run", REFERENCE, "-a", "names", "--name", "one", "-p", f"{port}:5353/udp", "--", PYTHON, "-c", SERVE
+    )
+    assert f"127.0.0.1:{port}/udp -> 5353" in told
+    wait_for(lambda: answers("127.0.0.1", port))
+    explained = hawker.say("route", "explain", "-a", "names", f"udp://127.0.0.1:{port}", "-o", "json")
+    assert json.loads(explained)["listeners"][0]["speaks"] == "udp"
+
+    own = hawker.say("ips", "allocate", "-a", "names", "v4").strip()
+    wait_for(lambda: answers(own, port))
+    private = hawker.say("ips", "allocate", "-a", "names", "private_v6").strip()
+    hawker.say("apps", "create", "apart", "--network", "apart")
+    rest = ("--", PYTHON, "-c", "import time; time.sleep(100000)")
+    hawker.say("run", REFERENCE, "-a", "names", "--name", "asker", *rest)
+    hawker.say("run", REFERENCE, "-a", "apart", "--name", "stranger", *rest)
+    ask = (PYTHON, "-c", ASK, private, str(port))
+    assert hawker.say("exec", "--no-stdin", "asker", *ask).strip() == "got within"
+    assert hawker.say("exec", "--no-stdin", "stranger", *ask).strip() == ""
+
+    node.kill()
+    assert answers("127.0.0.1", port) and answers(own, port), "without the daemon"
+    node.start()
+    hawker.say("machine", "stop", "one")
+    wait_for(lambda: answers("127.0.0.1", port))
+    assert json.loads(hawker.say("machine", "status", "one", "-o", "json"))["machine"]["state"] == "started"
