@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from hawker.config.machine import MachineConfig, Port, Service, Static
+from hawker.config.machine import MachineConfig, Static
 from hawker.deploys.plan import WantedRelease, budget, heads_of, limits_of, warnings_of, waves_of
 from hawker.flytoml.app_config import AppConfig
 from hawker.flytoml.reader import read_app_config
