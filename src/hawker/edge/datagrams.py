@@ -58,7 +58,9 @@ class Sender(ValueObject, frozen=True):
 class Flow:
     """Of one sender. `visit` is None until a machine has been found."""
 
-    def __init__(self, flows: "DatagramFlows", receiver: "Receiver", sender: Sender, app: AppName, org: str) -> None:
+    def __init__(
+        self, flows: "DatagramFlows", receiver: "DatagramDoor", sender: Sender, app: AppName, org: str
+    ) -> None:
         self.receiver = receiver
         self.sender = sender
         self.app = app
@@ -257,9 +259,9 @@ class DatagramFlows:
     def __len__(self) -> int:
         return len(self._all)
 
-    def open(self, door: Door, taker: socket.socket) -> "Receiver":
+    def open(self, door: Door, taker: socket.socket) -> "DatagramDoor":
         """Take what comes to the door, at this socket."""
-        return Receiver(self, door, taker)
+        return DatagramDoor(self, door, taker)
 
     def sweep(self) -> None:
         """To be called now and then: end what has been silent."""
@@ -272,7 +274,7 @@ class DatagramFlows:
 
     # What receivers and flows say.
 
-    def take(self, receiver: "Receiver", data: bytes, sender: Sender) -> None:
+    def take(self, receiver: "DatagramDoor", data: bytes, sender: Sender) -> None:
         """A datagram has come."""
         self._counters.add("datagrams_in")
         flow = receiver.flows.get(sender)
@@ -309,7 +311,7 @@ class DatagramFlows:
         known = f"in machine {machine} nothing listens at UDP port {port} of fly-global-services, or 0.0.0.0"
         self._tell(flow.app, ProxyError(Code.PC01, known=known))
 
-    def _begin(self, receiver: "Receiver", sender: Sender) -> Flow | None:
+    def _begin(self, receiver: "DatagramDoor", sender: Sender) -> Flow | None:
         """None where there is nobody, or no room."""
         app = self._routes.first_app(receiver.door)
         if (
@@ -359,7 +361,7 @@ class DatagramFlows:
         self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
 
 
-class Receiver:
+class DatagramDoor:
     """The socket of one door, and the flows that come by it. Answers leave from the address that was sent to."""
 
     def __init__(self, flows: DatagramFlows, door: Door, taker: socket.socket) -> None:

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from hawker.clock import Clock
-from hawker.edge.datagrams import Receiver
+from hawker.edge.datagrams import DatagramDoor
 from hawker.edge.routes import Door
 from hawker.edge.warden import GivenDoor, WantedDoors
 from hawker.log import bind
@@ -22,7 +22,7 @@ _BACKLOG = 4096
 _log = bind("hawker.edge")
 
 Accept = Callable[[Door], asyncio.Protocol]
-Receive = Callable[[Door, socket.socket], Receiver]
+Receive = Callable[[Door, socket.socket], DatagramDoor]
 
 
 class Listeners:
@@ -42,7 +42,7 @@ class Listeners:
         self._accept = accept
         self._receive = receive
         self._clock = clock
-        self._servers: dict[Door, asyncio.Server | Receiver] = {}
+        self._servers: dict[Door, asyncio.Server | DatagramDoor] = {}
         self.refused: dict[Door, str] = {}
         self._told: frozenset[Door] = frozenset()
         self._closed = False
@@ -56,7 +56,7 @@ class Listeners:
         """Nobody is accepted any more: who comes now waits for the next process."""
         self._closed = True
         for server in self._servers.values():
-            server.rest() if isinstance(server, Receiver) else server.close()
+            server.rest() if isinstance(server, DatagramDoor) else server.close()
 
     def ask(self) -> None:
         """Tell the warden what is wanted, if that is new."""

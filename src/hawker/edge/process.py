@@ -23,7 +23,7 @@ from hawker import log
 from hawker.clock import Clock, SystemClock
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.certificates import CertificateBook
-from hawker.edge.datagrams import DatagramFlows
+from hawker.edge.datagrams import DatagramFlows, Scarce
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
@@ -153,7 +153,7 @@ class Edge:
         self._hop_dialer = parts.hops(identity, clock, self._host_lost)
         dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
         self._pool = MachinePool(self._now)
-        self._kept = Crowd(EDGE_KEPT_BYTES)
+        self._kept, self._region = Crowd(EDGE_KEPT_BYTES), "local"
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
         self.memory = MemoryWatch(self._now, parts.memory, _give_back)
@@ -168,9 +168,7 @@ class Edge:
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
-        self.datagrams = DatagramFlows(
-            self._routes, self._visits, self.spawn, clock, self.counters, self.figures, scarce, self.say
-        )
+        self.datagrams = self._with_datagrams(scarce)
         self._http = parts.http(
             HttpServices(
                 routes=self._routes,
@@ -193,8 +191,11 @@ class Edge:
         )
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
-        self._region = "local"
         self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, self.datagrams.open, clock)
+
+    def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
+        figures, clock = self.figures, self._clock
+        return DatagramFlows(self._routes, self._visits, self.spawn, clock, self.counters, figures, scarce, self.say)
 
     def _with_tls(self) -> TlsConnections:
         return TlsConnections(
