@@ -25,7 +25,7 @@ import msgspec
 from hawker.clock import Clock
 from hawker.errors import CannotStart, SnapshotLost, Unavailable
 from hawker.fair.threads import Pool, in_thread
-from hawker.http.http1 import Http1Connection, connect_unix
+from hawker.http.connection_pool import Http1Connection, connect_unix
 from hawker.http.message import HttpResponse, encode_request
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.rundir import RunDir

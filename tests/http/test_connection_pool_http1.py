@@ -1,4 +1,4 @@
-"""What a connection makes of its bytes; `test_transport` has the rest of what a server may answer."""
+"""What a connection makes of its bytes; `test_connection_pool` has the rest of what a server may answer."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from hawker.http.http1 import Http1Connection, connect_tcp, connect_unix
+from hawker.http.connection_pool import Http1Connection, connect_tcp, connect_unix
 
 pytestmark = pytest.mark.anyio
 
