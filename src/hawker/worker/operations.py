@@ -45,11 +45,10 @@ from hawker.worker import leases
 from hawker.worker.admission import Admission, Granted, free_ipv4
 from hawker.worker.capacity import at_rest
 from hawker.worker.id_ranges import IdPool, with_ids
-from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.lifecycle.restart import RESTART
-from hawker.worker.lifecycle.start import START, Launch
+from hawker.worker.lifecycle.start import CREATE, START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, RestartInput
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, HoldInput
 from hawker.worker.lifecycle.update import UPDATE

@@ -47,9 +47,8 @@ from hawker.store.memory_store import MemoryStore
 from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import operations_of, reconciler_of
 from hawker.worker.capacity import at_rest
-from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.destroy import DESTROY
-from hawker.worker.lifecycle.start import START, Launch
+from hawker.worker.lifecycle.start import CREATE, START, Launch
 from hawker.worker.lifecycle.stop import STOP
 from hawker.worker.operations import Operations
 from hawker.worker.table import Happened

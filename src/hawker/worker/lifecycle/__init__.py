@@ -13,7 +13,6 @@ from hawker.volume.flows import (
     VOLUME_RESTORE,
     VOLUME_SNAPSHOT,
 )
-from hawker.worker.lifecycle.create import CREATE
 from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
@@ -22,7 +21,7 @@ from hawker.worker.lifecycle.moved_snapshots import BRING_SNAPSHOTS
 from hawker.worker.lifecycle.pull import PULL
 from hawker.worker.lifecycle.receive import RECEIVE
 from hawker.worker.lifecycle.restart import RESTART
-from hawker.worker.lifecycle.start import START
+from hawker.worker.lifecycle.start import CREATE, START
 from hawker.worker.lifecycle.stop import REST, STOP
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND
 from hawker.worker.lifecycle.update import UPDATE
