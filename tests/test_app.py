@@ -1,6 +1,9 @@
+import re
+from random import Random
+
 import pytest
 
-from hawker.app import app_name, machine_name, network_name
+from hawker.app import app_name, machine_name, network_name, new_machine_name
 from hawker.errors import Unprocessable
 
 HOSTILE = ["", "../x", "a/b", "a b", "-a", ".a", "a\n", "a" * 64, "a\0", "ä"]
@@ -36,3 +39,10 @@ def test_no_network_is_the_default_one() -> None:
 def test_a_bad_network_name_is_refused(text: str) -> None:
     with pytest.raises(Unprocessable, match="network"):
         network_name(text)
+
+
+def test_a_new_machine_name_is_a_host_name_and_rarely_the_same() -> None:
+    random = Random(1).random
+    names = {new_machine_name(random) for _ in range(200)}
+    assert len(names) > 190
+    assert all(re.fullmatch(r"[a-z]+-[a-z]+-\d{4}", name) for name in names)

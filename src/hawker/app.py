@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from hawker.errors import Unprocessable
@@ -32,6 +32,27 @@ def machine_name(text: str) -> str:
             "beginning with a letter or digit"
         )
     return text
+
+
+_FIRST = """
+amber ashen bold brisk calm clear cold crisp dark dawn deep dry dusty early fair faint fleet gentle gilded grand
+hardy hazy hidden high icy keen late light lively long loud lucky mellow mild misty noble old pale plain proud
+quick quiet rapid rare rough royal rustic sandy sharp shy silent slow small snowy soft spare still stout sunny
+tall tidy warm wild
+""".split()
+_SECOND = """
+bay beach bell birch bird breeze brook bush cart cliff cloud coast cove crow dune elm field fire fjord fog ford
+forest frost gate glade grove gull harbor heath hill inlet isle kiln lake lane lark leaf marsh meadow mill moor
+moss oak path peak pier pine pond quay rain reef ridge river rock shore sky smith snow stall stone stream tide
+vale wind wood
+""".split()
+
+
+def new_machine_name(random: Callable[[], float]) -> str:
+    """For example `quiet-stall-4127`; not unique by itself. `random` returns numbers from 0 to 1, 1 not included."""
+    first = _FIRST[int(random() * len(_FIRST))]
+    second = _SECOND[int(random() * len(_SECOND))]
+    return f"{first}-{second}-{int(random() * 9000) + 1000}"
 
 
 def peer_name(text: str) -> str:

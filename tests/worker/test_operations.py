@@ -2,7 +2,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -102,16 +101,6 @@ async def test_machines_that_are_off_take_no_room(worker: SimWorker, stall: Memo
         await worker.stopped(guest=HALF)
     await worker.started(guest=HALF)
     check_at_rest(stall)
-
-
-async def test_no_machine_is_made_in_an_app_that_was_deleted_meanwhile(worker: SimWorker) -> None:
-    machine_id = await worker.stopped()
-    record = msgspec.structs.replace(worker.record(machine_id), order=None)
-    await worker.destroy(machine_id)
-    await worker.reaches(machine_id, State.DESTROYED)
-    await worker.parts.apps.delete(APP)
-    with pytest.raises(NotFound, match="app not found"):
-        await worker.parts.operations.create(record, launch=False)
 
 
 GUARDED: dict[str, Callable[[SimWorker, str, str | None], Awaitable[object]]] = {

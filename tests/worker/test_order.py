@@ -1,6 +1,5 @@
 """An order that a broker sends, at the worker."""
 
-import re
 from typing import Any
 
 import anyio
@@ -9,7 +8,6 @@ import pytest
 
 from hawker.api.contract.machine import CreateMachineRequest
 from hawker.api.contract.market import OrderedApp, OrderRequest
-from hawker.clock import ManualClock
 from hawker.errors import (
     BadRequest,
     DeadlineExceeded,
@@ -33,10 +31,10 @@ from hawker.store.contract import Reader, Tx
 from hawker.worker.images import Images
 from hawker.worker.order import (
     MAX_KEY_BYTES,
+    HomeOfAll,
     NoAppBundles,
     OrderIntake,
     OrderLedger,
-    new_name,
     new_record,
     serves_region,
 )
@@ -63,7 +61,9 @@ class Trunk:
 def filling(worker: SimWorker, luggage: Any = None) -> OrderIntake:
     ledger = OrderLedger(worker.store, worker.parts.deps.clock, worker.parts.deps.table)
     parts = worker.parts
-    return OrderIntake(parts.node, parts.deps, parts.apps, parts.operations, ledger, luggage or NoAppBundles())
+    return OrderIntake(
+        parts.node, parts.deps, parts.apps, parts.admission, parts.runner, ledger, luggage or NoAppBundles()
+    )
 
 
 def order(app: OrderedApp, key: str = "o", **given: Any) -> OrderRequest:
@@ -287,8 +287,8 @@ async def test_a_key_has_bounds(ledger: OrderLedger, key: str) -> None:
         await ledger.claim(SHOP, OrderId(key), A, None)
 
 
-def test_a_name_is_a_valid_host_name_and_rarely_the_same() -> None:
-    clock = ManualClock()
-    names = {new_name(clock) for _ in range(200)}
-    assert len(names) > 190
-    assert all(re.fullmatch(r"[a-z]+-[a-z]+-\d{4}", name) for name in names)
+async def test_machine_is_not_made_in_an_app_that_was_deleted_meanwhile(worker: SimWorker) -> None:
+    app = filling(worker).export(APP)
+    await worker.parts.apps.delete(APP)
+    with pytest.raises(NotFound, match="app not found"):
+        await filling(worker, HomeOfAll()).accept_order(order(app), "a caller")

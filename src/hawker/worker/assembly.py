@@ -1,7 +1,6 @@
 """What a worker is made of, as its handlers share it. Built once, by `up`."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyio.abc import TaskGroup
@@ -28,7 +27,6 @@ from hawker.worker.calendar import Calendar
 from hawker.worker.changes import Changes
 from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.health import HealthChecks, Prober
-from hawker.worker.id_ranges import id_pool
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.machine_moves import MachineMoves
@@ -66,6 +64,7 @@ class AssembledWorker(ValueObject, frozen=True):
     node: NodeRecord
     deps: FlowDeps
     runner: Runner[FlowDeps]
+    admission: Admission
     operations: Operations
     apps: AppTable
     volumes: Volumes
@@ -118,11 +117,13 @@ def assemble(
     volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room, quotas)
     snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner, quotas)
     meter = UsageMeter(store, node.id, deps.driver, deps.networks)
-    orders, operations = moves(node, deps, room), operations_of(deps, runner, room, quotas)
+    admission = admission_of(deps, room, quotas)
+    orders, operations = moves(node, deps, room), operations_of(deps, runner, admission)
     return AssembledWorker(
         node=node,
         deps=deps,
         runner=runner,
+        admission=admission,
         operations=operations,
         apps=AppTable(store, clock, deps.volumes),
         volumes=volumes,
@@ -155,28 +156,21 @@ def quotas_of(deps: FlowDeps) -> Quotas:
     return Quotas(deps.store, deps.clock, count)
 
 
-def operations_of(
-    deps: FlowDeps,
-    runner: Runner[Any],
-    room: Callable[[], Capacity],
-    quotas: Quotas,
-    made: type[Operations] = Operations,
-) -> Operations:
-    admission = Admission(deps.table, deps.driver, deps.settings, room, quotas)
-    pool = IPv4Network(deps.settings.ipv4_pool)
+def admission_of(deps: FlowDeps, room: Callable[[], Capacity], quotas: Quotas) -> Admission:
+    return Admission(deps.table, deps.driver, deps.settings, room, quotas)
+
+
+def operations_of(deps: FlowDeps, runner: Runner[Any], admission: Admission) -> Operations:
     suspend = deps.driver.features.suspend
-    return made(
+    return Operations(
         deps.store,
         deps.table,
         deps.driver.name,
         None if suspend is None else suspend.value,
-        deps.networks,
         deps.secrets,
         deps.clock,
         runner,
         admission,
-        pool,
-        id_pool(deps.settings, deps.driver.features),
         deps.driver.features.disks,
         deps.settings.volume_encryption == "wished",
     )

@@ -4,29 +4,25 @@ What is acknowledged is on disk when these return. Nothing here touches the host
 """
 
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
 import msgspec
 
 from hawker.clock import Clock
 from hawker.config import MachineConfig, stop_config
-from hawker.errors import AlreadyExists, Conflict, HawkerError, NotFound, NotServed, Unprocessable
+from hawker.errors import Conflict, HawkerError, NotFound, NotServed, Unprocessable
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.fsm.contract import Flow, I, WhenBusy
 from hawker.fsm.run import State as RunState
 from hawker.fsm.runner import Runner
-from hawker.ids import AppName, InstanceId, MachineId, VolumeId, new_ulid
+from hawker.ids import AppName, InstanceId, MachineId, new_ulid
 from hawker.image.manifest import Resolved
 from hawker.log import bind
 from hawker.machine import GONE, OFF, SETTLED, Operation, OperationVerdict, State, judge
 from hawker.node import Resources
-from hawker.record.app import APPS
 from hawker.record.machine import (
-    BY_NAME,
     MACHINES,
-    Detail,
     Lease,
     MachineRecord,
     MachineTarget,
@@ -36,23 +32,20 @@ from hawker.record.machine import (
     rests,
 )
 from hawker.record.move import check_here
-from hawker.record.volume import VOLUMES
 from hawker.secret.secrets import Secrets
 from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
-from hawker.volume.attachment import as_wished, attach, kept, reattach, volume_id_of
+from hawker.volume.attachment import as_wished, kept, reattach
 from hawker.worker import leases
-from hawker.worker.admission import Admission, Granted, free_ipv4
+from hawker.worker.admission import Admission, Granted
 from hawker.worker.capacity import at_rest
-from hawker.worker.id_ranges import IdPool, with_ids
 from hawker.worker.lifecycle.destroy import DESTROY
-from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import CREATE, START, Launch
 from hawker.worker.lifecycle.stop import STOP, Halt, RestartInput
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND, HoldInput
 from hawker.worker.lifecycle.update import UPDATE
-from hawker.worker.table import Happened, MachineTable, volume_event
+from hawker.worker.table import Happened, MachineTable
 
 R = TypeVar("R")
 _log = bind("hawker.operations")
@@ -75,10 +68,9 @@ class ConfigChange(ValueObject, frozen=True):
 
 
 class Operations:
-    """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `networks` is None where
-    machines use the host's own; `ipv4_pool` is for traffic outwards, `id_pool` None where machines have no ids of
-    their own; `guest_disks`: machines have their volumes as block files;
-    `plain_volumes`: a mount that is to be encrypted takes a volume that is not."""
+    """`driver` is its name, `suspension` how it suspends machines, None where it cannot. `guest_disks`: machines have
+    their volumes as block files; `plain_volumes`: a mount that is to be encrypted takes a volume that is not. What
+    makes a machine of an order is in `order.py`."""
 
     def __init__(
         self,
@@ -86,13 +78,10 @@ class Operations:
         table: MachineTable,
         driver: str,
         suspension: str | None,
-        networks: Networks | None,
         secrets: Secrets,
         clock: Clock,
         runner: Runner[Any],
         admission: Admission,
-        ipv4_pool: IPv4Network,
-        id_pool: IdPool | None = None,
         guest_disks: bool = False,
         plain_volumes: bool = False,
     ) -> None:
@@ -100,52 +89,12 @@ class Operations:
         self._table = table
         self._driver = driver
         self._suspension = suspension
-        self._networks = networks
         self._clock = clock
         self._secrets = secrets
         self._runner = runner
         self._admission = admission
-        self._ipv4_pool = ipv4_pool
-        self._id_pool = id_pool
         self._guest_disks = guest_disks
         self._plain_volumes = plain_volumes
-
-    async def create(
-        self,
-        record: MachineRecord,
-        *,
-        launch: bool,
-        skip_secrets: bool = False,
-        first: Callable[[Tx], None] = _nothing,
-    ) -> MachineRecord:
-        """Admit and create in one transaction. A record whose order was filled before returns that machine. `first` is
-        done in the same transaction, before all else, and may refuse.
-
-        Raises `NoRoom` when the node cannot fill it, `AlreadyExists` when the name is taken."""
-
-        def apply(tx: Tx) -> MachineRecord:
-            first(tx)
-            made = self._table.made_for(tx, record.app, record.order)
-            if made is not None:
-                return made
-            if tx.get(APPS, record.app) is None:
-                raise NotFound("app not found")
-            if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
-                raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
-            _check_standbys(tx, record.app, record.config)
-            wanted = msgspec.structs.replace(record, config=self._wished(record.config))
-            placed = self._with_ipv4(tx, attach(tx, wanted, self._clock.now(), to_guest=self._guest_disks))
-            placed = with_ids(tx, self._id_pool, placed)
-            placed = self._admission.place(tx, placed)
-            self._table.insert(tx, placed)
-            self._secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
-            run = self._launch(launch)
-            made = self._table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
-            made = self._note_watched(tx, self._note_volume(tx, made, volume_id_of(made.config)))
-            self._accept(tx, CREATE, record.id, run)
-            return made
-
-        return await self._commit(CREATE, apply)
 
     async def rest(self, machine_id: MachineId, instance_id: InstanceId, *, suspend: bool) -> None:
         """Stop the machine, or suspend it where that can be done, because nobody needs it. Raises `Conflict` when it is
@@ -299,7 +248,7 @@ class Operations:
             judge(Operation.UPDATE, state)
             if change.current_version not in (None, record.version):
                 raise Conflict("machine update failed due to concurrent update")
-            _check_standbys(tx, record.app, change.config)
+            check_standbys(tx, record.app, change.config)
             self._admission.allow(tx, record, change.config)
             config = kept(tx, record, self._wished(change.config))
             if change.launch and config.mounts:
@@ -391,32 +340,10 @@ class Operations:
     def _take_back(self, tx: Tx, record: MachineRecord) -> MachineRecord:
         """With its volume, if that was detached. Raises `WrongState` when it is not to be had."""
         taken = reattach(tx, record, self._clock.now(), to_guest=self._guest_disks)
-        return self._note_volume(tx, record, taken)
-
-    def _note_volume(self, tx: Tx, record: MachineRecord, attached: VolumeId | None) -> MachineRecord:
-        if attached is None:
-            return record
-        volume = tx.get(VOLUMES, attached)
-        if volume is not None:
-            self._table.note_loan(tx, volume, record)
-        return self._table.change(tx, record, volume_event("attached", attached))
-
-    def _note_watched(self, tx: Tx, made: MachineRecord) -> MachineRecord:
-        """In its history: that it stands by for machines of its own host, and so for nothing until it is moved."""
-        beside = [each for each in made.config.standbys or () if tx.get(MACHINES, MachineId(each)) is not None]
-        if not beside:
-            return made
-        why = f"it is on the host of {', '.join(beside)}, and would be lost with it: move one of the two"
-        return self._table.change(tx, made, Happened("standby", "beside", detail=Detail(error=why)))
+        return self._table.note_attached(tx, record, taken)
 
     def _wished(self, config: MachineConfig) -> MachineConfig:
         return as_wished(config) if self._plain_volumes else config
-
-    def _with_ipv4(self, tx: Tx, record: MachineRecord) -> MachineRecord:
-        if self._networks is None:
-            return record
-        address = free_ipv4(tx, self._ipv4_pool, record.id)
-        return msgspec.structs.replace(record, network=msgspec.structs.replace(record.network, ipv4=address))
 
     async def _overtake(self, before: MachineRecord | None, *flows: Flow[Any]) -> None:
         """What was just accepted does not wait behind a run of these flows, and no start that was to come later is left
@@ -450,7 +377,7 @@ class Operations:
         )
 
 
-def _check_standbys(tx: Reader, app: AppName, config: MachineConfig) -> None:
+def check_standbys(tx: Reader, app: AppName, config: MachineConfig) -> None:
     """A spare stands by for machines of its own app. Those of other nodes are asked about when one is lost. Raises
     `Unprocessable`."""
     for index, machine_id in enumerate(config.standbys or ()):

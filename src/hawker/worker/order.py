@@ -8,21 +8,42 @@ that has written down that it will not fill it. So it is filled once, whichever 
 """
 
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from ipaddress import IPv4Network
 from typing import Any, Protocol, TypeVar
 
 import anyio
 import msgspec
 
 from hawker.api.codec import encode_json
-from hawker.api.contract.machine import CreateMachineRequest
-from hawker.api.contract.market import OrderedApp, OrderRequest
-from hawker.app import machine_name
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.machine import CreateMachineRequest, Machine
+from hawker.api.contract.market import (
+    CANCEL,
+    CLAIM,
+    EXPORT_APP,
+    FILL,
+    QUOTE,
+    Bids,
+    BidsRequest,
+    CancelAnswer,
+    CancelQuery,
+    Claim,
+    ClaimParams,
+    ClaimRequest,
+    OrderedApp,
+    OrderParams,
+    OrderRequest,
+)
+from hawker.api.handlers import Handlers
+from hawker.api.route import Call, NoParams, NoQuery
+from hawker.app import machine_name, new_machine_name
 from hawker.clock import Clock
 from hawker.config import MachineConfig, validate
 from hawker.config.effective import uploads_of
 from hawker.config.placement import Placement, Spread, lacking, parse_labels, placement_of
 from hawker.errors import (
+    AlreadyExists,
     BadRequest,
     DeadlineExceeded,
     NameTaken,
@@ -32,21 +53,37 @@ from hawker.errors import (
     OrderCancelled,
     Unavailable,
 )
-from hawker.ids import AppName, MachineId, NodeId, OrderId, Version, new_machine_id, new_ulid
-from hawker.machine import State
+from hawker.failpoint import reach
+from hawker.fsm.runner import Runner
+from hawker.ids import AppName, InstanceId, MachineId, NodeId, OrderId, Version, new_machine_id, new_ulid
+from hawker.machine import GONE, State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import BY_APP, MachineRecord, Network
+from hawker.record.machine import (
+    BY_APP,
+    BY_NAME,
+    MACHINES,
+    Detail,
+    MachineRecord,
+    MachineTarget,
+    Network,
+    machine_resource,
+)
 from hawker.record.node import CANCELLED, CLAIMS, CancelRecord, ClaimRecord, Dated, NodeRecord, closed
 from hawker.region import accepts
 from hawker.store.contract import Bucket, Reader, Store, Tx
+from hawker.volume.attachment import as_wished, attach, volume_id_of
 from hawker.worker import leases
+from hawker.worker.admission import Admission, free_ipv4
 from hawker.worker.apps import AppTable, FilesOfApp
+from hawker.worker.bids import MOST_AT_ONCE, Bidder
 from hawker.worker.capacity import room_for
+from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import Images, OrgImages, resolve
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.operations import Operations
-from hawker.worker.table import MachineTable, order_key
+from hawker.worker.lifecycle.start import CREATE, Launch
+from hawker.worker.operations import Operations, check_standbys
+from hawker.worker.table import Happened, MachineTable, order_key
 
 KEPT_S = 7 * 86_400.0
 MAX_KEY_BYTES = 255
@@ -120,27 +157,6 @@ def checked_key(app: AppName, order: OrderId) -> str:
     return order_key(app, order)
 
 
-_FIRST = """
-amber ashen bold brisk calm clear cold crisp dark dawn deep dry dusty early fair faint fleet gentle gilded grand
-hardy hazy hidden high icy keen late light lively long loud lucky mellow mild misty noble old pale plain proud
-quick quiet rapid rare rough royal rustic sandy sharp shy silent slow small snowy soft spare still stout sunny
-tall tidy warm wild
-""".split()
-_SECOND = """
-bay beach bell birch bird breeze brook bush cart cliff cloud coast cove crow dune elm field fire fjord fog ford
-forest frost gate glade grove gull harbor heath hill inlet isle kiln lake lane lark leaf marsh meadow mill moor
-moss oak path peak pier pine pond quay rain reef ridge river rock shore sky smith snow stall stone stream tide
-vale wind wood
-""".split()
-
-
-def new_name(clock: Clock) -> str:
-    """For example `quiet-stall-4127`; not unique by itself."""
-    first = _FIRST[int(clock.random() * len(_FIRST))]
-    second = _SECOND[int(clock.random() * len(_SECOND))]
-    return f"{first}-{second}-{int(clock.random() * 9000) + 1000}"
-
-
 LOOPBACK = "::1"
 """The private address of a machine on the host's own network."""
 
@@ -174,7 +190,7 @@ def new_record(
     return MachineRecord(
         id=machine_id,
         app=app.name,
-        name=machine_name(order.name) if order.name else new_name(clock),
+        name=machine_name(order.name) if order.name else new_machine_name(clock.random),
         region=node.region,
         state=State.CREATED,
         version=Version(new_ulid(clock)),
@@ -236,17 +252,21 @@ class OrderIntake:
         node: NodeRecord,
         deps: FlowDeps,
         apps: AppTable,
-        operations: Operations,
+        admission: Admission,
+        runner: Runner[FlowDeps],
         ledger: OrderLedger,
         bundles: AppBundles,
     ) -> None:
         self._node = node
         self._deps = deps
         self._apps = apps
-        self._operations = operations
+        self._admission = admission
+        self._runner = runner
         self._ledger = ledger
         self._bundles = bundles
         self._labels = parse_labels(",".join(deps.settings.labels))
+        self._ipv4_pool = IPv4Network(deps.settings.ipv4_pool)
+        self._id_pool = id_pool(deps.settings, deps.driver.features)
         self._sound: OrderedDict[bytes, Placement] = OrderedDict()
 
     def export(self, name: str) -> OrderedApp:
@@ -259,8 +279,10 @@ class OrderIntake:
         return OrderedApp(**fields, luggage=self._bundles.pack(store, app))
 
     async def accept_order(self, order: OrderRequest, caller: str, deadline_s: float | None = None) -> MachineRecord:
-        """The machine, new or of the same order before. Raises `NoRoom` when the node cannot fill it, `OrderCancelled`
-        when it came too late, `DeadlineExceeded` when its caller has gone before it began."""
+        """The machine, new or of the same order before, admitted and created in one transaction; once it returns the
+        order is filled, whether the answer arrives or not. Raises `NoRoom` when the node cannot fill it,
+        `AlreadyExists` when the name is taken, `OrderCancelled` when it came too late, `DeadlineExceeded` when its
+        caller has gone before it began."""
         deps, body, key = self._deps, order.machine, OrderId(order.order_id)
         app = _record(order.app)
         checked_key(app.name, key)
@@ -278,18 +300,53 @@ class OrderIntake:
         record = new_record(self._node, deps, app, body, images, caller=caller, key=key)
         skip = bool(body.skip_secrets)
 
-        def first(tx: Tx) -> None:
+        def apply(tx: Tx) -> MachineRecord:
             self._ledger.check(tx, app.name, key)
-            if deps.table.made_for(tx, app.name, key) is not None:
-                return
+            made = deps.table.made_for(tx, app.name, key)
+            if made is not None:
+                return made
             self._check(tx, app.name, placement)
             _check_same(tx, app)
             self._bundles.unpack(tx, app, order.app.luggage)
             _know(tx, app)
             deps.secrets.check_version(tx, app.name, body.min_secrets_version)
             deps.secrets.check_names(app.name, body.config, skip=skip, reader=tx)
+            return self._create(tx, record, launch=not body.skip_launch, skip_secrets=skip)
 
-        return await self._operations.create(record, launch=not body.skip_launch, skip_secrets=skip, first=first)
+        reach("create.accept.before")
+        filled = await deps.store.write(apply)
+        reach("create.accept.after")
+        return filled
+
+    def _create(self, tx: Tx, record: MachineRecord, *, launch: bool, skip_secrets: bool) -> MachineRecord:
+        """Raises `NoRoom`, and `AlreadyExists` when the name is taken."""
+        deps, table = self._deps, self._deps.table
+        if tx.get(BY_NAME, f"{record.app}/{record.name}") is not None:
+            raise AlreadyExists(f"unique machine name violation, '{record.name}' is taken in app '{record.app}'")
+        check_standbys(tx, record.app, record.config)
+        placed = attach(tx, self._wished(record), deps.clock.now(), to_guest=deps.driver.features.disks)
+        placed = with_ids(tx, self._id_pool, self._with_ipv4(tx, placed))
+        placed = self._admission.place(tx, placed)
+        table.insert(tx, placed)
+        deps.secrets.pin(tx, placed.app, placed.id, placed.version, skip=skip_secrets)
+        run = Launch(instance_id=InstanceId(new_ulid(deps.clock)), launch=launch)
+        made = table.change(tx, placed, Happened("launch", "created", "user"), awaited=run.instance_id)
+        made = _note_watched(tx, table, table.note_attached(tx, made, volume_id_of(made.config)))
+        self._runner.accept(tx, CREATE, machine_resource(record.id), run)
+        return made
+
+    def _wished(self, record: MachineRecord) -> MachineRecord:
+        """A mount that is to be encrypted takes a volume that is not, where the node's settings say so."""
+        if self._deps.settings.volume_encryption != "wished":
+            return record
+        return msgspec.structs.replace(record, config=as_wished(record.config))
+
+    def _with_ipv4(self, tx: Tx, record: MachineRecord) -> MachineRecord:
+        """For traffic outwards; machines on the host's own network have none."""
+        if self._deps.networks is None:
+            return record
+        address = free_ipv4(tx, self._ipv4_pool, record.id)
+        return msgspec.structs.replace(record, network=msgspec.structs.replace(record.network, ipv4=address))
 
     def _validate(self, config: MachineConfig, written: bytes, placement: Placement) -> None:
         """Apps order the same machine again and again: a config that was found sound is so for as long as this lives.
@@ -351,3 +408,68 @@ def _check_same(tx: Tx, app: AppRecord) -> None:
     there = tx.get(APPS, app.name)
     if there is not None and there.id != app.id:
         raise NameTaken(f"app '{app.name}' of this order is not the app of that name at this node")
+
+
+def _note_watched(tx: Tx, table: MachineTable, made: MachineRecord) -> MachineRecord:
+    """In its history: that it stands by for machines of its own host, and so for nothing until it is moved."""
+    beside = [each for each in made.config.standbys or () if tx.get(MACHINES, MachineId(each)) is not None]
+    if not beside:
+        return made
+    why = f"it is on the host of {', '.join(beside)}, and would be lost with it: move one of the two"
+    return table.change(tx, made, Happened("standby", "beside", detail=Detail(error=why)))
+
+
+Shown = Callable[..., Machine]
+
+
+class OrderHandlers:
+    """`show` is how the API shows a machine."""
+
+    def __init__(
+        self,
+        intake: OrderIntake,
+        ledger: OrderLedger,
+        bidding: Bidder,
+        operations: Operations,
+        show: Shown,
+    ) -> None:
+        self._intake = intake
+        self._ledger = ledger
+        self._bidding = bidding
+        self._operations = operations
+        self._show = show
+
+    def bind(self, handlers: Handlers) -> None:
+        handlers.on(QUOTE, self.quote)
+        handlers.on(FILL, self.fill)
+        handlers.on(CANCEL, self.cancel)
+        handlers.on(CLAIM, self.claim)
+        handlers.on(EXPORT_APP, self.export)
+
+    async def quote(self, call: Call[NoParams, NoQuery, BidsRequest]) -> Bids:
+        if len(call.body.asks) > MOST_AT_ONCE:
+            raise BadRequest(f"asks: {len(call.body.asks)} are more than {MOST_AT_ONCE}")
+        return Bids(bids=self._bidding.quotes(call.body.asks))
+
+    async def fill(self, call: Call[NoParams, NoQuery, OrderRequest]) -> Machine:
+        made = await self._intake.accept_order(call.body, call.caller, call.deadline_s)
+        return self._shown(made, with_nonce=bool(call.body.machine.lease_ttl))
+
+    async def cancel(self, call: Call[OrderParams, CancelQuery, None]) -> CancelAnswer:
+        app, order = AppName(call.query.app_name), OrderId(call.params.order_id)
+        made = await self._ledger.cancel(app, order, anyway=call.query.destroy)
+        if made is not None and call.query.destroy and made.state not in GONE:
+            nonce = made.lease.nonce if made.lease else None
+            await self._operations.destroy(MachineTarget(app, made.id, nonce), force=True)
+        return CancelAnswer(filled=None if made is None else self._shown(made, with_nonce=True))
+
+    async def claim(self, call: Call[ClaimParams, NoQuery, ClaimRequest]) -> Claim:
+        app, order = AppName(call.params.app_name), OrderId(call.params.order_id)
+        claim = await self._ledger.claim(app, order, NodeId(call.body.node), call.body.instead_of)
+        return Claim(node=claim.node, number=claim.number)
+
+    async def export(self, call: Call[AppParams, NoQuery, None]) -> OrderedApp:
+        return self._intake.export(call.params.app_name)
+
+    def _shown(self, made: MachineRecord, *, with_nonce: bool) -> Machine:
+        return self._show(made, nonce=made.lease.nonce if made.lease and with_nonce else None)

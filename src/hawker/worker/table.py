@@ -12,7 +12,7 @@ import msgspec
 
 from hawker.clock import Clock
 from hawker.errors import AlreadyExists, NotFound
-from hawker.ids import AppName, EventId, MachineId, OrderId, Version, next_ulid
+from hawker.ids import AppName, EventId, MachineId, OrderId, Version, VolumeId, next_ulid
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import PINNED
@@ -37,7 +37,7 @@ from hawker.record.machine import (
 )
 from hawker.record.move import OPEN_MOVE_OF, check_not_gone
 from hawker.record.node import hold, used
-from hawker.record.volume import VolumeRecord
+from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.store.contract import Bucket, Reader, Tx
 from hawker.value_object import ValueObject
 from hawker.volume.attachment import detach
@@ -175,6 +175,15 @@ class MachineTable:
         for key, _ in list(tx.scan(PINNED, f"{record.id}/")):
             tx.delete(PINNED, key)
         self._announce(tx, record.id)
+
+    def note_attached(self, tx: Tx, record: MachineRecord, attached: VolumeId | None) -> MachineRecord:
+        """In its history, and in that of the machine which lent the volume; `attached` is None where there is none."""
+        if attached is None:
+            return record
+        volume = tx.get(VOLUMES, attached)
+        if volume is not None:
+            self.note_loan(tx, volume, record)
+        return self.change(tx, record, volume_event("attached", attached))
 
     def note_loan(self, tx: Tx, volume: VolumeRecord, borrower: MachineRecord) -> None:
         """In the history of the machine that the volume was detached from, if that is here and stays."""

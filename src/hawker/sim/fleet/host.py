@@ -5,10 +5,10 @@ Bids, ledgers, claims, admission, capacity and records are the worker's own, ove
 no driver, no supervisor, no gossip and no replica: what the nodes know of each other is in the `SharedCatalog`.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, cast
 
 import anyio
 import msgspec
@@ -16,9 +16,11 @@ from msgspec.structs import replace
 
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
+from hawker.clock import Clock
 from hawker.fleet.publish import Publisher
-from hawker.fsm.contract import Flow
-from hawker.ids import MachineId, NodeId
+from hawker.fsm.contract import Flow, Resource
+from hawker.fsm.runner import Runner
+from hawker.ids import NodeId, RunId
 from hawker.machine import State
 from hawker.node import Capacity
 from hawker.record.machine import MACHINES, MachineRecord
@@ -42,15 +44,15 @@ from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import FakeRegistry
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import VirtualWorld
-from hawker.store.contract import Observable, Tx
+from hawker.store.contract import Observable, Store, Tx
 from hawker.store.memory_store import MemoryStore
 from hawker.up.wiring import node_handlers
-from hawker.worker.assembly import operations_of, reconciler_of
+from hawker.worker.assembly import reconciler_of
 from hawker.worker.capacity import at_rest
+from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.start import CREATE, START, Launch
 from hawker.worker.lifecycle.stop import STOP
-from hawker.worker.operations import Operations
 from hawker.worker.table import Happened
 
 
@@ -143,14 +145,16 @@ class FleetHost:
         return joined(self._cluster, worker, self.place.store, self.catalog_disk)
 
 
-Given = TypeVar("Given", bound=msgspec.Struct)
+class InstantRunner(Runner[FlowDeps]):
+    """Creates, starts, stops and destroys within the transaction that orders it; other runs are not played."""
 
+    def __init__(self, store: Store, flows: Sequence[Flow[Any]], deps: FlowDeps, clock: Clock, **named: Any) -> None:
+        super().__init__(store, flows, deps, clock, **named)
+        self._table = deps.table
 
-class InstantOperations(Operations):
-    """Creates, starts, stops and destroys; other operations are not played."""
-
-    def _accept(self, tx: Tx, flow: Flow[Given], machine_id: MachineId, input: Given) -> None:
-        record, table = tx.get(MACHINES, machine_id), self._table
+    def accept(self, tx: Tx, flow: Flow[Any] | str, resource: Resource, input: msgspec.Struct, **named: Any) -> RunId:
+        assert isinstance(flow, Flow), "operations name the flow itself"
+        record, table = tx.get(MACHINES, resource.id), self._table
         assert record is not None, "it was changed in this transaction"
         match flow.name:
             case CREATE.name | START.name:
@@ -165,6 +169,7 @@ class InstantOperations(Operations):
                 table.remove(tx, record, Happened("destroy", "destroyed"))
             case _:
                 raise AssertionError(f"{flow.name} is not played by a worker without flows")
+        return RunId("instant")
 
     def _rest(self, tx: Tx, record: MachineRecord) -> None:
         happened = Happened("stop", "stopped")
@@ -176,10 +181,8 @@ class LightWorld(NodeWorld):
     async def _life(self) -> AsyncIterator[SimWorker]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._die_with_the_store)
+            self._kit = replace(self._kit, runner=InstantRunner)
             parts = self._parts(self.images())
-            parts = replace(
-                parts, operations=operations_of(parts.deps, parts.runner, parts.room, parts.quotas, InstantOperations)
-            )
             yield SimWorker(parts, reconciler_of(parts), self.host, tasks)
             tasks.cancel_scope.cancel()
 

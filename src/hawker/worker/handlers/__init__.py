@@ -23,15 +23,15 @@ from hawker.worker.handlers.moves import MoveHandlers
 from hawker.worker.handlers.network_policies import PolicyHandlers
 from hawker.worker.handlers.node import AgentFindings, DoctorHandlers, NodeHandlers, OwnInfo
 from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
-from hawker.worker.handlers.orders import OrderHandlers, PlacementHandlers
 from hawker.worker.handlers.orgs import OrgHandlers, QuotaHandlers
+from hawker.worker.handlers.placements import PlacementHandlers
 from hawker.worker.handlers.ports import MachinePortHandlers, PublishedPortHandlers
 from hawker.worker.handlers.runs import RunHandlers
 from hawker.worker.handlers.secrets import SecretHandlers, SecretKeyHandlers
 from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
 from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
-from hawker.worker.order import AppBundles, NoAppBundles, OrderIntake, OrderLedger
+from hawker.worker.order import AppBundles, NoAppBundles, OrderHandlers, OrderIntake, OrderLedger
 
 if TYPE_CHECKING:
     from hawker.worker import unique_zones
@@ -69,7 +69,15 @@ def node_info_of(worker: AssembledWorker) -> OwnInfo:
 
 def intake_of(worker: AssembledWorker, ledger: OrderLedger, bundles: AppBundles | None = None) -> OrderIntake:
     """Where this worker's orders become machines."""
-    return OrderIntake(worker.node, worker.deps, worker.apps, worker.operations, ledger, bundles or NoAppBundles())
+    return OrderIntake(
+        worker.node,
+        worker.deps,
+        worker.apps,
+        worker.admission,
+        worker.runner,
+        ledger,
+        bundles or NoAppBundles(),
+    )
 
 
 def worker_handlers(worker: AssembledWorker, side: FleetSide = ALONE) -> Handlers:
