@@ -3,13 +3,15 @@ adopted.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from hawker.errors import NotFound, NotServed, Unavailable
 from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange
-from hawker.host.ext4 import make_filesystem, mount_filesystem
+from hawker.host.ext4 import device_of, make_filesystem, mount_filesystem
 from hawker.host.mount import unmount
 from hawker.host.unreadable import FileRange, UnreadableBytes, joined
 from hawker.ids import NodeId, SnapshotId
@@ -17,6 +19,7 @@ from hawker.volume.host_copies import HostCopies
 from hawker.volume.moved_blocks import blocks_in
 from hawker.volume.moved_files import BlockChanges, FilePlace, HostMovedFiles, MovedFile, StoredPiece, draft_of
 from tests.fixtures.dying_disk import dying_disk
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 ONE, TWO = MovedFile("vol_0000000000000001"), MovedFile("vol_0000000000000002")
@@ -211,6 +214,35 @@ async def test_a_kept_layer_is_not_flushed_while_it_is_mounted_and_is_watched_th
         await files.unwatch(ROOT)
         unmount(layer)
     await files.flush(ROOT)
+
+
+@pytest.mark.root
+async def test_a_volume_is_not_flushed_while_a_namespace_that_ends_still_has_it_mounted(tmp_path: Path) -> None:
+    """What its file system writes when it is given up would not be in the copy."""
+    files, file = at(tmp_path), made(tmp_path)
+    await make_filesystem(file)
+    mounted = file.parent / "mounted"
+    mounted.mkdir()
+    mount_filesystem(file, mounted)
+    (mounted / "written").write_bytes(b"not yet in the file")
+    with holding(mounted):
+        unmount(mounted)
+        with pytest.raises(Unavailable, match="volume vol_0000000000000001 is in use still"):
+            await files.flush(ONE)
+    await eventually(lambda: device_of(file) is None)
+    await files.flush(ONE)
+    mount_filesystem(file, mounted)
+    try:
+        assert (mounted / "written").read_bytes() == b"not yet in the file"
+    finally:
+        unmount(mounted)
+
+
+@contextmanager
+def holding(mounted: Path) -> Iterator[None]:
+    """As long as a file in it is open, its mount is there, wherever it was detached."""
+    with (mounted / "held").open("w"):
+        yield
 
 
 @pytest.mark.root

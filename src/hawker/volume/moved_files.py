@@ -77,7 +77,7 @@ class MovedFiles(Protocol):
         """What the file takes of the disk."""
 
     async def flush(self, file: MovedFile) -> None:
-        """What was written to the file is on disk. Raises `Unavailable` while a kept layer is in use still."""
+        """What was written to the file is on disk. Raises `Unavailable` while its file system is in use still."""
 
     async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
         """The first stored bytes from `offset` on, `count` at most; None when there are no more."""
@@ -168,10 +168,12 @@ class HostMovedFiles:
         await in_thread(Pool.DISKS, self._flush, file)
 
     def _flush(self, file: MovedFile) -> None:
-        """The mount of a layer may outlive its unmount for a moment, in a namespace that is on its way out."""
+        """A mount may outlive its unmount for a moment, in a namespace that is on its way out. Until it is gone, its
+        file system may write to the file what the destination would not hear of."""
         path = self._existing(file)
-        if file.layer and ext4.device_of(path) is not None:
-            raise Unavailable(f"the root filesystem of machine {file.id} is in use still")
+        if ext4.device_of(path) is not None:
+            what = f"root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"
+            raise Unavailable(f"the {what} is in use still")
         _sync(path)
 
     async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
