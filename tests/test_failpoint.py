@@ -84,5 +84,5 @@ def test_points_in_code_and_points_in_the_tables_are_the_same() -> None:
 
 def test_every_place_elsewhere_is_declared() -> None:
     outright = {place for place in named("reach") if place.count(".") > 1}
-    assert outright <= {*failpoint.ELSEWHERE, *failpoint.OF_TWO_NODES}
+    assert outright <= {*failpoint.ELSEWHERE, *failpoint.OF_TWO_NODES, *failpoint.OF_VERIFICATION}
     assert {place for place in failpoint.ELSEWHERE if ".accept." not in place} <= outright

@@ -47,6 +47,9 @@ OF_TWO_NODES = (
 """The same around the acknowledgements of moves, at the source and at the destination; and of moves that begin later,
 with the transaction in which such a one becomes a move."""
 
+OF_VERIFICATION = ("backup_verification.part.read", "backup_verification.part.noted")
+"""A node has read a part of what is kept of volumes, and has written nothing of it down; and it has."""
+
 _ARMED = os.environ.get(VARIABLE)
 _STEP: ContextVar[str] = ContextVar("step", default="")
 

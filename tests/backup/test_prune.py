@@ -14,7 +14,7 @@ from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
 from hawker.backup.checks import CLOCKS_S
 from hawker.backup.format import CHUNK_BYTES, AtWork, BackupManifest
-from hawker.backup.prune import GRACE_S, prune, retained
+from hawker.backup.prune import DRAFTS_KEPT_S, GRACE_S, prune, retained
 from hawker.backup.repository import BACKUP_LEASE_S, BackupRepository
 from hawker.backup.transfer import restore, save, verify
 from hawker.clock import ManualClock, SystemClock
@@ -293,3 +293,15 @@ async def test_prune_waits_for_a_backup_that_is_under_way_and_lets_none_begin(lo
         report = await prune(local, NOW, patience_s=60)
     assert report.backups == ()
     assert (await local.marks()).at == NOW
+
+
+async def test_draft_of_a_killed_writer_goes_a_day_later(local: BackupRepository, kept: Path, volume: Path) -> None:
+    await two_backups(local, volume)
+    before = files_below(kept)
+    old, fresh = kept / "packs" / "ab" / ".abc.x1.partial", kept / "config.partial"
+    for draft, age_s in ((old, DRAFTS_KEPT_S + 1), (fresh, DRAFTS_KEPT_S - 1)):
+        draft.parent.mkdir(exist_ok=True)
+        draft.write_bytes(b"half")
+        os.utime(draft, (NOW - age_s, NOW - age_s))
+    report = await prune(local, NOW)
+    assert (report.objects, set(files_below(kept)) - set(before)) == (1, {fresh, kept / "marks"})

@@ -12,10 +12,11 @@ from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_host import ScriptedFailure
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.volume.backup_verification import LONGEST_REST_S, LOOK_S, BackupVerification
+from hawker.volume.backup_verification import LONGEST_REST_S, LOOKS, BackupVerification
 from tests.volume.shelf import Shelf, of
 
 pytestmark = pytest.mark.anyio
+LOOK_S = LOOKS * 60.0
 
 
 @pytest.fixture

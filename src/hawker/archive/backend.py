@@ -47,6 +47,9 @@ class ArchiveBackend(Protocol):
     async def remove(self, key: str) -> None:
         """What is not there is gone."""
 
+    async def remove_drafts(self, before: float) -> int:
+        """What writers that were killed have left, and nobody has written to since then, in Unix seconds: how many."""
+
 
 def open_backend(
     setting: str, *, endpoint: str | None, region: str | None, environ: Mapping[str, str], base: Path

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import mkstemp
@@ -51,6 +52,9 @@ class DirectoryBackend:
 
     async def remove(self, key: str) -> None:
         await self._in_thread(partial(self._remove, key))
+
+    async def remove_drafts(self, before: float) -> int:
+        return await self._in_thread(partial(self._remove_drafts, before))
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         try:
@@ -125,6 +129,16 @@ class DirectoryBackend:
         if path.exists():
             path.unlink(missing_ok=True)
             _sync_directory(path.parent)
+
+    def _remove_drafts(self, before: float) -> int:
+        removed = 0
+        for folder, _, files in os.walk(self._root):
+            for draft in (Path(folder, name) for name in files if name.endswith(_DRAFT)):
+                with suppress(FileNotFoundError):  # its writer was quicker
+                    if draft.lstat().st_mtime < before:
+                        draft.unlink()
+                        removed += 1
+        return removed
 
 
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:

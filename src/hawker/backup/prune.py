@@ -15,6 +15,9 @@ from hawker.backup.repository import BackupRepository
 from hawker.value_object import ValueObject
 
 GRACE_S = 7 * 86_400.0
+DRAFTS_KEPT_S = 86_400.0
+"""So long nobody is at one object: what is half written then has no writer any more."""
+
 DAILY, WEEKLY = 7, 4
 
 
@@ -83,6 +86,7 @@ async def prune(
             await repository.remove_stored(name)
             del since[name]
             removed += 1
+        removed += await repository.remove_drafts(now - DRAFTS_KEPT_S)
         await repository.put_marks(PruneMarks(since=since, at=now))
     return BackupPruneReport(backups=tuple(leaving), objects=removed, marked=len(since))
 

@@ -258,6 +258,10 @@ class BackupRepository:
         assert key.startswith(_STORED), key
         await self._place.remove(key)
 
+    async def remove_drafts(self, before: float) -> int:
+        """What whoever was killed has left half written, and nobody has touched since then, in Unix seconds."""
+        return await self._place.remove_drafts(before)
+
     async def marks(self) -> PruneMarks:
         """None where there are none, or none that can be read: then all is marked anew."""
         sealed = await self._get(_MARKS, objects.MOST_MARKS_BYTES)

@@ -13,6 +13,7 @@ from hawker.backup.format import CHUNK_BYTES, HOLE, SEGMENT_BYTES, BackupManifes
 from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import unseal
 from hawker.errors import NotFound
+from hawker.failpoint import reach
 from hawker.fair.threads import Pool, in_thread
 
 _TRIES = 2  # what was not read well once is read once more, before it is called damaged
@@ -85,7 +86,9 @@ class _Verification:
             }
             hit = await self._hit(part, damage) if damage else {}
             await self._keep_on()
+            reach("backup_verification.part.read")
             known = await self._note(hit, [part])
+            reach("backup_verification.part.noted")
         return _report(known, self._found, len(due), self._packs, self._bytes)
 
     async def _look(self, backup: str) -> None:

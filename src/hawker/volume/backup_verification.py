@@ -16,7 +16,9 @@ from hawker.store.contract import Store
 from hawker.volume.disks import Backups
 from hawker.volume.flows import VOLUME_BACKUP, VOLUME_RESTORE
 
-LOOK_S = 3600.0
+LOOKS = 60
+"""It looks once in so many looks of the reconciler: once an hour."""
+
 LONGEST_REST_S = 60.0
 _REST_S = 5.0
 _BETTER = frozenset({VOLUME_BACKUP.name, VOLUME_RESTORE.name})
@@ -38,12 +40,12 @@ class BackupVerification:
         """ORG/APP/VOLUME/TIME of each backup, and what is wrong with it."""
         return self._damaged
 
-    async def serve(self) -> None:
+    async def serve(self, every_s: float) -> None:
         """Nodes that were started together do not look at the same moment."""
-        await self._clock.sleep(LOOK_S * self._clock.random())
+        await self._clock.sleep(every_s * self._clock.random())
         while True:
             await self.once()
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(every_s)
 
     async def once(self) -> None:
         assert self._kept is not None, "it serves only where backups go somewhere"

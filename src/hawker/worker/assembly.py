@@ -15,7 +15,7 @@ from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
 from hawker.value_object import ValueObject
 from hawker.volume.backup_schedule import BackupSchedule
-from hawker.volume.backup_verification import BackupVerification
+from hawker.volume.backup_verification import LOOKS, BackupVerification
 from hawker.volume.backups import VolumeBackups
 from hawker.volume.maintenance import Growth, Maintenance, Trims
 from hawker.volume.operations import SoftDeletes, Volumes
@@ -256,7 +256,7 @@ async def begin(
         schedule = BackupSchedule(deps.store, deps.settings, deps.clock, parts.backups, deps.backups)
         tasks.start_soon(schedule.serve, deps.settings.reconcile_every_s)
     if deps.backups is not None and deps.settings.backup_url is not None and deps.settings.backup_verify_percent:
-        tasks.start_soon(parts.verification.serve)
+        tasks.start_soon(parts.verification.serve, LOOKS * deps.settings.reconcile_every_s)
     if deps.files is not None:
         tasks.start_soon(deps.files.serve)
     tasks.start_soon(MoveSweep(deps, parts.scheduled_moves).serve, deps.settings.reconcile_every_s)
