@@ -62,6 +62,9 @@ class FakeMoves:
     async def _cancel_move(self, call: Call[Any, Any, Any]) -> Move:
         return msgspec.structs.replace(MOVE, state="aborted", reason="cancelled by the user")
 
+    async def _reclaim_move(self, call: Call[Any, Any, Any]) -> Move:
+        return msgspec.structs.replace(MOVE, id=call.params.move_id, state="reclaiming")
+
     async def _pause_move(self, call: Call[Any, Any, Any]) -> Move:
         return msgspec.structs.replace(MOVE, paused=True, eta_s=None)
 

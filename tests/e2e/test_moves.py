@@ -10,7 +10,14 @@ import pytest
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.machine_operation import SUSPEND_MACHINE
-from hawker.api.contract.move import GET_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveParams, MoveRequest
+from hawker.api.contract.move import (
+    GET_MOVE,
+    MOVE_FREE_VOLUME,
+    MOVE_MACHINE,
+    Move,
+    MoveParams,
+    MoveRequest,
+)
 from hawker.api.contract.volume import (
     CREATE_SNAPSHOT,
     CREATE_VOLUME,

@@ -20,9 +20,13 @@ class Directory:
         return ME if machine_id == "m" else None
 
 
+async def lost(node: NodeId) -> float | None:
+    return 5.0 if node != ME else None
+
+
 def others(*keys: bytes) -> FleetOtherNodes:
     clock = ManualClock()
-    return FleetOtherNodes(ME, Directory(), None, None, vaults_of(lambda: list(keys), clock))  # type: ignore[arg-type]
+    return FleetOtherNodes(ME, Directory(), None, None, vaults_of(lambda: list(keys), clock), lambda machine: 2, lost)  # type: ignore[arg-type]
 
 
 def test_a_sealed_secret_is_opened_by_every_node_with_a_key_of_the_cluster() -> None:

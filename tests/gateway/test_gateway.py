@@ -164,8 +164,8 @@ async def where(handlers: Handlers, route: AnyRoute, api: Any) -> tuple[str, Nod
 NAMED = {"app_name": APP, "machine_id": "0" * 14, "volume_id": "vol_0000000000000000"}
 
 
-BRINGING = ("update_machine", "move_volume", "put_wireguard_peer")
-"""These bring an app, or a network's number, there first."""
+BRINGING = ("update_machine", "move_volume", "put_wireguard_peer", "reclaim_move")
+"""These bring an app, or a network's number, there first, or ask first which node has a move."""
 
 
 async def test_every_call_that_is_passed_goes_to_the_node_that_its_path_names(town: Town) -> None:

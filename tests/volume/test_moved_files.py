@@ -155,6 +155,18 @@ async def test_a_dropped_retired_and_forgotten_file_is_gone_in_turn(tmp_path: Pa
     assert not kept.exists()
 
 
+async def test_a_retired_file_is_restored_as_it_was(tmp_path: Path) -> None:
+    files = at(tmp_path)
+    file = made(tmp_path, at_1=b"data")
+    before = file.read_bytes()
+    await files.retire(ONE, 2)
+    for _ in range(2):
+        await files.restore(ONE, 2)
+    assert file.read_bytes() == before and not list((tmp_path / ".retired").iterdir())
+    with pytest.raises(NotFound):
+        await files.restore(TWO, 2)
+
+
 def kept(root: Path, name: str = "kept-3") -> Path:
     file = root / "machines" / ROOT.id / "disks" / name
     file.parent.mkdir(parents=True)

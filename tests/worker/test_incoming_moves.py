@@ -2,12 +2,8 @@
 
 import pytest
 
-from hawker.api.contract.move import (
-    MOVE_MACHINE,
-    SHOW_INCOMING,
-    MoveParams,
-    MoveRequest,
-)
+from hawker.api.contract.move import MOVE_MACHINE, MoveParams, MoveRequest
+from hawker.api.contract.move_peer import SHOW_INCOMING
 from hawker.errors import (
     Fault,
     NotFound,

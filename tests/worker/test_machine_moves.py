@@ -3,15 +3,8 @@
 import msgspec
 import pytest
 
-from hawker.api.contract.move import (
-    DIGEST_BLOCKS,
-    HAND_BLOCKS,
-    MOVE_FREE_VOLUME,
-    MOVE_MACHINE,
-    MovedBlocksRequest,
-    MoveParams,
-    MoveRequest,
-)
+from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
+from hawker.api.contract.move_peer import DIGEST_BLOCKS, HAND_BLOCKS, MovedBlocksRequest
 from hawker.api.contract.volume import VolumeParams
 from hawker.errors import (
     BadRequest,

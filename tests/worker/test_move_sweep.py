@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hawker.record.move import GRANTS, MOVED, MOVES, SIGNPOSTS_KEPT_S
+from hawker.record.move import COMING_SNAPSHOTS, GRANTS, MOVED, MOVES, SIGNPOSTS_KEPT_S
 from hawker.record.volume import SNAPSHOTS
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
@@ -53,3 +53,18 @@ async def test_a_move_is_remembered_as_long_as_snapshots_are_to_follow_by_it() -
         assert store.get(MOVES, move.id) is not None and store.get(MOVED, fleet.free) is not None
         fleet.hosts[1].world.copies.free_bytes = 1 << 50
         await eventually(fleet._clock, lambda: store.count(SNAPSHOTS) == 1, 900)
+
+
+async def test_a_snapshot_under_way_keeps_its_draft_and_one_that_goes_elsewhere_leaves_none() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[1].world.copies.free_bytes = 0
+        await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        store, files, parts = fleet.hosts[1].world.store, fleet.hosts[1].world.moved_files, fleet.worker(1).parts
+        coming = next(each for _, each in store.scan(COMING_SNAPSHOTS))
+        await files.begin(coming.snapshot.id, 1 << 20, 0)
+        sweep = MoveSweep(parts.deps, parts.scheduled_moves)
+        await sweep.sweep()
+        assert await files.drafts() == [coming.snapshot.id]
+        await store.write(lambda tx: tx.delete(COMING_SNAPSHOTS, coming.snapshot.id))
+        await sweep.sweep()
+        assert await files.drafts() == []

@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, LIST_MOVES, PAUSE_MOVE, Move, MoveParams, MoveRequest
+from hawker.api.contract.move import (
+    CANCEL_MOVE,
+    GET_MOVE,
+    LIST_MOVES,
+    PAUSE_MOVE,
+    Move,
+    MoveParams,
+    MoveRequest,
+)
 from hawker.errors import BadRequest, Conflict, HawkerError, NotFound, NotServed, Unprocessable, WrongState
 from hawker.machine import State
 from hawker.record.move import MOVED, MOVES, SCHEDULED_MOVES, SIGNPOSTS_KEPT_S, MoveState

@@ -26,7 +26,15 @@ from hawker.api.contract.image import IMAGE_PEER_ROUTES, IMAGE_ROUTES, REGISTRY_
 from hawker.api.contract.machine import MACHINE_ROUTES, METADATA_ROUTES
 from hawker.api.contract.machine_operation import LEASE_ROUTES, MEMORY_ROUTES, OPERATION_ROUTES
 from hawker.api.contract.market import LIST_PLACEMENTS, MARKET_PEER_ROUTES, MARKET_ROUTES, PLACEMENT_ROUTES
-from hawker.api.contract.move import GET_MOVE, LIMIT_MOVE, LIST_MOVES, MOVE_CHANGES, MOVE_PEER_ROUTES, MOVE_ROUTES
+from hawker.api.contract.move import (
+    GET_MOVE,
+    LIMIT_MOVE,
+    LIST_MOVES,
+    MOVE_CHANGES,
+    MOVE_ROUTES,
+    RECLAIM_MOVE,
+)
+from hawker.api.contract.move_peer import MOVE_PEER_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES
 from hawker.api.contract.node import DOCTOR_ROUTES, NODE_INFO, NODE_ROUTES
 from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES, QUOTA_ROUTES
@@ -115,6 +123,7 @@ _PASSED = (
     ABORT_RUN,
     NODE_INFO,
     RETRY_RUN,
+    RECLAIM_MOVE,
     REVOKE_INVITE,
     UNCORDON_NODE,
 )

@@ -330,7 +330,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 )  # fmt: skip
 
 
-BETWEEN_NODES = frozenset({"move", "deliver", "receive", "bring_snapshots"})
+BETWEEN_NODES = frozenset({"move", "deliver", "receive", "bring_snapshots", "reclaim", "surrender"})
 """Flows that one node alone never runs: the test of moves between real nodes kills both nodes at their places."""
 
 _EDGES, _UNDO_EDGES = ("before", "after"), ("undo", "undone")

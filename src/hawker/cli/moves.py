@@ -4,9 +4,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, time, timedelta
 
 import click
+from click.core import ParameterSource
 
 from hawker.api.caller import Caller
-from hawker.api.contract.move import GET_MOVE, Move, MoveParams, MoveRequest
+from hawker.api.contract.move import (
+    GET_MOVE,
+    LIST_MOVES,
+    RECLAIM_MOVE,
+    ListMovesQuery,
+    Move,
+    MoveParams,
+    MoveRequest,
+    TakeBackRequest,
+)
 from hawker.cli.exits import Failure
 from hawker.cli.nodes import find_fleet_node
 from hawker.cli.notation import Written
@@ -67,8 +77,17 @@ window_option = click.option(
     metavar="WINDOW",
     help="Begin in that window of a day or week, in UTC: '02:00-04:00', 'sun 02:00-04:00'.",
 )
+reclaim_option = click.option(
+    "--reclaim", is_flag=True, help="Take it back from the node that it moved to, which is lost: for operators."
+)
 accept_loss_option = click.option(
-    "--accept-loss", is_flag=True, help="Zeros for what the disk cannot read of a volume; it is listed. Copies cold."
+    "--accept-loss",
+    is_flag=True,
+    help="Zeros for what the disk cannot read of a volume; it is listed. Copies cold. With --reclaim: give up what was"
+    " written at the lost node.",
+)
+now_option = click.option(
+    "--now", is_flag=True, help="With --reclaim: the lost host is known to be off, so wait for nothing."
 )
 detach_option = click.option("--detach", is_flag=True, help="Return once the move has begun.")
 
@@ -126,7 +145,7 @@ async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], 
         except HawkerError as error:
             if not error.retry:
                 raise
-    if move.state == MoveState.ABORTED:
+    if move.state == MoveState.ABORTED and not move.reclaimed:
         raise AbortedMove(move)
     return move
 
@@ -147,6 +166,37 @@ async def completed_move(
             raise
         say(f"{what(error.move)}: {error.move.reason}; moved once more, and what cannot be read is lost")
     return await follow(caller, await order(True), clock, say)
+
+
+def check_reclaim(ctx: click.Context, *, reclaim: bool, with_it: tuple[str, ...]) -> None:
+    """Raises `UsageError` for what is given beside `--reclaim` and says nothing there, or without it."""
+    names = {each.name: max(each.opts, key=len) for each in ctx.command.params if isinstance(each, click.Option)}
+    given = {
+        name
+        for name in names
+        if name and ctx.get_parameter_source(name) not in (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    }
+    if not reclaim:
+        if "now" in given:
+            raise click.UsageError("--now is for --reclaim")
+        return
+    stray = sorted(names[name] for name in given - {"reclaim", "accept_loss", "now", *with_it})
+    if stray:
+        raise click.UsageError(f"{', '.join(stray)}: not with --reclaim, which takes back what moved already")
+
+
+async def reclaimed(caller: Caller, of: str, *, accept_loss: bool, now: bool) -> Move:
+    """Begin to take back a machine or volume, by its id, from where its newest move brought it; the node that it came
+    from does it. Raises `Failure` when no node that answers knows of one."""
+    listed = (await caller.call(LIST_MOVES, query=ListMovesQuery())).moves
+    able = (MoveState.GRANTED, MoveState.RECLAIMING, MoveState.DONE)
+    found = [each for each in listed if of == (each.machine or each.volume) and each.state in able]
+    if not found:
+        raise Failure(f"no node that answers has moved {of} away: see `hawker moves list`; it is named by its id")
+    body = TakeBackRequest(accept_loss=accept_loss or None, now=now or None)
+    return await caller.call(
+        RECLAIM_MOVE, params=MoveParams(move_id=max(found, key=lambda each: each.id).id), body=body
+    )
 
 
 def what(move: Move) -> str:

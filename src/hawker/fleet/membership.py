@@ -212,6 +212,16 @@ class Fleet:
         fate = next((str(member.fate) for member in self.members if member.node == node), "unknown")
         return AWAY if fate == Fate.DOWN and await self.hosts.look(node) else fate
 
+    async def lost_since(self, node: NodeId) -> float | None:
+        """Since when it is down and its host silent: Unix seconds, 0 for one that nobody knows; None while either
+        lives, or the node only left: its host may be up."""
+        member = next((each for each in self.members if each.node == node), None)
+        if member is None:
+            return 0.0
+        if member.fate is not Fate.DOWN or await self.hosts.look(node):
+            return None
+        return member.since
+
     async def node(self, node_id: str) -> FleetNode:
         """Raises `NotFound`."""
         found = one_of(await self.nodes(), node_id)

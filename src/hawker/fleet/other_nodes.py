@@ -1,12 +1,12 @@
 """What moves and deploys take of their fleet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from hawker.api.caller import Caller
 from hawker.api.directory import Directory, Node
 from hawker.errors import Fault, Unavailable
 from hawker.fleet.app_bundle import AppBundler
-from hawker.ids import AppName, MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.record.app import AppRecord
 from hawker.store.contract import Reader, Tx
 from hawker.vault import Vault
@@ -17,7 +17,7 @@ _BEHALF = "move"
 
 class FleetOtherNodes:
     """Keeps `worker.other_nodes.OtherNodes`. `vaults` are of the cluster's keys, the one to seal with first; `way`
-    leads to a node."""
+    leads to a node, `generation_of` and `lost_since` are what catalog and gossip say."""
 
     def __init__(
         self,
@@ -26,12 +26,16 @@ class FleetOtherNodes:
         way: Callable[[NodeId, str], Caller],
         bundler: AppBundler,
         vaults: Callable[[], Sequence[Vault]],
+        generation_of: Callable[[MachineId], int],
+        lost_since: Callable[[NodeId], Awaitable[float | None]],
     ) -> None:
         self._me = me
         self._directory = directory
         self._way = way
         self._bundler = bundler
         self._vaults = vaults
+        self._generation_of = generation_of
+        self._lost_since = lost_since
 
     @property
     def me(self) -> NodeId:
@@ -48,6 +52,15 @@ class FleetOtherNodes:
 
     def seen_at(self, machine: MachineId) -> NodeId | None:
         return self._directory.owner_of_machine(machine)
+
+    def volume_seen_at(self, volume: VolumeId) -> NodeId | None:
+        return self._directory.owner_of_volume(volume)
+
+    def seen_generation(self, machine: MachineId) -> int:
+        return self._generation_of(machine)
+
+    async def lost_since(self, node: NodeId) -> float | None:
+        return await self._lost_since(node)
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
         return self._bundler.pack(reader, app)

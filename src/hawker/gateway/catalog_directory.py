@@ -39,6 +39,7 @@ _NODES = """SELECT n.node, n.region, n.cordoned, n.draining, n.drivers, n.labels
     ORDER BY n.node"""
 _MACHINE = "SELECT node FROM machines WHERE id = ? ORDER BY generation DESC, updated_at DESC, node LIMIT 1"
 _MACHINE_OF_APP = _MACHINE.replace("id = ?", "id = ? AND app = ?")
+_GENERATION = "SELECT max(generation) FROM machines WHERE id = ?"
 _VOLUME = "SELECT node FROM volumes WHERE id = ? ORDER BY node LIMIT 1"
 _APP = """SELECT node, name, org, home, CASE WHEN json_valid(record) THEN json_extract(record, '$.created_at') END
     FROM apps WHERE name = ? ORDER BY home DESC, node"""
@@ -91,6 +92,11 @@ class CatalogDirectory:
 
     def owner_of_machine(self, machine_id: str, app: AppName | None = None) -> NodeId | None:
         return self._one(_MACHINE, machine_id) if app is None else self._one(_MACHINE_OF_APP, machine_id, app)
+
+    def generation_of_machine(self, machine_id: str) -> int:
+        """The greatest of its rows; 0 when there are none."""
+        found = next(iter(self._looks.rows(_GENERATION, machine_id)), (None,))[0]
+        return found if isinstance(found, int) else 0
 
     def owner_of_volume(self, volume_id: str) -> NodeId | None:
         return self._one(_VOLUME, volume_id)

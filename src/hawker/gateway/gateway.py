@@ -27,6 +27,7 @@ from hawker.api.contract.move import (
     LIMIT_MOVE,
     LIST_MOVES,
     MOVE_CHANGES,
+    RECLAIM_MOVE,
     ListMovesQuery,
     Move,
     MoveList,
@@ -131,6 +132,7 @@ class FleetMoves:
         for route in MOVE_CHANGES:
             handlers.on(route, partial(self._change, route))
         handlers.on(LIMIT_MOVE, partial(self._change, LIMIT_MOVE))
+        handlers.on(RECLAIM_MOVE, partial(self._change, RECLAIM_MOVE))
 
     async def list(self, call: Call[NoParams, ListMovesQuery, None]) -> MoveList:
         async def ask(caller: Caller) -> MoveList:

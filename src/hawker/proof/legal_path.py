@@ -36,7 +36,10 @@ KNOWN = LAST | {
     ("update", "updating"),
     ("update", "failed"),
     ("destroy", "destroying"),
-    *(("migrate", status) for status in ("preparing", "copying", "stopped", "started", "done", "aborted")),
+    *(
+        ("migrate", status)
+        for status in ("preparing", "copying", "stopped", "started", "done", "aborted", "reclaiming")
+    ),
 }
 
 

@@ -19,6 +19,7 @@ from hawker.record.move import (
     OPEN_MOVE_OF,
     OPEN_MOVES,
     IncomingState,
+    MoveState,
 )
 from hawker.record.volume import SNAPSHOTS, VOLUMES
 from hawker.store.contract import Reader
@@ -50,6 +51,12 @@ class NodeSight(ValueObject, frozen=True, kw_only=True):
     snapshots: Mapping[SnapshotId, int] = {}
 
 
+def taken_back(sights: Iterable[NodeSight]) -> frozenset[tuple[str, int]]:
+    """Units with the generations that their granters revoked: who has one of these was away, and owns nothing."""
+    moves = (move for sight in sights for _, move in sight.reader.scan(MOVES))
+    return frozenset((move.unit, move.generation) for move in moves if move.reclaimed)
+
+
 class Generations:
     """The owners that were seen, each under its generation: of a generation there is one, and none comes after a
     greater one."""
@@ -58,8 +65,12 @@ class Generations:
         self._seen: dict[str, tuple[int, NodeId]] = {}
 
     def broken(self, sights: Iterable[NodeSight]) -> Iterator[Violation]:
+        sights = tuple(sights)
+        revoked = taken_back(sights)
         for sight in sights:
             for unit, generation in owned_at(sight.reader):
+                if (unit, generation) in revoked:
+                    continue
                 known, node = self._seen.get(unit, (0, sight.node))
                 if generation > known:
                     self._seen[unit] = (generation, sight.node)
@@ -83,8 +94,14 @@ def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
     sights = tuple(sights)
     owners: dict[str, NodeId] = {}
     runs: dict[MachineId, NodeId] = {}
+    revoked = taken_back(sights)
     for sight in sights:
-        for unit, _ in owned_at(sight.reader):
+        for unit, generation in owned_at(sight.reader):
+            if (unit, generation) in revoked:
+                if unit in sight.running:
+                    what = f"runs at {sight.node} under generation {generation}, which was taken back"
+                    yield Violation(Invariant.ONE_WRITER, unit, what)
+                continue
             other = owners.setdefault(unit, sight.node)
             if other != sight.node:
                 yield Violation(Invariant.ONE_OWNER, unit, f"nodes {other} and {sight.node} own it")
@@ -117,6 +134,8 @@ def _unsaid(sight: NodeSight) -> Iterator[Violation]:
 def _away(sight: NodeSight) -> Iterator[Violation]:
     seen = set[AppName]()
     for _, move in sight.reader.scan(MOVES):
+        if move.state is MoveState.RECLAIMING:  # ordered by an operator, whatever else moves
+            continue
         if move.state in OPEN_MOVES and move.app in seen:
             yield Violation(Invariant.ONE_AWAY, move.app, f"two moves are under way at {sight.node}")
         if move.state in OPEN_MOVES:
@@ -246,13 +265,18 @@ def lost_snapshots(sights: Iterable[NodeSight], taken: Mapping[SnapshotId, int])
 
 
 def snapshots_at_rest(sights: Iterable[NodeSight], taken: Iterable[SnapshotId]) -> Iterator[Violation]:
-    """When nothing is under way: a snapshot is where its volume is, and nowhere else."""
+    """When nothing is under way: a snapshot is where its volume is, and nowhere else; one that had followed to a node
+    that was lost stays there when the volume was taken back."""
     sights = tuple(sights)
     volumes = {volume.id: sight.node for sight in sights for _, volume in sight.reader.scan(VOLUMES)}
+    reclaimed = {move.volume for sight in sights for _, move in sight.reader.scan(MOVES) if move.reclaimed}
     for snapshot_id in taken:
-        for sight in sights:
+        holders = [sight for sight in sights if sight.reader.get(SNAPSHOTS, snapshot_id) is not None]
+        for sight in holders:
             record = sight.reader.get(SNAPSHOTS, snapshot_id)
-            if record is not None and volumes.get(record.volume) != sight.node:
+            if record is None or (len(holders) == 1 and record.volume in reclaimed):
+                continue
+            if volumes.get(record.volume) != sight.node:
                 yield Violation(Invariant.MOVE_ENDS, snapshot_id, f"stays at {sight.node}, and its volume has gone")
         for sight in sights:
             if sight.reader.get(COMING_SNAPSHOTS, snapshot_id) is not None:

@@ -14,6 +14,7 @@ from hawker.errors import Moved, MoveUnderWay
 from hawker.fsm.contract import Resource
 from hawker.ids import AppName, MachineId, NodeId, Version, VolumeId
 from hawker.node import Resources
+from hawker.record.app import Pinned
 from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
 from hawker.record.volume import SealedKey, SnapshotRecord, VolumeRecord
 from hawker.store.contract import Bucket, Reader
@@ -38,6 +39,7 @@ class MoveState(StrEnum):
     STOPPING = "stopping"
     COPYING = "copying"  # nobody writes to the volume
     GRANTED = "granted"  # the destination is the owner, and has to hear of it
+    RECLAIMING = "reclaiming"  # the destination is lost: the source is the owner again, and waits for it to let go
     DONE = "done"
     ABORTED = "aborted"  # the source is the owner; the machine is as it was
 
@@ -50,7 +52,7 @@ OPEN_MOVES = frozenset(MoveState) - {MoveState.DONE, MoveState.ABORTED}
 UNTOUCHED = frozenset({MoveState.PREPARING, MoveState.WARMING})
 """In these the machine is as it was before the move."""
 
-CLOSED_MOVES = frozenset({MoveState.COPYING, MoveState.GRANTED})
+CLOSED_MOVES = frozenset({MoveState.COPYING, MoveState.GRANTED, MoveState.RECLAIMING})
 """In these nobody at the source may write to the volume."""
 
 
@@ -81,7 +83,10 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
     the source's disk cannot read; empty when nothing is known of that. With `accept_loss` what cannot be read of the
     volume goes as zeros; `lost` has it before: ranges of bytes, in order, offset and count. `back_of` is the move after
-    which the machine did not start, and because of which it goes back; empty for a move that somebody ordered."""
+    which the machine did not start, and because of which it goes back; empty for a move that somebody ordered.
+
+    `heard_at` is when the destination was known to own it. `reclaimed` is the generation under which the source took it
+    back from a destination that was lost, 0 when it did not; with `reclaims_now` it waits for nobody."""
 
     id: str
     app: AppName
@@ -104,6 +109,9 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: float | None = None
     granted_at: float | None = None
     back_at: float | None = None
+    heard_at: float | None = None
+    reclaimed: int = 0
+    reclaims_now: bool = False
     paused_until: float | None = None
     damage: str = ""
     accept_loss: bool = False
@@ -294,6 +302,23 @@ def newest_start(events: Iterable[EventRecord]) -> str:
     return max((event.id for event in events if (event.type, event.status) == ("start", "started")), default="")
 
 
+class RetiredUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """What the source had of a unit when it went, beside its files: with it the unit comes back as it was. Removed
+    after `until`: Unix seconds."""
+
+    machine: MachineRecord | None = None
+    versions: tuple[VersionRecord, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    secrets: Pinned | None = None  # those that the machine's version had, sealed by this node
+    volume: VolumeRecord | None = None
+    until: float
+
+    @property
+    def holds(self) -> Resources:
+        held = [each.holds for each in (self.machine, self.volume) if each is not None]
+        return held[0] if len(held) == 1 else held[0].plus(held[1])
+
+
 MOVES = Bucket("moves", MoveRecord)  # move id
 SCHEDULED_MOVES = Bucket("scheduled_moves", ScheduledMove)  # its own id, a ULID
 OPEN_MOVE_OF = Bucket("open_moves", MovePointer)  # machine id, volume id
@@ -302,6 +327,7 @@ MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
 INCOMING = Bucket("incoming", IncomingRecord)  # move id
 TRIALS = Bucket("trials", TrialRecord)  # machine id
 RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume or machine id/generation
+RETIRED_UNITS = Bucket("retired_units", RetiredUnit)  # move id
 
 COMING_SNAPSHOTS = Bucket("snapshots_coming", ComingSnapshot)  # snapshot id; until its former node let it go
 

@@ -53,7 +53,15 @@ def front_of_fleet(
     neighbours = FleetNeighbours(me, parts.node.region, looks, directory.node, fleet.peers.to)
     parts.deps.images.meet(neighbours)
     peers = BesidePeers(me, own, clock, fleet.peers, fleet.publisher.written)
-    others = FleetOtherNodes(me, directory, peers.to, fleet.bundler, fleet.vaults)
+    others = FleetOtherNodes(
+        me,
+        directory,
+        peers.to,
+        fleet.bundler,
+        fleet.vaults,
+        directory.generation_of_machine,
+        fleet.fleet.lost_since,
+    )
     parts.deps.others.meet(others)
     if parts.deps.files is not None:
         parts.deps.files.meet(FleetFiles(me, directory.nodes_of_app, directory.node, directory.nodes, fleet.peers.to))

@@ -131,6 +131,9 @@ class MovedFiles(Protocol):
     async def retire(self, file: MovedFile, generation: int) -> None:
         """The file is not the owner's any more, and is kept aside."""
 
+    async def restore(self, file: MovedFile, generation: int) -> None:
+        """A file that was retired is where it was. Raises `NotFound` when it is at neither place."""
+
     async def forget(self, file: MovedFile, generation: int) -> None:
         """Remove a file that was retired."""
 
@@ -290,6 +293,13 @@ class HostMovedFiles:
         for directory in (self._retired, file.parent.parent):
             if directory.is_dir():  # that of a machine goes with it
                 _sync_directory(directory)
+
+    async def restore(self, file: MovedFile, generation: int) -> None:
+        kept, path = self._kept(file, generation), self._place_of(file).file
+        if await in_thread(Pool.DISKS, kept.exists):
+            await in_thread(Pool.DISKS, lambda: path.parent.mkdir(parents=True, exist_ok=True, mode=0o700))
+            await publish(kept, path)
+        self._existing(file)
 
     async def forget(self, file: MovedFile, generation: int) -> None:
         kept = self._kept(file, generation)

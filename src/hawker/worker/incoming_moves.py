@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from hawker.api.contract.move import DeliverRequest, IncomingRequest
+from hawker.api.contract.market import OrderedApp
+from hawker.api.contract.move_peer import DeliverRequest, IncomingRequest
 from hawker.config import validate
 from hawker.config.placement import Spread, lacking, parse_labels, placement_of
 from hawker.errors import (
@@ -36,8 +37,12 @@ from hawker.store.contract import Reader, Tx
 from hawker.volume.moved_files import draft_of
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.draft import ask_source, over
 from hawker.worker.lifecycle.moved_unit import check_root, files_of, unit_files, with_root
 from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
+
+FRESH_S = 20.0
+"""How old a granter's word may be when what it granted is accepted: less than it waits before it takes it back."""
 
 AT_ONCE = 2
 """Moves to a node under way at once."""
@@ -170,18 +175,32 @@ class IncomingMoves:
             return await self._answer_again(record)
         if unit_files(record) and record.state is not IncomingState.COPIED:
             return await self._refuse(record, "its files were not copied")
+        said = await ask_source(deps, record)  # what comes late may have been taken back
+        gone = over(said, record)
+        if gone:
+            return await self._refuse(record, gone)
+        if isinstance(said, HawkerError):
+            raise Unavailable(f"node {record.source}, which granted it, does not answer") from said
+        heard = deps.clock.monotonic()
         unit = _DELIVERED.decode(deps.others.there.open(given.unit))
         for each in unit_files(record):
             await files_of(deps).adopt(draft_of(move_id, each), each)
         reach("receive.accept.before")
         try:
-            accepted = await deps.store.write(lambda tx: own(tx, deps, self._node, move_id, unit, given.app))
+            accepted = await deps.store.write(lambda tx: self._own(tx, unit, given.app, move_id, heard))
         except HawkerError as error:
             if error.retry and not isinstance(error, Conflict | NoRoom):
                 raise
             return await self._refuse(record, str(error))
         reach("receive.accept.after")
+        deps.claims.add(move_id)
         return accepted
+
+    def _own(self, tx: Tx, unit: Delivered, app: OrderedApp, move_id: str, heard: float) -> IncomingRecord:
+        """Raises `Unavailable` when the granter's word is old: it may have taken it back since."""
+        if self._deps.clock.monotonic() - heard > FRESH_S:
+            raise Unavailable("the node was held up since its granter was asked")
+        return own(tx, self._deps, self._node, move_id, unit, app)
 
     async def _answer_again(self, record: IncomingRecord) -> IncomingRecord:
         """One that was dropped here cannot be had back: it counts as refused."""

@@ -23,7 +23,7 @@ from hawker.errors import (
 from hawker.failpoint import reach
 from hawker.fsm import journal
 from hawker.host.unreadable import UnreadableBytes
-from hawker.ids import AppName, NodeId, is_snapshot_id
+from hawker.ids import AppName, NodeId, SnapshotId, is_snapshot_id
 from hawker.machine import OFF, State
 from hawker.record.machine import MachineRecord, MachineTarget, machine_resource
 from hawker.record.move import (
@@ -48,14 +48,11 @@ from hawker.worker import leases
 from hawker.worker.incoming_moves import IncomingMoves
 from hawker.worker.lifecycle.destinations import candidates, disk_free_mib
 from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
-from hawker.worker.lifecycle.move import (
-    MOVE,
-    MoveInput,
-    change_move,
-    migrated,
-)
-from hawker.worker.lifecycle.moved_snapshots import handed_snapshot, release_snapshot, snapshots_left
+from hawker.worker.lifecycle.move import MOVE, MoveInput
+from hawker.worker.lifecycle.moved_snapshots import handed_snapshot, release_snapshot, snapshots_kept, snapshots_left
 from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
+from hawker.worker.lifecycle.outgoing_move import change_move, migrated
+from hawker.worker.reclaims import Reclaims
 
 _ANYWHERE = MoveRequest()
 _MODES = frozenset({None, "auto", *MoveMode})
@@ -269,6 +266,8 @@ class MachineMoves(IncomingMoves):
         move = self.get(move_id, reader)
         if move.state is MoveState.GRANTED:
             raise WrongState(f"node {move.to} owns it already: move it back once the move is done")
+        if move.state is MoveState.RECLAIMING:
+            raise WrongState("it is taken back already")
         return move
 
     async def pause(self, move_id: str, *, on: bool = True) -> MoveRecord:
@@ -298,6 +297,10 @@ class MachineMoves(IncomingMoves):
         if move.state not in OPEN_MOVES:
             raise WrongState(f"the move is {move.state}: there is nothing to copy")
         return move
+
+    @property
+    def reclaims(self) -> Reclaims:
+        return Reclaims(self._deps, self._room)
 
     @property
     def files(self) -> MovedFiles:
@@ -347,6 +350,10 @@ class MachineMoves(IncomingMoves):
 
     def snapshots_left(self, move: MoveRecord) -> int:
         return snapshots_left(self._deps.store, move)
+
+    def snapshots_kept(self, move: MoveRecord) -> tuple[SnapshotId, ...]:
+        """Those of its volume that are here."""
+        return () if move.volume is None else snapshots_kept(self._deps.store, move.volume)
 
 
 def _check_movable(record: MachineRecord, *, cold_start: bool) -> None:

@@ -6,10 +6,9 @@ from functools import partial
 
 from hawker.errors import HawkerError
 from hawker.fsm import journal
-from hawker.fsm.contract import Resource
 from hawker.fsm.run import ENDED
+from hawker.ids import SnapshotId, is_snapshot_id
 from hawker.log import bind
-from hawker.record.machine import machine_resource
 from hawker.record.move import (
     AWAITED,
     COMING_SNAPSHOTS,
@@ -20,23 +19,27 @@ from hawker.record.move import (
     OPEN_MOVE_OF,
     OPEN_MOVES,
     RETIRED,
+    RETIRED_UNITS,
     SIGNPOSTS_KEPT_S,
-    MoveRecord,
     MoveState,
     incoming_resource,
     snapshots_resource,
 )
-from hawker.record.volume import SNAPSHOTS_BY_VOLUME, volume_resource
+from hawker.record.volume import SNAPSHOTS_BY_VOLUME
 from hawker.store.contract import Durability, Tx
 from hawker.volume.moved_files import MovedFile
+from hawker.worker.lifecycle import ownership
 from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.move import DeliverInput
 from hawker.worker.lifecycle.moved_snapshots import begin_bringing, snapshots_left
-from hawker.worker.lifecycle.moved_unit import unit_files
+from hawker.worker.lifecycle.moved_unit import unit_files, unit_resource
+from hawker.worker.lifecycle.outgoing_move import DeliverInput
+from hawker.worker.lifecycle.reclaim import RECLAIM
 from hawker.worker.scheduled_moves import ScheduledMoves
 
 _log = bind("hawker.moves")
+_OWED = {MoveState.GRANTED: DELIVER.name, MoveState.RECLAIMING: RECLAIM.name}
+"""Which flow goes on with a move that nobody may end."""
 
 
 class MoveSweep:
@@ -55,31 +58,40 @@ class MoveSweep:
             await self._deps.clock.sleep(every_s)
 
     async def sweep(self) -> None:
-        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries, and snapshots that
-        are to come, whose run an operator ended."""
+        """Remove files that were retired long enough ago, and drafts of nothing; take up deliveries, reclaims and
+        snapshots that are to come, whose run an operator ended; give up what was taken back."""
         deps = self._deps
         for _, move in list(deps.store.scan(MOVES)):
-            if move.state is MoveState.GRANTED and journal.active(deps.store, _resource_of(move)) is None:
+            if move.state in _OWED and journal.active(deps.store, unit_resource(move)) is None:
                 await deps.store.write(partial(self._take_up, move_id=move.id))
         for volume_id in {each.snapshot.volume for _, each in deps.store.scan(COMING_SNAPSHOTS)}:
             if journal.active(deps.store, snapshots_resource(volume_id)) is None:
                 await deps.store.write(partial(begin_bringing, deps=deps, volume_id=volume_id))
+        if deps.others.are_there:
+            await ownership.look(deps)
         await deps.store.write(self._forget_old, Durability.ORDERED)
         if deps.moved_files is None:
             return
         now = deps.clock.now()
         moving = [each for _, each in deps.store.scan(MOVES) if each.state in OPEN_MOVES]
         await deps.moved_files.end_watches([file.id for each in moving for file in unit_files(each)])
+        reclaimed = {file for each in moving if each.reclaimed for file in unit_files(each)}
         for key, kept in list(deps.store.scan(RETIRED)):
-            if kept.until <= now:
+            if kept.until <= now and MovedFile(kept.volume, kept.layer) not in reclaimed:
                 await deps.moved_files.forget(MovedFile(kept.volume, kept.layer), kept.generation)
                 await deps.store.write(lambda tx, key=key: tx.delete(RETIRED, key))  # type: ignore[misc]
         for draft in await deps.moved_files.drafts():
-            move_id = draft.partition(".")[0]
-            record = deps.store.get(INCOMING, move_id)
-            run = journal.active(deps.store, incoming_resource(move_id))
-            if (record is None or record.state not in AWAITED) and (run is None or run.state in ENDED):
+            if not self._is_filled(draft):
                 await deps.moved_files.drop(draft)
+
+    def _is_filled(self, draft: str) -> bool:
+        store = self._deps.store
+        if is_snapshot_id(draft):
+            coming = store.get(COMING_SNAPSHOTS, SnapshotId(draft))
+            return coming is not None and not coming.arrived
+        move_id = draft.partition(".")[0]
+        record, run = store.get(INCOMING, move_id), journal.active(store, incoming_resource(move_id))
+        return (record is not None and record.state in AWAITED) or (run is not None and run.state not in ENDED)
 
     def _forget_old(self, tx: Tx) -> None:
         """Moves that ended, and signposts, after their days; never what is still owed, nor what snapshots follow by."""
@@ -87,6 +99,9 @@ class MoveSweep:
         for key, move in list(tx.scan(MOVES)):
             if move.state not in OPEN_MOVES and move.updated_at < oldest and not snapshots_left(tx, move):
                 tx.delete(MOVES, key)
+        for key, unit in list(tx.scan(RETIRED_UNITS)):
+            if unit.until <= self._deps.clock.now():
+                tx.delete(RETIRED_UNITS, key)
         for key, incoming in list(tx.scan(INCOMING)):
             if incoming.state not in AWAITED and incoming.created_at < oldest:
                 tx.delete(INCOMING, key)
@@ -98,13 +113,5 @@ class MoveSweep:
 
     def _take_up(self, tx: Tx, move_id: str) -> None:
         move = tx.get(MOVES, move_id)
-        if move is not None and move.state is MoveState.GRANTED and journal.active(tx, _resource_of(move)) is None:
-            self._deps.runs.accept(tx, DELIVER.name, _resource_of(move), DeliverInput(move=move_id))
-
-
-def _resource_of(move: MoveRecord) -> Resource:
-    """What the runs of a move work on, at its source."""
-    if move.machine is not None:
-        return machine_resource(move.machine)
-    assert move.volume is not None, "a move is of something"
-    return volume_resource(move.volume)
+        if move is not None and move.state in _OWED and journal.active(tx, unit_resource(move)) is None:
+            self._deps.runs.accept(tx, _OWED[move.state], unit_resource(move), DeliverInput(move=move_id))

@@ -15,7 +15,7 @@ from hawker.store.contract import Tx
 from hawker.volume.restore import VolumeClones, VolumeOrigin
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.destinations import takers
-from hawker.worker.lifecycle.move import LOOK_S
+from hawker.worker.lifecycle.outgoing_move import LOOK_S
 from hawker.worker.machine_moves import MachineMoves
 
 AWAY_S = 60.0

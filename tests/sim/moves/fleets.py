@@ -5,10 +5,19 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from hawker.api.contract.move import MOVE_FREE_VOLUME, MOVE_MACHINE, Move, MoveRequest
+from hawker.api.contract.move import (
+    MOVE_FREE_VOLUME,
+    MOVE_MACHINE,
+    RECLAIM_MOVE,
+    Move,
+    MoveParams,
+    MoveRequest,
+    TakeBackRequest,
+)
 from hawker.api.contract.volume import VolumeParams
 from hawker.ids import NodeId, VolumeId
-from hawker.record.move import MOVES, OPEN_MOVES, MoveRecord
+from hawker.machine import State
+from hawker.record.move import GRANTS, MOVES, OPEN_MOVES, MoveRecord, MoveState
 from hawker.sim.harness.loop import eventually
 from hawker.sim.moves.move_host import MoveHost
 from hawker.sim.moves.move_run import MovePlan, MoveSimulation
@@ -51,6 +60,42 @@ class PlayedFleet(MoveSimulation):
     async def move_free(self, source: int, to: int, **fields: object) -> Move:
         at, body = VolumeParams(app_name=APP, volume_id=self.free), MoveRequest(to=self.id(to), **fields)  # type: ignore[arg-type]
         return await self.worker(source).api.call(MOVE_FREE_VOLUME, params=at, body=body)
+
+    async def reclaim(self, move_id: str, **wish: bool) -> Move:
+        body = TakeBackRequest(**wish)
+        return await self.worker(0).api.call(RECLAIM_MOVE, params=MoveParams(move_id=move_id), body=body)
+
+    async def granted_to_a_lost_node(self) -> str:
+        """The second host loses power before it has heard."""
+        move = await self.move(0, 1)
+        self._fleet.call_network.late.append("accept_move")
+        self._fleet.call_network.late_s = 0.0
+        await eventually(self._clock, lambda: self.hosts[0].world.store.get(GRANTS, self.machine), 60, 0.0005)
+        await self.hosts[1].kill(power=True)
+        return move.id
+
+    async def moved_to_a_lost_node(self) -> str:
+        """The second host loses power while the machine runs there."""
+        move = await self.move(0, 1)
+        assert (await self.ended(0, move.id)).state is MoveState.DONE
+        await self.worker(1).reaches(self.machine, State.STARTED)
+        await self._clock.sleep(10)
+        await self.hosts[1].kill(power=True)
+        return move.id
+
+    async def dies(self, number: int, place: str) -> None:
+        """The host's daemon is killed at this place, with all that was not synced, and begins again."""
+        host = self.hosts[number]
+        host.world.crash_points.burns_in = place
+        if host.worker is None:
+            await host.begin(self._tasks)
+        await eventually(self._clock, lambda: host.worker is None, 600, 0.01)
+        host.world.store = host.world.store.crash(0)
+        await host.begin(self._tasks)
+
+    def forget_acknowledged(self) -> None:
+        """What was written is given up."""
+        self._acknowledged.clear()
 
     async def ended(self, source: int, move_id: str) -> MoveRecord:
         def over() -> bool:

@@ -14,9 +14,15 @@ FOUND_AT = {
     "copy-not-synced": 16,
     "old-marks": 21,
     "accept-not-durable": 3,
-    "accepts-again": 10,
+    "accepts-again": 3,
     "root-left": 4,
     "zeros-unsaid": 7,
+    "restarts-granted": 9,
+    "reclaim-alive": 23,
+    "reclaim-unfenced": 67,
+    "reclaim-same-generation": 3,
+    "many-away": 3,
+    "grant-not-durable": 48,
 }
 """The seed that finds a bug, where it is not the first one."""
 

@@ -6,14 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hawker.api.contract.move import (
-    LIMIT_MOVE,
-    PAUSE_MOVE,
-    RESUME_MOVE,
-    LimitMoveRequest,
-    MoveParams,
-    OutgoingMove,
-)
+from hawker.api.contract.move import LIMIT_MOVE, PAUSE_MOVE, RESUME_MOVE, LimitMoveRequest, MoveParams
+from hawker.api.contract.move_peer import OutgoingMove
 from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
 from hawker.host.changed_blocks import BlockRange

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from hawker.api.contract.app import AppParams
-from hawker.api.contract.move import GET_MOVE, IncomingMove, MoveParams
+from hawker.api.contract.move import GET_MOVE, MoveParams
+from hawker.api.contract.move_peer import IncomingMove
 from hawker.api.contract.volume import (
     CREATE_BACKUP,
     CREATE_VOLUME,

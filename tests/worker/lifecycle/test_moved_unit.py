@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hawker.api.contract.move import IncomingRequest
+from hawker.api.contract.move_peer import IncomingRequest
 from hawker.errors import NotServed
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.machine import State

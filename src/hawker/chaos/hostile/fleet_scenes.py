@@ -14,7 +14,7 @@ from threading import Event
 import anyio
 from anyio.to_thread import run_sync
 
-from hawker.api.contract.move import DROP_INCOMING, MOVE_PEER_ROUTES
+from hawker.api.contract.move_peer import DROP_INCOMING, MOVE_PEER_ROUTES
 from hawker.api.routes import PEER_ROUTES, ROUTES, asked_by_nodes
 from hawker.auth.caveat import Actions
 from hawker.auth.macaroon import NONCE_BYTES, key_of, mint, narrow, to_text

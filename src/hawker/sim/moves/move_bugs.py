@@ -8,11 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from hawker.api.contract.market import OrderedApp
-from hawker.api.contract.move import (
+from hawker.api.contract.move import MoveRequest
+from hawker.api.contract.move_peer import (
     RELEASE_SNAPSHOT,
     DeliverRequest,
     MovedSnapshotParams,
-    MoveRequest,
     ReleaseSnapshotQuery,
 )
 from hawker.errors import HawkerError
@@ -45,10 +45,11 @@ from hawker.store.contract import Bucket, Durability, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
 from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece, draft_of
-from hawker.worker.lifecycle.move import change_move, give_back
 from hawker.worker.lifecycle.moved_unit import files_of, unit_files
+from hawker.worker.lifecycle.outgoing_move import change_move, give_back
 from hawker.worker.lifecycle.receive import own
 from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.reclaims import Reclaims
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -293,6 +294,42 @@ class _AcceptsAgain(MachineMoves):
         own(tx, self._deps, self._node, found.move, unit, given.app)
 
 
+class _AsksNoGossip(Reclaims):
+    async def _check_lost(self, move: MoveRecord) -> None:
+        return None
+
+
+class _ReclaimsAlive(MachineMoves):
+    """What is taken back is taken from nodes that live, too."""
+
+    @property
+    def reclaims(self) -> Reclaims:
+        return _AsksNoGossip(self._deps, self._room)
+
+
+class _RaisesNothing(Reclaims):
+    def _generation(self, move: MoveRecord) -> int:
+        return move.generation
+
+
+class _ReclaimsTheSame(MachineMoves):
+    """What is taken back has the generation that was granted."""
+
+    @property
+    def reclaims(self) -> Reclaims:
+        return _RaisesNothing(self._deps, self._room)
+
+
+def _asks_nobody(rootfs: StepDo) -> StepDo:
+    """A node that returns starts what it had."""
+
+    async def starts(context: Any) -> Outcome:
+        context.deps.claims.update(key for key, _ in context.deps.store.scan(INCOMING))
+        return await rootfs(context)
+
+    return starts
+
+
 class _LazyStore(StoreOver):
     """A store that syncs what is put into one bucket with whatever is synced next."""
 
@@ -431,5 +468,18 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         *I,
     ),
     _plant("accepts-again", "a late grant is taken for a new one", WorkerKit(moves=_AcceptsAgain), *I),
+    _plant(
+        "reclaim-unfenced",
+        "a node that returns does not ask whether what it had was taken back",
+        WorkerKit(flows=_with_step("start", "rootfs", _asks_nobody)),
+        *I,
+    ),
+    _plant("reclaim-alive", "something is taken back from a node that lives", WorkerKit(moves=_ReclaimsAlive), *I),
+    _plant(
+        "reclaim-same-generation",
+        "what is taken back has the generation that was granted",
+        WorkerKit(moves=_ReclaimsTheSame),
+        *I,
+    ),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

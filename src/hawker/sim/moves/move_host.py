@@ -16,7 +16,7 @@ from hawker.errors import WrongState
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.other_nodes import SEALED_FOR
 from hawker.host.changed_blocks import BLOCK_BYTES
-from hawker.ids import AppName, MachineId, NodeId
+from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
 from hawker.record.app import AppRecord
@@ -84,10 +84,26 @@ class SimOtherNodes:
         return list(self._fleet.hosts)
 
     def seen_at(self, machine: MachineId) -> NodeId | None:
+        return self._seen(machine)[1]
+
+    def volume_seen_at(self, volume: VolumeId) -> NodeId | None:
+        return self._seen(volume)[1]
+
+    def seen_generation(self, machine: MachineId) -> int:
+        return self._seen(machine)[0]
+
+    def _seen(self, unit: str) -> tuple[int, NodeId | None]:
+        """Of who owns it under the greatest generation."""
+        found: tuple[int, NodeId | None] = (0, None)
         for host in self._fleet.hosts.values():
-            if any(unit == machine for unit, _ in owned_at(host.world.store)):
-                return host.id
-        return None
+            for owned, generation in owned_at(host.world.store):
+                if owned == unit and generation > found[0]:
+                    found = (generation, host.id)
+        return found
+
+    async def lost_since(self, node: NodeId) -> float | None:
+        """A daemon that was killed is away; its host answers for as long as it has power."""
+        return self._fleet.hosts[node].lost_at
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
         return self.bundler.pack(reader, app)
@@ -129,6 +145,7 @@ class MoveHost:
         self.worker: SimWorker | None = None
         self.refuses = False
         self.kills = 0
+        self.lost_at: float | None = None
         self._dark = False
         self._end = anyio.Event()
         self._ended = anyio.Event()
@@ -151,12 +168,14 @@ class MoveHost:
             await self._ended.wait()
             if power:
                 self.cut_power()
+                self.lost_at = self.world.clock.now()
 
     def fall(self, *, kept: float, power: bool = False) -> None:
         """Killed at this moment: nothing that it does from now on counts; without power until it begins again."""
         if self.worker is None:
             return
         self._dark = power
+        self.lost_at = self.world.clock.now() if power else None
         self.worker = None
         self.kills += 1
         old = self.world.store
@@ -179,7 +198,7 @@ class MoveHost:
                 handlers = self.meet(worker)
                 self._endpoint = SimEndpoint(clock=self.world.clock, handlers=handlers, tasks=worker.tasks)
                 self._fleet.call_network.peers[self.id] = self._endpoint
-                self.worker = worker
+                self.worker, self.lost_at = worker, None
                 task_status.started()
                 await self._end.wait()
         except Death:
@@ -202,17 +221,21 @@ class MoveHost:
 
     def moment(self) -> MoveMoment:
         world = self.world
-        return world.store, world.store.commits, frozenset(world.host.running()), self._mounted()
+        return world.store, world.store.commits, self._running(), self._mounted()
+
+    def _running(self) -> frozenset[MachineId]:
+        """Nothing without power."""
+        return frozenset() if self._dark else frozenset(self.world.host.running())
 
     def _mounted(self) -> frozenset[str]:
-        return frozenset({*self.world.disks.attached, *self.world.rootfs.mounted})
+        return frozenset() if self._dark else frozenset({*self.world.disks.attached, *self.world.rootfs.mounted})
 
     def sight(self) -> NodeSight:
         world = self.world
         return NodeSight(
             node=self.id,
             reader=world.store,
-            running=frozenset(world.host.running()),
+            running=self._running(),
             mounted=self._mounted(),
             contents={
                 **{volume_id: file.content for volume_id, file in world.disks.files.items()},
@@ -231,6 +254,8 @@ class MoveHost:
         """Each machine that runs writes to its volume and to the root filesystem that it keeps, and is told that it is
         on disk; what each then has."""
         told = dict[str, int]()
+        if self._dark:
+            return told
         rootfs = self.world.rootfs
         for layer in [each for each in rootfs.writes if each[0] in rootfs.mounted]:
             if layer[0] in self.world.host.running():

@@ -10,7 +10,15 @@ from typing import Any
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from hawker.api.contract.move import CANCEL_MOVE, MOVE_FREE_VOLUME, MOVE_MACHINE, MoveParams, MoveRequest
+from hawker.api.contract.move import (
+    CANCEL_MOVE,
+    MOVE_FREE_VOLUME,
+    MOVE_MACHINE,
+    RECLAIM_MOVE,
+    MoveParams,
+    MoveRequest,
+    TakeBackRequest,
+)
 from hawker.api.contract.volume import UPDATE_VOLUME, UpdateVolumeRequest, VolumeParams
 from hawker.errors import Fault, HawkerError
 from hawker.ids import AppName, MachineId, NodeId, SnapshotId, VolumeId
@@ -37,11 +45,12 @@ from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, MoveState
 from hawker.record.volume import VOLUMES
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import eventually
-from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan
+from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, numbered
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
 from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, SimWorker, params
+from hawker.worker.lifecycle.moved_unit import unit_files
 
 HOSTS = 3
 RUN_S = 240.0
@@ -66,6 +75,7 @@ class MoveVerb(StrEnum):
     SPOIL = "spoil"
     REFUSE = "refuse"
     AMBUSH = "ambush"
+    RECLAIM = "reclaim"
 
 
 _WEIGHTS = {
@@ -95,6 +105,7 @@ _AMBUSHED = (
 _ROT = frozenset({3, 4, 11})
 _DARK_FROM = 20.0  # of the amount of an ambush: longer ones take the power, too
 _MODES = ("", "", "cold")
+_LOSES = 3  # every fourth seed
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
 
@@ -125,7 +136,22 @@ class MoveOutcome(RunOutcome[MovePlan], frozen=True, kw_only=True):
 
 def draw(seed: int) -> MovePlan:
     """What happens, and when: blows come in the seconds around a move."""
-    return MovePlan(seed=seed, operations=drawn(seed, RUN_S, _WEIGHTS, _drawn_at))
+    losses = drawn(seed, RUN_S, {MoveVerb.RECLAIM: 1.0}, _loss_at) if seed % 4 == _LOSES else ()
+    operations = [*drawn(seed, RUN_S, _WEIGHTS, _drawn_at), *losses]
+    return MovePlan(seed=seed, operations=numbered(operations))
+
+
+def _loss_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
+    """A host is moved to, and loses its power until long after it was taken for lost."""
+    host, away = str(chance.between(1, HOSTS)), chance.one_of((5.0, 30.0, 90.0))
+    begins = at + chance.one_of((0.3, 0.6, 1.0, 2.0, 8.0))
+    rows = (
+        (at, MoveVerb.MOVE, ""),
+        (begins, MoveVerb.POWER, chance.one_of(("0", "0.5", "1"))),
+        (begins + 1.0, verb, chance.one_of(("", "now"))),
+        (begins + away, MoveVerb.BOOT, ""),
+    )
+    return [MoveOperation(0, when, _ACTOR, each, host, 0.0, word) for when, each, word in rows], begins + away + 2.0
 
 
 def _drawn_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
@@ -164,6 +190,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             host = MoveHost(self._fleet, number, plan.seed * 100 + number)
             self._fleet.hosts[host.id] = host
         self._acknowledged: dict[str, int] = {}
+        self._forgiven: set[str] = set()
         self._generations = Generations()
         self._ambushes: list[tuple[NodeId, str, bool]] = []
         self._fleet.call_network.hears = self._hear
@@ -217,6 +244,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         seen: list[MoveMoment] = []
         while True:
             await self._clock.sleep(_LOOK_S)
+            self._forgive()
             for host in self._fleet.hosts.values():
                 written = host.write()
                 self._note(forgotten_writes(written, self._acknowledged))
@@ -253,6 +281,8 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
                 self._ambushes.append((host.id, word, operation.amount > _DARK_FROM))
             case MoveVerb.HEAL:
                 self._heal(host)
+            case MoveVerb.RECLAIM:
+                self._tasks.start_soon(self._reclaim, word == "now")
 
     def _hear(self, passing: PassingCall) -> None:
         """A host that is waylaid falls at the next call of that name that it makes or answers: its daemon is killed, or
@@ -296,6 +326,32 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         except HawkerError as error:
             self._say(f"{verb}: {error}")
 
+    async def _reclaim(self, now: bool) -> None:
+        """Whatever moved last from a host that is up, for any loss, and from whomever: a host that lives keeps it."""
+        granted = (MoveState.GRANTED, MoveState.DONE)
+        for host in self._fleet.hosts.values():
+            gone = [each for _, each in host.world.store.scan(MOVES) if each.state in granted]
+            newest = max(gone, key=lambda each: each.id, default=None)
+            if host.worker is None or newest is None:
+                continue
+            at, body = MoveParams(move_id=newest.id), TakeBackRequest(accept_loss=True, now=now or None)
+            try:
+                made = await host.worker.api.call(RECLAIM_MOVE, params=at, body=body)
+                self._say(f"reclaim: {made.state} by {made.node} from {made.to}")
+            except HawkerError as error:
+                self._say(f"reclaim: {error}")
+
+    def _forgive(self) -> None:
+        """What was written at a node from which it was taken back is lost, as was said."""
+        for host in self._fleet.hosts.values():
+            for _, move in host.world.store.scan(MOVES):
+                if move.reclaimed and move.id not in self._forgiven:
+                    self._forgiven.add(move.id)
+                    for file in unit_files(move):
+                        self._acknowledged[file.id] = min(
+                            self._acknowledged.get(file.id, 0), host.world.moved_files.kept(file, move.generation)
+                        )
+
     async def _rest(self) -> None:
         """All is healed and up, and everything has come to its end."""
         self._heal()
@@ -318,8 +374,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             for _, volume in list(host.world.store.scan(VOLUMES)):
                 if host.worker is None or not volume.damaged or self._found:
                     continue
-                if volume.id in self._acknowledged:
-                    self._acknowledged[volume.id] = host.world.disks.files[volume.id].content
+                self._acknowledged[volume.id] = host.world.disks.files[volume.id].content
                 at = VolumeParams(app_name=APP, volume_id=volume.id)
                 await host.worker.api.call(UPDATE_VOLUME, params=at, body=UpdateVolumeRequest(accept_damage=True))
                 if volume.machine is not None:

@@ -31,6 +31,7 @@ class FakeMovedFiles(FakeHostPart):
         self.retired: dict[tuple[str, int], int] = {}  # by id and generation
         self.plain: set[str] = set()  # machines that keep a directory
         self._sizes: dict[str, int] = {}
+        self._retired_holes: dict[tuple[str, int], tuple[int, frozenset[int]]] = {}  # and the size in bytes
         self._synced: dict[str, dict[int, bytes]] = {}
         self._volumes = volumes
         self._rootfs = rootfs
@@ -184,18 +185,37 @@ class FakeMovedFiles(FakeHostPart):
             self._taken(adopted)
 
     async def drafts(self) -> list[str]:
-        return sorted(each for each in self.drafted if not is_snapshot_id(each))
+        return sorted(self.drafted)
 
     async def retire(self, file: MovedFile, generation: int) -> None:
         await self._edge("retire")
+        there = None if file.layer else self._volumes.files.get(VolumeId(file.id))
         content = self._taken(file)
         if content is not None:
             self.retired[file.id, generation] = content
+            self._retired_holes[file.id, generation] = (
+                (0, frozenset()) if there is None else (there.size_bytes, there.holes)
+            )
         await self._edge("retire", after=True)
+
+    async def restore(self, file: MovedFile, generation: int) -> None:
+        await self._edge("restore")
+        content = self.retired.pop((file.id, generation), None)
+        if content is not None:
+            size, holes = self._retired_holes.pop((file.id, generation))
+            self._enter(file, size, content, holes)
+        if await self.size_bytes(file) is None:
+            raise NotFound(f"the file of {file.id} is not there")
+        await self._edge("restore", after=True)
 
     async def forget(self, file: MovedFile, generation: int) -> None:
         await self._edge("forget")
         self.retired.pop((file.id, generation), None)
+
+    def kept(self, file: MovedFile, generation: int) -> int:
+        """How often it was written to when it was put aside, or as it is."""
+        retired = self.retired.get((file.id, generation))
+        return self._content(file) if retired is None else retired
 
     def _drafted(self, draft: str) -> int | None:
         """None when it is not one moment's. A part that is not there is zeros."""

@@ -10,22 +10,32 @@ from hawker.api.contract.body import instant
 from hawker.api.contract.image import PIECE_BYTES
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.move import (
-    ACCEPT_MOVE,
     CANCEL_MOVE,
-    CHANGED_BLOCKS,
-    DIGEST_BLOCKS,
-    DROP_INCOMING,
     GET_MOVE,
-    HAND_BLOCKS,
-    HAND_VOLUME,
     LIMIT_MOVE,
     LIST_MOVES,
     MOVE_FREE_VOLUME,
     MOVE_MACHINE,
-    OFFER_MOVE,
     PAUSE_MOVE,
-    RELEASE_SNAPSHOT,
+    RECLAIM_MOVE,
     RESUME_MOVE,
+    LimitMoveRequest,
+    ListMovesQuery,
+    Move,
+    MoveList,
+    MoveParams,
+    MoveRequest,
+    TakeBackRequest,
+)
+from hawker.api.contract.move_peer import (
+    ACCEPT_MOVE,
+    CHANGED_BLOCKS,
+    DIGEST_BLOCKS,
+    DROP_INCOMING,
+    HAND_BLOCKS,
+    HAND_VOLUME,
+    OFFER_MOVE,
+    RELEASE_SNAPSHOT,
     SHOW_INCOMING,
     SHOW_OUTGOING,
     ChangedBlocksAnswer,
@@ -33,15 +43,9 @@ from hawker.api.contract.move import (
     DeliverRequest,
     IncomingMove,
     IncomingRequest,
-    LimitMoveRequest,
-    ListMovesQuery,
-    Move,
     MovedBlocksRequest,
     MovedPieceQuery,
     MovedSnapshotParams,
-    MoveList,
-    MoveParams,
-    MoveRequest,
     OutgoingMove,
     ReleaseSnapshotQuery,
 )
@@ -70,7 +74,9 @@ from hawker.record.move import (
 from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
 from hawker.volume.moved_files import Lost, MovedFile, StoredPiece
 from hawker.worker.handlers.machines import target_of
+from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.moved_unit import unit_resource
 from hawker.worker.machine_moves import MachineMoves, PlannedMove
 from hawker.worker.scheduled_moves import ScheduledMoves
 
@@ -165,6 +171,16 @@ class MoveHandlers:
     async def limit(self, call: Call[MoveParams, NoQuery, LimitMoveRequest]) -> Move:
         return self._show(await self._moves.limit(self._check_writer(call), call.body.limit_mib_per_s))
 
+    @answers(RECLAIM_MOVE)
+    async def reclaim(self, call: Call[MoveParams, NoQuery, TakeBackRequest]) -> Move:
+        wish, reclaims = call.body, self._moves.reclaims
+        move_id = self._shown(call.params.move_id).id
+        move = await reclaims.order(move_id, accept_loss=bool(wish.accept_loss), now=bool(wish.now))
+        run = self._runner.active(unit_resource(move))
+        if run is not None and run.flow == DELIVER.name:  # it would notice by itself, once its call is over
+            await self._runner.cancel(run.run_id, "taken back")
+        return self._show(move)
+
     def _check_writer(self, call: Call[MoveParams, NoQuery, Any]) -> str:
         """The id of the move, which one that was scheduled has once it has begun. Raises `NotFound`, and what the grant
         raises."""
@@ -199,6 +215,8 @@ class MoveHandlers:
             closed=move.state in CLOSED_MOVES,
             paused=move.is_paused(self._clock.now()),
             limit_mib_per_s=move.limit_mib_per_s,
+            reclaimed=move.reclaimed,
+            snapshots=self._moves.snapshots_kept(move) if move.reclaimed else (),
         )
 
     @answers(HAND_VOLUME)
@@ -285,6 +303,15 @@ class MoveHandlers:
             updated_at=instant(scheduled.ended_at or scheduled.created_at),
         )
 
+    def _undelivered(self, move: MoveRecord) -> str:
+        """Why its owner has not heard of a grant; empty while there is nothing to say."""
+        run = self._runner.active(unit_resource(move)) if move.state is MoveState.GRANTED else None
+        failed = [] if run is None else [each.error for each in self._runner.history(run.run_id) if each.error]
+        if not failed:
+            return ""
+        what = f"machine move {move.machine}" if move.machine else f"volumes move {move.volume}"
+        return f"{failed[-1]}; if node {move.to} is lost for good, `hawker {what} --reclaim` takes it back"
+
     def _show(self, move: MoveRecord) -> Move:
         now = self._clock.now()
         rate, paused = _rate(move, now), move.is_paused(now)
@@ -307,10 +334,11 @@ class MoveHandlers:
             away_ms=_away_ms(move, now),
             snapshots_left=self._moves.snapshots_left(move),
             code=Damaged.code if move.damage and move.state is MoveState.ABORTED else "",
-            reason=move.reason,
             accept_loss=move.accept_loss,
             lost=move.lost,
             back_of=move.back_of or None,
+            reclaimed=move.reclaimed,
+            reason=self._undelivered(move) or move.reason,
             created_at=instant(move.created_at),
             updated_at=instant(move.updated_at),
         )

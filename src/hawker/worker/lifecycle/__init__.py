@@ -20,9 +20,11 @@ from hawker.worker.lifecycle.move import MOVE
 from hawker.worker.lifecycle.moved_snapshots import BRING_SNAPSHOTS
 from hawker.worker.lifecycle.pull import PULL
 from hawker.worker.lifecycle.receive import RECEIVE
+from hawker.worker.lifecycle.reclaim import RECLAIM
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import CREATE, START
 from hawker.worker.lifecycle.stop import REST, STOP
+from hawker.worker.lifecycle.surrender import SURRENDER
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND
 from hawker.worker.lifecycle.update import UPDATE
 
@@ -50,4 +52,6 @@ FLOWS: tuple[Flow[Any], ...] = (
     DELIVER,
     RECEIVE,
     BRING_SNAPSHOTS,
+    RECLAIM,
+    SURRENDER,
 )

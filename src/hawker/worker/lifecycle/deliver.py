@@ -2,10 +2,12 @@
 has refused it for ever; then what is here of it goes.
 """
 
-from hawker.api.contract.move import ACCEPT_MOVE, DeliverRequest, MoveParams
-from hawker.errors import HawkerError
-from hawker.fsm.contract import Done, Flow, HandOff, Outcome, Retry, Step
-from hawker.record.machine import MACHINES
+from hawker.api.contract.move import MoveParams
+from hawker.api.contract.move_peer import ACCEPT_MOVE, DeliverRequest
+from hawker.errors import HawkerError, Unavailable
+from hawker.fsm.contract import Abort, Done, Flow, HandOff, Outcome, Retry, Step
+from hawker.record.app import PINNED
+from hawker.record.machine import EVENTS, MACHINES, MachineRecord
 from hawker.record.move import (
     GRANTS,
     MOVED,
@@ -13,15 +15,19 @@ from hawker.record.move import (
     OPEN_MOVE_OF,
     RETIRED,
     RETIRED_KEPT_S,
+    RETIRED_UNITS,
     IncomingState,
     MoveRecord,
     MoveState,
     RetiredRecord,
+    RetiredUnit,
 )
-from hawker.record.volume import VOLUMES
+from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.move import (
+from hawker.worker.lifecycle.moved_snapshots import leave_snapshots
+from hawker.worker.lifecycle.moved_unit import files_of, unit_files
+from hawker.worker.lifecycle.outgoing_move import (
     LOOK_S,
     OFTEN,
     DeliverInput,
@@ -31,8 +37,7 @@ from hawker.worker.lifecycle.move import (
     move_in,
     unit_of,
 )
-from hawker.worker.lifecycle.moved_snapshots import leave_snapshots
-from hawker.worker.lifecycle.moved_unit import files_of, unit_files
+from hawker.worker.lifecycle.ownership import taken_back
 
 _SEEN_S = 10.0
 _DELIVERIES = 900  # of one run, before the next takes over
@@ -41,6 +46,11 @@ _DELIVERIES = 900  # of one run, before the next takes over
 async def deliver(context: Context[DeliverInput]) -> Outcome:
     """The owner has it, or has refused it for ever; then it is this node's once more."""
     deps, move = context.deps, move_in(context)
+    if move.state is not MoveState.GRANTED:
+        return Abort(Unavailable(f"the move is {move.state}"))
+    gone = await taken_back(deps, move.unit)  # what was granted here may have been taken back since
+    if gone is not None:
+        return gone
     app, unit = unit_of(deps, move, granted=True)
     body = DeliverRequest(generation=move.generation, app=app, unit=unit)
     try:
@@ -57,13 +67,18 @@ async def deliver(context: Context[DeliverInput]) -> Outcome:
 
 
 def _heard(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
-    if tx.get(MOVES, move.id) is not None:
-        change_move(tx, deps, move.id, back_at=deps.clock.now() if move.ran else None)
+    """Raises `Unavailable` once it was taken back."""
+    current = tx.get(MOVES, move.id)
+    if current is None or current.state is not MoveState.GRANTED:
+        raise Unavailable("the move is not granted any more")
+    now = deps.clock.now()
+    change_move(tx, deps, move.id, heard_at=now, back_at=now if move.ran else None)
 
 
 def _take_back(tx: Tx, deps: FlowDeps, move: MoveRecord, reason: str) -> None:
     """The refused generation is never used again: this node owns the one after it."""
-    if not is_granted_by(tx, move):
+    current = tx.get(MOVES, move.id)
+    if not is_granted_by(tx, move) or current is None or current.state is not MoveState.GRANTED:
         return
     tx.delete(GRANTS, move.unit)
     for each in filter(None, (move.machine, move.volume)):
@@ -107,9 +122,11 @@ def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
     for each in filter(None, (move.machine, move.volume)):
         tx.delete(OPEN_MOVE_OF, each)
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
+    volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
+    if record is not None or volume is not None:
+        tx.put(RETIRED_UNITS, move.id, _unit(tx, deps, record, volume))
     if record is not None:
         deps.table.leave(tx, record)
-    volume = None if move.volume is None else tx.get(VOLUMES, move.volume)
     if volume is not None:
         deps.volumes.depart(tx, volume)
         leave_snapshots(tx, volume.id)
@@ -123,6 +140,17 @@ def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
         )
         tx.put(RETIRED, f"{file.id}/{move.generation}", kept)
     change_move(tx, deps, move.id, state=MoveState.DONE)
+
+
+def _unit(tx: Tx, deps: FlowDeps, machine: MachineRecord | None, volume: VolumeRecord | None) -> RetiredUnit:
+    return RetiredUnit(
+        machine=machine,
+        versions=() if machine is None else tuple(reversed(deps.table.versions(tx, machine.id))),
+        events=() if machine is None else tuple(event for _, event in tx.scan(EVENTS, f"{machine.id}/")),
+        secrets=None if machine is None else tx.get(PINNED, f"{machine.id}/{machine.version}"),
+        volume=volume,
+        until=deps.clock.now() + RETIRED_KEPT_S,
+    )
 
 
 DELIVER = Flow(

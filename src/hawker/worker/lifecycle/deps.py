@@ -14,7 +14,7 @@ from hawker.archive.archive import Archive
 from hawker.clock import Clock
 from hawker.errors import NotServed, Unavailable
 from hawker.fsm.contract import Resource, StepContext, WhenBusy
-from hawker.ids import AppName, MachineId, NodeId, RunId
+from hawker.ids import AppName, MachineId, NodeId, RunId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
@@ -54,6 +54,16 @@ class OtherNodes(Protocol):
     def seen_at(self, machine: MachineId) -> NodeId | None:
         """Where the catalog has the machine, as far as it is known here."""
 
+    def volume_seen_at(self, volume: VolumeId) -> NodeId | None:
+        """Where the catalog has the volume, as far as it is known here."""
+
+    def seen_generation(self, machine: MachineId) -> int:
+        """The greatest that the catalog has of the machine; 0 when it has none."""
+
+    async def lost_since(self, node: NodeId) -> float | None:
+        """Since when gossip calls it down and its host is silent: Unix seconds, 0 for one that nobody knows; None while
+        it lives."""
+
     def pack(self, reader: Reader, app: AppRecord) -> bytes: ...
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None: ...
@@ -73,6 +83,10 @@ class LateNodes:
 
     def meet(self, others: OtherNodes) -> None:
         self._others = others
+
+    @property
+    def are_there(self) -> bool:
+        return self._others is not None
 
     @property
     def there(self) -> OtherNodes:
@@ -110,7 +124,8 @@ class FlowDeps(ValueObject, frozen=True):
     `disks` and `copies` where there are no volumes, `backups` where they go nowhere, `gpus` where the node has none,
     `logs` where none are kept; `files`, what was uploaded for machines, where no such files are. `fleet` answers every
     call that a client may make, once the node answers; `others` are the other nodes, `moved_files` what moves do with
-    volumes' files. `runs` begins runs of the worker."""
+    volumes' files. `runs` begins runs of the worker. `claims` has the moves by which something came that was found to
+    be the node's own still, in this life of the daemon."""
 
     store: Store
     table: MachineTable
@@ -139,6 +154,7 @@ class FlowDeps(ValueObject, frozen=True):
     moved_files: MovedFiles | None = None
     others: LateNodes = msgspec.field(default_factory=LateNodes)
     runs: LateRuns = msgspec.field(default_factory=LateRuns)
+    claims: set[str] = msgspec.field(default_factory=set)
 
 
 Context: TypeAlias = StepContext[FlowDeps, I]

@@ -14,7 +14,8 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.image import PIECE_BYTES
-from hawker.api.contract.move import (
+from hawker.api.contract.move import MoveParams
+from hawker.api.contract.move_peer import (
     CHANGED_BLOCKS,
     DIGEST_BLOCKS,
     HAND_BLOCKS,
@@ -23,7 +24,6 @@ from hawker.api.contract.move import (
     ChangedBlocksQuery,
     MovedBlocksRequest,
     MovedPieceQuery,
-    MoveParams,
     OutgoingMove,
 )
 from hawker.errors import HawkerError, NotFound, Unavailable
@@ -96,7 +96,7 @@ def over(said: OutgoingMove | HawkerError, record: IncomingRecord) -> str:
         return f"node {record.source} knows of no such move"
     if isinstance(said, HawkerError):
         return ""
-    if said.generation != record.generation or said.state == MoveState.ABORTED:
+    if said.generation != record.generation or said.state in (MoveState.RECLAIMING, MoveState.ABORTED):
         return f"the move is {said.state} at node {record.source}"
     return ""
 

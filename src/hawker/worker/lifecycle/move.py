@@ -5,21 +5,17 @@ durable here. That commit is the change of owner. Before it, every failure ends 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import anyio
-import msgspec
 
-from hawker.api.contract.market import OrderedApp
-from hawker.api.contract.move import (
+from hawker.api.contract.move import MoveParams
+from hawker.api.contract.move_peer import (
     DROP_INCOMING,
     OFFER_MOVE,
     SHOW_INCOMING,
     IncomingMove,
     IncomingRequest,
-    MoveParams,
 )
-from hawker.config import stop_config
 from hawker.config.process_rules import LONGEST_STOP_S
 from hawker.errors import Conflict, Damaged, HawkerError, NoDestination, NotFound, NotServed, Unavailable
 from hawker.fsm import journal
@@ -27,16 +23,13 @@ from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, Ha
 from hawker.fsm.run import State as RunState
 from hawker.ids import InstanceId, NodeId, new_ulid
 from hawker.machine import State
-from hawker.record.app import APPS
-from hawker.record.machine import EVENTS, MACHINES, Detail, MachineRecord, machine_resource
+from hawker.record.machine import MACHINES, Detail, MachineRecord
 from hawker.record.move import (
     FILLING,
     GRANTS,
     MOVED,
     MOVES,
-    OPEN_MOVE_OF,
     UNTOUCHED,
-    Delivered,
     GrantRecord,
     IncomingState,
     MovedRecord,
@@ -45,15 +38,25 @@ from hawker.record.move import (
     MoveState,
 )
 from hawker.record.volume import VOLUMES, volume_resource
-from hawker.store.contract import Durability, Reader, Tx
+from hawker.store.contract import Durability, Tx
 from hawker.volume.moved_files import MovedFile
-from hawker.worker.capacity import at_rest, kept_layer
+from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.destinations import apart_first, candidates
-from hawker.worker.lifecycle.moved_snapshots import carried_snapshots
 from hawker.worker.lifecycle.moved_unit import files_of, kept_root, moved_volume, stored_bytes, unit_files
-from hawker.worker.lifecycle.start import Launch, runs
-from hawker.worker.lifecycle.stop import PATIENT, Halt, RestartInput, halt, undo_halt
+from hawker.worker.lifecycle.outgoing_move import (
+    LOOK_S,
+    OFTEN,
+    DeliverInput,
+    change_move,
+    give_back,
+    is_granted_by,
+    migrated,
+    move_in,
+    unit_of,
+)
+from hawker.worker.lifecycle.ownership import taken_back
+from hawker.worker.lifecycle.stop import PATIENT, Halt, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.table import Happened
 
@@ -63,7 +66,6 @@ PREPARE_S = 600.0
 SILENT_S = 30.0
 """How long a machine is off for a destination that does not answer, or makes no progress."""
 
-LOOK_S = 0.2
 _LOOK_AWAY_S = 0.05  # while the machine is off
 _LOOK_PAUSED_S = 5.0  # a thousand looks are more than the longest pause
 _TRIM_S = 10.0
@@ -71,40 +73,6 @@ _TRIM_S = 10.0
 
 class MoveInput(Halt, frozen=True, kw_only=True):
     """`move` names the record, which has the rest."""
-
-
-class DeliverInput(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which move."""
-
-    move: str
-
-
-def migrated(status: str, move: MoveRecord, reason: str = "") -> Happened:
-    """An event of the machine: which move, from where to where, and why it ended."""
-    what = f"move {move.id} to {move.to or 'another node'}"
-    return Happened("migrate", status, "user", Detail(error=f"{what}: {reason}" if reason else what))
-
-
-def change_move(tx: Tx, deps: FlowDeps, move_id: str, **fields: Any) -> MoveRecord:
-    """As it is now. Raises `NotFound`."""
-    record = tx.get(MOVES, move_id)
-    if record is None:
-        raise NotFound(f"move {move_id} not found")
-    changed = msgspec.structs.replace(record, **fields, updated_at=deps.clock.now())
-    tx.put(MOVES, move_id, changed)
-    return changed
-
-
-def move_in(context: Context[Any], reader: Reader | None = None) -> MoveRecord:
-    """The run's own, or the one that it was handed. Raises `NotFound`."""
-    move_id = context.input.move if isinstance(context.input, DeliverInput) else context.run_id
-    found = (reader or context.deps.store).get(MOVES, move_id)
-    if found is None:
-        raise NotFound(f"move {move_id} not found")
-    return found
-
-
-# Move: until the grant.
 
 
 async def choose(context: Context[MoveInput]) -> Outcome:
@@ -377,6 +345,9 @@ def _is_paused(context: Context[MoveInput]) -> bool:
 
 async def grant(context: Context[MoveInput]) -> Outcome:
     """The destination owns it from this commit on."""
+    gone = await taken_back(context.deps, move_in(context).unit)
+    if gone is not None:
+        return gone
     return HandOff("deliver", DeliverInput(move=context.run_id), commit=lambda tx: _grant(tx, context))
 
 
@@ -400,86 +371,7 @@ def reopen(tx: Tx, ended: EndedRun[MoveInput]) -> None:
         give_back(tx, ended.deps, ended.run_id, ended.error or "cancelled")
 
 
-def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
-    """The source is the owner, and what ran is started."""
-    move = tx.get(MOVES, move_id)
-    if move is None or is_granted_by(tx, move):
-        return
-    for each in filter(None, (move.machine, move.volume)):
-        tx.delete(OPEN_MOVE_OF, each)
-    was, now = move.state, deps.clock.now()
-    back_at = now if move.ran and was not in UNTOUCHED else None
-    move = change_move(tx, deps, move_id, state=MoveState.ABORTED, reason=reason, back_at=back_at)
-    record = None if move.machine is None else tx.get(MACHINES, move.machine)
-    if record is None:
-        return
-    record = deps.table.change(tx, record, migrated("aborted", move, reason))
-    if was not in UNTOUCHED and move.drops_memory:
-        _rest(tx, deps, record)
-    if was in UNTOUCHED or not move.ran:
-        return
-    run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
-    if runs(record):  # its stop was cut short, and its end is not recorded yet
-        signal, timeout_s = stop_config(record.config)
-        again = RestartInput(instance_id=run.instance_id, signal=signal, timeout_s=timeout_s)
-        deps.table.change(
-            tx, record, Happened("restart", "restarting"), state=State.RESTARTING, awaited=run.instance_id
-        )
-        deps.runs.accept(tx, "restart", machine_resource(record.id), again)
-        return
-    deps.table.change(
-        tx, record, Happened("start", "starting"), state=State.STARTING, restarts=0, awaited=run.instance_id
-    )
-    deps.runs.accept(tx, "start", machine_resource(record.id), run)
-
-
-def _rest(tx: Tx, deps: FlowDeps, record: MachineRecord) -> None:
-    """One that was suspended has no memory to go back to: it is off, once its stop, which may have been cut short, has
-    ended."""
-    if runs(record):
-        signal, timeout_s = stop_config(record.config)
-        deps.runs.accept(tx, "stop", machine_resource(record.id), Halt(signal=signal, timeout_s=timeout_s))
-    else:
-        deps.table.change(tx, record, state=State.STOPPED, holds=at_rest(record), restarts=0)
-
-
-def is_granted_by(reader: Reader, move: MoveRecord) -> bool:
-    made = reader.get(GRANTS, move.unit)
-    return made is not None and made.move == move.id
-
-
-# What both flows need.
-
-
-def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple[OrderedApp, bytes]:
-    """The app, and all that there is of what moves, sealed; what opens it only for its owner. Raises `NotFound`."""
-    store, others = deps.store, deps.others.there
-    app = store.get(APPS, move.app)
-    if app is None:
-        raise NotFound("app not found")
-    fields = msgspec.structs.asdict(app)
-    fields.pop("idempotency_key")
-    fields.pop("home")
-    machine = None if move.machine is None else store.get(MACHINES, move.machine)
-    volume, keys = moved_volume(deps, move), deps.volume_keys
-    unit = Delivered(
-        machine=machine,
-        versions=() if machine is None else tuple(reversed(deps.table.versions(store, machine.id))),
-        events=() if machine is None else tuple(event for _, event in store.scan(EVENTS, f"{machine.id}/")),
-        secrets=deps.secrets.pinned(store, machine.id, machine.version) if machine is not None and granted else {},
-        volume=volume,
-        volume_key=keys.open(volume.key) if granted and keys and volume is not None and volume.key is not None else b"",
-        root=move.root,
-        snapshots=carried_snapshots(deps, move) if granted else (),
-        ran=move.ran,
-        back_of=move.back_of,
-    )
-    packed = OrderedApp(**fields, luggage=others.pack(store, app))
-    return packed, others.seal(msgspec.msgpack.encode(unit))
-
-
 _MEETING = Backoff(attempts=15, first_s=0.2, cap_s=2.0)  # of a daemon that is on its way up
-OFTEN = Backoff(attempts=1000, first_s=0.2, cap_s=30.0)
 
 MOVE = Flow(
     name="move",

@@ -8,8 +8,14 @@ snapshots stays true until its new owner has heard.
 
 import msgspec
 
-from hawker.api.contract.move import RELEASE_SNAPSHOT, MovedSnapshotParams, ReleaseSnapshotQuery
-from hawker.errors import Fault, HawkerError, NotFound, WrongState
+from hawker.api.contract.move import MoveParams
+from hawker.api.contract.move_peer import (
+    RELEASE_SNAPSHOT,
+    SHOW_OUTGOING,
+    MovedSnapshotParams,
+    ReleaseSnapshotQuery,
+)
+from hawker.errors import Fault, HawkerError, NotFound, Unavailable, WrongState
 from hawker.failpoint import inside
 from hawker.fsm.contract import Backoff, Done, Flow, HandOff, Outcome, Retry, Step
 from hawker.ids import SnapshotId, VolumeId
@@ -34,6 +40,7 @@ from hawker.record.volume import (
     GONE_SNAPSHOTS,
     SNAPSHOTS,
     SNAPSHOTS_BY_VOLUME,
+    VOLUMES,
     SnapshotKey,
     SnapshotRecord,
     SnapshotStatus,
@@ -99,6 +106,11 @@ def snapshots_left(reader: Reader, move: MoveRecord) -> int:
     if move.volume is None or not (went_by(reader, move) or move.state in OPEN_MOVES):
         return 0
     return len(_whole(reader, move.volume))
+
+
+def snapshots_kept(reader: Reader, volume_id: VolumeId) -> tuple[SnapshotId, ...]:
+    """Those of the volume that are here."""
+    return tuple(each.id for each in _whole(reader, volume_id))
 
 
 def went_by(reader: Reader, move: MoveRecord) -> bool:
@@ -266,14 +278,32 @@ class _Bringing:
         return ""
 
     async def _release(self) -> None:
-        """Its former node hears that it may go there; one that knows of nothing to let go has."""
+        """Its former node hears that it may go there; one that knows of nothing to let go has. Where the volume was
+        taken back with it, it goes here."""
         coming, others = self._coming, self._deps.others.there
         params = MovedSnapshotParams(move_id=coming.move, snapshot_id=self._id)
         query = ReleaseSnapshotQuery(generation=coming.generation)
         try:
             await others.caller(coming.source).call(RELEASE_SNAPSHOT, params=params, query=query)
         except NotFound:
-            return
+            if await self._is_kept_there():
+                await self._deps.store.write(self._let_go)
+
+    async def _is_kept_there(self) -> bool:
+        caller, params = self._deps.others.there.caller(self._coming.source), MoveParams(move_id=self._coming.move)
+        try:
+            said = await caller.call(SHOW_OUTGOING, params=params)
+        except NotFound:
+            return False
+        return bool(said.reclaimed) and self._id in said.snapshots
+
+    def _let_go(self, tx: Tx) -> None:
+        """Raises `Unavailable` until this node has given up the volume itself."""
+        if tx.get(VOLUMES, self._volume) is not None and tx.get(MOVED, self._volume) is None:
+            raise Unavailable("its volume was taken back")
+        mine, there = tx.get(SNAPSHOTS, self._id), tx.get(COMING_SNAPSHOTS, self._id)
+        if mine is not None and there is not None and there.move == self._coming.move:
+            let_go(tx, mine)
 
     async def _give_up(self, why: str) -> str:
         """There is nothing to bring."""

@@ -5,10 +5,12 @@ with the files of a move is done with each of them.
 from msgspec.structs import replace
 
 from hawker.errors import NotServed
+from hawker.fsm.contract import Resource
+from hawker.ids import MachineId, VolumeId
 from hawker.node import Resources
-from hawker.record.machine import MachineRecord
+from hawker.record.machine import MachineRecord, machine_resource
 from hawker.record.move import IncomingRecord, KeptRoot, MoveRecord
-from hawker.record.volume import VOLUMES, VolumeRecord
+from hawker.record.volume import VOLUMES, VolumeRecord, volume_resource
 from hawker.runtime.driver import Features
 from hawker.volume.losses import damaged_by
 from hawker.volume.moved_files import MovedFile, MovedFiles
@@ -21,6 +23,11 @@ _MIB = 1 << 20
 def files_of(deps: FlowDeps) -> MovedFiles:
     assert deps.moved_files is not None, "only a node with volumes or root filesystems moves one"
     return deps.moved_files
+
+
+def unit_resource(move: MoveRecord | IncomingRecord) -> Resource:
+    """What runs about it work on, at its source and once it has come."""
+    return volume_resource(VolumeId(move.unit)) if move.machine is None else machine_resource(MachineId(move.unit))
 
 
 def unit_files(move: MoveRecord | IncomingRecord) -> tuple[MovedFile, ...]:

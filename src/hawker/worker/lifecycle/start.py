@@ -36,6 +36,7 @@ from hawker.worker.lifecycle.environment import (
     with_kernel,
 )
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, Rootfs, gpus_of, take_gpus
+from hawker.worker.lifecycle.ownership import taken_back
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
 from hawker.worker.table import Happened
@@ -80,10 +81,14 @@ def _has(images: ImageCache, image: Resolved, org: str) -> bool:
 
 
 async def rootfs(context: Context[Launch]) -> Outcome:
-    """Mount the image below a new writable layer; a machine that is to be off has none."""
+    """Mount the image below a new writable layer; a machine that is to be off has none, nor has one that is another
+    node's."""
     deps, record = context.deps, _awaiting(context)
     if record is None:
         return Done()
+    gone = await taken_back(deps, record.id)
+    if gone is not None:
+        return gone
     await have_files(context)
     if context.input.launch:
         await have_image(context)

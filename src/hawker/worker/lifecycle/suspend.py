@@ -15,6 +15,7 @@ from hawker.record.machine import MACHINES, Detail, MachineRecord, machine_id_of
 from hawker.runtime.driver import Suspension
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.ownership import taken_back
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.stop import PATIENT
 from hawker.worker.table import Happened
@@ -85,6 +86,9 @@ SUSPEND = Flow(name="suspend", input=HoldInput, steps=(FREEZE,), on_end=keep_run
 async def plug(context: Context[HoldInput]) -> Outcome:
     """What a reboot of the host took from a machine that outlived it: its network. It is as it was before."""
     deps, record = context.deps, find_meant(context.deps.store, context, State.STARTING)
+    gone = await taken_back(deps, context.resource.id)
+    if gone is not None:
+        return gone
     if record is not None and deps.networks is not None and deps.driver.features.suspend is Suspension.SNAPSHOT:
         await deps.networks.ensure(record.id, record.network)
         await deps.fences.renew_for(record.app)

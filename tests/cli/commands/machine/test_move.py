@@ -1,7 +1,10 @@
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from hawker.cli.exits import ExitStatus
 from tests.cli.conftest import Hawker
+from tests.cli.fake_moves import MOVE
 from tests.cli.fake_node import FakeNode, machine
 
 FIRST = "3d8f0000000001"
@@ -55,3 +58,23 @@ def test_a_move_that_accepts_losses_says_what_was_lost(hawker: Hawker, node: Fak
     said = hawker("machine", "move", FIRST, "--accept-loss")
     assert node.call("move_machine").body.accept_loss
     assert "12.0 KiB in 2 places: see `hawker volumes show vol_0000000000000001`" in said.out
+
+
+def test_a_machine_is_taken_back_from_a_lost_node_by_its_newest_move(hawker: Hawker, node: FakeNode) -> None:
+    gone = [msgspec.structs.replace(MOVE, id=each, state="done") for each in ("01MOVE", "00MOVE")]
+    node.moves = (*gone, msgspec.structs.replace(MOVE, id="02MOVE", state="aborted"))
+    node.ends = {"state": "aborted", "reclaimed": 3, "reason": "node 4e5f6071 is lost"}
+    said = hawker("machine", "move", FIRST, "--reclaim", "--accept-loss")
+    call = node.call("reclaim_move")
+    assert said.status == ExitStatus.OK and "node 4e5f6071 is lost" in said.out
+    assert (call.params.move_id, call.body.accept_loss, call.body.now) == ("01MOVE", True, None)
+    said = hawker("machine", "move", "3d8f0000000009", "--reclaim")
+    assert said.status == ExitStatus.FAILED and "has moved 3d8f0000000009 away" in said.err
+
+
+def test_a_reclaim_says_which_options_it_does_not_take(hawker: Hawker, node: FakeNode) -> None:
+    said = hawker("machine", "move", FIRST, "--reclaim", "--to", "0badc")
+    assert said.status == ExitStatus.USAGE and "--to: not with --reclaim" in said.err
+    said = hawker("machine", "move", FIRST, "--now")
+    assert said.status == ExitStatus.USAGE and "--now is for --reclaim" in said.err
+    assert "reclaim_move" not in node.calls

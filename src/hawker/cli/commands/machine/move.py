@@ -24,6 +24,7 @@ Examples:
   hawker machine move pg --limit 50
   hawker machine move pg --window 'sun 02:00-04:00'
   hawker machine move pg --dry-run
+  hawker machine move 77424481f6cc77 --reclaim  # its new node is lost
 """
 
 
@@ -39,6 +40,8 @@ Examples:
 @moves.window_option
 @moves.accept_loss_option
 @moves.dry_run_option
+@moves.reclaim_option
+@moves.now_option
 @moves.detach_option
 @output_option
 @click.pass_context
@@ -55,9 +58,17 @@ def command(
     window: str | None,
     accept_loss: bool,
     dry_run: bool,
+    reclaim: bool,
+    now: bool,
     detach: bool,
     form: Form,
 ) -> None:
+    moves.check_reclaim(ctx, reclaim=reclaim, with_it=("app", "detach", "form"))
+
+    async def take_back(caller: Caller) -> Move:
+        made = await moves.reclaimed(caller, machine, accept_loss=accept_loss, now=now)
+        return made if detach else await moves.follow(caller, made, SystemClock())
+
     async def move(caller: Caller) -> Move:
         wish = await moves.wish_of(
             caller,
@@ -75,4 +86,4 @@ def command(
         made = await caller.call(MOVE_MACHINE, params=owned.params, body=wish)
         return made if detach or dry_run else await moves.follow(caller, made, SystemClock())
 
-    show(talk(ctx, move), form, moves.about)
+    show(talk(ctx, take_back if reclaim else move), form, moves.about)

@@ -115,6 +115,8 @@ def extend(
 @moves.window_option
 @moves.accept_loss_option
 @moves.dry_run_option
+@moves.reclaim_option
+@moves.now_option
 @moves.detach_option
 @output_option
 @click.pass_context
@@ -129,19 +131,26 @@ def move(
     window: str | None,
     accept_loss: bool,
     dry_run: bool,
+    reclaim: bool,
+    now: bool,
     detach: bool,
     form: Form,
 ) -> None:
     """Move VOLUME, which no machine has, to another node; or, with its snapshots, to another app of the same
     organization. One that a machine has moves with it: `hawker machine move`."""
-    if (target is None) == (node is None):
+    moves.check_reclaim(ctx, reclaim=reclaim, with_it=("app", "detach", "form"))
+    if (target is None) == (node is None) and not reclaim:
         raise click.UsageError("give either --to APP or --to-node NODE")
     if dry_run and node is None:
         raise click.UsageError("--dry-run is for --to-node: nothing is copied for another app")
     if (at is not None or window is not None) and node is None:
         raise click.UsageError("--at and --window are for --to-node")
-    if accept_loss and node is None:
+    if accept_loss and node is None and not reclaim:
         raise click.UsageError("--accept-loss is for --to-node: nothing is read for another app")
+
+    async def take_back(caller: Caller) -> Move:
+        made = await moves.reclaimed(caller, volume, accept_loss=accept_loss, now=now)
+        return made if detach else await moves.follow(caller, made, SystemClock())
 
     async def to_app(caller: Caller) -> OwnedVolume:
         found = await find_volume(caller, volume, app)
@@ -156,6 +165,8 @@ def move(
         made = await caller.call(MOVE_FREE_VOLUME, params=found.params, body=wish)
         return made if detach or dry_run else await moves.follow(caller, made, SystemClock())
 
+    if reclaim:
+        return show(talk(ctx, take_back), form, moves.about)
     if node is not None:
         return show(talk(ctx, to_node), form, moves.about)
     moved = talk(ctx, to_app)

@@ -1,0 +1,41 @@
+"""Whether what came is a node's own still: asked once in the life of a daemon, and answered without its granter."""
+
+import pytest
+
+from hawker.errors import Moved
+from hawker.machine import State
+from hawker.record.move import MoveState
+from hawker.worker.lifecycle.ownership import came_by, taken_back
+from tests.sim.moves.fleets import played_fleet
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+
+async def test_a_node_whose_granter_is_gone_starts_what_nobody_else_has() -> None:
+    async with played_fleet() as fleet:
+        assert (await fleet.ended(0, (await fleet.move(0, 1)).id)).state is MoveState.DONE
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        assert came_by(fleet.hosts[0].world.store, fleet.machine) is None
+        await fleet.hosts[1].kill(power=True)
+        await fleet.hosts[0].kill(power=True)
+        await fleet.hosts[1].begin(fleet._tasks)
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        assert len(fleet.worker(1).parts.deps.claims) == 1
+        assert await fleet.settled() == []
+
+
+async def test_a_node_uses_nothing_that_was_taken_back() -> None:
+    async with played_fleet() as fleet:
+        move_id = await fleet.moved_to_a_lost_node()
+        fleet.forget_acknowledged()
+        await fleet.reclaim(move_id, accept_loss=True, now=True)
+        await fleet.hosts[1].begin(fleet._tasks)
+        gone = await taken_back(fleet.worker(1).parts.deps, fleet.machine)
+        assert (
+            gone is not None and isinstance(gone.error, Moved) and "was taken back by node 00000001" in str(gone.error)
+        )
+        await fleet.ended(0, move_id)
+        assert await fleet.settled() == []
+        assert fleet.hosts[0].sight().running == {fleet.machine}
