@@ -43,9 +43,11 @@ OF_TWO_NODES = (
     "scheduled_move.accept.after",
     "scheduled_move.begin.before",
     "scheduled_move.begin.after",
+    "reclaim.order.before",
+    "reclaim.order.after",
 )
 """The same around the acknowledgements of moves, at the source and at the destination; and of moves that begin later,
-with the transaction in which such a one becomes a move."""
+with the transaction in which such a one becomes a move; and of reclaims."""
 
 OF_VERIFICATION = ("backup_verification.part.read", "backup_verification.part.noted")
 """A node has read a part of what is kept of volumes, and has written nothing of it down; and it has."""
