@@ -79,7 +79,7 @@ def test_ctrl_c_stops_watching_and_not_the_deploy(hawker: CommandLine, tmp_path:
     (tmp_path / "fly.toml").write_text(FILE.format(app="watched", smoke="5s"))
     client = _followed(hawker)
     client.send_signal(signal.SIGINT)
-    _, err = client.communicate(timeout=60)
+    _, err = client.communicate(timeout=300)
     assert client.returncode == 130 and b"hawker deploy watch -a watched" in err
     assert hawker("deploy", "watch", "-a", "watched").status == 0
 
@@ -90,7 +90,7 @@ def test_a_client_and_a_daemon_that_are_killed_do_not_stop_a_deploy(
     (tmp_path / "fly.toml").write_text(FILE.format(app="killed", smoke="3s"))
     client = _followed(hawker)
     client.kill()
-    client.communicate(timeout=60)
+    client.communicate(timeout=300)
     node.kill()
     node.start()
     wait_for(lambda: hawker("deploy", "watch", "-a", "killed").status == 0)

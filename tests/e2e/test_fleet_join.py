@@ -69,7 +69,7 @@ class Host:
             input=token or other.token,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 

@@ -26,7 +26,7 @@ def refused(data_dir: Path, *flags: str, before_it: Sequence[str] = (), path: st
         env=kept | ({} if path is None else {"PATH": path}),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, ""), done

@@ -21,7 +21,7 @@ async def hawker(node: RunningNode, *words: str, token: str | None = None) -> st
     command = [HAWKER, "tokens", *words]
     done = await anyio.to_thread.run_sync(
         lambda: subprocess.run(
-            command, env=os.environ | variables, capture_output=True, text=True, timeout=90, check=False
+            command, env=os.environ | variables, capture_output=True, text=True, timeout=300, check=False
         )
     )
     assert done.returncode == 0, done.stderr

@@ -40,7 +40,13 @@ def node(tmp_path: Path) -> Iterator[RunningNode]:
 def remove(node: RunningNode, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [HAWKER, "node", "remove", "--data-dir", str(node.data_dir), *words]
     return subprocess.run(
-        command, env=node.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False
+        command,
+        env=node.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 

@@ -95,7 +95,7 @@ def test_daemon_that_ends_by_itself_has_no_successor(tmp_path: Path, status: int
 
 def test_daemon_that_raises_has_no_successor_and_says_so_once(tmp_path: Path) -> None:
     with _template(tmp_path, "def live(born): raise SystemExit('no room')") as template:
-        _, said = template.communicate(timeout=60)
+        _, said = template.communicate(timeout=300)
         assert (template.returncode, said.strip()) == (1, "no room")
 
 

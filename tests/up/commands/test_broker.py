@@ -21,7 +21,7 @@ def test_without_a_node_it_says_what_to_do(tmp_path: Path) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stdout) == (ExitStatus.USAGE, "")
     assert "cluster.json: a broker serves a node in a cluster" in done.stderr

@@ -23,7 +23,7 @@ def said(tmp_path: Path, *words: str, given: str = "", **environ: str) -> "subpr
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 
