@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hawker.clock import SystemClock
 from hawker.dns.answer import Question
 from hawker.dns.forward import Forwarder
-from hawker.dns.resolver import QUESTIONS, NameResolver, Names, host_servers, machine_of
+from hawker.dns.resolver import QUESTIONS, AskingNetwork, NameResolver, Names, host_servers, machine_of
 from hawker.names import FILE, write_names
 from tests.dns.known import KNOWN, MINE, ONE, THEIRS, addresses
 from tests.dns.test_forward import Hands
@@ -24,7 +24,7 @@ def resolver(folder: Path, clock: SystemClock, port: int = 1) -> NameResolver:
 
 
 def ask(asking: NameResolver, name: str, network_id: int) -> message.Message:
-    found = asking.at_once(message.make_query(name, "AAAA").to_wire(), network_id)
+    found = asking.at_once(message.make_query(name, "AAAA").to_wire(), AskingNetwork(network_id))
     assert isinstance(found, bytes)
     return message.from_wire(found)
 
@@ -49,12 +49,12 @@ async def test_a_question_that_is_asked_again_has_its_own_id_in_the_answer_and_i
     write_names(tmp_path, KNOWN)
     asking = resolver(tmp_path, Hands())
     for number in (5, 6):
-        found = asking.at_once(message.make_query("shop.internal", "AAAA", id=number).to_wire(), MINE)
+        found = asking.at_once(message.make_query("shop.internal", "AAAA", id=number).to_wire(), AskingNetwork(MINE))
         assert isinstance(found, bytes) and message.from_wire(found).id == number
-    found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), THEIRS)
+    found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), AskingNetwork(THEIRS))
     assert isinstance(found, bytes) and message.from_wire(found).rcode() == rcode.NXDOMAIN
     for number in range(3000):
-        asking.at_once(message.make_query(f"n{number}.internal", "AAAA").to_wire(), MINE)
+        asking.at_once(message.make_query(f"n{number}.internal", "AAAA").to_wire(), AskingNetwork(MINE))
     assert len(asking._said) <= 1024
 
 
@@ -62,12 +62,12 @@ async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Pat
     write_names(tmp_path, KNOWN)
     async with serving(Upstream()) as upstream:
         asking = resolver(tmp_path, Hands(), upstream.port)
-        found = asking.at_once(message.make_query("example.com", "AAAA").to_wire(), MINE)
+        found = asking.at_once(message.make_query("example.com", "AAAA").to_wire(), AskingNetwork(MINE))
         assert isinstance(found, Question)
         assert addresses(message.from_wire(await asking.forwarded(found, MINE, "fdaa::5"))) == ["2001:db8::5"]
         ask(asking, "nobody.internal", MINE)
         assert [str(query.question[0].name) for query in upstream.heard] == ["example.com."]
-    other = asking.at_once(message.make_query("other.example", "AAAA").to_wire(), MINE)
+    other = asking.at_once(message.make_query("other.example", "AAAA").to_wire(), AskingNetwork(MINE))
     assert isinstance(other, Question)
     assert message.from_wire(await asking.forwarded(other, MINE, "fdaa::5")).rcode() == rcode.SERVFAIL
 

@@ -54,7 +54,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Place, Upstream]]:
     write_names(folder, KNOWN)
     place = Place()
     async with serving(Upstream()) as upstream, anyio.create_task_group() as tasks:
-        sockets = NetworkSockets(resolver(folder, Hands(), upstream.port), MINE, tasks, Turns(DNS_CONNECTIONS))
+        sockets = NetworkSockets(resolver(folder, Hands(), upstream.port), AskingNetwork(MINE), tasks, Turns(DNS_CONNECTIONS))
         await sockets.open(place.make)
         with anyio.fail_after(60):
             yield place, upstream
@@ -116,7 +116,7 @@ class PlayedWriter:
 async def test_a_machine_has_so_many_connections_whatever_address_of_its_own_it_takes(tmp_path: Path) -> None:
     async with serving(Upstream()) as upstream, anyio.create_task_group() as tasks:
         asking = resolver(tmp_path, Hands(), upstream.port)
-        sockets = NetworkSockets(asking, MINE, tasks, Turns(DNS_CONNECTIONS))
+        sockets = NetworkSockets(asking, AskingNetwork(MINE), tasks, Turns(DNS_CONNECTIONS))
         writers = [PlayedWriter(f"fdaa:0:7::{number:x}") for number in range(1, DNS_CONNECTIONS.each + 6)]
         for writer in writers:
             tasks.start_soon(sockets._converse, asyncio.StreamReader(), writer)  # type: ignore[arg-type]  # a played one

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from hawker.dns.view import MOST_ADDRESSES, Leads
+from hawker.dns.view import MOST_ADDRESSES, Leads, view_of
+from hawker.host.address import network_resolver
 from hawker.names import RESOLVER, KnownNames, NamedMachine
 from tests.dns.known import ASLEEP, HERE, HIDDEN, KNOWN, MINE, ONE, OTHER, THEIRS, THREE, TWO, named, view
 
@@ -106,3 +107,5 @@ def test_the_api_has_an_address_where_machines_reach_it() -> None:
     for network_id in (MINE, THEIRS):
         found = view(network_id, known).find(["_api"])
         assert found is not None and found.addresses == (RESOLVER,)
+        entered = view_of(known, network_id, list.sort, entered=True).find(["_api"])
+        assert entered is not None and entered.addresses == (network_resolver(network_id),), "in their own network"

@@ -84,3 +84,4 @@ def test_machines_reach_the_api_only_where_the_settings_say_so() -> None:
     rule = "ip6 daddr fdaa::3 tcp dport 4280 accept"
     assert rule in ruleset(NodeId("ab12cd34"), api=True)
     assert rule not in ruleset(NodeId("ab12cd34"))
+    assert "dnat" in ruleset(NodeId("ab12cd34"), api=True) and "dnat" not in ruleset(NodeId("ab12cd34"))

@@ -13,6 +13,7 @@ from hawker.dns.view import View, view_of
 from hawker.errors import OverShare
 from hawker.names import FILE, RESOLVER, KnownNames, KnownZone, NamedMachine, read_names
 from hawker.token_bucket import Allowance, TokenBuckets
+from hawker.value_object import ValueObject
 
 QUESTIONS = Allowance(1000.0, 2000)
 """Of one machine."""
@@ -24,6 +25,13 @@ _TCP_BYTES = 65_535
 _HOST_FILE = Path("/etc/resolv.conf")
 
 
+class AskingNetwork(ValueObject, frozen=True):
+    """The network that a question is from; `entered`: of a computer that came in over WireGuard."""
+
+    network_id: int
+    entered: bool = False
+
+
 class Names:
     """What the worker has written last, as views. `now` is monotonic."""
 
@@ -33,16 +41,16 @@ class Names:
         self._chance = clock.random
         self._looked, self._stamp = float("-inf"), (0, 0)
         self._known: KnownNames | None = None
-        self._views: dict[int, View] = {}
+        self._views: dict[AskingNetwork, View] = {}
 
-    def view(self, network_id: int) -> View | None:
+    def view(self, asker: AskingNetwork) -> View | None:
         """None as long as nothing is known."""
         self._look()
         if self._known is None:
             return None
-        if network_id not in self._views:
-            self._views[network_id] = view_of(self._known, network_id, self._shuffle)
-        return self._views[network_id]
+        if asker not in self._views:
+            self._views[asker] = view_of(self._known, asker.network_id, self._shuffle, entered=asker.entered)
+        return self._views[asker]
 
     def _shuffle(self, machines: list[NamedMachine]) -> None:
         machines.sort(key=lambda each: self._chance())
@@ -103,7 +111,7 @@ class NameResolver:
         self._forwarder = forwarder
         self._clock = clock
         self._questions = TokenBuckets(QUESTIONS)
-        self._said: dict[tuple[int, bytes], tuple[float, bytes]] = {}
+        self._said: dict[tuple[AskingNetwork, bytes], tuple[float, bytes]] = {}
 
     def entered(self) -> frozenset[int]:
         """The networks that people's computers are in through this node."""
@@ -113,23 +121,23 @@ class NameResolver:
         """Whether this machine may ask once more now."""
         return self._questions.take(machine_of(source).encode(), self._clock.monotonic())
 
-    def at_once(self, data: bytes, network_id: int, *, tcp: bool = False) -> bytes | Question | None:
+    def at_once(self, data: bytes, asker: AskingNetwork, *, tcp: bool = False) -> bytes | Question | None:
         """The answer; or the question, where another server has to be asked; or None for what gets no answer. The same
         question over UDP, but for its id, has the same answer for a moment: few are asked often."""
         if tcp:
-            return self._worked_out(data, network_id, tcp=True)
-        key, now = (network_id, data[_ID_BYTES:]), self._clock.monotonic()
+            return self._worked_out(data, asker, tcp=True)
+        key, now = (asker, data[_ID_BYTES:]), self._clock.monotonic()
         said = self._said.get(key)
         if said is not None and now < said[0]:
             return data[:_ID_BYTES] + said[1]
-        found = self._worked_out(data, network_id, tcp=False)
+        found = self._worked_out(data, asker, tcp=False)
         if isinstance(found, bytes):
             if len(self._said) >= _SAID:
                 self._said.clear()
             self._said[key] = now + _SAID_S, found[_ID_BYTES:]
         return found
 
-    def _worked_out(self, data: bytes, network_id: int, *, tcp: bool) -> bytes | Question | None:
+    def _worked_out(self, data: bytes, asker: AskingNetwork, *, tcp: bool) -> bytes | Question | None:
         asked = read_question(data)
         if asked is None:
             return None
@@ -137,7 +145,7 @@ class NameResolver:
             return wire_of(asked, _TCP_BYTES if tcp else 512)
         if not asked.is_ours:
             return asked
-        view = self._names.view(network_id)
+        view = self._names.view(asker)
         reply = failed(asked) if view is None else answer(asked, view)
         return wire_of(reply, _TCP_BYTES if tcp else asked.most)
 

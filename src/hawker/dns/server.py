@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from hawker.dns.answer import Question
-from hawker.dns.resolver import NameResolver, machine_of
+from hawker.dns.resolver import AskingNetwork, NameResolver, machine_of
 from hawker.errors import OverShare
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
@@ -38,9 +38,9 @@ _log = bind("hawker.dns")
 class NetworkSockets(asyncio.DatagramProtocol):
     """Those of one network."""
 
-    def __init__(self, resolver: NameResolver, network_id: int, tasks: TaskGroup, connections: Turns) -> None:
+    def __init__(self, resolver: NameResolver, asker: AskingNetwork, tasks: TaskGroup, connections: Turns) -> None:
         self._resolver = resolver
-        self._network_id = network_id
+        self._asker = asker
         self._tasks = tasks
         self._connections = connections
         self._transport: asyncio.DatagramTransport | None = None
@@ -68,14 +68,14 @@ class NetworkSockets(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, address: Any) -> None:
         if len(data) > _QUESTION_BYTES or not self._resolver.admits(address[0]):
             return
-        found = self._resolver.at_once(data, self._network_id)
+        found = self._resolver.at_once(data, self._asker)
         if isinstance(found, Question):
             self._tasks.start_soon(self._forward, found, address)
         elif found is not None:
             self._send(found, address)
 
     async def _forward(self, asked: Question, address: Any) -> None:
-        self._send(await self._resolver.forwarded(asked, self._network_id, address[0]), address)
+        self._send(await self._resolver.forwarded(asked, self._asker.network_id, address[0]), address)
 
     def _send(self, data: bytes, address: Any) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -96,9 +96,9 @@ class NetworkSockets(asyncio.DatagramProtocol):
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         if not 0 < length <= _QUESTION_BYTES or not self._resolver.admits(source):
             return False
-        found = self._resolver.at_once(await reader.readexactly(length), self._network_id, tcp=True)
+        found = self._resolver.at_once(await reader.readexactly(length), self._asker, tcp=True)
         if isinstance(found, Question):
-            found = await self._resolver.forwarded(found, self._network_id, source, tcp=True)
+            found = await self._resolver.forwarded(found, self._asker.network_id, source, tcp=True)
         if found is None:
             return False
         writer.write(_LENGTH.pack(len(found)) + found)
@@ -142,9 +142,9 @@ class ResolverSockets:
         for gone in before - there:
             self._open.pop(gone).close()
         for name, index in sorted(there - before):
-            network_id = network_of(name) if name != self._peers else index
-            sockets = NetworkSockets(self._resolver, network_id, self._tasks, self._connections)
-            address = RESOLVER if name != self._peers else network_resolver(network_id)
+            asker = AskingNetwork(network_of(name)) if name != self._peers else AskingNetwork(index, entered=True)
+            sockets = NetworkSockets(self._resolver, asker, self._tasks, self._connections)
+            address = network_resolver(asker.network_id) if asker.entered else RESOLVER
             try:
                 await sockets.open(partial(_listening_at, name, str(address)))
             except OSError as error:  # its address is not there yet, or it is gone already: the next news says

@@ -9,6 +9,7 @@ from ipaddress import IPv6Address
 
 import msgspec
 
+from hawker.host.address import network_resolver
 from hawker.ids import NodeId
 from hawker.names import RESOLVER, KnownNames, NamedMachine, NamedPeer, is_private_address, network_of_address
 from hawker.value_object import ValueObject
@@ -27,7 +28,7 @@ class Leads(ValueObject, frozen=True):
 
 
 class View(ValueObject, frozen=True):
-    """`shuffle` gives a random order."""
+    """`shuffle` gives a random order; `api` is where who asks reaches the node's API."""
 
     node: NodeId
     region: str
@@ -35,7 +36,7 @@ class View(ValueObject, frozen=True):
     addresses: dict[str, list[IPv6Address]] = msgspec.field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = msgspec.field(default_factory=dict)
     peers: dict[str, NamedPeer] = msgspec.field(default_factory=dict)
-    api: bool = False
+    api: IPv6Address | None = None
     shuffle: Callable[[list[NamedMachine]], None] = list.sort  # type: ignore[assignment]
 
     def find(self, labels: Sequence[str]) -> Leads | None:
@@ -54,7 +55,7 @@ class View(ValueObject, frozen=True):
             case [name, "_peer"] if name in self.peers:
                 return Leads(addresses=(IPv6Address(self.peers[name].ip),))
             case ["_api"]:
-                return Leads(addresses=(RESOLVER,) if self.api else ())
+                return Leads(addresses=(self.api,) if self.api else ())
             case [*below, app] if app in self.apps:
                 return self._of_app(tuple(below), self.apps[app])
             case _:
@@ -119,9 +120,12 @@ class View(ValueObject, frozen=True):
         return 0 if machine.node == self.node else 1 if machine.region == self.region else 2
 
 
-def view_of(names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMachine]], None]) -> View:
-    """What is in this network, and nothing else."""
-    view = View(names.node, names.region, api=names.api, shuffle=shuffle)
+def view_of(
+    names: KnownNames, network_id: int, shuffle: Callable[[list[NamedMachine]], None], *, entered: bool = False
+) -> View:
+    """What is in this network, and nothing else; with `entered` as people's computers see it."""
+    api = (network_resolver(network_id) if entered else RESOLVER) if names.api else None
+    view = View(names.node, names.region, api=api, shuffle=shuffle)
     for app in names.apps:
         if app.network_id == network_id:
             view.apps.setdefault(app.name, [])

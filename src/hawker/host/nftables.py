@@ -83,6 +83,10 @@ table inet {table} {{
     ip6 saddr {{ fe80::/10, :: }} return
     fib saddr . iif oif missing drop
   }}
+  chain to_api {{
+    type nat hook prerouting priority dstnat; policy accept;
+    {peer_api}
+  }}
   chain input {{
     type filter hook input priority filter; policy accept;
     iifname "{bridges}*" jump to_host
@@ -101,6 +105,7 @@ table inet {table} {{
   chain peer_to_host {{
     ct state established,related accept
     meta nfproto ipv6 @nh,64,48 . @nh,192,48 @peer_networks jump in_network
+    {translated}
     drop
   }}
   chain in_network {{
@@ -149,12 +154,22 @@ table inet {table} {{
 """
 
 
+_API = {
+    "api": f"ip6 daddr {RESOLVER} tcp dport {API_PORT} accept",
+    "peer_api": "iifname {peers} meta nfproto ipv6 @nh,64,48 . @nh,192,48 @peer_networks"
+    f" ip6 daddr & ::ffff:ffff:ffff:ffff:ffff == ::3 tcp dport {API_PORT} dnat ip6 to [{RESOLVER}]:{API_PORT}",
+    "translated": f"ip6 daddr {RESOLVER} tcp dport {API_PORT} ct status dnat accept",
+}
+"""Rules that are there where the node's API is for machines, by key of the template."""
+
+
 def table_name(node_id: NodeId) -> str:
     return f"hawker_{node_id[:4]}"
 
 
 def ruleset(node_id: NodeId, limits: LinkLimits | None = None, *, api: bool = False) -> str:
-    """What `nft -f` reads; with `api` machines reach the node's API. Applied whole or not at all; applying it again
+    """What `nft -f` reads; with `api` machines and people's computers reach the node's API, these at the address of
+    their network's resolver, since it is in their network. Applied whole or not at all; applying it again
     changes nothing but that each machine's connections are counted from then on: an element of these sets keeps the
     limit that it was made with."""
     table = table_name(node_id)
@@ -165,7 +180,7 @@ def ruleset(node_id: NodeId, limits: LinkLimits | None = None, *, api: bool = Fa
         peers=peers_name(node_id),
         machines=_MACHINES,
         resolver=RESOLVER,
-        api=f"ip6 daddr {RESOLVER} tcp dport {API_PORT} accept" if api else "",
+        **{key: rule.format(peers=peers_name(node_id)) if api else "" for key, rule in _API.items()},
         **_limited(limits),
     )
     emptied = "".join(f"flush set inet {table} {name}\n" for name in ("flows", "dials", "packets"))

@@ -29,7 +29,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """`machines` are each one's id and the number of its network; `keys` and networks are below `place`. `entering` are
-    people's computers: key, number of the network, id; with any there is a resolver, too."""
+    people's computers: key, number of the network, id; with any there is a resolver, too, and the node's API is
+    let through."""
 
     node: str
     place: str
@@ -49,7 +50,7 @@ async def let_in(network: NodeNetwork, plan: Plan, place: Path) -> None:
 
 async def main(plan: Plan) -> None:
     place, node = Path(plan.place), NodeId(plan.node)
-    network = NodeNetwork(node, place / "netns")
+    network = NodeNetwork(node, place / "netns", api=bool(plan.entering))
     await network.boot()
     try:
         for number, (machine, network_id) in enumerate(plan.machines, 1):

@@ -19,7 +19,7 @@ from hawker.host.address import gateway, machine_prefix, network_prefix, network
 from hawker.host.mesh.wireguard import own_key
 from hawker.host.own_user import make_folder
 from hawker.ids import AppName, MachineId, NodeId
-from hawker.names import KnownNames, NamedApp, NamedMachine, NamedPeer, write_names
+from hawker.names import RESOLVER, KnownNames, NamedApp, NamedMachine, NamedPeer, write_names
 from tests.host.mesh.mesh_host import PEER_PORT, PORT, Peer, Plan
 from tests.host.mesh.test_packets import ASK, CANARY, SERVE, Place, begin, run
 
@@ -50,6 +50,23 @@ async def main(folder, node):
 
 anyio.run(main, Path(sys.argv[1]), NodeId(sys.argv[2]))
 """
+API = """
+import socket
+listening = socket.create_server(("fdaa::3", 4280), family=socket.AF_INET6)
+print("ready", flush=True)
+while True:
+    connection, caller = listening.accept()
+    with connection:
+        connection.sendall(caller[0].encode())
+"""
+CALL = """
+import socket, sys
+try:
+    with socket.create_connection((sys.argv[1], 4280), timeout=float(sys.argv[2])) as connection:
+        print(connection.recv(100).decode())
+except OSError as error:
+    print("none", error)
+"""
 QUESTION = """
 import socket, sys
 with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as asking:
@@ -75,6 +92,11 @@ class Entered:
 
     def asks(self, address: str, within_s: str = WITHIN_S) -> str:
         words = (*self.laptop.before_it, sys.executable, "-c", ASK, "stream", address, within_s, "small")
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+    def calls(self, address: str, within_s: str = WITHIN_S) -> str:
+        """Whom the API says that it is called by."""
+        words = (*self.laptop.before_it, sys.executable, "-c", CALL, address, within_s)
         return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
     def resolves(self, server: str, name: str, kind: str = "AAAA", within_s: str = "10") -> list[str] | None:
@@ -118,6 +140,7 @@ def entered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Entered]:
         known(folders[1], nodes[0], here, address)
         resolver = run(stack, (*gate.before_it, sys.executable, "-c", RESOLVE, str(folders[1]), nodes[0]))
         stack.callback(resolver.kill)
+        run(stack, (*gate.before_it, sys.executable, "-c", API))
         enter(laptop, folders[3], pair, own_key(folders[1] / "peers").public, f"{gate.address}:{PEER_PORT}", address)
         stack.callback(laptop.run, "ip", "link", "delete", "wg0")
         yield Entered(laptop, here, there, stranger, address)
@@ -129,7 +152,7 @@ def known(folder: Path, node: NodeId, machine: Place, peer: str) -> None:
     named = NamedMachine(id=machine.id, app=web, ip=machine.address, node=node, region="ams", started=True)
     apps = (NamedApp(name=web, network_id=MINE), NamedApp(name=AppName("secret"), network_id=THEIRS))
     peers = (NamedPeer(name="laptop", ip=peer, here=True), NamedPeer(name="interactive-1", ip=peer))
-    write_names(folder, KnownNames(node=node, region="ams", apps=apps, machines=(named,), peers=peers))
+    write_names(folder, KnownNames(node=node, region="ams", apps=apps, machines=(named,), peers=peers, api=True))
 
 
 def enter(laptop: LabHost, folder: Path, pair: X25519PrivateKey, public: str, endpoint: str, address: str) -> None:
@@ -162,6 +185,13 @@ def test_a_person_reaches_neither_another_network_nor_the_host(entered: Entered)
     assert entered.asks(str(gateway(MINE)), QUIET_S).startswith("none")
     assert entered.asks(str(network_resolver(MINE)), QUIET_S).startswith("none"), "only its port for names"
     assert entered.asks(entered.here.address) == str(len(CANARY))
+
+
+def test_a_person_reaches_the_api_in_the_own_network_alone(entered: Entered) -> None:
+    assert entered.calls(str(network_resolver(MINE))) == entered.address
+    assert entered.resolves(str(network_resolver(MINE)), "_api.internal") == [str(network_resolver(MINE))]
+    for other in (network_resolver(THEIRS), RESOLVER, gateway(MINE)):
+        assert entered.calls(str(other), QUIET_S).startswith("none")
 
 
 def test_an_address_that_is_not_the_persons_gets_no_answer(entered: Entered) -> None:

@@ -18,6 +18,7 @@ from hawker.host.mesh.wireguard import MeshKey, MeshPeer, difference
 from hawker.host.netlink import NetlinkRequest, NetlinkSocket
 from hawker.host.network import NodeNetwork
 from hawker.ids import MachineId
+from hawker.names import RESOLVER
 from hawker.value_object import ValueObject
 
 
@@ -66,9 +67,11 @@ class PeerGateway(HostMesh):
         return []
 
     def _lead(self, places: frozenset[PeerPlace]) -> None:
-        """What is for a peer goes to the device, and its network's resolver has an address on it."""
+        """What is for a peer goes to the device, and its network's resolver has an address on it, beside the one where
+        the node's API listens."""
         routed = frozenset(place.prefix for place in places)
         answers = frozenset(IPv6Interface(network_resolver(place.network_id)) for place in places)
+        answers |= {IPv6Interface(RESOLVER)} if places else frozenset()
         index = links.index_of(self.name)
         if index is None:
             raise Fault("the device of WireGuard peers went away")
