@@ -14,6 +14,7 @@ import pytest
 from anyio.abc import SocketStream
 from dns import asyncquery, message, rcode
 
+from hawker.dns.resolver import AskingNetwork
 from hawker.dns.server import NetworkSockets, ResolverSockets
 from hawker.fair.table import DNS_CONNECTIONS
 from hawker.fair.turns import Turns
@@ -54,7 +55,9 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Place, Upstream]]:
     write_names(folder, KNOWN)
     place = Place()
     async with serving(Upstream()) as upstream, anyio.create_task_group() as tasks:
-        sockets = NetworkSockets(resolver(folder, Hands(), upstream.port), AskingNetwork(MINE), tasks, Turns(DNS_CONNECTIONS))
+        sockets = NetworkSockets(
+            resolver(folder, Hands(), upstream.port), AskingNetwork(MINE), tasks, Turns(DNS_CONNECTIONS)
+        )
         await sockets.open(place.make)
         with anyio.fail_after(60):
             yield place, upstream
