@@ -134,7 +134,8 @@ class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     """All machines with services, all certificates, and the addresses of apps; what is not among them is gone.
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
-    edge answers others, with what `NODE_IDENTITY` has; null in no cluster."""
+    edge answers others, with what `NODE_IDENTITY` has; null in no cluster. `balancers` are networks whose connections
+    begin with a PROXY head."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
@@ -143,6 +144,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     app_addresses: tuple[AppAddress, ...] = ()
     gate: GatePlace | None = None
     challenges: tuple[ShownChallenge, ...] = ()
+    balancers: tuple[str, ...] = ()
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):

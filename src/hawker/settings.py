@@ -102,6 +102,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     # what clients reach: published ports
     edge_addresses: tuple[str, ...] = ()
+    edge_proxy_protocol_from: tuple[str, ...] = ()
     acme_directory: str | None = None
     acme_email: str | None = None
     acme_ca_file: Path | None = None
@@ -161,7 +162,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_pool(self.ipv4_pool)
         id_bounds(self.userns_ids)
         _check_public(self)
-        _check_proxies(self.trusted_proxies)
+        _check_networks("trusted_proxies", self.trusted_proxies)
+        _check_networks("edge_proxy_protocol_from", self.edge_proxy_protocol_from)
         _check_endpoint(self.otel_endpoint)
         _check_log_endpoint(self.log_endpoint)
         _check_agent(self.catalog_url)
@@ -246,6 +248,7 @@ _LISTS = frozenset(
     {
         "dns_zone_listen",
         "edge_addresses",
+        "edge_proxy_protocol_from",
         "egress_allow",
         "gpu_devices",
         "insecure_registries",
@@ -330,12 +333,12 @@ def _check_pool(text: str) -> None:
         raise ValueError(f"ipv4_pool {text!r} is smaller than a /{_SMALLEST_POOL}")
 
 
-def _check_proxies(texts: tuple[str, ...]) -> None:
+def _check_networks(name: str, texts: tuple[str, ...]) -> None:
     for text in texts:
         try:
             ip_network(text)
         except ValueError as error:
-            raise ValueError(f"trusted_proxies {text!r} is not a network such as 10.0.0.0/24: {error}") from error
+            raise ValueError(f"{name} {text!r} is not a network such as 10.0.0.0/24: {error}") from error
 
 
 def _check_public(settings: Settings) -> None:

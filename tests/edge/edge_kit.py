@@ -111,6 +111,7 @@ class PlayedWorker:
         self.heard: list[ToWorker] = []
         self.machines: dict[MachineId, MachineRoute] = {}
         self.gate: GatePlace | None = None
+        self.balancers: tuple[str, ...] = ()
         self.on_wake: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody wakes here"
         self.on_rest: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody rests here"
         self._writers: set[asyncio.StreamWriter] = set()
@@ -127,7 +128,7 @@ class PlayedWorker:
 
     def whole(self) -> AllMachines:
         machines = tuple(self.machines.values())
-        return AllMachines(machines=machines, addresses=(HOST,), region="ams", gate=self.gate)
+        return AllMachines(machines=machines, addresses=(HOST,), region="ams", gate=self.gate, balancers=self.balancers)
 
     def say(self, message: ToEdge) -> None:
         for writer in self._writers:

@@ -32,6 +32,7 @@ from hawker.edge.hops import HopDialer, identity_in
 from hawker.edge.http_connection import HttpConnections
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
+from hawker.edge.proxy_protocol import ProxiedConnections
 from hawker.edge.replay_cache import ReplayRoutes
 from hawker.edge.requester import HttpServices
 from hawker.edge.rest import SHORT_S, RestWish, may_rest, to_restore
@@ -44,7 +45,14 @@ from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
 from hawker.fair.round_robin import RoundRobin
-from hawker.fair.table import EDGE_CONNECTIONS, EDGE_HANDSHAKES, EDGE_HOPS, EDGE_KEPT_BYTES, EDGE_WAKES
+from hawker.fair.table import (
+    EDGE_CONNECTIONS,
+    EDGE_HANDSHAKES,
+    EDGE_HOPS,
+    EDGE_KEPT_BYTES,
+    EDGE_PROXIED,
+    EDGE_WAKES,
+)
 from hawker.fair.turns import Share
 from hawker.feed import (
     AllMachines,
@@ -191,7 +199,11 @@ class Edge:
         )
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
-        self._listeners = Listeners(channel, lambda: self._routes.doors, self.accept, self.datagrams.open, clock)
+        proxied = ConnectionTable(EDGE_PROXIED, scarce, lambda balancer: True)
+        self.proxied = ProxiedConnections(self.accept, proxied, clock, self.counters)
+        self._listeners = Listeners(
+            channel, lambda: self._routes.doors, self.proxied.accept, self.datagrams.open, clock
+        )
 
     def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
         figures, clock = self.figures, self._clock
@@ -246,7 +258,7 @@ class Edge:
     def _under_way(self, *, at_once: bool) -> int:
         """How much there is to wait for; connections that rest are closed `at_once`, or asked to leave."""
         inside = sum(gate.total - gate.lasting for gate in self.gates.of.values())
-        return self._http.drain(at_once=at_once) + inside + self.held + len(self._shaking)
+        return self._http.drain(at_once=at_once) + inside + self.held + len(self._shaking) + len(self.proxied.table)
 
     def watch(self) -> None:
         """Begin what is done now and then, whoever connects."""
@@ -272,6 +284,7 @@ class Edge:
 
     def whole(self, message: AllMachines) -> None:
         self._region = message.region
+        self.proxied.believe(message.balancers)
         self.hops.move(message.gate)
         self.certificates.replace(message.certificates)
         for machine_id in self._routes.replace(message.machines, message.addresses, message.app_addresses):
@@ -419,6 +432,7 @@ class Edge:
             self._visits.look_again()
             self._http.check_time()
             self.handshakes.check_time()
+            self.proxied.check_time()
             self._pool.sweep()
             self.datagrams.sweep()
             self._hop_dialer.sweep()

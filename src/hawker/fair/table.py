@@ -53,6 +53,13 @@ EDGE_HANDSHAKES = Share(
     key="address",
     over="the one of the address, or of who has most, that began longest ago is reset for it",
 )
+EDGE_PROXIED = Share(
+    name="connections of balancers whose PROXY head has not come",
+    total=4096,
+    each=4096,
+    key="edge process",
+    over="the one that began longest ago is reset for it",
+)
 EDGE_VISITS = Share(
     name="requests and connections of clients in machines",
     total=50_000,
@@ -315,6 +322,7 @@ SHARES = (
     CONNECTIONS,
     EDGE_CONNECTIONS,
     EDGE_HANDSHAKES,
+    EDGE_PROXIED,
     EDGE_VISITS,
     EDGE_HOLDS,
     EDGE_HOLDS_OF_ORG,

@@ -303,6 +303,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         own=deps.driver.features.network,
         idle_s=deps.settings.idle_s,
         user=user,
+        balancers=deps.settings.edge_proxy_protocol_from,
     )
     door = EdgeDoor(
         deps.store,

@@ -67,7 +67,7 @@ _log = bind("hawker.edge")
 class EdgeHost(ValueObject, frozen=True, kw_only=True):
     """`folder` is where the edge lives, and `user` who serves there, None for us; `addresses` where machines
     may publish ports, none where they may not; `own` says that machines have addresses of their own. `idle_s`: so long
-    does nobody need a machine before it may rest."""
+    does nobody need a machine before it may rest. `balancers` are networks that introduce their clients."""
 
     folder: Path
     addresses: tuple[str, ...]
@@ -75,6 +75,7 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     own: bool
     idle_s: float
     user: int | None = None
+    balancers: tuple[str, ...] = ()
 
 
 class EdgeDoor:
@@ -264,6 +265,7 @@ class EdgeDoor:
             app_addresses=self._app_addresses,
             gate=self._gate,
             challenges=self._certificates.shown_challenges,
+            balancers=self._host.balancers,
         )
 
     def _say(self, told: EdgeLogLine) -> None:

@@ -82,6 +82,8 @@ HELP: dict[str, str] = {
     " reach this node. It listens at that UDP port. Default: none enter.",
     "edge_addresses": "An address of the host at which machines may publish ports; may be repeated. Default: all on a"
     " node alone, none in a fleet; the word none: nowhere.",
+    "edge_proxy_protocol_from": "A network (CIDR) of balancers whose connections to published ports begin with a PROXY"
+    " protocol head (version 1 or 2) that says who the client is; may be repeated. Default none.",
     "acme_directory": "The URL of the directory of a certificate authority (ACME) that certificates are ordered at; its"
     " terms count as agreed to. Default: none are ordered.",
     "acme_email": "Whom the certificate authority writes to.",
@@ -134,6 +136,7 @@ HELP: dict[str, str] = {
 
 SINGULAR = {
     "edge_addresses": "edge-address",
+    "edge_proxy_protocol_from": "edge-proxy-protocol-from",
     "dns_zone_listen": "dns-zone-listen",
     "egress_allow": "egress-allow",
     "insecure_registries": "insecure-registry",
