@@ -107,6 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     acme_email: str | None = None
     acme_ca_file: Path | None = None
     acme_binding_file: Path | None = None
+    cert_ownership: Literal["first-come", "required"] = "first-come"
     domain: str | None = None
     dns_zone_listen: tuple[str, ...] = ()
     idle_s: float = 300.0

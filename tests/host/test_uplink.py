@@ -1,12 +1,15 @@
 """The host's own address, as its routes have it."""
 
+import socket
+import threading
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
+from dns import message, rcode, rdatatype, resolver, rrset
 
-from hawker.host import netns
-from hawker.host.uplink import connected_networks, nameservers, own_address, parse_resolv_conf
+from hawker.host import netns, uplink
+from hawker.host.uplink import ask_records, connected_networks, nameservers, own_address, parse_resolv_conf
 
 
 @pytest.mark.parametrize(("version", "kind"), [(4, IPv4Address), (6, IPv6Address)])
@@ -38,6 +41,43 @@ def test_a_host_without_routes_has_none(version: int, tmp_path: Path) -> None:
 )
 def test_only_servers_that_a_machine_can_reach_are_taken(text: str, found: tuple[str, ...]) -> None:
     assert parse_resolv_conf(text) == found
+
+
+SAID = {
+    ("text.example.", "TXT"): ['"app-1; " "org-2"', '"more"'],
+    ("alias.example.", "CNAME"): ["Target.example."],
+}
+
+
+def test_records_are_texts_whole_and_targets_without_a_dot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink, "_ANSWER_S", 60.0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+
+        def serve() -> None:
+            while True:
+                wire, where = server.recvfrom(4096)
+                if not wire:
+                    return
+                answer = message.make_response(message.from_wire(wire))
+                asked = answer.question[0]
+                said = SAID.get((asked.name.to_text(), rdatatype.to_text(asked.rdtype)))
+                if said is None:
+                    answer.set_rcode(rcode.NXDOMAIN)
+                else:
+                    answer.answer.append(rrset.from_text(asked.name, 60, "IN", asked.rdtype, *said))
+                server.sendto(answer.to_wire(), where)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        servers = resolver.Resolver(configure=False)
+        servers.nameservers, servers.port = ["127.0.0.1"], server.getsockname()[1]
+        assert ask_records(servers, "text.example", "TXT") == ("app-1; org-2", "more")
+        assert ask_records(servers, "alias.example", "CNAME") == ("Target.example",)
+        assert ask_records(servers, "nobody.example", "TXT") == ()
+        server.sendto(b"", server.getsockname())
+        thread.join()
+    assert ask_records(servers, "not..a.name", "TXT") == ()
 
 
 def test_this_hosts_servers_are_addresses() -> None:

@@ -8,15 +8,23 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hawker.deferred import deferred
 from hawker.fair.threads import Pool, in_thread
+
+if TYPE_CHECKING:
+    from dns import exception, resolver
+else:
+    exception = deferred("dns.exception")
+    resolver = deferred("dns.resolver")
 
 OwnAddress: TypeAlias = Callable[[int], str | None]
 """From 4 or 6 to an address, or None where the host has no way outwards."""
 
 _FAR = {4: (socket.AF_INET, "192.0.2.1"), 6: (socket.AF_INET6, "2001:db8::1")}  # of nobody: RFC 5737 and 3849
 _ANY_PORT = 9
+_ANSWER_S = 5.0
 
 _FILES = (Path("/run/systemd/resolve/resolv.conf"), Path("/etc/resolv.conf"))
 """The first holds the real servers where the second only names a stub on loopback."""
@@ -44,6 +52,28 @@ def _look_up(name: str) -> tuple[str, ...]:
     except (OSError, UnicodeError):
         return ()
     return tuple(sorted({str(where[0]).partition("%")[0] for *_, where in found}))
+
+
+async def records_of(name: str, kind: str) -> tuple[str, ...]:
+    """What this host's name servers say of a name: its texts (TXT), or where it is an alias of (CNAME). None when they
+    say nothing, or do not answer."""
+    return await in_thread(Pool.NAMES, lambda: ask_records(resolver.Resolver(), name, kind))
+
+
+def ask_records(servers: "resolver.Resolver", name: str, kind: str) -> tuple[str, ...]:
+    """As `records_of`, of these servers."""
+    try:
+        found = servers.resolve(name, kind, search=False, lifetime=_ANSWER_S)
+    except (exception.DNSException, OSError, ValueError):
+        return ()
+    return tuple(_words(each) for each in found)
+
+
+def _words(record: Any) -> str:
+    strings = getattr(record, "strings", None)
+    if strings is None:
+        return str(record.target.to_text(omit_final_dot=True))
+    return b"".join(strings).decode("utf-8", "replace")
 
 
 def nameservers() -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
 from hawker.host.own_user import can_become
-from hawker.host.uplink import addresses_of, nameservers, own_address
+from hawker.host.uplink import addresses_of, nameservers, own_address, records_of
 from hawker.ids import MachineId, NodeId, VolumeId, is_snapshot_id
 from hawker.image.cache import ImageCache
 from hawker.image.limits import MIB, ImageLimits, ImageSettings
@@ -40,6 +40,7 @@ from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import GuestVolumes, NodeDriver
 from hawker.secret.certificates import Certificates
+from hawker.secret.ownership import NameLookup
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
@@ -368,7 +369,7 @@ def parts_of(
         room=room,
         prober=prober,
         outward=own_address,
-        lookup=addresses_of,
+        lookup=NameLookup(addresses_of, records_of),
         fetch=fetch,
         metrics=metrics,
     )

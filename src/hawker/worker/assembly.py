@@ -13,6 +13,7 @@ from hawker.observe.metrics import MetricsRegistry
 from hawker.quota.quotas import Quotas, UsageCount, no_files
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver_probe import DriverVerdict
+from hawker.secret.ownership import NameLookup
 from hawker.value_object import ValueObject
 from hawker.volume.backup_schedule import BackupSchedule
 from hawker.volume.backup_verification import LOOKS, BackupVerification
@@ -47,8 +48,6 @@ from hawker.worker.usage import UsageMeter
 if TYPE_CHECKING:
     from hawker.worker.wireguard_peers import GatewayFacts
 
-Lookup: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
-"""The addresses that a host's name leads to; none when it leads nowhere."""
 DriverVerdicts: TypeAlias = Callable[[], Awaitable[tuple[DriverVerdict, ...]]]
 
 
@@ -81,7 +80,7 @@ class AssembledWorker(ValueObject, frozen=True):
     changes: Changes
     room: Callable[[], Capacity]
     ips: IpAllocator
-    lookup: Lookup
+    lookup: NameLookup
     quotas: Quotas
     policies: Policies
     metrics: MetricsRegistry
@@ -105,7 +104,7 @@ def assemble(
     room: Callable[[], Capacity],
     prober: Prober,
     outward: Callable[[int], str | None],
-    lookup: Lookup,
+    lookup: NameLookup,
     fetch: Fetch,
     metrics: MetricsRegistry,
     moves: type[MachineMoves] = MachineMoves,

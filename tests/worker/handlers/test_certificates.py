@@ -22,6 +22,7 @@ from hawker.api.contract.certificate import (
 )
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
+from hawker.secret.ownership import NameLookup
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
 from hawker.worker.handlers.certificates import CertificateHandlers
@@ -31,6 +32,10 @@ pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)
 NAME = "shop.example.com"
 ONE = CertificateParams(app_name=APP, hostname=NAME)
+
+
+async def unsaid(name: str, kind: str) -> tuple[str, ...]:
+    return ()
 
 
 async def imported(worker: SimWorker, name: str = NAME) -> Any:
@@ -88,7 +93,7 @@ async def test_a_check_looks_where_the_name_leads(worker: SimWorker) -> None:
         parts.ips,
         parts.deps.certificates,
         parts.deps.settings,
-        lookup,
+        NameLookup(lookup, unsaid),
     )
     call: Call[Any, Any, Any] = Call(params=ONE, query=NoQuery(), body=None, grant=None, request_id="r")  # type: ignore[arg-type]
     alone = await handlers.check(call)
@@ -103,6 +108,50 @@ async def test_a_check_looks_where_the_name_leads(worker: SimWorker) -> None:
     assert right.configured and right.dns_records is not None and right.dns_records.aaaa == ("2001:db8::9",)
     assert found == [NAME] * 3
     assert (await worker.api.call(LIST_CERTIFICATES, params=HERE)).certificates[0].configured
+
+
+async def test_where_ownership_is_required_a_name_is_given_to_whose_it_is_and_not_asked_for_again(
+    worker: SimWorker,
+) -> None:
+    said: dict[tuple[str, str], tuple[str, ...]] = {}
+    parts = worker.parts
+
+    async def nowhere(name: str) -> tuple[str, ...]:
+        return ()
+
+    async def records(name: str, kind: str) -> tuple[str, ...]:
+        return said.get((name, kind), ())
+
+    required = msgspec.structs.replace(parts.deps.settings, cert_ownership="required", domain="apps.example.net")
+    handlers = CertificateHandlers(
+        worker.store,
+        parts.deps.clock,
+        parts.apps,
+        parts.ips,
+        parts.deps.certificates,
+        required,
+        NameLookup(nowhere, records),
+    )
+
+    def call(params: Any, body: Any = None) -> Call[Any, Any, Any]:
+        return Call(params=params, query=NoQuery(), body=body, grant=None, request_id="r")  # type: ignore[arg-type]
+
+    def pair(name: str) -> ImportCertificateRequest:
+        chain, key = issued(name)
+        return ImportCertificateRequest(hostname=name, fullchain=chain, private_key=key)
+
+    with pytest.raises(Unprocessable, match=f"_fly-ownership.{NAME} to app-"):
+        await handlers.put(call(HERE, pair(NAME)))
+    with pytest.raises(NotFound):
+        await worker.api.call(GET_CERTIFICATE, params=ONE)
+    below = f"{APP}.apps.example.net"
+    needs = (await handlers.put(call(HERE, pair(below)))).dns_requirements.ownership
+    said[(f"_fly-ownership.{NAME}", "TXT")] = (f"other; {needs.app_value}",)
+    assert (await handlers.put(call(HERE, pair(NAME)))).status == "active"
+    assert (await handlers.check(call(ONE))).validation.ownership_txt_configured
+    said.clear()
+    assert (await handlers.put(call(HERE, pair(NAME)))).status == "active", "it is the app's already"
+    assert not (await handlers.check(call(ONE))).validation.ownership_txt_configured
 
 
 async def test_a_name_that_leads_nowhere_is_said_to(worker: SimWorker) -> None:

@@ -57,7 +57,8 @@ class AcmeChallenge(Answer, frozen=True, kw_only=True):
 
 
 class Ownership(Answer, frozen=True, kw_only=True):
-    """A TXT record that would say whose the host name is. It is not asked for: who comes first has it."""
+    """A TXT record that says whose the host name is: at `name` one of the two values, or both with `;` between. It is
+    asked for where the node requires ownership."""
 
     name: str
     app_value: str

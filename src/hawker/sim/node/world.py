@@ -30,6 +30,7 @@ from hawker.runtime.driver import ProcessState
 from hawker.runtime.fake_host import Instance
 from hawker.runtime.spec import Ends, InstanceSpec
 from hawker.secret.certificates import Certificates
+from hawker.secret.ownership import NameLookup
 from hawker.secret.registry_logins import RegistryLogins
 from hawker.secret.secret_keys import SecretKeyStore
 from hawker.secret.secrets import Secrets
@@ -299,7 +300,7 @@ class SimWorld(ABC):
             room=lambda: self.room,
             prober=self.prober,
             outward=HOST_ADDRESSES.get,
-            lookup=_nowhere,
+            lookup=NameLookup(_nowhere, _unsaid),
             fetch=self.fetcher,
             metrics=metrics,
             moves=kit.moves,
@@ -308,6 +309,10 @@ class SimWorld(ABC):
 
 async def _nowhere(name: str) -> tuple[str, ...]:
     """A world without name servers."""
+    return ()
+
+
+async def _unsaid(name: str, kind: str) -> tuple[str, ...]:
     return ()
 
 

@@ -90,6 +90,8 @@ HELP: dict[str, str] = {
     "acme_ca_file": "PEM of the authority that vouches for the directory's own TLS; default those of the host.",
     "acme_binding_file": "A file with two words, the key id and the HMAC key, where the authority asks for an account"
     " that it gave out (external account binding).",
+    "cert_ownership": "required: an app gets a host name only where the name's zone says that it is the app's (a TXT"
+    " record, for example); first-come: whoever comes first has it.",
     "domain": "The domain of the platform, such as apps.example.com: apps are reached at NAME.DOMAIN.",
     "dns_zone_listen": "ADDRESS:PORT at which this node answers for the domain, as a name server that its parent zone"
     " leads to; may be repeated. With an --acme-directory the certificate of *.DOMAIN is ordered, too.",

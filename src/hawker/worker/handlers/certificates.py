@@ -44,21 +44,24 @@ from hawker.errors import NotFound
 from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01
 from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
 from hawker.secret.certificates import Certificates, is_below, proof_name
+from hawker.secret.ownership import NameLookup, OwnershipProof, check_ownership, says_so
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.value_object import ValueObject
 from hawker.worker.apps import AppTable
-from hawker.worker.assembly import Lookup
 from hawker.worker.ip_assignments import IpAllocator, IpType
 
 if TYPE_CHECKING:
-    from hawker.secret import certificate_orders
+    from hawker.secret import certificate_chain, certificate_orders
     from hawker.secret.certificate_orders import CertificateOrders
 else:
+    certificate_chain = deferred("hawker.secret.certificate_chain")
     certificate_orders = deferred("hawker.secret.certificate_orders")
 
 _ACTIVE, _PENDING = "active", "pending_validation"
 _PUBLIC = frozenset({IpType.V4, IpType.V6, IpType.SHARED_V4})
+_ALONE = frozenset({IpType.V4, IpType.V6})
+_REQUIRED = "required"
 
 
 class CertificateHandlers:
@@ -72,7 +75,7 @@ class CertificateHandlers:
         ips: IpAllocator,
         certificates: Certificates,
         settings: Settings,
-        lookup: Lookup,
+        lookup: NameLookup,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -112,11 +115,13 @@ class CertificateHandlers:
 
     async def order(self, call: Call[AppParams, NoQuery, OrderCertificateRequest]) -> CertificateDetail:
         app = self._apps.get(self._store, call.params.app_name)
+        await self._check_ownership(app, call.body.hostname)
         order = await self._orders.put(app.name, call.body.hostname, self._certificates)
         return self._detail(app, self._kept(app, order.hostname))
 
     async def put(self, call: Call[AppParams, NoQuery, ImportCertificateRequest]) -> CertificateDetail:
         app, body = self._apps.get(self._store, call.params.app_name), call.body
+        await self._check_ownership(app, body.hostname)
         record = await self._certificates.put(app.name, body.hostname, body.fullchain, body.private_key)
         return self._detail(app, self._kept(app, record.hostname))
 
@@ -125,12 +130,13 @@ class CertificateHandlers:
 
     async def check(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
         app, kept = self._found(call.params)
-        addresses = await self._lookup(kept.hostname.replace("*", "check", 1))
+        addresses = await self._lookup.addresses(kept.hostname.replace("*", "check", 1))
+        owned = await says_so(self._proof(app, kept.hostname), self._lookup)
         wanted = {ip.ip for ip in self._ips.list(app.name) if ip.type in _PUBLIC}
         right = bool(wanted.intersection(addresses) if wanted else addresses)
         if kept.record is not None:
             await self._certificates.note_check(app.name, kept.hostname, points_here=right)
-        return self._detail(app, self._kept(app, kept.hostname), (right, _records(addresses)))
+        return self._detail(app, self._kept(app, kept.hostname), _Check(right, owned, _records(addresses)))
 
     async def delete(self, call: Call[CertificateParams, NoQuery, None]) -> None:
         app, kept = self._found(call.params)
@@ -154,6 +160,25 @@ class CertificateHandlers:
         if kept.record is not None:
             await self._certificates.delete(app.name, kept.hostname)
         return self._detail(app, _Kept(kept.hostname, None, None), gone=_gone(kept.hostname))
+
+    async def _check_ownership(self, app: AppRecord, text: str) -> None:
+        """Of a name that the app does not have yet. Below the platform's domain names are given by their apps' own."""
+        if self._settings.cert_ownership != _REQUIRED:
+            return
+        hostname, domain = certificate_chain.hostname_of(text), self._settings.domain
+        if self._kept(app, hostname).is_there or (domain is not None and is_below(hostname, domain)):
+            return
+        await check_ownership(self._proof(app, hostname), self._lookup)
+
+    def _proof(self, app: AppRecord, hostname: str) -> OwnershipProof:
+        delegation = self._delegation(app, hostname)
+        return OwnershipProof(
+            hostname=hostname,
+            app_value=f"app-{app.id[:10]}",
+            org_value=f"org-{app.org}",
+            challenge=(delegation.name, delegation.target),
+            addresses=frozenset(ip.ip for ip in self._ips.list(app.name) if ip.type in _ALONE),
+        )
 
     def _found(self, params: CertificateParams) -> tuple[AppRecord, "_Kept"]:
         app = self._apps.get(self._store, params.app_name)
@@ -187,11 +212,11 @@ class CertificateHandlers:
         )
 
     def _detail(
-        self, app: AppRecord, kept: "_Kept", found: tuple[bool, DnsRecords] | None = None, gone: str = ""
+        self, app: AppRecord, kept: "_Kept", found: "_Check | None" = None, gone: str = ""
     ) -> CertificateDetail:
-        """`found` is what a check found now, and whether that is right."""
+        """`found` is what a check found now."""
         status, record = self._status(kept), kept.record
-        points_here = kept.points_here if found is None else found[0]
+        points_here = kept.points_here if found is None else found.points_here
         return CertificateDetail(
             hostname=kept.hostname,
             status=status,
@@ -203,10 +228,10 @@ class CertificateHandlers:
                 dns_configured=points_here,
                 alpn_configured=kept.proof == TLS_ALPN_01,
                 http_configured=kept.proof == HTTP_01,
-                ownership_txt_configured=False,
+                ownership_txt_configured=found is not None and found.owned,
             ),
             validation_errors=() if gone else tuple(self._errors(kept, found)),
-            dns_records=None if found is None else found[1],
+            dns_records=None if found is None else found.records,
             rate_limited_until=self._limited_until(kept),
             warning=gone,
         )
@@ -215,15 +240,15 @@ class CertificateHandlers:
         until = kept.order.limited_until if kept.order is not None else 0.0
         return instant(until) if until > self._clock.now() else None
 
-    def _errors(self, kept: "_Kept", found: tuple[bool, DnsRecords] | None) -> Sequence[ValidationError]:
+    def _errors(self, kept: "_Kept", found: "_Check | None") -> Sequence[ValidationError]:
         errors, now = [], self._clock.now()
         if kept.record is not None and now >= kept.record.not_after:
             errors.append(("expired", "the certificate has expired", "import a new one", now))
         if kept.order is not None and kept.order.reason:
             remedy = "have the name lead to this host, to its port 443 with TLS or its port 80 with plain HTTP"
             errors.append(("acme", kept.order.reason, remedy, kept.order.failed_at))
-        if found is not None and not found[0]:
-            where = ", ".join(found[1].resolved_addresses) or "nowhere"
+        if found is not None and not found.points_here:
+            where = ", ".join(found.records.resolved_addresses) or "nowhere"
             errors.append(
                 ("dns", f"the name leads to {where}", "point it to an address of the app, or of its host", now)
             )
@@ -240,18 +265,22 @@ class CertificateHandlers:
         return AcmeChallenge(name=f"_acme-challenge.{base}", target=proof_name(domain, app.name, base))
 
     def _requirements(self, app: AppRecord, hostname: str) -> DnsRequirements:
-        ips = self._ips.list(app.name)
+        ips, proof = self._ips.list(app.name), self._proof(app, hostname)
         return DnsRequirements(
             a=tuple(ip.ip for ip in ips if ip.type in (IpType.V4, IpType.SHARED_V4)),
             aaaa=tuple(ip.ip for ip in ips if ip.type == IpType.V6),
             acme_challenge=self._delegation(app, hostname),
             cname=f"{app.name}.{self._settings.domain}" if self._settings.domain is not None else "",
-            ownership=Ownership(
-                name=f"_fly-ownership.{hostname.removeprefix('*.')}",
-                app_value=f"app-{app.id[:10]}",
-                org_value=f"org-{app.org[:10]}",
-            ),
+            ownership=Ownership(name=proof.text_name, app_value=proof.app_value, org_value=proof.org_value),
         )
+
+
+class _Check(ValueObject, frozen=True):
+    """What the name servers say now: whether the name leads to the app, whether its zone says that it is the app's."""
+
+    points_here: bool
+    owned: bool
+    records: DnsRecords
 
 
 class _Kept(ValueObject, frozen=True):
@@ -260,6 +289,10 @@ class _Kept(ValueObject, frozen=True):
     hostname: str
     record: CertificateRecord | None
     order: CertificateOrder | None
+
+    @property
+    def is_there(self) -> bool:
+        return self.record is not None or self.order is not None
 
     @property
     def points_here(self) -> bool:
