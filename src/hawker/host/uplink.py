@@ -66,7 +66,7 @@ def ask_records(servers: "resolver.Resolver", name: str, kind: str) -> tuple[str
         found = servers.resolve(name, kind, search=False, lifetime=_ANSWER_S)
     except (exception.DNSException, OSError, ValueError):
         return ()
-    return tuple(_words(each) for each in found)
+    return tuple(sorted(_words(each) for each in found))
 
 
 def _words(record: Any) -> str:
