@@ -7,9 +7,9 @@ import anyio
 import msgspec
 import pytest
 
-from hawker.edge import process
-from hawker.edge.process import MemoryWatch, is_own
-from hawker.edge.warden import SOFT_BYTES
+from hawker.edge import process, warden
+from hawker.edge.process import is_own
+from hawker.edge.warden import SOFT_BYTES, MemoryWatch
 from hawker.feed import AskReport, CloseMachine, EdgeReport, GatePlace, MachineClosed, MachineRoute, WakeMachine
 from hawker.ids import InstanceId
 from hawker.machine import State
@@ -230,7 +230,7 @@ async def test_a_process_that_is_large_lets_newcomers_in_for_none_but_those_at_r
 async def test_a_process_that_stays_large_says_that_it_is_to_be_replaced(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_LARGE_S", 0.0)
+    monkeypatch.setattr(warden, "_LARGE_S", 0.0)
     monkeypatch.setattr(process, "_FEW", 0)
     monkeypatch.setattr(host.edge.memory, "_used", lambda: SOFT_BYTES + 1)
     await eventually(host.edge.memory.too_long)

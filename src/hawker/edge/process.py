@@ -1,14 +1,12 @@
 """An edge process: builds each object once and joins them. It ends when its warden does, or when told to."""
 
 import asyncio
-import ctypes
 import os
 import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
-from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,7 @@ from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Visits
-from hawker.edge.warden import CHANNEL_FD, SOFT_BYTES, memory_bytes
+from hawker.edge.warden import CHANNEL_FD, MemoryWatch, give_back, memory_bytes
 from hawker.edge.worker_link import WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
@@ -50,7 +48,6 @@ from hawker.fair.table import (
     EDGE_HANDSHAKES,
     EDGE_HOPS,
     EDGE_KEPT_BYTES,
-    EDGE_PROXIED,
     EDGE_WAKES,
 )
 from hawker.fair.turns import Share
@@ -75,7 +72,7 @@ from hawker.value_object import ValueObject
 
 _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
-_LOOK_AT_MEMORY_S, _LARGE_S, _FEW = 1.0, 60.0, 1000
+_FEW = 1000
 _log = log.bind("hawker.edge")
 _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
@@ -99,42 +96,6 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
 
 
 _USUAL = EdgeParts()
-
-
-class MemoryWatch:
-    """Whether the process is too large to let newcomers in: `large`. `used` is how many bytes it has; what was freed is
-    given back to the kernel by `give_back` before that is said. `now` is a monotonic clock."""
-
-    def __init__(self, now: Callable[[], float], used: Callable[[], int], give_back: Callable[[], object]) -> None:
-        self._now = now
-        self._used = used
-        self._give_back = give_back
-        self._looked_at = -inf
-        self._since: float | None = None
-
-    def large(self) -> bool:
-        self._look()
-        return self._since is not None
-
-    def too_long(self) -> bool:
-        """Whether it has been for so long that another process serves everybody better."""
-        self._look()
-        return self._since is not None and self._now() - self._since >= _LARGE_S
-
-    def _look(self) -> None:
-        now = self._now()
-        if now < self._looked_at + _LOOK_AT_MEMORY_S:
-            return
-        self._looked_at = now
-        if self._used() > SOFT_BYTES:
-            self._give_back()
-        large = self._used() > SOFT_BYTES
-        self._since = (now if self._since is None else self._since) if large else None
-
-
-def _give_back() -> None:
-    """To the kernel, what the allocator keeps for later."""
-    ctypes.CDLL(None).malloc_trim(0)
 
 
 class Edge:
@@ -164,7 +125,7 @@ class Edge:
         self._kept, self._region = Crowd(EDGE_KEPT_BYTES), "local"
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
-        self.memory = MemoryWatch(self._now, parts.memory, _give_back)
+        self.memory = MemoryWatch(self._now, parts.memory, give_back)
         self.too_large = asyncio.Event()
 
         def scarce() -> bool:
@@ -199,11 +160,11 @@ class Edge:
         )
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
-        proxied = ConnectionTable(EDGE_PROXIED, scarce, lambda balancer: True)
-        self.proxied = ProxiedConnections(self.accept, proxied, clock, self.counters)
-        self._listeners = Listeners(
-            channel, lambda: self._routes.doors, self.proxied.accept, self.datagrams.open, clock
-        )
+        self.proxied = ProxiedConnections(self.accept, scarce, clock, self.counters)
+        self._listeners = Listeners(channel, self._doors, self.proxied.accept, self.datagrams.open, clock)
+
+    def _doors(self) -> Iterable[Door]:
+        return self._routes.doors
 
     def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
         figures, clock = self.figures, self._clock

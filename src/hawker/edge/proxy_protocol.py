@@ -17,6 +17,7 @@ from hawker.edge.splice import address_of, reset
 from hawker.edge.visits import Counters
 from hawker.edge.writing import TcpEnds
 from hawker.fair.connections import ConnectionTable
+from hawker.fair.table import EDGE_PROXIED
 from hawker.value_object import ValueObject
 
 HEAD_S = 5.0
@@ -112,14 +113,14 @@ def _ends(
 
 
 class ProxiedConnections:
-    """Stands before `accept`, which makes the protocol of a client whose address is known. `table` bounds those whose
-    head has not come; `believed` are the networks of balancers, none at first."""
+    """Stands before `accept`, which makes the protocol of a client whose address is known. `scarce` says whether the
+    process is short of room."""
 
     def __init__(
-        self, accept: Callable[[Door], asyncio.Protocol], table: ConnectionTable, clock: Clock, counters: Counters
+        self, accept: Callable[[Door], asyncio.Protocol], scarce: Callable[[], bool], clock: Clock, counters: Counters
     ) -> None:
         self.accept_known = accept
-        self.table = table
+        self.table = ConnectionTable(EDGE_PROXIED, scarce, lambda balancer: True)  # those whose head has not come
         self.now = clock.monotonic
         self._counters = counters
         self._networks: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from errno import EADDRINUSE
 from functools import partial
+from math import inf
 
 import msgspec
 
@@ -36,6 +37,7 @@ _LAST_WORDS_S = {signal.SIGTERM: 3.0, signal.SIGHUP: 7.0}
 _PR_SET_PDEATHSIG = 1
 SOFT_BYTES, HARD_BYTES = 1 << 30, 2 << 30
 """Of memory of an edge process: above the first it lets no newcomer in, above the second it is replaced."""
+_LOOK_AT_MEMORY_S, _LARGE_S = 1.0, 60.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _log = log.bind("hawker.warden")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -48,6 +50,42 @@ def memory_bytes(pid: int | str = "self") -> int:
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0
+
+
+class MemoryWatch:
+    """Whether the process is too large to let newcomers in: `large`. `used` is how many bytes it has; what was freed is
+    given back to the kernel by `give_back` before that is said. `now` is a monotonic clock."""
+
+    def __init__(self, now: Callable[[], float], used: Callable[[], int], give_back: Callable[[], object]) -> None:
+        self._now = now
+        self._used = used
+        self._give_back = give_back
+        self._looked_at = -inf
+        self._since: float | None = None
+
+    def large(self) -> bool:
+        self._look()
+        return self._since is not None
+
+    def too_long(self) -> bool:
+        """Whether it has been for so long that another process serves everybody better."""
+        self._look()
+        return self._since is not None and self._now() - self._since >= _LARGE_S
+
+    def _look(self) -> None:
+        now = self._now()
+        if now < self._looked_at + _LOOK_AT_MEMORY_S:
+            return
+        self._looked_at = now
+        if self._used() > SOFT_BYTES:
+            self._give_back()
+        large = self._used() > SOFT_BYTES
+        self._since = (now if self._since is None else self._since) if large else None
+
+
+def give_back() -> None:
+    """To the kernel, what the allocator keeps for later."""
+    _libc.malloc_trim(0)
 
 
 class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
