@@ -104,9 +104,7 @@ class Edge:
     def __init__(
         self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = _USUAL
     ) -> None:
-        self._now = clock.monotonic
-        self._clock = clock
-        self._tasks = tasks
+        self._now, self._clock, self._tasks = clock.monotonic, clock, tasks
         self._rests, self._restores = parts.rests, parts.restores
         self.figures = AppFigures()
         self.counters = Counters({}, self.figures)
