@@ -1,7 +1,9 @@
 """Writes `docs/generated/` from the code: a page per flow, the errors, the metrics, the settings; and the page of
 `hawker --help`. With `--check` it writes nothing and fails when a page is not what the code says."""
 
+import re
 import sys
+import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from hawker.errors import HawkerError
 from hawker.fair.table import ELSEWHERE, SHARES
 from hawker.fsm.diagram import page
 from hawker.observe.metrics import build_metrics
-from hawker.settings import Settings
+from hawker.settings import LEAST, Settings
 from hawker.up.commands.up import settings_options
 from hawker.up.wiring import NODE_FLOWS
 from hawker.worker.edge_page import EDGE_FAMILIES
@@ -51,13 +53,36 @@ def errors() -> Iterator[str]:
 def settings() -> Iterator[str]:
     yield from ("# Settings", "", _NOTE, "")
     yield "Each is a key of the TOML file and, in capitals after `HAWKER_`, a variable; flags: `hawker up --help`."
-    yield from ("", "| Setting | Type | Default | Effect |", "|---|---|---|---|")
+    yield from ("", "| Setting | Type | Default | Unit, range | Effect |", "|---|---|---|---|---|")
     helps = {option.name: option.help for option in settings_options() if isinstance(option, click.Option)}
     for field in msgspec.structs.fields(Settings):
         kind = field.type.__name__ if isinstance(field.type, type) else str(field.type)
         default = "" if field.default is msgspec.NODEFAULT else f"`{field.default!r}`"
         kind = kind.replace("pathlib.", "").replace("|", "or")
-        yield f"| `{field.name}` | {kind} | {default} | {_effect(helps, field.name)} |"
+        kind = re.sub(r"typing.Literal\[(.*)\]", lambda found: found[1].replace("', '", "' or '"), kind)
+        yield f"| `{field.name}` | {kind} | {default} | {_range(field)} | {_effect(helps, field.name)} |"
+
+
+_UNITS = {
+    "_mib_per_s": "MiB/s",
+    "_operations_per_s": "operations/s",
+    "_connections_per_s": "connections/s",
+    "_packets_per_s": "packets/s",
+    "_mib": "MiB",
+    "_gb": "GiB",
+    "_percent": "%",
+    "_s": "s",
+}
+_NUMBERS = frozenset({int, float})
+
+
+def _range(field: msgspec.structs.FieldInfo) -> str:
+    """The unit of a number, by the end of its name, and its least value; nothing for what is no number."""
+    kinds = set(typing.get_args(field.type)) or {field.type}
+    if not kinds & _NUMBERS:
+        return ""
+    unit = next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), "")
+    return f"{unit}, at least {LEAST[field.name]:,}".removeprefix(", ")
 
 
 def _effect(helps: Mapping[str, str | None], name: str) -> str:

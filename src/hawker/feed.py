@@ -51,7 +51,9 @@ class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     host: str
+    """An address of the node that other nodes reach."""
     port: int
+    """TCP, 1 to 65535."""
 
 
 class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,16 +72,21 @@ class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
     app: AppName
     state: State
     version: str
+    """Of the machine's config, a ULID."""
     instance: InstanceId | None = None
     hosts: tuple[str, ...] = ()
     services: tuple[Service, ...] = ()
     health: RouteHealth = RouteHealth.PASSING
     cordoned: bool = False
+    """No new request is led to it; those within end as usual."""
     publish: str = ""
     autostart: bool = True
+    """A request may start it."""
     idle_s: float = 300.0
     started_at: float = 0.0
+    """Unix seconds of its last start; 0 before the first."""
     created_at: float = 0.0
+    """Unix seconds; of equal machines the older one is woken first."""
     gate: GatePlace | None = None
     network: int = 0
     org: str = ""
@@ -91,8 +98,10 @@ class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     `CERTIFICATE_KEY` names can open it."""
 
     hostname: str
+    """In lower case; its first label may be `*`."""
     app: AppName
     sealed: bytes
+    """The chain and its private key, under the cluster's key."""
 
 
 class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -101,6 +110,7 @@ class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
     app: AppName
     ip: str
+    """An IPv4 or IPv6 address in its usual form."""
     shared: bool = False
 
     @property
@@ -125,10 +135,13 @@ class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     hostname: str
+    """For which a certificate was ordered, in lower case."""
     token: str
+    """The last part of the path at which the answer is asked for."""
     answer: str
     app: AppName = AppName("")
     kind: str = HTTP_01
+    """`http-01`, `tls-alpn-01` or `dns-01`."""
 
 
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
@@ -159,6 +172,7 @@ class CloseMachine(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
     """Let nobody into this instance any more, and answer `MachineClosed` when nobody is in there, or after `wait_s`."""
 
     call: int
+    """The number that the answer repeats, 1 or more."""
     id: MachineId
     instance: InstanceId
     wait_s: float
@@ -168,6 +182,7 @@ class EdgeAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answered"):
     """To a `WakeMachine` or `RestMachine`. `refused` says why it was not accepted; empty when it was."""
 
     call: int
+    """The number of what is answered."""
     refused: str = ""
 
 
@@ -175,6 +190,7 @@ class AskReport(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     """To be answered by a `EdgeReport`; with the figures of `apps` if they are asked for."""
 
     call: int
+    """The number that the answer repeats, 1 or more."""
     apps: bool = False
 
 
@@ -183,10 +199,14 @@ class AskRoute(msgspec.Struct, frozen=True, kw_only=True, tag="explain"):
     `RouteExplained`."""
 
     call: int
+    """The number that the answer repeats, 1 or more."""
     app: AppName
     host: str
+    """A host name, as the request says it."""
     port: int
+    """The published port, 1 to 65535."""
     tls: bool
+    """The client speaks TLS."""
     udp: bool = False
 
 
@@ -195,6 +215,7 @@ class WakeMachine(msgspec.Struct, frozen=True, kw_only=True, tag="wake"):
     since it was put to rest."""
 
     call: int
+    """The number that the answer repeats, 1 or more."""
     id: MachineId
     rested: bool = False
 
@@ -203,15 +224,18 @@ class RestMachine(msgspec.Struct, frozen=True, kw_only=True, tag="rest"):
     """Stop or suspend this instance: nobody is in there, and nobody will be let in until this is answered."""
 
     call: int
+    """The number that the answer repeats, 1 or more."""
     id: MachineId
     instance: InstanceId
     suspend: bool
+    """Suspend it, where that can be done; else it is stopped."""
 
 
 class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
     """To a `CloseMachine`; `left` are in there still."""
 
     call: int
+    """The number of what is answered."""
     left: int = 0
 
 
@@ -221,7 +245,9 @@ class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     others that speak HTTP. With `udp` it is for datagrams."""
 
     address: str
+    """Of this host, `0.0.0.0` or `::` for all."""
     port: int
+    """1 to 65535."""
     app: AppName
     http: bool = False
     tls: bool = False
@@ -233,7 +259,9 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     """How long something took: how often by `RESPONSE_S`, and all seconds together."""
 
     buckets: tuple[int, ...] = ()
+    """One count for each bound of `RESPONSE_S` and one for all above; empty: none took any time yet."""
     seconds: float = 0.0
+    """Of all together, 0 or more."""
 
 
 class AppFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,14 +274,22 @@ class AppFigure(msgspec.Struct, frozen=True, kw_only=True):
 
     app: AppName
     statuses: dict[str, int] = {}
+    """Answers by HTTP status in digits."""
     buckets: tuple[int, ...] = ()
+    """One count for each bound of `RESPONSE_S` and one for all above; empty before the first answer."""
     seconds: float = 0.0
+    """Of all answers together, 0 or more."""
     connects: int = 0
+    """Raw connections that came."""
     disconnects: int = 0
+    """Raw connections that have ended."""
     bytes_in: int = 0
+    """Bytes from clients."""
     bytes_out: int = 0
+    """Bytes to clients."""
     handshakes: dict[str, Times] = {}
     tls_errors: int = 0
+    """Handshakes that failed once it was known whom they were for."""
     wakes: Times = Times()
     events: dict[str, int] = {}
     verdicts: dict[str, int] = {}
@@ -267,10 +303,13 @@ class MachineFigure(msgspec.Struct, frozen=True, kw_only=True):
     app: AppName
     machine: MachineId
     statuses: dict[str, int] = {}
+    """Answers by HTTP status in digits."""
     answers: Times = Times()
     dials: Times = Times()
     connects: int = 0
+    """Raw connections that were opened to it."""
     disconnects: int = 0
+    """Raw connections to it that have ended."""
 
 
 class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
@@ -278,6 +317,7 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     by machine, without those that have none. Figures of `apps` and `machines` only where they were asked for."""
 
     call: int
+    """The number of the `AskReport` that is answered."""
     bound: tuple[ListenState, ...] = ()
     counters: dict[str, int] = {}
     held: int = 0
@@ -292,10 +332,14 @@ class RouteCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
     machine: MachineId
     state: str
+    """The machine's, in the words of the API."""
     stands: str
     internal_port: int
+    """The machine's own port that the request would go to."""
     in_flight: int
+    """Requests that are in the machine now, from this edge."""
     soft_limit: int
+    """As many requests as it likes; above, others are preferred."""
     hard_limit: int = 0
     chosen: bool = False
 
@@ -305,7 +349,9 @@ class ExplainedDoor(msgspec.Struct, frozen=True, kw_only=True):
     one that is shown, or "self-signed"; `outcome` what becomes of the request, in words."""
 
     address: str
+    """Of the host."""
     port: int
+    """TCP, 1 to 65535."""
     speaks: str
     outcome: str
     certificate: str = ""
@@ -316,6 +362,7 @@ class RouteExplained(msgspec.Struct, frozen=True, kw_only=True, tag="explained")
     """To an `AskRoute`; no doors where nothing is published at the port."""
 
     call: int
+    """The number of the `AskRoute` that is answered."""
     doors: tuple[ExplainedDoor, ...] = ()
 
 
@@ -325,7 +372,9 @@ class EdgeLogLine(msgspec.Struct, frozen=True, kw_only=True, tag="line"):
     app: AppName
     machine: MachineId | None = None
     code: str
+    """Of what went wrong, as docs/edge.md lists them."""
     text: str
+    """In words, for the app's owner."""
 
 
 ToEdge: TypeAlias = AllMachines | MachineChanged | MachineGone | CloseMachine | EdgeAnswer | AskReport | AskRoute

@@ -35,7 +35,8 @@ LEAST_BACKUP_EVERY_S = 600.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of a node. Sizes are MiB, times seconds. `None` means: found out from the host."""
+    """Of a node. Sizes are MiB, times seconds. `None` means: found out from the host. What a field does is said by its
+    option of `hawker up`, its least value is in `LEAST`; docs/generated/settings.md has both, with the unit."""
 
     data_dir: Path
     listen: str = "127.0.0.1:4280"
@@ -156,7 +157,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         """Raises `ValueError` naming the key; msgspec makes it its own."""
-        for name, least in _LEAST.items():
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"{name} must be at least {least}, not {value}")
@@ -262,7 +263,7 @@ _LISTS = frozenset(
     }
 )
 
-_LEAST: Mapping[str, float] = {
+LEAST: Mapping[str, float] = {
     "peer_port": 1,
     "mesh_mtu": 1280,
     "mesh_port": 1,
@@ -302,6 +303,7 @@ _LEAST: Mapping[str, float] = {
     "watchdog_report_s": 0,
     "watchdog_end_s": 0,
 }
+"""The least value of each setting that is a number."""
 _SMALLEST_POOL = 28
 IDS_EACH = 65_536
 """How many user and group ids of the host a machine has for its own: what images use, with nobody's 65534."""

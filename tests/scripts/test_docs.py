@@ -26,9 +26,12 @@ def test_a_metric_shows_its_type_its_labels_and_what_it_counts() -> None:
     assert row.endswith("| counter | `flow`, `outcome` | Runs ended, by flow and outcome. |")
 
 
-def test_a_setting_shows_its_default() -> None:
-    assert "| `machine_pids` | int | `4096` | How many processes a machine may have. |" in list(settings())
-    assert "| `cpus` | int or None | `None` | How many cpus to sell; default all of the host. |" in list(settings())
+def test_a_setting_shows_its_default_its_unit_and_its_range() -> None:
+    rows = list(settings())
+    assert "| `machine_pids` | int | `4096` | at least 1 | How many processes a machine may have. |" in rows
+    assert "| `cpus` | int or None | `None` | at least 1 | How many cpus to sell; default all of the host. |" in rows
+    assert any(row.startswith("| `audit_mib` | int | `256` | MiB, at least 16 | ") for row in rows)
+    assert "| `region` | str | `'local'` |  | The region that the node is in. |" in rows
 
 
 def test_missing_changed_and_left_over_pages_are_stale_until_written(tmp_path: Path) -> None:

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 
 from tests.tidy.tree import File, Finding, Tree
 
-DESCRIBED = (
-    "src/hawker/record/",
-    "src/hawker/catalog/messages.py",
-    "src/hawker/gossip/failure_detector.py",
-    "src/hawker/market/preferences.py",
-    "src/hawker/gateway/fan_out.py",
-    "src/hawker/image/limits.py",
+DESCRIBED = tuple(
+    f"src/hawker/{place}"
+    for place in """
+        api/ audit/ catalog/ feed.py fsm/ gateway/ gossip/ image/limits.py logs/ market/preferences.py record/
+        runtime/driver.py runtime/spec.py
+    """.split()
 )
-"""Where each public value's fields are described one by one."""
+"""Where each public value's fields are described one by one. A setting is described by its option of `hawker up`."""
 _VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated)$")
 _PLAIN = frozenset({"str", "int", "float", "bool", "bytes", "tuple", "dict", "frozenset"})
 _MOMENT = re.compile(r"(^|_)at$")

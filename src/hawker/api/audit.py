@@ -19,9 +19,11 @@ class AuditedCall(ValueObject, frozen=True, kw_only=True):
     route: AnyRoute
     grant: Grant
     source: str
+    """The address that the call came from; empty where there is none."""
     node: str
     params: Mapping[str, str]
     request_id: str
+    """A ULID, the one that the answer carries."""
     grave: bool
 
     @property

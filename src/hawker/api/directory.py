@@ -16,10 +16,14 @@ class Node(ValueObject, frozen=True, kw_only=True):
 
     id: NodeId
     region: str
+    """The region that the node is in, as orders name it."""
     alive: bool = True
     cordoned: bool = False
+    """An operator wants no new machines there."""
     draining: bool = False
+    """Its machines are being moved away; it takes no new ones."""
     drivers: tuple[str, ...] = ()
+    """The names of the drivers that work there; an order for another one is not sent to it."""
     labels: Mapping[str, str]
     capacity: Capacity | None = None
     used: Resources | None = None
@@ -31,7 +35,9 @@ class KnownApp(ValueObject, frozen=True, kw_only=True):
     node: NodeId
     name: AppName
     org: str
+    """The organization that has the app."""
     home: bool
+    """Whether the node keeps the app's secrets, policies and claims."""
     created_at: float = 0.0
 
 
@@ -39,12 +45,18 @@ class KnownMachine(ValueObject, frozen=True, kw_only=True):
     """What a machine's node last published of it. Times are Unix seconds; `image` is a digest."""
 
     id: str
+    """The machine's id, 14 hexadecimal digits."""
     name: str
+    """As its app's other machines see it; unique in the app."""
     state: str
+    """One of the machine's states, in the words of the API."""
     version: str
+    """Of its config, a ULID: a later version is greater."""
     image: str
     private_ip: str
+    """The machine's IPv6 address in its private network."""
     cordoned: bool
+    """The edge leads no requests to it."""
     metadata: Mapping[str, str]
     created_at: float
     updated_at: float
@@ -54,9 +66,13 @@ class KnownVolume(ValueObject, frozen=True, kw_only=True):
     """What a volume's node last published of it. `machine` has it attached, empty when it is free."""
 
     id: str
+    """The volume's id, `vol_` and letters and digits."""
     name: str
+    """What mounts of the app's machines name; several volumes may have it."""
     state: str
+    """One of the volume's states, in the words of the API."""
     size_gb: int
+    """GiB, 1 or more: how much its file system may hold."""
     machine: str
 
 

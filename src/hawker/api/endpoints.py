@@ -94,6 +94,7 @@ class Guard(ValueObject, frozen=True):
     asked of it."""
 
     auth: bool
+    """False lets everybody in, without a look at a token."""
     route: AnyRoute | None = None
 
     def check(self, grant: Grant, params: Mapping[str, str]) -> None:

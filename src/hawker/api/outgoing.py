@@ -18,8 +18,10 @@ class Outgoing(ValueObject, frozen=True):
     """`target` is the path and query, undecoded; `data` is the body, empty for none."""
 
     method: str
+    """In capitals, as HTTP writes it."""
     target: str
     headers: dict[str, str]
+    """By name; who sends it adds the host and the body's length."""
     data: bytes
 
     def encoded(self, authority: str, also: Mapping[str, str]) -> bytes:

@@ -75,13 +75,16 @@ class Page(ValueObject, Generic[T], frozen=True):
 
     items: tuple[T, ...]
     next_cursor: str | None = None
+    """Opaque; None on the last page."""
 
 
 class Alias(ValueObject, frozen=True):
     """Another method and path that clients use for the same call."""
 
     method: str
+    """In capitals, as HTTP writes it."""
     path: str
+    """With the parameters of the call's own path, in braces."""
 
 
 class Route(ValueObject, Generic[P, Q, B, R], frozen=True, kw_only=True):
@@ -96,17 +99,23 @@ class Route(ValueObject, Generic[P, Q, B, R], frozen=True, kw_only=True):
     clients of GraphQL read it."""
 
     name: str
+    """The operation's id in the OpenAPI document and in metrics: it never changes."""
     method: str
+    """In capitals, as HTTP writes it."""
     path: str
+    """Begins with `/`; a part in braces is a field of `params`."""
     params: type[P]
     query: type[Q] = NoQuery  # type: ignore[assignment]  # the type variable's default is the same
     body: type[B] = NoneType  # type: ignore[assignment]
     response: type[R]
     tag: Tag
     summary: str
+    """What the call does, in one sentence of the OpenAPI document."""
     status: int = 200
+    """Of an answer that is no error: 200 to 204."""
     errors: tuple[type[HawkerError], ...] = ()
     auth: bool = True
+    """False: everybody may call, without a token."""
     action: Action | None = None
     guarded: bool = True
     rate: Rate | None = None
@@ -208,6 +217,7 @@ class Call(ValueObject, Generic[P, Q, B], frozen=True, kw_only=True):
     deploy_term: str | None = None
     deadline_s: float | None = None
     source: str = ""
+    """The address that the call came from; empty where there is none."""
     metadata: CallMetadata = msgspec.field(default_factory=CallMetadata)
 
     @property

@@ -78,6 +78,7 @@ class WrongMethod(ValueObject, frozen=True):
     """The path is there, with these methods."""
 
     allowed: tuple[str, ...]
+    """In capitals, for the header `allow`."""
 
 
 class Dispatch(Generic[T]):

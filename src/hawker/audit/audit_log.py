@@ -45,15 +45,20 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int = 0
     lost: int = 0
     before: str = BEGINNING
+    """The `hash` of the entry before this one, 64 hexadecimal digits; zeros at the beginning."""
     hash: str = ""
+    """SHA-256, in hexadecimal, of `before` and the entry without this field: it ties the chain together."""
 
 
 class Broken(ValueObject, frozen=True):
     """Where a chain does not hold: the line's place in all that was read, from 1, and why."""
 
     line: int
+    """1 or more."""
     number: int | None
+    """Of the entry there, None where the line is no entry."""
     why: str
+    """In words, for an operator."""
 
     def __str__(self) -> str:
         which = "" if self.number is None else f", entry {self.number}"
@@ -294,9 +299,12 @@ class WantedEntries(ValueObject, frozen=True, kw_only=True):
     """Empty for all. `who` is a holder's name or a token's id, `since` RFC 3339 or the beginning of one."""
 
     app: str = ""
+    """An app's name: only calls about it."""
     machine: str = ""
+    """A machine's id: only calls about it."""
     who: str = ""
     what: str = ""
+    """A route's name: only its calls."""
     since: str = ""
 
     def __contains__(self, entry: AuditEntry) -> bool:
@@ -312,8 +320,10 @@ class WantedEntries(ValueObject, frozen=True, kw_only=True):
 
 class AuditPlaced(ValueObject, frozen=True):
     position: int
+    """Of the line's end, in bytes of all that the node has written."""
     entry: AuditEntry
     line: bytes
+    """As it stands in the file, without its end."""
 
 
 class AuditPiece(ValueObject, frozen=True, kw_only=True):

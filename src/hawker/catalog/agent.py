@@ -52,10 +52,12 @@ class AgentEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A line of an answer; one of these is set."""
 
     columns: tuple[str, ...] | None = None
+    """The names of the answer's columns; comes once, before all rows."""
     row: tuple[int, list[Any]] | None = None
     eoq: _End | None = None
     change: tuple[str, int, list[Any], AgentVersion] | None = None
     error: str | None = None
+    """What went wrong, in the agent's words; nothing comes after it."""
 
 
 async def lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

@@ -35,6 +35,7 @@ class Op(msgspec.Struct, frozen=True, array_like=True):
     lacks a column keeps the op aside, one that has more takes its own defaults."""
 
     table: str
+    """The name of the table that the row is in."""
     key: Cells
     columns: tuple[str, ...] = ()
     row: Cells | None = None
@@ -52,7 +53,9 @@ class ReplicatedTx(msgspec.Struct, frozen=True, array_like=True):
     origin: NodeId
     scope: Scope
     epoch: int
+    """Of the owner's history: a greater one replaces everything of those before."""
     version: int
+    """Of the owner in this scope and epoch: 1, 2, 3, ... without a gap."""
     at: float
     ops: tuple[Op, ...]
 
@@ -70,6 +73,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 class VersionedOp(msgspec.Struct, frozen=True, array_like=True):
     version: int
+    """Of the transaction that the op was in."""
     op: Op
 
 
@@ -82,10 +86,12 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     origin: NodeId
     scope: Scope
     epoch: int
+    """Of the owner's history: a greater one replaces everything of those before."""
     reset: bool
     after: int
     upto: int
     floor: int
+    """What the sender compacted: it has no whole transactions up to this version."""
     ops: tuple[VersionedOp, ...]
     last: bool
     head: int = 0
@@ -96,7 +102,9 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     origin: NodeId
     epoch: int
+    """Of the owner's history."""
     version: int
+    """Of the transaction that wrote; readers have it once they have come to it."""
 
     def __str__(self) -> str:
         return f"{self.origin}:{self.epoch}:{self.version}"

@@ -38,6 +38,7 @@ class FreshnessRecord(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     previous: str
     boot: str
+    """The host's boot in which this was written: what was not synced is there as long as it lasts."""
     clean: bool
     promises: Mapping[Scope, VersionCeiling]
 

@@ -16,6 +16,7 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """One statement of SQL and its parameters, by position or by name without the prefix."""
 
     query: str
+    """SQL; parameters stand as `?` or `:name`."""
     params: tuple[Value, ...] = ()
     named_params: Mapping[str, Value] = {}
 
@@ -24,6 +25,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """What one statement did; `seconds` is how long it took."""
 
     rows_affected: int
+    """0 or more."""
     seconds: float
 
 
@@ -51,7 +53,9 @@ class ApplyOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     positions: Mapping[tuple[NodeId, Scope], Position]
     unknown: int = 0
+    """How many ops wait for a schema that has their table and columns."""
     quarantined: int = 0
+    """How many rows did not fit their table."""
     touched: Touched = Touched(tables={})
 
 
@@ -67,7 +71,9 @@ class LocalTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
     statements: tuple[Statement, ...]
     at: float
+    """When it was asked for, Unix seconds: what readers measure lag by."""
     timeout_s: float | None = None
+    """How long its statements may take, more than 0; None: as long as they need."""
 
 
 class Storage(Protocol):
@@ -163,6 +169,7 @@ class RowChange(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     row_id: int
+    """The row's number in this subscription, the same in all its changes."""
     row: tuple[Value, ...]
     number: int
 

@@ -21,6 +21,7 @@ class ReplicaPeer(ValueObject, frozen=True):
 
     node: NodeId
     region: str
+    """The region that the node is in: most changes are sent within it."""
     rtt_s: float
 
 

@@ -27,6 +27,7 @@ class Serve(ValueObject, frozen=True):
     scope: Scope
     wants: tuple[Want, ...]
     max_bytes: int
+    """About how much the answer may have; what is left out is asked for again."""
     ask: int | None = None
 
 
@@ -34,15 +35,18 @@ class Renew(ValueObject, frozen=True):
     me: NodeId
     scope: Scope
     epoch: int
+    """The new one; greater than all of this node before."""
 
 
 class RaiseFence(ValueObject, frozen=True):
     origin: NodeId
     epoch: int
+    """What `origin` published up to this one is ignored from now on."""
 
 
 class Collect(ValueObject, frozen=True):
     before: float
+    """Unix seconds: what was deleted before that is dropped for good."""
 
 
 Job: TypeAlias = Apply | Serve | Renew | RaiseFence | Collect

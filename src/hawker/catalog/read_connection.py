@@ -44,6 +44,7 @@ class QueryCursor(ValueObject, frozen=True):
 
     cursor: apsw.Cursor
     columns: tuple[str, ...]
+    """In the order of the answer."""
 
     def close(self) -> None:
         self.cursor.close(True)
@@ -53,8 +54,11 @@ class PreparedQuery(ValueObject, frozen=True):
     """A statement with its parameters written out, its columns, and the tables and views that it reads."""
 
     sql: str
+    """Good until the schema changes."""
     columns: tuple[str, ...]
+    """Their names, in the order of the answer."""
     reads: frozenset[str]
+    """Names in small letters."""
 
 
 class ReadConnection:

@@ -115,14 +115,17 @@ class Replicated(msgspec.Struct, frozen=True, kw_only=True):
     if `fixed` says that it is the same at every time."""
 
     name: str
+    """Of the table, in small letters."""
     scope: Scope
     key: tuple[str, ...]
+    """Names of columns, in the key's order; the first one is the owner's."""
     places: tuple[int, ...]
     stored: tuple[str, ...]
     columns: tuple[str, ...]
     defaults: tuple[Value, ...]
     fixed: tuple[bool, ...]
     sql: str
+    """The statement that makes the table."""
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +134,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     tables: Mapping[str, Replicated]
     indexes: Mapping[str, tuple[str, str]]  # name: (table, SQL)
     dropped: frozenset[str]
+    """Names that an earlier schema had and this one has not."""
 
 
 def shipped() -> str:

@@ -44,6 +44,7 @@ class MemberRow(msgspec.Struct, frozen=True, kw_only=True):
 
     host: NodeId
     state: str
+    """alive, suspect or dead."""
     since: float
     rtt: float | None = None
     epoch: int = 0

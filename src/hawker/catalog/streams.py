@@ -79,9 +79,12 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     origin: NodeId
     scope: Scope
     epoch: int = 0
+    """Of the owner's history that is read here now; 0 before any."""
     applied: int = 0
     floor: int = 0
+    """Up to this version whole transactions are not kept any more, only last ops of rows."""
     fence: int = -1
+    """What the owner published up to this epoch is ignored; -1 is no fence."""
     run: int = 0
     came: int = -1
 

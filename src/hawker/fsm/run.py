@@ -22,8 +22,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     kind: str = ""
     scope: str = ""
+    """Of `NoRoom`: host, region or quota; else empty."""
     shortfall: dict[str, int] = {}
+    """Of `NoRoom`: how much is missing, by resource, each 1 or more."""
     nearest: str | None = None
+    """Of `NoRoom`: the nearest region that has room, None where none has."""
 
     @property
     def status(self) -> int:
@@ -92,13 +95,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: RunId
     flow: str
+    """The flow's name."""
     definition: str
+    """A hash of the flow's steps when the run began; another one parks a run whose step is gone."""
     resource: Resource
     input: bytes
+    """What the flow was given, as MessagePack of its input type."""
     state: State
     step: str
     accepted_at: float
     attempt: int = 1
+    """Of the step that is next, 1 or more."""
     finished: tuple[str, ...] = ()
     records: int = 0  # how many attempts are in the history
     started_at: float | None = None
@@ -117,6 +124,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     vain_resumes: int = 0  # of these, the last ones in a row that recorded nothing; see `transition.resumed`
     epoch: str = ""  # of the host, when its steps began; see `Runner`
     note: str = ""
+    """What the run waits for or was told last, in words; empty for nothing."""
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,12 +149,17 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt of a step or of its undo."""
 
     step: str
+    """The step's name."""
     attempt: int
+    """1 or more; counts for each step anew."""
     outcome: StepStatus
     started_at: float
+    """Unix seconds."""
     ended_at: float
+    """Unix seconds."""
     fault: Fault | None = None
     result: bytes | None = None
+    """What the step gave to later ones, as MessagePack; None for nothing."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

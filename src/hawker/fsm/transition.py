@@ -317,9 +317,11 @@ class Verdict(ValueObject, frozen=True):
     event: Event | None
     fault: Fault | None = None
     result: bytes | None = None
+    """What the step gives to later ones, as MessagePack; None for nothing."""
     commit: Commit | None = None
     hand_off: HandOff | None = None
     late: bool = False
+    """Its record may be written with the next one of the run."""
 
 
 def of_outcome(outcome: Outcome, jitter: float) -> Verdict:

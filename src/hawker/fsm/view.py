@@ -17,12 +17,17 @@ class RunView(ValueObject, frozen=True, kw_only=True):
 
     run_id: RunId
     flow: str
+    """The flow's name."""
     definition: str
+    """A hash of the flow's steps when the run began."""
     resource: Resource
     state: State
     step: str
+    """The name of the first step whose end is not recorded, or that is to be undone next."""
     attempt: int
+    """Of that step, 1 or more."""
     finished: tuple[str, ...]
+    """Names of the steps that are done and not undone, in order."""
     input: Any
     result: Any
     accepted_at: float
@@ -33,11 +38,13 @@ class RunView(ValueObject, frozen=True, kw_only=True):
     fault: Fault | None
     waiting_for: str  # "", "turn", "time", "operator", "queue NAME" or "run ID"
     note: str
+    """What the run was told last, in words; empty for nothing."""
     parent: RunId | None
     children: tuple[RunId, ...]
     handed_from: RunId | None
     handed_to: RunId | None
     resumes: int
+    """How many daemons took it up again, 0 or more."""
 
     @property
     def ended(self) -> bool:
@@ -58,11 +65,16 @@ class RunView(ValueObject, frozen=True, kw_only=True):
 
 class StepView(ValueObject, frozen=True, kw_only=True):
     step: str
+    """The step's name."""
     attempt: int
+    """1 or more; counts for each step anew."""
     outcome: StepStatus
     started_at: float
+    """Unix seconds."""
     ended_at: float
+    """Unix seconds."""
     error: str | None
+    """What went wrong, in words; None if it ended well."""
     result: Any
 
 
@@ -70,9 +82,13 @@ class QueueView(ValueObject, frozen=True, kw_only=True):
     """A named queue: how many steps it lets go on at once, how many do, how many runs wait."""
 
     name: str
+    """As flows name it."""
     limit: int
+    """1 or more."""
     active: int
+    """Steps, 0 to `limit`."""
     waiting: int
+    """Runs, 0 or more."""
 
 
 def shown_state(state: State, waiting_for: str) -> State:

@@ -30,6 +30,7 @@ class NodeMeta(msgspec.Struct, frozen=True, kw_only=True):
     `version` the program's. Unknown fields are tolerated: peers may be newer."""
 
     region: str
+    """The region that the node is in."""
     api: str
     catalog: str = ""
     version: str = ""
@@ -71,6 +72,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     code: str
     node: NodeId
     text: str
+    """In words, for an operator."""
 
 
 OnTrouble: TypeAlias = Callable[[Trouble], None]

@@ -123,8 +123,11 @@ class FrameSource(ValueObject, frozen=True):
 
     sender: NodeId
     boot: int
+    """Which life of the sender's process sent it."""
     address: str
+    """HOST:PORT that it came from."""
     now: float
+    """Seconds of this node's monotonic clock."""
     peer: MemberState | None
 
     @property

@@ -14,6 +14,7 @@ class Send(ValueObject, frozen=True):
     """`payload` is to be sealed."""
 
     address: str
+    """HOST:PORT of the member."""
     payload: bytes
 
 
@@ -45,6 +46,7 @@ class Rejected(ValueObject, frozen=True):
 
     code: str
     text: str
+    """In words, for an operator."""
 
 
 class FallbackPing(ValueObject, frozen=True):
@@ -52,7 +54,9 @@ class FallbackPing(ValueObject, frozen=True):
 
     node: NodeId
     address: str
+    """HOST:PORT of the member."""
     seq: int
+    """The ping's number, which the answer repeats."""
 
 
 class MessageReceived(ValueObject, frozen=True):
@@ -60,6 +64,7 @@ class MessageReceived(ValueObject, frozen=True):
 
     node: NodeId
     message: bytes
+    """As it was sent; gossip does not look into it."""
 
 
 class Troubled(ValueObject, frozen=True):

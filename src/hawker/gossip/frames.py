@@ -136,6 +136,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A message of whoever uses gossip; its bytes are the frame's body."""
 
     body: bytes
+    """At most what fits into one datagram."""
 
 
 Frame: TypeAlias = (

@@ -26,6 +26,7 @@ class GossipKeyring(msgspec.Struct, frozen=True, kw_only=True):
     keys: Mapping[int, bytes]
     primary: int
     version: int = 1
+    """Of the ring, 1 or more: each change of the ring adds 1, and the greater one wins."""
 
     def __repr__(self) -> str:
         return f"Keyring(version={self.version}, primary={self.primary}, keys={sorted(self.keys)})"
@@ -72,8 +73,11 @@ class StoredKeyring(msgspec.Struct, frozen=True, kw_only=True):
     """As it stands in a file: keys in base64."""
 
     version: int
+    """Of the ring, 1 or more."""
     primary: int
+    """The number of the key that this node seals with."""
     keys: dict[str, str]
+    """By number, each of 32 bytes."""
 
 
 def stored(keyring: GossipKeyring) -> StoredKeyring:

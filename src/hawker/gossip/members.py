@@ -282,8 +282,10 @@ class Identity(ValueObject, frozen=True, kw_only=True):
 
     node: NodeId
     cluster: str
+    """The cluster's id: frames of another one are not taken."""
     address: str
     boot: int
     meta: NodeMeta
     epoch: int = 0
+    """Of the node's history in the catalog; 0 where it publishes nothing."""
     fences: Mapping[NodeId, int] = msgspec.field(default_factory=dict)

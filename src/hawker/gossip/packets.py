@@ -76,7 +76,9 @@ class Opened(ValueObject, frozen=True):
 
     sender: NodeId
     boot: int
+    """Which life of the sender's process sent it."""
     payload: bytes
+    """Frames, one behind the other, in clear."""
     foreign: bool
 
 

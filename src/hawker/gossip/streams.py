@@ -59,8 +59,10 @@ class StreamHello(ValueObject, frozen=True, kw_only=True):
 
     node: NodeId
     boot: int
+    """Which life of the caller's process this is."""
     key: int
     nonce: bytes
+    """Random bytes that make the keys of this stream its own."""
 
     def encoded(self) -> bytes:
         return _HELLO.pack(MAGIC, 1, self.key, self.node.encode(), self.boot, self.nonce)

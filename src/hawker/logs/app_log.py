@@ -47,6 +47,7 @@ class PositionedLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One of many thousands a second: a struct is made five times as fast as a dataclass."""
 
     position: int
+    """Of the line in its node's log of the app; a later line has a greater one."""
     line: KeptLine
 
 

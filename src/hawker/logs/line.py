@@ -24,10 +24,14 @@ class KeptLine(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
 
     at: int
     machine: str
+    """The machine's id; empty for lines of no machine."""
     stream: int
     text: str
+    """The line without its end, in UTF-8; what is none is replaced."""
     container: str = ""
+    """The container's name; empty in a machine that has none."""
     level: str = "info"
+    """info, warning or error."""
     provider: str = APP
     release: str = ""
 
@@ -36,9 +40,13 @@ class OpenLine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The begin of a line of one process's stream, and when it came, Unix nanoseconds."""
 
     stream: int
+    """1 is stdout, 2 stderr."""
     process: int
+    """The number of the process in its machine, from 0."""
     at: int
+    """Unix nanoseconds."""
     data: bytes
+    """What came of the line until now."""
 
 
 class Cursor(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -56,8 +64,11 @@ class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine's lines carry: its id, the names of its containers in order, its release."""
 
     machine: str
+    """The machine's id."""
     containers: tuple[str, ...] = ()
+    """Names, by the number of the process; empty in a machine that has none."""
     release: str = ""
+    """The number in the machine's metadata; empty where there is none."""
 
 
 def lines_of(

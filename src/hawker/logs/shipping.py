@@ -49,6 +49,7 @@ class Batch(ValueObject, frozen=True, kw_only=True):
     """Lines of one app on one node."""
 
     app: str
+    """The app's name."""
     node: NodeRecord
     lines: Sequence[PositionedLine]
 
@@ -57,7 +58,9 @@ class Post(ValueObject, frozen=True):
     """What is posted: the media type, and the body."""
 
     kind: str
+    """The header `content-type`."""
     body: bytes
+    """Of one batch of lines, in the form that the receiver takes."""
 
 
 Notation = Callable[[Batch], Post]

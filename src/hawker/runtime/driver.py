@@ -29,6 +29,7 @@ class VolumeUsage(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int  # bytes
     blocks: int  # of the whole file system
     blocks_free: int
+    """Of all blocks, 0 to `blocks`."""
     blocks_avail: int  # free for users other than root
 
 
@@ -126,10 +127,12 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     # None below: this technology, or this kernel, does not count it
     working_set_bytes: int | None = None  # memory less the files' pages that the kernel would drop first
     memory_limit_bytes: int | None = None
+    """What it may use at most."""
     oom_kills: int | None = None  # processes that the memory limit ended
     throttled_s: float | None = None  # how long it was held back for having used its cpu
     read_bytes: int | None = None  # from disks, since the start
     written_bytes: int | None = None
+    """To disks, since the start."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,9 +153,12 @@ class ProcessInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A process inside a machine, by the machine's own numbers. A guest may say anything of its own."""
 
     pid: int
+    """1 or more."""
     started_at: float  # Unix seconds
     command: str
+    """Its command line, words joined by spaces."""
     cwd: str
+    """Its working directory, absolute inside the machine."""
     cpu_s: float  # cpu time since its start
     rss_bytes: int  # memory now
     sockets: tuple[ProcessSocket, ...] = ()
@@ -176,7 +182,9 @@ class ExecSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None  # absolute, inside
     tty: bool = False  # it has a terminal of `rows` and `cols`
     rows: int = 24
+    """1 or more."""
     cols: int = 80
+    """1 or more."""
     process: int = 0
     copy: CopyDirection | None = None  # no command of the machine's, but a copy of files as its root user
 
@@ -243,6 +251,7 @@ class OutputChunk(ValueObject, frozen=True):
     stream: int  # 1 stdout or terminal, 2 stderr
     process: int  # index of the process that wrote it
     data: bytes
+    """Bytes as they were written; a line may go on in the next piece."""
 
 
 class Driver(Protocol):

@@ -32,6 +32,7 @@ class MountSpec(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     target: str
     read_only: bool = False
+    """Nothing inside can write to it."""
     mapped: bool = False  # its files have the machine's own ids on the disk: 0 is its root, in whatever range that is
 
 
@@ -75,9 +76,12 @@ class VolumeDisk(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str  # unique in the machine: 1 to 20 letters, digits and dashes
     file: str
+    """Its absolute path on the host."""
     target: str  # absolute, inside
     fstype: str = "ext4"
+    """The name of the file system in it, as mount(2) takes it."""
     read_only: bool = False
+    """The machine can read it and no more."""
 
 
 class GuestLink(msgspec.Struct, frozen=True, kw_only=True):

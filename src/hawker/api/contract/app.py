@@ -57,6 +57,7 @@ class CreateAppRequest(Request, frozen=True, kw_only=True):
 
 class AppParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app's name, up to 63 lower-case letters, digits and dashes."""
 
 
 class ListAppsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +68,7 @@ class ListAppsQuery(msgspec.Struct, frozen=True, kw_only=True):
     app_role: str | None = None
     limit: AppsLimit | None = None
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
 
 
 class CreateAppQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ class DeleteAppQuery(msgspec.Struct, frozen=True, kw_only=True):
     machines or volumes is left alone."""
 
     force: bool | None = None
+    """False leaves an app with machines or volumes alone (409); absent is true."""
 
     @property
     def forced(self) -> bool:
@@ -183,7 +186,9 @@ class IpAssignments(Answer, frozen=True, kw_only=True):
 
 class IpParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that has the address."""
     ip: str
+    """An IPv4 or IPv6 address of the app, as lists show it."""
 
 
 LIST_IPS = Unary(

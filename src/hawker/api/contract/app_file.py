@@ -13,7 +13,9 @@ from hawker.errors import NoRoom, NotFound, NotServed, OverShare, QuotaExceeded,
 
 class AppFileParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app whose machines may have the file."""
     digest: str
+    """Of the content, `sha256:` and 64 hexadecimal digits; what is sent must have it."""
 
 
 class AppFileQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,9 @@ class HandedFileParams(msgspec.Struct, frozen=True, kw_only=True):
     """By the app's id: an app of the same name on another node may be another one."""
 
     app_id: str
+    """The app's id, which no other app ever has."""
     digest: str
+    """Of the content, `sha256:` and 64 hexadecimal digits."""
 
 
 class HandedFileQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -85,8 +85,11 @@ class NodeLogQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
     tail: Annotated[int, msgspec.Meta(ge=0, le=LINES_IN_PAGE)] | None = None
     since: float | None = None
+    """Unix seconds; only lines of this moment or later."""
     machine: str = ""
+    """A machine's id: only its lines; those of all machines if empty."""
     release: str = ""
+    """A release's number: only lines of its machines; those of all if empty."""
     wait_s: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_WAIT_S)] = 0.0
 
 

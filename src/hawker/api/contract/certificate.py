@@ -148,6 +148,7 @@ class CertificateParams(msgspec.Struct, frozen=True, kw_only=True):
     """The first label of `hostname` may be `*`."""
 
     app_name: str
+    """The app that the host name leads to."""
     hostname: str
 
 
@@ -156,6 +157,7 @@ class ListCertificatesQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     filter: str | None = None
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
     limit: CertificatesLimit | None = None
 
 

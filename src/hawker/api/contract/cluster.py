@@ -186,18 +186,22 @@ class AddKeyRequest(Request, frozen=True, kw_only=True):
 
 class NodeParams(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str
+    """A node's id, 8 hexadecimal digits."""
 
 
 class KeyParams(msgspec.Struct, frozen=True, kw_only=True):
     number: str
+    """Of a key of the cluster, as the list of keys shows it."""
 
 
 class InviteParams(msgspec.Struct, frozen=True, kw_only=True):
     invite_id: str
+    """As the list of invitations shows it; not the invitation itself."""
 
 
 class ForgetQuery(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
+    """Also a node that seems to be alive."""
 
 
 JOIN_CLUSTER = Unary(

@@ -99,6 +99,7 @@ class DeployParams(msgspec.Struct, frozen=True, kw_only=True):
     """`version` is the release's number, or `latest`."""
 
     app_name: str
+    """The app that is deployed."""
     version: str
 
 

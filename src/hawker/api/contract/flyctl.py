@@ -104,10 +104,12 @@ class FlyReleases(Answer, frozen=True, kw_only=True):
 
 class OrganizationParams(msgspec.Struct, frozen=True, kw_only=True):
     org_slug: str
+    """The organization's name in addresses."""
 
 
 class FlyReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
     release_id: str
+    """The id of a release, as GraphQL answers it."""
 
 
 class FlyReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +123,7 @@ class FlyLogsQuery(msgspec.Struct, frozen=True, kw_only=True):
     next_token: LogPlace = ""
     instance: str = ""
     region: str = ""
+    """Only lines of machines in this region; of all regions if empty."""
 
 
 class FlyLogEvent(Answer, frozen=True, kw_only=True):

@@ -175,6 +175,7 @@ _PIECE_S = 30.0
 
 class BlobParams(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
+    """Of a layer, config or manifest: `sha256:` and 64 hexadecimal digits."""
 
 
 class PieceQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,6 +261,7 @@ class RegistryParams(msgspec.Struct, frozen=True, kw_only=True):
     """`registry` is HOST or HOST:PORT."""
 
     org_slug: str
+    """The organization whose machines are pulled with the login."""
     registry: str
 
 

@@ -215,7 +215,9 @@ class WaitAnswer(Answer, frozen=True, kw_only=True):
 
 class MachineParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that the machine must be one of; else it is not found."""
     machine_id: str
+    """The machine's id, 14 hexadecimal digits."""
 
 
 class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,13 +225,18 @@ class ListMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     whole list is answered."""
 
     include_deleted: bool = False
+    """Also machines that were destroyed, as long as the node keeps their records."""
     region: str | None = None
+    """Only machines of this region; absent: of all."""
     state: tuple[State, ...] = ()
     summary: bool = False
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    """All of these keys must have these values; empty selects every machine."""
     include_leases: bool = False
+    """Also show who holds a lease on each machine, and until when."""
     limit: PageLimit | None = None
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
 
 
 class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +244,7 @@ class GetMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str | None = None
     include_leases: bool = False
+    """Also show who holds a lease on the machine, and until when."""
 
 
 class DeleteMachineQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -376,8 +384,11 @@ class MetadataValue(Answer, frozen=True, kw_only=True):
 
 class MetadataKeyParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that the machine is one of."""
     machine_id: str
+    """The machine's id, 14 hexadecimal digits."""
     key: str
+    """The one entry of the machine's metadata that is read, set or removed."""
 
 
 LIST_METADATA = Unary(

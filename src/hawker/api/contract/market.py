@@ -214,18 +214,22 @@ NUMBERED = "~"
 
 class OrderParams(msgspec.Struct, frozen=True, kw_only=True):
     order_id: str
+    """The order's id, or the client's Idempotency-Key, 1 to 255 bytes."""
 
 
 class CancelQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`destroy`: the machine, too, if there is one."""
 
     app_name: str = ""
+    """The app that the order is for: keys of two apps are two orders."""
     destroy: bool = False
 
 
 class ClaimParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that the order is for; who is asked is its home."""
     order_id: str
+    """The client's Idempotency-Key, 1 to 255 bytes."""
 
 
 PLACE = Unary(

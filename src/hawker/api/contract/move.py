@@ -26,6 +26,7 @@ from hawker.errors import (
 
 class MoveParams(msgspec.Struct, frozen=True, kw_only=True):
     move_id: str
+    """A ULID, as the answer to the order of the move gave it."""
 
 
 class MoveRequest(Request, frozen=True, kw_only=True):

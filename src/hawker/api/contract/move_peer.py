@@ -81,10 +81,12 @@ class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
     keeps, with `snapshot` of that snapshot of the volume, else of the volume."""
 
     generation: int
+    """Of the move, 1 or more: what another one hands over is not found (404)."""
     root: bool | None = None
     snapshot: str | None = None
     offset: int = 0
     count: int = PIECE_BYTES
+    """How many bytes from `offset` on are looked at, 1 or more."""
 
 
 BLOCK_SPAN_LIMIT = 4096
@@ -103,6 +105,7 @@ class ChangedBlocksQuery(msgspec.Struct, frozen=True, kw_only=True):
     """`since` is the mark of an earlier answer. `root`: see `MovedPieceQuery`."""
 
     generation: int
+    """Of the move, 1 or more: what another one hands over is not found (404)."""
     root: bool | None = None
     since: str = ""
 
@@ -118,7 +121,9 @@ class ChangedBlocksAnswer(Answer, frozen=True, kw_only=True):
 
 class MovedSnapshotParams(msgspec.Struct, frozen=True, kw_only=True):
     move_id: str
+    """A ULID, that of the move."""
     snapshot_id: str
+    """Of the volume that moved."""
 
 
 class ReleaseSnapshotQuery(msgspec.Struct, frozen=True, kw_only=True):

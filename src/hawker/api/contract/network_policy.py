@@ -64,7 +64,9 @@ class NetworkPolicy(Answer, frozen=True, kw_only=True):
 
 class PolicyParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app whose machines the policy is about."""
     policy_id: str
+    """The policy's id, as its creation answered it."""
 
 
 LIST_POLICIES = Unary(

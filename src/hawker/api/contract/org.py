@@ -54,6 +54,7 @@ class OrgMachines(Answer, frozen=True, kw_only=True):
 
 class OrgParams(msgspec.Struct, frozen=True, kw_only=True):
     org_slug: str
+    """The organization's name in addresses."""
 
 
 class OrgMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,11 +62,14 @@ class OrgMachinesQuery(msgspec.Struct, frozen=True, kw_only=True):
     configs."""
 
     include_deleted: bool = False
+    """Also machines that were destroyed, as long as their nodes keep their records."""
     region: str | None = None
+    """Only machines of this region; absent: of all."""
     state: tuple[State, ...] = ()
     summary: bool = False
     updated_after: datetime | None = None
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
     limit: PageLimit | None = None
 
 
@@ -127,6 +131,7 @@ class QuotaParams(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     name: str
+    """Of the organization or the app."""
 
 
 LIST_QUOTAS = Unary(

@@ -79,12 +79,14 @@ PEER_TIMEOUT_S = 5.0
 class OwnerParams(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["machine", "volume", "snapshot"]
     id: str
+    """Of the machine, volume or snapshot whose node is asked for."""
 
 
 class ReleaseQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Only if it is kept for this claim; whomever it is kept for, if empty."""
 
     claim: str = ""
+    """The name of the claim; empty is any."""
 
 
 class NetworkParams(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ class WireguardPeerParams(msgspec.Struct, frozen=True, kw_only=True):
     """`peer` is a name: lower-case letters, digits and dashes."""
 
     org_slug: str
+    """The organization whose private network the peer is in."""
     peer: str
 
 

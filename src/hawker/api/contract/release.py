@@ -60,7 +60,9 @@ class UpdateReleaseRequest(Request, frozen=True, kw_only=True):
 
 class ReleaseParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that was released."""
     version: str
+    """The release's number, 1 or more, or `latest`."""
 
 
 class ListReleasesQuery(msgspec.Struct, frozen=True, kw_only=True):

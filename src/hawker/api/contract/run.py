@@ -66,16 +66,20 @@ class RunList(Answer, frozen=True, kw_only=True):
 
 class RunParams(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
+    """A ULID; runs of all flows have ids of one kind."""
 
 
 class ListRunsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """By resource (a machine's or a volume's id), by flow, by state; newest first."""
 
     resource_id: str | None = None
+    """Only runs that work on this machine, volume, image or app; absent: all."""
     flow: str | None = None
+    """Only runs of the flow of this name; absent: of all."""
     state: tuple[RunState, ...] = ()
     limit: RunsLimit = 50
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
 
 
 LIST_RUNS = Unary(
@@ -176,6 +180,7 @@ class HistoryParams(msgspec.Struct, frozen=True, kw_only=True):
     """By the machine's whole id alone: its app may be gone."""
 
     machine_id: str
+    """The machine's id, 14 hexadecimal digits."""
 
 
 MACHINE_HISTORY = Unary(

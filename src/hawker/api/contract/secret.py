@@ -65,7 +65,9 @@ class SecretDeleted(Answer, frozen=True, kw_only=True):
 
 class SecretParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that has the secret."""
     secret_name: str
+    """The secret's name, which is the name of the variable in machines."""
 
 
 class SecretsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +223,9 @@ class ListKeysQuery(msgspec.Struct, frozen=True, kw_only=True):
     """As `KeyQuery`; only keys of these `types`."""
 
     min_version: int | None = None
+    """Only with secrets of this version or a later one; else 409."""
     version: int | None = None
+    """Only secrets of exactly this version; else 409."""
     types: tuple[str, ...] = ()
 
 

@@ -209,17 +209,23 @@ _ONE = f"{_ALL}/{{volume_id}}"
 
 class BackupParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that has the volume."""
     volume_id: str
+    """The volume that the copy is of; it may be gone."""
     snapshot: str
+    """The id of the snapshot that was copied."""
 
 
 class VolumeParams(msgspec.Struct, frozen=True, kw_only=True):
     app_name: str
+    """The app that the volume must be one of; else it is not found."""
     volume_id: str
+    """The volume's id, `vol_` and letters and digits."""
 
 
 class SnapshotParams(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_id: str
+    """The snapshot's id, `vs_` and letters and digits."""
 
 
 class ListVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +234,7 @@ class ListVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
     summary: bool = False
     limit: PageLimit | None = None
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
 
 
 class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,11 +242,15 @@ class OrgVolumesQuery(msgspec.Struct, frozen=True, kw_only=True):
     blocks and bytes."""
 
     include_deleted: bool = False
+    """Also volumes that were deleted and can still be had back."""
     region: str | None = None
+    """Only volumes of this region; absent: of all."""
     state: tuple[str, ...] = ()
+    """Only volumes in one of these states; empty: in any."""
     summary: bool = False
     updated_after: datetime | None = None
     cursor: str | None = None
+    """What the last page gave as the next one; absent for the first page."""
     limit: PageLimit | None = None
 
 

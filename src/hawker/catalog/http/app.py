@@ -24,11 +24,14 @@ class CatalogEndpoint(ValueObject, frozen=True, eq=False):
     at once, any more are turned away. Those that last are ended when the server stops."""
 
     method: str
+    """In capitals, as HTTP writes it."""
     path: str
+    """Begins with `/`."""
     answer: Callable[[Exchange, str], Awaitable[None]]
     most: int = 128
     rest: bool = False
     lasts: bool = False
+    """Its answers go on until the client leaves."""
 
 
 class CatalogApp:

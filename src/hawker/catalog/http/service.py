@@ -20,9 +20,13 @@ class Vitals(msgspec.Struct, frozen=True, kw_only=True):
     comes is (None before anything came), what waits to be applied."""
 
     gaps: int
+    """Versions, 0 or more; 0 at rest."""
     members: int
+    """With this node, 1 or more."""
     p99_lag: float | None
+    """Seconds, 0 or more."""
     queue_size: int
+    """Transactions, 0 or more."""
 
 
 class Doctor(Protocol):
@@ -38,4 +42,6 @@ class CatalogAccess(ValueObject, frozen=True, kw_only=True):
     """Who may call, and under which name. None lets everybody, and any name."""
 
     token: str | None = None
+    """What a call must show as its bearer token."""
     endpoint: str | None = None
+    """The name that a call must ask for, where it asks for one by a header."""

@@ -28,6 +28,7 @@ class LiveSchema(ValueObject, frozen=True):
     tables: Mapping[str, TableInfo]
     views: frozenset[str]
     aggregates: frozenset[str]
+    """Names of functions that make one value of many rows, in small letters."""
 
     def table(self, name: str) -> TableInfo | None:
         return self.tables.get(name.lower())
@@ -73,7 +74,9 @@ class QueryPlan(ValueObject, frozen=True):
     """A query that may be live. Without a `tree` it is asked as a whole whenever one of `tables` changed."""
 
     sql: str
+    """The statement, with its parameters written out."""
     columns: tuple[str, ...]
+    """The names of what each row of the answer has."""
     tables: tuple[TableInfo, ...]
     tree: JoinTree | None
 

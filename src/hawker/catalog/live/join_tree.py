@@ -47,7 +47,9 @@ class SqlToken(ValueObject, frozen=True):
     kind: SqlTokenKind
     text: str
     start: int
+    """Where it begins in the text, in characters from 0."""
     end: int
+    """Where the next one may begin."""
     depth: int
 
     @property
@@ -98,8 +100,11 @@ class TableInfo(ValueObject, frozen=True):
     """A table of the schema: its name, its columns, and those of its primary key in order."""
 
     name: str
+    """As it was declared."""
     columns: tuple[str, ...]
+    """Their names, in the order of the table."""
     key: tuple[str, ...]
+    """Names of columns; its first one is the owner's."""
 
 
 class JoinSource(ValueObject, frozen=True):
@@ -108,11 +113,13 @@ class JoinSource(ValueObject, frozen=True):
 
     table: TableInfo
     alias: str
+    """By which the query names it; the table's own name where it gives none."""
     start: int
     end: int
     join: int
     until: int
     left: bool
+    """It is joined by LEFT JOIN: rows of the others stay without it."""
 
     def keys(self) -> str:
         return ", ".join(f"{quoted(self.alias)}.{quoted(column)}" for column in self.table.key)

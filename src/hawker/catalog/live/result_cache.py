@@ -52,8 +52,11 @@ class CachedQuery(msgspec.Struct, frozen=True, kw_only=True):
     tables its rows have keys."""
 
     sql: str
+    """What another statement must be, letter by letter, to use the file."""
     columns: tuple[str, ...]
+    """In the order of the answer."""
     sources: int
+    """0 where the query is asked as a whole."""
 
 
 class FreshRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ _ROWS = 500
 
 class AnswerColumns(ValueObject, frozen=True):
     names: tuple[str, ...]
+    """In the order of the answer; sent once, before all rows."""
 
 
 class AnswerRows(ValueObject, frozen=True):
