@@ -1,8 +1,10 @@
+import re
+
 import pytest
 
 from tests.tidy import text
 from tests.tidy.rules import Rule
-from tests.tidy.tree import tree_of
+from tests.tidy.tree import ROOT, tree_of
 
 # The words are put together here, so that this file keeps the rules too.
 
@@ -34,3 +36,11 @@ def test_a_package_registry_is_found(host: str) -> None:
 
 def test_an_image_registry_is_not_a_package_registry() -> None:
     assert found(text.no_registries, "registry-1.docker.io/library/debian:12") == []
+
+
+def test_page_of_how_to_add_names_files_that_are_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text().split("## How to add", 1)[1].split("\n## ", 1)[0]
+    files = [name for name in re.findall(r"`([\w/*]+(?:\.\w+|/))`", page) if "/" in name and "/a/" not in name]
+    assert len(files) >= 12
+    missing = [name for name in files if not any(list(top.glob(name)) for top in (ROOT, ROOT / "src/hawker"))]
+    assert missing == []
