@@ -1,10 +1,13 @@
 """Two versions of hawker side by side: nodes of both run at once, and each thing is measured on one and then on the
-other, in turns. Prints the table of docs/benchmarks.md.
+other, in turns. Prints the table of docs/benchmarks.md; its status is 1 where the second is worse by more than 5%.
 
-    python bench/versions.py OLD/bin/hawker NEW/bin/hawker [rounds]
+    python bench/versions.py OLD NEW [rounds]
+
+Each is a wheel, a checkout with its `.venv`, or a program. A wheel is run with the dependencies of this Python.
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -18,31 +21,69 @@ from bench_node import BenchNode, kept_node, rest, timed_ms
 from figures import Samples
 
 _WARM_UP, _AT_ONCE, _ORDERS, _MACHINES = 3, (4, 8), 40, 20
+_WITHIN = 1.05
+Program = tuple[str, ...]
 _FLAGS = ("--ephemeral", "--driver", "container", "--memory-mib", "65536", "--shared-cpu-ratio", "64")
 
 
-def main(programs: list[str], rounds: int) -> None:
+def main(versions: list[Path], rounds: int) -> bool:
+    """Whether the second is as good as the first."""
     with ExitStack() as stack:
+        programs = [_program(stack, version) for version in versions]
         nodes = [_node(stack, program) for program in programs]
         start, create = _starts(nodes, rounds), _creates(nodes, rounds)
+        listed = _lists(nodes, programs, rounds)
         orders = {at_once: _orders(nodes, rounds, at_once) for at_once in _AT_ONCE}
         memory = [_memory_kib(node) for node in nodes]
     print("| What | before | after | ratio |\n|---|---:|---:|---:|")
-    for name, (old, new) in (("start", start), ("create", create)):
-        print(f"| {name} at rest, p50 ms | {old.median:.1f} | {new.median:.1f} | {new.median / old.median:.2f}x |")
-        print(f"| {name} at rest, p99 ms | {old.p99:.1f} | {new.p99:.1f} | {new.p99 / old.p99:.2f}x |")
-    for name, (before, after) in (
-        *((f"orders a second, {at_once} at once", found) for at_once, found in orders.items()),
-        ("memory of a machine, KiB", memory),
-    ):
-        print(f"| {name} | {before:.0f} | {after:.0f} | {after / before:.2f}x |")
+    good = []
+    for name, (old, new) in (("start", start), ("create", create), ("`machine list`", listed)):
+        good.append(_row(f"{name} at rest, p50 ms", old.median, new.median))
+        _row(f"{name} at rest, p99 ms", old.p99, new.p99)
+    for at_once, (before, after) in orders.items():
+        good.append(_row(f"orders a second, {at_once} at once", before, after, more_is_better=True))
+    good.append(_row("memory of a machine, KiB", *memory))
+    return all(good)
 
 
-def _node(stack: ExitStack, program: str) -> BenchNode:
+def _row(name: str, before: float, after: float, *, more_is_better: bool = False) -> bool:
+    ratio = after / before
+    good = (1 / ratio if more_is_better else ratio) <= _WITHIN
+    print(f"| {name} | {before:.1f} | {after:.1f} | {ratio:.2f}x{'' if good else ' !'} |")
+    return good
+
+
+def _program(stack: ExitStack, version: Path) -> Program:
+    if version.suffix == ".whl":
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="hawker-bench-"))
+        install = ("install", "--quiet", "--no-deps", "--no-compile", "--target", place, str(version))
+        subprocess.run((sys.executable, "-m", "pip", *install), check=True)
+        subprocess.run((sys.executable, "-m", "compileall", "-q", place), check=True)
+        return "env", f"PYTHONPATH={place}", f"{place}/bin/hawker"
+    return (str(version / ".venv/bin/hawker" if version.is_dir() else version),)
+
+
+def _node(stack: ExitStack, program: Program) -> BenchNode:
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hawker-bench-")))
-    node = stack.enter_context(kept_node(directory, *_FLAGS, program=(program,)))
+    node = stack.enter_context(kept_node(directory, *_FLAGS, program=program))
     node.make_app()
     return node
+
+
+def _lists(nodes: list[BenchNode], programs: list[Program], rounds: int) -> list[Samples]:
+    found: list[list[float]] = [[] for _ in nodes]
+    for turn in range(rounds + _WARM_UP):
+        for node, program, ms in zip(nodes, programs, found, strict=True):
+            rest()
+            took = timed_ms(_list, node, program)
+            if turn >= _WARM_UP:
+                ms.append(took)
+    return [Samples("list", ms) for ms in found]
+
+
+def _list(node: BenchNode, program: Program) -> None:
+    environment = os.environ | {"HAWKER_DATA_DIR": str(node.data_dir)}
+    subprocess.run((*program, "machine", "list"), env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def _starts(nodes: list[BenchNode], rounds: int) -> list[Samples]:
@@ -135,6 +176,6 @@ def _proportional_kib(process: Path) -> int:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    if len(given) < 2 or not all(os.access(program, os.X_OK) for program in given[:2]):
+    if len(given) < 2 or not all(Path(version).exists() for version in given[:2]):
         sys.exit(__doc__)
-    main(given[:2], int(given[2]) if len(given) > 2 else 40)
+    sys.exit(not main([Path(version) for version in given[:2]], int(given[2]) if len(given) > 2 else 40))
