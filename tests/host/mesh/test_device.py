@@ -11,7 +11,15 @@ import pytest
 
 from hawker.errors import Fault
 from hawker.host import links
-from hawker.host.mesh.device import HostMesh, KernelDevice, MemoryDevice, MeshKind, ProgramDevice, TunnelDevice
+from hawker.host.mesh.device import (
+    HostMesh,
+    KernelDevice,
+    MemoryDevice,
+    MeshKind,
+    ProgramDevice,
+    TunnelDevice,
+    device_with,
+)
 from hawker.host.mesh.wireguard import MeshPeer, difference, own_key
 from hawker.host.netlink import NetlinkSocket
 from hawker.ids import NodeId
@@ -102,6 +110,16 @@ async def test_a_device_is_taken_up_and_made_anew_when_its_program_ended(host_me
     with NetlinkSocket() as routes:
         routes.apply([links.delete_link(host_mesh.name)])
     assert not (await host_mesh.there()).read().peers
+
+
+@pytest.mark.root
+@needs_program
+async def test_a_device_is_found_by_its_key(host_mesh: HostMesh, tmp_path: Path) -> None:
+    made = await host_mesh.there()
+    change(made, peers(a=[1]))
+    found = device_with(own_key(tmp_path / "key"))
+    assert found is not None and found.peers == peers(a=[1])
+    assert device_with(own_key(tmp_path / "strange")) is None
 
 
 @pytest.mark.root

@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from ipaddress import IPv6Interface
 from pathlib import Path
@@ -165,6 +166,19 @@ class MemoryDevice:
             allowed = before.allowed | change.given.get(key, frozenset())
             peers[key] = replace(wanted, allowed=allowed) if key in change.told else replace(before, allowed=allowed)
         self._state = dataclasses.replace(self._state, peers=peers)
+
+
+def device_with(key: MeshKey) -> MeshState | None:
+    """What the device of this host says that has this key; None where none does. Raises `OSError`."""
+    with NetlinkSocket() as routes:
+        found = [link for link in links.links(routes) if _MESH.fullmatch(link.name)]
+    for link in found:
+        device = KernelDevice(link.name) if link.kind == links.WIREGUARD else ProgramDevice(link.name)
+        with suppress(OSError, ValueError):  # another node's, or one whose program ended
+            state = device.read()
+            if state.private == key.private:
+                return state
+    return None
 
 
 class HostMesh:
