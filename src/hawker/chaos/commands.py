@@ -19,6 +19,11 @@ from hawker.chaos.deploys.deploy_report import DeployRow, DeploysReport, deploy_
 from hawker.chaos.deploys.deploy_report import line as deploys_line
 from hawker.chaos.deploys.deploy_report import summary as deploys_summary
 from hawker.chaos.deploys.deploy_trial import DeployTrialPlan, run_deploy_trial
+from hawker.chaos.edge.edge_report import HEAD as EDGE_HEAD
+from hawker.chaos.edge.edge_report import EdgeRow, EdgeTrialReport, edge_line
+from hawker.chaos.edge.edge_report import line as edges_line
+from hawker.chaos.edge.edge_report import summary as edge_summary
+from hawker.chaos.edge.edge_trial import EdgeBlow, EdgeTrialPlan, run_edge_trial
 from hawker.chaos.fleet.report import page as fleet_page
 from hawker.chaos.fleet.trial import TrialPlan as FleetPlan
 from hawker.chaos.fleet.trial import run_trial
@@ -41,6 +46,7 @@ from hawker.clock import SystemClock
 _DRIVERS = click.Choice(["container", "process"])
 _STEP_DRIVERS = click.Choice(["container", "process", *sorted(GUEST_DRIVERS)])
 _BLOWS = [kind.name.lower() for kind in WHOLE]
+_EDGE_BLOWS = [kind.name.lower() for kind in EdgeBlow]
 _WIDTHS = (10, 15, 22, 10)
 
 
@@ -246,6 +252,45 @@ def deploys(
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     report: DeploysReport = anyio.run(run_deploy_trial, plan, SystemClock(), tell)
     click.echo(as_json(report) if json else deploys_summary(report))
+    return ExitStatus.FAILED if report.found else ExitStatus.OK
+
+
+@command.command("edge")
+@click.option("--nodes", type=click.IntRange(3, 30), default=5, show_default=True, help="Number of hosts.")
+@click.option("--blow", "blows", multiple=True, metavar="BLOW", type=click.Choice(_EDGE_BLOWS),
+              help=f"Only this blow: {', '.join(_EDGE_BLOWS)}. May be repeated.")  # fmt: skip
+@click.option("--rounds", type=click.IntRange(1, 1000), default=1, show_default=True,
+              help="How often each blow is dealt, each time to another host.")  # fmt: skip
+@click.option("--partition", type=click.FloatRange(1, 3600), default=15, show_default=True,
+              help="Seconds for which a link is cut.")  # fmt: skip
+@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
+              help="Where to make the temporary directory.")  # fmt: skip
+@click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
+def edge(
+    nodes: int, blows: tuple[str, ...], rounds: int, partition: float, data_dir: Path | None, json: bool
+) -> int:  # fmt: skip
+    """Ask at every edge of a fleet while what serves it dies.
+
+    An app has a machine on each node, and clients ask at every edge all the time. Daemons, machines, edge processes and
+    their parents are killed, links are cut, and a host loses its power. No request that may be repeated is lost at an
+    edge that was spared, none that may not reaches machines twice, and a daemon that is away costs no request at all.
+
+    For root. Hosts are network namespaces; all of it is gone at the end.
+
+    \b
+    Examples:
+      hawker chaos edge
+      hawker chaos edge --nodes 8 --rounds 10
+      hawker chaos edge --blow host --blow link
+    """
+    if not json:
+        click.echo(edges_line(EDGE_HEAD))
+    tell: Callable[[EdgeRow], None] = (lambda row: None) if json else (lambda row: click.echo(edge_line(row)))
+    kinds = tuple(EdgeBlow[name.upper()] for name in blows) or tuple(EdgeBlow)
+    plan = EdgeTrialPlan(nodes=nodes, blows=kinds, rounds=rounds, parted_s=partition, where=data_dir)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    report: EdgeTrialReport = anyio.run(run_edge_trial, plan, SystemClock(), tell)
+    click.echo(as_json(report) if json else edge_summary(report))
     return ExitStatus.FAILED if report.found else ExitStatus.OK
 
 

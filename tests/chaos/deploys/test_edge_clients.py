@@ -80,3 +80,52 @@ async def test_nobody_who_listens_is_a_loss() -> None:
     clients = EdgeClients([HERE], 1, SystemClock(), 0.001)
     assert (await counted(clients, 4))[0].startswith("OSError")
     assert clients.lost([]) == []
+
+
+async def test_clients_ask_what_they_are_told_to_and_keep_what_they_are_told_to() -> None:
+    heard: list[bytes] = []
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            while True:
+                try:
+                    heard.append(await stream.receive())
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return
+                await stream.send(_OK)
+
+    listener = await anyio.create_tcp_listener(local_host=HERE)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        ask = b"POST /1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+        clients = EdgeClients([HERE], port, SystemClock(), 0.001, ask=lambda edge: ask, keeps=(False,))
+        assert await counted(clients, 5) == []
+        tasks.cancel_scope.cancel()
+    assert set(heard) == {ask} and clients.answered >= 4
+    assert clients.slowest_s([HERE]) > 0 and clients.slowest_s([]) == 0
+
+
+async def test_a_request_that_began_before_all_was_forgotten_is_not_lost_after_it() -> None:
+    ends = anyio.Event()
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            if not ends.is_set():
+                await ends.wait()
+                return
+            await stream.send(_OK)
+
+    listener = await anyio.create_tcp_listener(local_host=HERE)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    clients = EdgeClients([HERE], port, SystemClock(), 0.001, keeps=(False,))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        tasks.start_soon(clients.serve)
+        await eventually(lambda: clients.sent([HERE]) == 1)
+        clients.forget()
+        ends.set()
+        await eventually(lambda: clients.answered > 0)
+        tasks.cancel_scope.cancel()
+    assert clients.lost([HERE]) == []

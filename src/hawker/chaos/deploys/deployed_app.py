@@ -50,15 +50,23 @@ class TooEarly(Unavailable):
 
 
 @contextmanager
-def edge_fleet(directory: Path, clock: Clock, nodes: int, regions: Sequence[str]) -> Iterator[LabFleet]:
+def edge_fleet(
+    directory: Path,
+    clock: Clock,
+    nodes: int,
+    regions: Sequence[str],
+    *,
+    driver: str = "container",
+    street: int = _STREET,
+) -> Iterator[LabFleet]:
     """So many real nodes below that directory, each with an edge at its host's address. `regions` are dealt to them in
-    turn."""
+    turn; `street` is the number of their network."""
     (directory / "market.toml").write_text(_MARKET)
     for name in ("street", "nodes"):
         (directory / name).mkdir()
     flags = (*_FLAGS, "--market", str(directory / "market.toml"))
-    with NetworkLab(directory / "street", _STREET, nodes) as lab:
-        fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver="container", regions=regions)
+    with NetworkLab(directory / "street", street, nodes) as lab:
+        fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver=driver, regions=regions)
         for stall in fleet.stalls:
             own = ("--label", f"host={stall.host.number}", "--edge-address", stall.host.address)
             stall.daemon.flags = (*stall.daemon.flags, *own)
@@ -68,23 +76,36 @@ def edge_fleet(directory: Path, clock: Clock, nodes: int, regions: Sequence[str]
 
 @asynccontextmanager
 async def app_of(
-    fleet: LabFleet, clock: Clock, regions: Sequence[str], *, each: int = 1
+    fleet: LabFleet,
+    clock: Clock,
+    regions: Sequence[str],
+    *,
+    each: int = 1,
+    words: Callable[[int], dict[str, Any]] = lambda host: {},
 ) -> AsyncIterator["DeployedApp"]:
-    """The app of a fleet whose hosts were dealt these regions, with `each` machines at a host once it is stocked."""
+    """The app of a fleet whose hosts were dealt these regions, with `each` machines at a host once it is stocked.
+    `words` are what the config of a host's machines says more, by the host's number."""
     token = Secret(fleet.stalls[0].daemon.token)
     async with AsyncExitStack() as stack:
         clients = {stall.id: await stack.enter_async_context(Client(stall.url, token)) for stall in fleet.stalls}
         dealt = [regions[number % len(regions)] for number in range(len(fleet.stalls))]
-        yield DeployedApp(fleet, clients, dealt, clock, each)
+        yield DeployedApp(fleet, clients, dealt, clock, each, words)
 
 
 class DeployedApp:
     """`regions` are those of the hosts, in their order; each host has `each` machines of the app."""
 
     def __init__(
-        self, fleet: LabFleet, clients: dict[NodeId, Client], regions: Sequence[str], clock: Clock, each: int = 1
+        self,
+        fleet: LabFleet,
+        clients: dict[NodeId, Client],
+        regions: Sequence[str],
+        clock: Clock,
+        each: int = 1,
+        words: Callable[[int], dict[str, Any]] = lambda host: {},
     ) -> None:
         self.fleet = fleet
+        self._words = words
         self._each = each
         self.clock = clock
         self._clients = clients
@@ -98,6 +119,7 @@ class DeployedApp:
             metadata = {**PLATFORM, GROUP: "app", PUBLISH: EVERYWHERE, "hawker_labels": f"host={stall.host.number}"}
             service = {"internal_port": 8080, "protocol": "tcp", "ports": [{"port": PORT, "handlers": ["http"]}]}
             config = {"image": IMAGE, "services": [service], "metadata": metadata, "guest": {"memory_mb": 64}}
+            config |= self._words(stall.host.number)
             body = msgspec.convert({"config": config, "region": self._regions[number]}, CreateMachineRequest)
             for key in [f"first-{stall.host.number}-{number}" for number in range(self._each)]:
                 await self.patiently(partial(self.call, CREATE_MACHINE, params=HERE, body=body, idempotency_key=key))

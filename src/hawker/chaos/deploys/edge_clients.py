@@ -26,14 +26,33 @@ class _Closed(Exception):
     """The connection ended before an answer began."""
 
 
-class EdgeClients:
-    """`pace_s` is between a client's answer and its next request; two clients ask at each edge."""
+def _page(edge: str) -> bytes:
+    return f"GET / HTTP/1.1\r\nHost: {edge}\r\n\r\n".encode()
 
-    def __init__(self, edges: Sequence[str], port: int, clock: Clock, pace_s: float) -> None:
+
+class EdgeClients:
+    """`pace_s` is between a client's answer and its next request. `ask` makes the bytes of a request; one client
+    asks at each edge for each of `keeps`, which says whether it keeps its connection."""
+
+    def __init__(
+        self,
+        edges: Sequence[str],
+        port: int,
+        clock: Clock,
+        pace_s: float,
+        *,
+        ask: Callable[[str], bytes] = _page,
+        keeps: Sequence[bool] = (True, False),
+    ) -> None:
         self._edges = edges
         self._port = port
         self._clock = clock
         self._pace_s = pace_s
+        self._request = ask
+        self._keeps = keeps
+        self.answered = 0  # with 200, of all
+        self._counting = 0  # how often all was forgotten
+        self._slowest_s: dict[str, float] = {}
         self._sent: Counter[str] = Counter()
         self._lost: list[LostRequest] = []
 
@@ -41,13 +60,15 @@ class EdgeClients:
         """Until cancelled."""
         async with anyio.create_task_group() as tasks:
             for edge in self._edges:
-                for keeps in (True, False):
+                for keeps in self._keeps:
                     tasks.start_soon(self._ask, edge, keeps)
 
     def forget(self) -> None:
-        """Count anew from here."""
+        """Count anew from here; what is under way counts no more."""
+        self._counting += 1
         self._sent.clear()
         self._lost.clear()
+        self._slowest_s.clear()
 
     def sent(self, spared: Collection[str]) -> int:
         return sum(self._sent[edge] for edge in spared)
@@ -56,15 +77,19 @@ class EdgeClients:
         """Of those that were sent to these edges, oldest first."""
         return [each for each in self._lost if each.edge in spared]
 
+    def slowest_s(self, spared: Collection[str]) -> float:
+        """The longest that one of those that were sent to these edges took, lost ones too; 0 for none."""
+        return max((self._slowest_s.get(edge, 0.0) for edge in spared), default=0.0)
+
     async def answers(self, edge: str) -> bool:
         """Whether the edge answers one request with 200 now."""
         try:
-            return await self._once(_Connection(edge, self._port)) == 200
+            return await self._once(_Connection(edge, self._port, _page)) == 200
         except (OSError, EOFError, TimeoutError, _Closed, anyio.BrokenResourceError, anyio.EndOfStream):
             return False
 
     async def _ask(self, edge: str, keeps: bool) -> None:
-        connection = _Connection(edge, self._port)
+        connection = _Connection(edge, self._port, self._request)
         try:
             while True:
                 await self._counted(edge, connection)
@@ -77,6 +102,7 @@ class EdgeClients:
 
     async def _counted(self, edge: str, connection: "_Connection") -> None:
         self._sent[edge] += 1
+        counting, began = self._counting, self._clock.monotonic()
         why = ""
         try:
             status = await self._once(connection)
@@ -85,9 +111,15 @@ class EdgeClients:
             why = f"no answer within {_ANSWER_S:g} s"
         except (OSError, EOFError, _Closed, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             why = f"{type(error).__name__}: {error}"
+        now = self._clock.monotonic()
+        if counting == self._counting:
+            self._slowest_s[edge] = max(self._slowest_s.get(edge, 0.0), now - began)
+            if why:
+                self._lost.append(LostRequest(now, edge, why))
         if why:
-            self._lost.append(LostRequest(self._clock.monotonic(), edge, why))
             await connection.close()
+        else:
+            self.answered += 1
 
     async def _once(self, connection: "_Connection") -> int:
         """The status. A connection that is used again may have ended meanwhile, as any client knows: then the request
@@ -105,9 +137,10 @@ class EdgeClients:
 
 
 class _Connection:
-    def __init__(self, edge: str, port: int) -> None:
+    def __init__(self, edge: str, port: int, request: Callable[[str], bytes]) -> None:
         self._edge = edge
         self._port = port
+        self._request = request
         self._stream: ByteStream | None = None
 
     @property
@@ -118,7 +151,7 @@ class _Connection:
         if self._stream is None:
             self._stream = await anyio.connect_tcp(self._edge, self._port)
         try:
-            await self._stream.send(f"GET / HTTP/1.1\r\nHost: {self._edge}\r\n\r\n".encode())
+            await self._stream.send(self._request(self._edge))
             first = await self._stream.receive()
         except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
             raise _Closed from error

@@ -1,0 +1,1 @@
+"""Clients of a real fleet's edges, while what serves them dies."""
