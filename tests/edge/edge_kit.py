@@ -185,7 +185,10 @@ class PlayedHost:
         told: tuple[set[tuple[str, int]], ...] = (set(), set())
         while True:
             await anyio.wait_readable(self.channel)
-            wanted = msgspec.msgpack.decode(self.channel.recv(1 << 20), type=WantedDoors)
+            data = self.channel.recv(1 << 20)
+            if not data:
+                return  # the edge goes on without us
+            wanted = msgspec.msgpack.decode(data, type=WantedDoors)
             self._give(self.sockets, wanted.doors, told[0])
             self._give(self.datagrams, wanted.datagrams, told[1])
 

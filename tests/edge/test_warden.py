@@ -142,3 +142,72 @@ def answers(port: int, word: bytes) -> bool:
             return connection.recv(10) == b"alive"
     except OSError:
         return False
+
+
+LEAVES = """
+import signal, socket, sys, pathlib, time, msgspec
+from hawker.edge.warden import WantedDoors, CHANNEL_FD
+
+def leave(*_):
+    channel = socket.socket(fileno=CHANNEL_FD)
+    channel.send(msgspec.msgpack.encode(WantedDoors()))
+    channel.send(msgspec.msgpack.encode(WantedDoors(leaving=True)))
+    channel.shutdown(socket.SHUT_RDWR)
+    while not pathlib.Path(sys.argv[1] + ".end").exists():
+        time.sleep(0.01)
+    sys.exit(0)
+
+signal.signal(signal.SIGHUP, leave)
+"""
+
+
+def test_an_edge_process_that_leaves_goes_on_beside_the_next_one_until_the_warden_ends(tmp_path: Path) -> None:
+    port, lives = free_port(), f"{tmp_path}/lives"
+    argv = (sys.executable, "-c", LEAVES + PROGRAM, lives, str(port))
+    first, waking = renewed(argv, port)
+    (pid,) = first.leaving
+    assert memory_bytes(pid) > 0, "it lives"
+    sockets = Sockets(first.bound)
+    second = Warden(argv, lambda wait_s: False, sockets, leaving=first.leaving)
+    woken, wakes = socket.socketpair()
+    thread = Thread(target=second.run, args=(woken,))
+    thread.start()
+    try:
+        wait_for(lambda: answers(port, b"word"))
+        assert Path(lives).read_text() == "life life " and second.leaving == {pid}
+        Path(f"{lives}.end").touch()
+        wait_for(lambda: not second.leaving)
+    finally:
+        wakes.send(bytes([signal.SIGTERM]))
+        thread.join(30)
+    waking.close()
+
+
+def test_a_warden_that_ends_takes_those_that_leave_with_it(tmp_path: Path) -> None:
+    port = free_port()
+    warden, waking = renewed((sys.executable, "-c", LEAVES + PROGRAM, f"{tmp_path}/lives", str(port)), port)
+    (pid,) = warden.leaving
+    warden.end_leaving()
+    wait_for(lambda: not memory_bytes(pid))
+    for each in warden.bound.values():
+        each.close()
+    waking.close()
+
+
+def renewed(argv: tuple[str, ...], port: int) -> tuple[Warden, socket.socket]:
+    """A warden that has been told to begin anew while somebody is in its edge process. It runs in the main thread, with
+    which its edge processes end."""
+    waking, wakes = socket.socketpair()
+    warden = Warden(argv, lambda wait_s: False)
+
+    def renew() -> None:
+        wait_for(lambda: answers(port, b"word"))
+        wakes.send(bytes([signal.SIGHUP]))
+
+    thread = Thread(target=renew)
+    thread.start()
+    warden.run(waking)
+    thread.join(30)
+    wakes.close()
+    assert warden.renewing
+    return warden, waking

@@ -26,11 +26,13 @@ _log = log.bind("hawker.edge")
 
 
 class TakenOver(msgspec.Struct, frozen=True, kw_only=True):
-    """What a warden that begins anew has from itself: descriptors of its lock and its listening sockets."""
+    """What a warden that begins anew has from itself: descriptors of its lock and its listening sockets, and the ids of
+    edge processes that leave."""
 
     lock: int
     doors: tuple[tuple[str, int, int], ...]
     datagrams: tuple[tuple[str, int, int], ...] = ()
+    leaving: tuple[int, ...] = ()
 
 
 def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) -> int:
@@ -48,7 +50,7 @@ def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) ->
     (folder / "version").write_text(VERSION)
     options = ["--data-dir", str(data_dir or default_data_dir()), "--log-level", log_level]
     options += [] if user is None else ["--user", str(user)]
-    return _guard((sockets, datagrams), lock, tuple(options))
+    return _guard((sockets, datagrams), lock, tuple(options), before.leaving if before is not None else ())
 
 
 def _sockets(doors: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int], socket.socket]:
@@ -66,16 +68,21 @@ def _locked(folder: Path) -> int | None:
     return lock
 
 
-def _guard(sockets: tuple[Sockets, Sockets], lock: int, options: tuple[str, ...]) -> int:
+def _guard(sockets: tuple[Sockets, Sockets], lock: int, options: tuple[str, ...], leaving: tuple[int, ...]) -> int:
     waking = _woken_by_signals()
     argv = (*own_program(), "edge-process", *options)
     listening, datagrams = sockets
     warden = Warden(
-        argv, lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]), listening, datagrams=datagrams
+        argv,
+        lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]),
+        listening,
+        datagrams=datagrams,
+        leaving=leaving,
     )
     status = warden.run(waking)
     if warden.renewing and not _to_end(waking):
         _begin_anew(warden, lock, options)
+    warden.end_leaving()
     return status
 
 
@@ -92,7 +99,8 @@ def _begin_anew(warden: Warden, lock: int, options: tuple[str, ...]) -> None:
     doors, datagrams = _descriptors(warden.bound), _descriptors(warden.bound_datagrams)
     for fd in (lock, *(fd for _, _, fd in (*doors, *datagrams))):
         os.set_inheritable(fd, True)
-    taken = msgspec.json.encode(TakenOver(lock=lock, doors=doors, datagrams=datagrams)).decode()
+    told = TakenOver(lock=lock, doors=doors, datagrams=datagrams, leaving=tuple(warden.leaving))
+    taken = msgspec.json.encode(told).decode()
     program = own_program()
     os.execv(program[0], (*program, "edge", *options, "--taken-over", taken))
 

@@ -5,14 +5,17 @@ more in flight than its `hard_limit`; nobody comes into an instance that is clos
 only while nobody is in it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
+from typing import TypeAlias
 
 from hawker.edge.routes import ServiceTarget
 from hawker.feed import GatePlace, MachineRoute, RouteHealth
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import State
 
+LeftInside: TypeAlias = Mapping[MachineId, Mapping[int, int]]
+"""How many are in each service of each machine who came in through an edge process that leaves."""
 SOFT_LIMIT = 20
 """Of a service that gives none."""
 _AVOID_S, _LONGEST_AVOID_S = 1.0, 10.0
@@ -42,6 +45,7 @@ class Gate:
         self.in_flight: dict[int, int] = {}
         self.total = 0
         self.lasting = 0  # of the total, what has no end of its own: raw connections, upgraded ones
+        self.left: dict[int, int] = {}  # of `in_flight`, who came in through an edge process before this one
         self.proven: set[int] = set()  # services that took a connection of this instance
         self.busy_at = now  # when somebody was in there last
         self.waking = False
@@ -126,6 +130,21 @@ class Gate:
         self.busy_at = now
         self._tell_emptied()
 
+    @property
+    def inside(self) -> dict[int, int]:
+        """Who came in here and is in there, by service."""
+        found = {number: count - self.left.get(number, 0) for number, count in self.in_flight.items()}
+        return {number: count for number, count in found.items() if count}
+
+    def remain(self, number: int, count: int, now: float) -> None:
+        """So many more, or less, are in a process that leaves. Nobody waits for their end: what they have is longer
+        than any stop."""
+        self.left[number] = self.left.get(number, 0) + count
+        self.in_flight[number] = self.in_flight.get(number, 0) + count
+        self.total += count
+        self.lasting += count
+        self.busy_at = now
+
     def last(self, count: int) -> None:
         """So many more of those who are in there, or less of them, have no end of their own."""
         self.lasting += count
@@ -180,14 +199,35 @@ class Gates:
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
         self.of: dict[MachineId, Gate] = {}
+        self._left: dict[str, LeftInside] = {}  # in each process that leaves
+        self._shut = False
 
     def update(self, route: MachineRoute, now: float) -> Gate:
         gate = self.of.get(route.id)
         if gate is None:
             gate = self.of[route.id] = Gate(route, now)
+            for left in self._left.values():
+                for number, count in left.get(route.id, {}).items():
+                    gate.remain(number, count, now)
         else:
             gate.update(route, now)
         return gate
+
+    def remain(self, process: str, left: LeftInside, now: float) -> None:
+        """Who is in there through a process that leaves, all of them; nobody once it has ended."""
+        before = self._left.pop(process, {})
+        if left:
+            self._left[process] = left
+        for machine_id in before.keys() | left.keys():
+            was, there = before.get(machine_id, {}), left.get(machine_id, {})
+            for number in was.keys() | there.keys():
+                more = there.get(number, 0) - was.get(number, 0)
+                if more and machine_id in self.of:
+                    self.of[machine_id].remain(number, more, now)
+
+    def shut(self) -> None:
+        """Nobody is let in any more, through none of them: another process does that now."""
+        self._shut = True
 
     def forget(self, machine_id: MachineId) -> None:
         """Those who are in there leave a gate that nobody enters any more."""
@@ -220,7 +260,7 @@ class Gates:
         """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
         starts it. One that is asked for already, until its soft limit; so not all are started at once."""
         found = []
-        for target in targets:
+        for target in () if self._shut else targets:
             gate = self.of.get(target.machine.id)
             if gate is None or target.is_near or gate.avoided(now) or not gate.has_room(target):
                 continue
@@ -253,9 +293,10 @@ class Gates:
 
     def may_open(self, targets: Iterable[ServiceTarget]) -> bool:
         """Whether waiting can help at all: somebody is full, is coming, or can be started."""
-        found = (self.of.get(each.machine.id) for each in targets)
+        found = (self.of.get(each.machine.id) for each in (() if self._shut else targets))
         return any(gate.is_open or gate.is_coming or gate.may_wake for gate in found if gate is not None)
 
     def _takes(self, target: ServiceTarget, now: float) -> bool:
         gate = self.of.get(target.machine.id)
-        return gate is not None and gate.is_open and not gate.avoided(now) and gate.has_room(target)
+        takes = gate is not None and gate.is_open and not gate.avoided(now) and gate.has_room(target)
+        return takes and not self._shut

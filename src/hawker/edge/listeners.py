@@ -6,6 +6,7 @@ import array
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import anyio
 import msgspec
@@ -57,6 +58,12 @@ class Listeners:
         self._closed = True
         for server in self._servers.values():
             server.rest() if isinstance(server, DatagramDoor) else server.close()
+
+    def leave(self) -> None:
+        """Tell the warden that we go on without it, for those who are in there, and that the next process may begin."""
+        with suppress(OSError):
+            self._channel.send(msgspec.msgpack.encode(WantedDoors(leaving=True)))
+            self._channel.shutdown(socket.SHUT_RDWR)
 
     def ask(self) -> None:
         """Tell the warden what is wanted, if that is new."""

@@ -24,10 +24,11 @@ from hawker.edge.certificates import CertificateBook
 from hawker.edge.datagrams import DatagramFlows, Scarce
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
-from hawker.edge.gates import Gate, Gates
+from hawker.edge.gates import Gate, Gates, LeftInside
 from hawker.edge.hop_door import HopDoor
 from hawker.edge.hops import HopDialer, identity_in
 from hawker.edge.http_connection import HttpConnections
+from hawker.edge.leaving import EarlierProcesses, Leaver
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.proxy_protocol import ProxiedConnections
@@ -64,7 +65,7 @@ from hawker.feed import (
     MachineRoute,
     RouteExplained,
 )
-from hawker.host.own_user import become
+from hawker.host.own_user import WRITES, become
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, MachineId
 from hawker.place import Place, default_data_dir
@@ -73,6 +74,8 @@ from hawker.value_object import ValueObject
 _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
 _FEW = 1000
+LEAVE_S = 600.0
+"""So long may those stay who are in machines when the next process begins."""
 _log = log.bind("hawker.edge")
 _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
@@ -104,7 +107,16 @@ class Edge:
     def __init__(
         self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = _USUAL
     ) -> None:
+<<<<<<< HEAD
         self._now, self._clock, self._tasks = clock.monotonic, clock, tasks
+=======
+        self._now = clock.monotonic
+        self._clock = clock
+        self._tasks = tasks
+        self._joined = anyio.CancelScope()  # with the worker; who leaves hears and asks nothing any more
+        self._own = folder / WRITES
+        self.leaving = False
+>>>>>>> 626c16bb (Let an edge process stay for those who are in machines while the next one begins: a new version ended what lasted longer than 5 s)
         self._rests, self._restores = parts.rests, parts.restores
         self.figures = AppFigures()
         self.counters = Counters({}, self.figures)
@@ -196,12 +208,36 @@ class Edge:
 
     async def serve(self) -> None:
         """Until the warden is gone."""
-        self._tasks.start_soon(self._link.serve, self)
-        self._tasks.start_soon(self._link.keep)
-        self._tasks.start_soon(self._listeners.beat)
+        await EarlierProcesses(self._own, self._hear_left).meet(self._tasks)
+        self._tasks.start_soon(self._join_worker)
         self._tasks.start_soon(self.hops.serve)
         self.watch()
         await self._listeners.take()
+
+    async def _join_worker(self) -> None:
+        with self._joined:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._link.serve, self)
+                tasks.start_soon(self._link.keep)
+                tasks.start_soon(self._listeners.beat)
+
+    def _hear_left(self, process: str, left: LeftInside) -> None:
+        self.gates.remain(process, left, self._now())
+
+    async def leave(self, within_s: float = LEAVE_S) -> None:
+        """The next process begins, and those who are in there stay, so long at most. Returns when nobody is left."""
+        self.leaving = True
+        self.gates.shut()
+        self._joined.cancel()
+        for machine_id in self.gates.of:
+            self._pool.drop(machine_id)
+        leaver = Leaver(self._own, os.getpid(), self.gates.of.values, self._clock)
+        await leaver.serve(within_s, self._listeners.leave)
+
+    @property
+    def has_inside(self) -> bool:
+        """Whether anybody is in a machine who came in here."""
+        return any(gate.inside for gate in self.gates.of.values())
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, and return when everything that has an end has ended, or after so long."""
@@ -303,7 +339,7 @@ class Edge:
 
     async def _look_who_rests(self) -> None:
         """One machine of an app at a time: each of two could be spared, and both together not."""
-        while True:
+        while not self.leaving:
             await self._clock.sleep(_REST_EVERY_S)
             self._said.clear()
             apps: dict[AppName, list[Gate]] = {}
@@ -424,7 +460,8 @@ async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
         tasks.start_soon(_until_told, edge, tasks.cancel_scope)
         tasks.start_soon(_until_too_large, edge, tasks.cancel_scope)
         await edge.serve()
-        tasks.cancel_scope.cancel()
+        if not edge.leaving:
+            tasks.cancel_scope.cancel()
 
 
 def _load() -> tuple[object, ...]:
@@ -435,9 +472,18 @@ def _load() -> tuple[object, ...]:
 async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(*DRAIN_S) as signals:
         async for told in signals:
-            await edge.drain(DRAIN_S[told])
-            scope.cancel()
-            return
+            if not edge.leaving:
+                await edge.drain(DRAIN_S[told])
+            if told != signal.SIGHUP or not edge.has_inside:
+                scope.cancel()
+                return
+            if not edge.leaving:
+                edge.spawn(_until_left, edge, scope)
+
+
+async def _until_left(edge: Edge, scope: anyio.CancelScope) -> None:
+    await edge.leave()
+    scope.cancel()
 
 
 async def _until_too_large(edge: Edge, scope: anyio.CancelScope) -> None:

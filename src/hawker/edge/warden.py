@@ -89,10 +89,12 @@ def give_back() -> None:
 
 
 class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
-    """From an edge process, each second at least: where it wants to listen, for connections and for datagrams."""
+    """From an edge process, each second at least: where it wants to listen, for connections and for datagrams. When it
+    is `leaving` it stays, for those who are in there, and the next one may begin."""
 
     doors: tuple[tuple[str, int], ...] = ()
     datagrams: tuple[tuple[str, int], ...] = ()
+    leaving: bool = False
 
 
 class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +174,9 @@ class Warden:
         sockets: Sockets | None = None,
         most_bytes: int = HARD_BYTES,
         datagrams: Sockets | None = None,
+        leaving: Iterable[int] = (),
     ) -> None:
+        """`leaving` are edge processes of the warden before this one that go on for those who are in there."""
         self._argv = tuple(argv)
         self._most_bytes = most_bytes
         self._pause = pause
@@ -180,6 +184,7 @@ class Warden:
         self._datagrams = datagrams or Sockets(udp=True)
         self._stopped = False
         self.renewing = False
+        self.leaving = set(leaving)
 
     @property
     def bound(self) -> Mapping[tuple[str, int], socket.socket]:
@@ -201,7 +206,19 @@ class Warden:
                 _log.warning("edge process ended", extra={"lived_s": beats, "next_in_s": wait_s})
             if not self._stopped and wait_s and self._pause(wait_s):
                 self._heed(waking)
+        if not self.renewing:
+            self.end_leaving()
         return 0
+
+    def end_leaving(self) -> None:
+        """Nobody goes on without a warden."""
+        for pid in self._reap():
+            os.kill(pid, signal.SIGTERM)
+
+    def _reap(self) -> set[int]:
+        """Those that leave and have not ended."""
+        self.leaving = {pid for pid in self.leaving if not _has_ended(pid)}
+        return self.leaving
 
     def _heed(self, waking: socket.socket) -> None:
         self._stopped = True
@@ -218,7 +235,12 @@ class Warden:
             try:
                 return self._watch(child, ours, waking)
             finally:
-                _end(child, signal.SIGHUP if self.renewing else signal.SIGTERM)
+                how = signal.SIGHUP if self.renewing else signal.SIGTERM
+                child.send_signal(how)
+                if self.renewing and _leaves(ours, _LAST_WORDS_S[how]):
+                    self.leaving.add(child.pid)
+                else:
+                    _end(child, how)
 
     def _watch(self, child: "subprocess.Popen[bytes]", channel: socket.socket, waking: socket.socket) -> int:
         poll, seconds, missed = select.poll(), 0, 0
@@ -227,6 +249,7 @@ class Warden:
         told: tuple[set[tuple[str, int]], ...] = (set(), set())
         while True:
             ready = [number for number, _ in poll.poll(_TICK_MS)]
+            self._reap()
             if waking.fileno() in ready:
                 self._heed(waking)
                 return seconds
@@ -289,8 +312,25 @@ def _in_child(warden: int) -> None:
         os._exit(1)
 
 
+def _leaves(channel: socket.socket, within_s: float) -> bool:
+    """Whether the edge process says in this time that it goes on without us. Else it has ended, or is to."""
+    channel.settimeout(within_s)
+    with suppress(OSError):
+        while data := channel.recv(_DATAGRAM):
+            if msgspec.msgpack.decode(data, type=WantedDoors).leaving:
+                return True
+    return False
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
 def _end(child: "subprocess.Popen[bytes]", how: signal.Signals) -> None:
-    child.send_signal(how)
+    """It was told to."""
     try:
         child.wait(_LAST_WORDS_S[how])
     except subprocess.TimeoutExpired:

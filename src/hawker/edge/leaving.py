@@ -1,0 +1,115 @@
+"""An edge process that goes while somebody is still in there, and the ones after it, which count who that is.
+
+The process that leaves lets nobody in any more, and says at a socket how many are left in each machine, whole and at
+each change. Its end ends the connection, however it ends, and then nobody is left. A machine has one gate all the same:
+the one that lets in counts everybody.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from hawker.clock import Clock
+from hawker.edge.gates import Gate, LeftInside
+from hawker.log import bind
+
+_SUFFIX = ".leaving"
+_LOOK_EVERY_S = 0.1
+_FIRST_WORD_S = 3.0
+"""So long is waited for who leaves to say who is in there. Its loop stands still, or it has just ended."""
+_LINE_BYTES = 4 << 20
+_log = bind("hawker.edge")
+
+
+class Leaver:
+    """Says who is left, at a socket in `folder` that is named after this process: `number`."""
+
+    def __init__(self, folder: Path, number: int, gates: Callable[[], Iterable[Gate]], clock: Clock) -> None:
+        self._place = folder / f"{number}{_SUFFIX}"
+        self._gates = gates
+        self._clock = clock
+        self._hearers: set[asyncio.StreamWriter] = set()
+
+    async def serve(self, within_s: float, begun: Callable[[], None]) -> None:
+        """Until nobody is left, or for so long. `begun` is called once it can be asked."""
+        server = await asyncio.start_unix_server(self._greet, self._place)
+        said = self._left()
+        begun()
+        try:
+            with anyio.move_on_after(within_s):
+                while any(gate.inside for gate in self._gates()):
+                    await self._clock.sleep(_LOOK_EVERY_S)
+                    if (left := self._left()) != said:
+                        said = left
+                        self._tell(_line(left))
+        finally:
+            server.close()
+            for hearer in self._hearers:
+                hearer.close()
+            _remove(self._place)
+
+    def _tell(self, line: bytes) -> None:
+        for hearer in self._hearers:
+            hearer.write(line)
+
+    async def _greet(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._hearers.add(writer)
+        writer.write(_line(self._left()))
+        with suppress(OSError):
+            await writer.wait_closed()
+        self._hearers.discard(writer)
+
+    def _left(self) -> LeftInside:
+        """In machines of this host: what other hosts' gates let in is counted there."""
+        return {gate.route.id: counts for gate in self._gates() if gate.is_near and (counts := gate.inside)}
+
+
+class EarlierProcesses:
+    """Hears those that leave. `heard` is told by each, under its name, who is left in it now."""
+
+    def __init__(self, folder: Path, heard: Callable[[str, LeftInside], None]) -> None:
+        self._folder = folder
+        self._heard = heard
+
+    async def meet(self, tasks: TaskGroup) -> None:
+        """Returns once each of them has said it, or will not."""
+        async with anyio.create_task_group() as meetings:
+            for place in sorted(self._folder.glob(f"*{_SUFFIX}")):
+                meetings.start_soon(self._meet, place, tasks)
+
+    async def _meet(self, place: Path, tasks: TaskGroup) -> None:
+        with anyio.move_on_after(_FIRST_WORD_S):
+            try:
+                reader, writer = await asyncio.open_unix_connection(place, limit=_LINE_BYTES)
+                self._hear(place.stem, await reader.readuntil())
+            except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
+                _remove(place)  # it has ended
+                return
+            tasks.start_soon(self._follow, place.stem, reader, writer)
+            return
+        _log.warning("an edge process that leaves does not say who is in there", extra={"process": place.stem})
+
+    async def _follow(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with suppress(OSError, EOFError, ValueError, asyncio.LimitOverrunError):
+                while True:
+                    self._hear(name, await reader.readuntil())
+        finally:
+            writer.close()
+        self._heard(name, {})
+
+    def _hear(self, name: str, line: bytes) -> None:
+        self._heard(name, msgspec.json.decode(line, type=LeftInside))
+
+
+def _remove(place: Path) -> None:
+    place.unlink(missing_ok=True)
+
+
+def _line(left: LeftInside) -> bytes:
+    return msgspec.json.encode(left) + b"\n"
