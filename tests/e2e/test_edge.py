@@ -51,7 +51,7 @@ def warden_of(node: RunningNode) -> int:
 
 def edge_process_of(node: RunningNode) -> int:
     warden = warden_of(node)
-    return int((Path(f"/proc/{warden}/task/{warden}/children").read_text().split() or ["0"])[0])
+    return int((Path(f"/proc/{warden}/task/{warden}/children").read_text().split() or ["0"])[-1])
 
 
 def gone(pid: int) -> bool:
@@ -111,6 +111,31 @@ def test_an_edge_that_is_renewed_loses_no_request(node: RunningNode, hawker: Com
     with urlopen(asked, timeout=30) as answer:
         page = answer.read().decode()
     assert 'fly_edge_http_responses_count{app="default",status="200"}' in page
+
+
+def test_an_edge_that_is_renewed_keeps_who_is_in_a_machine(node: RunningNode, hawker: CommandLine) -> None:
+    port = free_port()
+    hawker.say("machine", "run", "-p", f"{port}:8080", HELLO)
+    wait_for(lambda: answers(port))
+    warden, before = warden_of(node), edge_process_of(node)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n")
+        wait_for(lambda: in_flight(node) == 1)
+        os.kill(warden, signal.SIGHUP)
+        wait_for(lambda: edge_process_of(node) not in (before, 0) and answers(port))
+        assert not gone(before), "it goes on beside the next one"
+        wait_for(lambda: in_flight(node) == 1)
+        client.sendall(b"Host: a\r\n\r\n")
+        assert b"200 OK" in client.recv(1000)
+    wait_for(lambda: gone(before) and in_flight(node) == 0)
+
+
+def in_flight(node: RunningNode) -> float:
+    """As the edge process that lets requests in counts them."""
+    asked = Request(f"{node.url}/metrics", headers={"Authorization": f"Bearer {node.token}"})
+    with urlopen(asked, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("hawker_edge_in_flight"))
 
 
 def asks_on(port: int, over: Event) -> int:

@@ -20,7 +20,7 @@ from hawker.version import VERSION
 
 _HELP = """Serve the ports that machines publish, for the node of a data directory. `hawker up` starts this when a
 machine needs it, and it goes on without the node's daemon; SIGTERM ends it. After SIGHUP it begins anew with the same
-ports, as the version that is installed now: requests under way have 5 s, and who comes meanwhile waits.
+ports, as the version that is installed now: who is in a machine may stay 10 minutes, and who comes meanwhile waits.
 """
 _log = log.bind("hawker.edge")
 

@@ -107,16 +107,8 @@ class Edge:
     def __init__(
         self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = _USUAL
     ) -> None:
-<<<<<<< HEAD
         self._now, self._clock, self._tasks = clock.monotonic, clock, tasks
-=======
-        self._now = clock.monotonic
-        self._clock = clock
-        self._tasks = tasks
-        self._joined = anyio.CancelScope()  # with the worker; who leaves hears and asks nothing any more
-        self._own = folder / WRITES
-        self.leaving = False
->>>>>>> 626c16bb (Let an edge process stay for those who are in machines while the next one begins: a new version ended what lasted longer than 5 s)
+        self._joined, self._own = anyio.CancelScope(), folder / WRITES  # who leaves hears no worker any more
         self._rests, self._restores = parts.rests, parts.restores
         self.figures = AppFigures()
         self.counters = Counters({}, self.figures)
@@ -135,8 +127,7 @@ class Edge:
         self._kept, self._region = Crowd(EDGE_KEPT_BYTES), "local"
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
-        self.memory = MemoryWatch(self._now, parts.memory, give_back)
-        self.too_large = asyncio.Event()
+        self.memory, self.too_large = MemoryWatch(self._now, parts.memory, give_back), asyncio.Event()
 
         def scarce() -> bool:
             return descriptors.scarce() or self.memory.large()
@@ -224,9 +215,12 @@ class Edge:
     def _hear_left(self, process: str, left: LeftInside) -> None:
         self.gates.remain(process, left, self._now())
 
+    @property
+    def leaving(self) -> bool:
+        return self._joined.cancel_called
+
     async def leave(self, within_s: float = LEAVE_S) -> None:
         """The next process begins, and those who are in there stay, so long at most. Returns when nobody is left."""
-        self.leaving = True
         self.gates.shut()
         self._joined.cancel()
         for machine_id in self.gates.of:
