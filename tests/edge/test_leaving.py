@@ -20,20 +20,21 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-class Heard:
+class Heard(Gates):
     """What those that leave have said, by name."""
 
     def __init__(self) -> None:
-        self.left: dict[str, LeftInside] = {}
+        super().__init__(lambda: 0.5)
+        self.said: dict[str, LeftInside] = {}
 
-    def __call__(self, name: str, left: LeftInside) -> None:
-        self.left[name] = left
+    def remain(self, process: str, left: LeftInside, now: float) -> None:
+        self.said[process] = left
 
 
 @asynccontextmanager
 async def leaver(folder: Path, gates: Gates) -> AsyncIterator[anyio.CancelScope]:
     """One that has begun to leave."""
-    begun, leaving = asyncio.Event(), Leaver(folder, 7, gates.of.values, SystemClock())
+    begun, leaving = asyncio.Event(), Leaver(folder, 7, gates, SystemClock())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leaving.serve, 600.0, begun.set)
         await begun.wait()
@@ -55,14 +56,14 @@ async def test_who_is_left_is_heard_before_anything_and_at_each_change(tmp_path:
     gates, heard = Gates(lambda: 0.5), Heard()
     gate = gate_with(gates, 2)
     async with leaver(tmp_path, gates), anyio.create_task_group() as tasks:
-        await EarlierProcesses(tmp_path, heard).meet(tasks)
-        assert heard.left == {"7": {gate.route.id: {0: 2}}}
+        await EarlierProcesses(tmp_path, heard, SystemClock()).meet(tasks)
+        assert heard.said == {"7": {gate.route.id: {0: 2}}}
         again = Heard()
-        await EarlierProcesses(tmp_path, again).meet(tasks)
+        await EarlierProcesses(tmp_path, again, SystemClock()).meet(tasks)
         gate.leave(0, 1.0)
-        await eventually(lambda: heard.left == again.left == {"7": {gate.route.id: {0: 1}}})
+        await eventually(lambda: heard.said == again.said == {"7": {gate.route.id: {0: 1}}})
         gate.leave(0, 2.0)
-        await eventually(lambda: heard.left == again.left == {"7": {}})
+        await eventually(lambda: heard.said == again.said == {"7": {}})
     assert files(tmp_path) == []
 
 
@@ -71,10 +72,10 @@ async def test_the_end_of_who_leaves_is_heard_however_it_comes(tmp_path: Path) -
     gate_with(gates, 1)
     async with anyio.create_task_group() as tasks:
         async with leaver(tmp_path, gates) as scope:
-            await EarlierProcesses(tmp_path, heard).meet(tasks)
-            assert heard.left["7"]
+            await EarlierProcesses(tmp_path, heard, SystemClock()).meet(tasks)
+            assert heard.said["7"]
             scope.cancel()
-        await eventually(lambda: heard.left == {"7": {}})
+        await eventually(lambda: heard.said == {"7": {}})
 
 
 async def test_the_socket_of_one_that_was_killed_is_removed(tmp_path: Path) -> None:
@@ -83,8 +84,8 @@ async def test_the_socket_of_one_that_was_killed_is_removed(tmp_path: Path) -> N
     (tmp_path / "8.leaving").touch()
     heard = Heard()
     async with anyio.create_task_group() as tasks:
-        await EarlierProcesses(tmp_path, heard).meet(tasks)
-    assert heard.left == {} and files(tmp_path) == []
+        await EarlierProcesses(tmp_path, heard, SystemClock()).meet(tasks)
+    assert heard.said == {} and files(tmp_path) == []
 
 
 def test_those_in_an_earlier_process_are_in_the_machine_and_in_no_way_of_a_stop() -> None:
@@ -127,13 +128,13 @@ async def test_a_process_that_leaves_carries_on_and_the_next_one_keeps_its_hard_
         await host.publish(machine)
         reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(b"a long word")
-        await eventually(lambda: host.edge.has_inside)
+        await eventually(lambda: host.edge.gates.have_inside)
         await host.edge.drain(5.0)
         host.tasks.start_soon(host.edge.leave)
         own = host.folder / WRITES
         await eventually(lambda: files(own))
         async with anyio.create_task_group() as tasks:
-            await EarlierProcesses(own, second.edge._hear_left).meet(tasks)
+            await EarlierProcesses(own, second.edge.gates, SystemClock()).meet(tasks)
             for listener in host.sockets.bound.values():
                 listener.close()
             await second.publish(machine)

@@ -272,6 +272,11 @@ class DatagramFlows:
         for flow in [flow for flow in self._all if flow.ends_at <= now]:
             flow.end()
 
+    def end(self) -> None:
+        """All of them: who sends goes on in the next process."""
+        for flow in list(self._all):
+            flow.end()
+
     # What receivers and flows say.
 
     def take(self, receiver: "DatagramDoor", data: bytes, sender: Sender) -> None:

@@ -225,6 +225,11 @@ class Gates:
                 if more and machine_id in self.of:
                     self.of[machine_id].remain(number, more, now)
 
+    @property
+    def have_inside(self) -> bool:
+        """Whether anybody is in a machine who came in here."""
+        return any(gate.inside for gate in self.of.values())
+
     def shut(self) -> None:
         """Nobody is let in any more, through none of them: another process does that now."""
         self._shut = True

@@ -6,7 +6,7 @@ the one that lets in counts everybody.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +15,11 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from hawker.clock import Clock
-from hawker.edge.gates import Gate, LeftInside
+from hawker.edge.gates import Gates, LeftInside
 from hawker.log import bind
 
+LEAVE_S = 600.0
+"""So long may those stay who are in machines when the next process begins."""
 _SUFFIX = ".leaving"
 _LOOK_EVERY_S = 0.1
 _FIRST_WORD_S = 3.0
@@ -29,7 +31,7 @@ _log = bind("hawker.edge")
 class Leaver:
     """Says who is left, at a socket in `folder` that is named after this process: `number`."""
 
-    def __init__(self, folder: Path, number: int, gates: Callable[[], Iterable[Gate]], clock: Clock) -> None:
+    def __init__(self, folder: Path, number: int, gates: Gates, clock: Clock) -> None:
         self._place = folder / f"{number}{_SUFFIX}"
         self._gates = gates
         self._clock = clock
@@ -42,7 +44,7 @@ class Leaver:
         begun()
         try:
             with anyio.move_on_after(within_s):
-                while any(gate.inside for gate in self._gates()):
+                while self._gates.have_inside:
                     await self._clock.sleep(_LOOK_EVERY_S)
                     if (left := self._left()) != said:
                         said = left
@@ -66,15 +68,16 @@ class Leaver:
 
     def _left(self) -> LeftInside:
         """In machines of this host: what other hosts' gates let in is counted there."""
-        return {gate.route.id: counts for gate in self._gates() if gate.is_near and (counts := gate.inside)}
+        return {gate.route.id: counts for gate in self._gates.of.values() if gate.is_near and (counts := gate.inside)}
 
 
 class EarlierProcesses:
-    """Hears those that leave. `heard` is told by each, under its name, who is left in it now."""
+    """Hears those that leave: `gates` count who is left in each."""
 
-    def __init__(self, folder: Path, heard: Callable[[str, LeftInside], None]) -> None:
+    def __init__(self, folder: Path, gates: Gates, clock: Clock) -> None:
         self._folder = folder
-        self._heard = heard
+        self._gates = gates
+        self._now = clock.monotonic
 
     async def meet(self, tasks: TaskGroup) -> None:
         """Returns once each of them has said it, or will not."""
@@ -101,10 +104,10 @@ class EarlierProcesses:
                     self._hear(name, await reader.readuntil())
         finally:
             writer.close()
-        self._heard(name, {})
+        self._gates.remain(name, {}, self._now())
 
     def _hear(self, name: str, line: bytes) -> None:
-        self._heard(name, msgspec.json.decode(line, type=LeftInside))
+        self._gates.remain(name, msgspec.json.decode(line, type=LeftInside), self._now())
 
 
 def _remove(place: Path) -> None:

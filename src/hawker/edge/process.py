@@ -24,11 +24,11 @@ from hawker.edge.certificates import CertificateBook
 from hawker.edge.datagrams import DatagramFlows, Scarce
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
-from hawker.edge.gates import Gate, Gates, LeftInside
+from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
 from hawker.edge.hops import HopDialer, identity_in
 from hawker.edge.http_connection import HttpConnections
-from hawker.edge.leaving import EarlierProcesses, Leaver
+from hawker.edge.leaving import LEAVE_S, EarlierProcesses, Leaver
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.proxy_protocol import ProxiedConnections
@@ -74,8 +74,6 @@ from hawker.value_object import ValueObject
 _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
 _FEW = 1000
-LEAVE_S = 600.0
-"""So long may those stay who are in machines when the next process begins."""
 _log = log.bind("hawker.edge")
 _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
@@ -199,7 +197,7 @@ class Edge:
 
     async def serve(self) -> None:
         """Until the warden is gone."""
-        await EarlierProcesses(self._own, self._hear_left).meet(self._tasks)
+        await EarlierProcesses(self._own, self.gates, self._clock).meet(self._tasks)
         self._tasks.start_soon(self._join_worker)
         self._tasks.start_soon(self.hops.serve)
         self.watch()
@@ -212,9 +210,6 @@ class Edge:
                 tasks.start_soon(self._link.keep)
                 tasks.start_soon(self._listeners.beat)
 
-    def _hear_left(self, process: str, left: LeftInside) -> None:
-        self.gates.remain(process, left, self._now())
-
     @property
     def leaving(self) -> bool:
         return self._joined.cancel_called
@@ -223,15 +218,11 @@ class Edge:
         """The next process begins, and those who are in there stay, so long at most. Returns when nobody is left."""
         self.gates.shut()
         self._joined.cancel()
+        self.datagrams.end()
         for machine_id in self.gates.of:
             self._pool.drop(machine_id)
-        leaver = Leaver(self._own, os.getpid(), self.gates.of.values, self._clock)
+        leaver = Leaver(self._own, os.getpid(), self.gates, self._clock)
         await leaver.serve(within_s, self._listeners.leave)
-
-    @property
-    def has_inside(self) -> bool:
-        """Whether anybody is in a machine who came in here."""
-        return any(gate.inside for gate in self.gates.of.values())
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, and return when everything that has an end has ended, or after so long."""
@@ -468,7 +459,7 @@ async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:
         async for told in signals:
             if not edge.leaving:
                 await edge.drain(DRAIN_S[told])
-            if told != signal.SIGHUP or not edge.has_inside:
+            if told != signal.SIGHUP or not edge.gates.have_inside:
                 scope.cancel()
                 return
             if not edge.leaving:
