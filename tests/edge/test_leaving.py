@@ -52,7 +52,7 @@ def gate_with(gates: Gates, count: int) -> Gate:
     return gate
 
 
-async def test_who_is_left_is_heard_before_anything_and_at_each_change(tmp_path: Path) -> None:
+async def test_a_process_that_leaves_says_who_is_left_at_once_and_at_each_change(tmp_path: Path) -> None:
     gates, heard = Gates(lambda: 0.5), Heard()
     gate = gate_with(gates, 2)
     async with leaver(tmp_path, gates), anyio.create_task_group() as tasks:
