@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hawker.api.contract.app import ASSIGN_IP, AppParams, AssignIpRequest
-from hawker.api.contract.machine import Machine
+from hawker.api.contract.machine import Machine, WaitState
 from hawker.chaos.fleet.network_lab import NetworkLab
 from hawker.chaos.fleet.real_fleet import LabFleet
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
@@ -177,6 +177,7 @@ async def test_machines_of_two_hosts_reach_each_other_by_name_and_unread(
     assert (await asked(other, stranger, "web.flycast", within_s=QUIET_S)).startswith("none")
     await shop.stop(here.id)
     await reached(shop, there, "web.flycast")
+    await shop.wait(here.id, WaitState.STOPPED)
     await shop.start(here.id)
     await reached(shop, there, str(here.private_ip))
     await other.close()
