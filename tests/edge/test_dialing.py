@@ -27,6 +27,20 @@ async def test_a_machine_that_refuses_costs_the_client_nothing_while_another_is_
         assert host.edge.gates.of[broken.id].total == 0
 
 
+async def test_requests_in_turn_reach_every_machine_and_none_waits_for_one_that_does_not_listen_yet(
+    host: PlayedHost,
+) -> None:
+    async with app_server(says(OK)) as first, app_server(says(OK)) as second:
+        port = free_port()
+        machines = [route(port, inside, handlers=("http",)) for inside in (first, second, free_port())]
+        await host.publish(*machines)
+        host.edge.gates.of[machines[0].id].answered(0)
+        for _ in range(12):
+            assert b"200 OK" in await ask(port, get())
+        taken = [host.edge.gates.of[machine.id].proven for machine in machines]
+        assert taken == [{0}, {0}, set()]
+
+
 async def test_an_app_that_begins_to_listen_late_is_waited_for(host: PlayedHost) -> None:
     inside, port = free_port(), free_port()
     machine = route(port, inside, handlers=("http",))

@@ -64,13 +64,32 @@ def test_a_machine_that_fails_is_avoided_each_time_for_longer() -> None:
     assert gates.choose(targets, 21.0) is not None
 
 
-def test_a_machine_that_answered_before_comes_before_one_that_never_did() -> None:
+def test_a_machine_that_never_answered_is_tried_by_one_at_a_time_while_another_has_room() -> None:
     old, new = route(80, 1), route(80, 1)
-    gates = gates_of(old, new)
+    gates, targets = gates_of(old, new), [target_of(old), target_of(new)]
     gates.of[old.id].answered(0)
     gates.of[old.id].enter(0)
-    found = gates.choose([target_of(old), target_of(new)], 0.0)
-    assert found is not None and found.machine.id == old.id
+    found = gates.choose(targets, 0.0)
+    assert found is not None and found.machine.id == new.id and gates.is_trial(found, targets, 0.0)
+    gates.of[new.id].enter(0)
+    gates.of[old.id].enter(0)
+    again = gates.choose(targets, 0.0)
+    assert again is not None and again.machine.id == old.id and not gates.is_trial(again, targets, 0.0)
+    gates.of[new.id].answered(0)
+    least = gates.choose(targets, 0.0)
+    assert least is not None and least.machine.id == new.id and not gates.is_trial(least, targets, 0.0)
+
+
+def test_a_machine_that_begins_to_listen_late_counts_as_room_to_come() -> None:
+    busy, begins, asleep = route(80, 1, soft=1), route(80, 1, soft=1), route(80, 1, soft=1, state=State.STOPPED)
+    gates, targets = gates_of(busy, begins, asleep), list(map(target_of, (busy, begins, asleep)))
+    gates.of[busy.id].answered(0)
+    for _ in range(2):
+        gates.of[busy.id].enter(0)
+    gates.of[begins.id].failed(0, 0.0)
+    assert gates.to_wake(targets, 0, 0.5) == []
+    gates.of[begins.id].failed(0, 100.0)
+    assert [gate.route.id for gate in gates.to_wake(targets, 0, 100.5)] == [asleep.id]
 
 
 @pytest.mark.parametrize("unfit", [{"cordoned": True}, {"health": RouteHealth.CRITICAL}, {"state": State.STOPPING}])

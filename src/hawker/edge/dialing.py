@@ -80,13 +80,13 @@ class Dialer:
                 raise
 
     async def dial(self, visit: Visit, began: float, make: Callable[[ServiceTarget], P], *, lasting: bool = False) -> P:
-        """A machine that took no connection yet is given time to begin; one that did is not asked twice. Raises
-        `ProxyError`."""
+        """A machine that took no connection yet is given time to begin, unless another one has room; one that did is
+        not asked twice. Raises `ProxyError`."""
         if not visit.target.is_near:
             return await self._hop(visit, began, partial(make, visit.target), lasting=lasting)
         target, gate, pause_s, asked_at = visit.target, visit.gate, _FIRST_PAUSE_S, self._now()
         while True:
-            beginning = target.number not in gate.proven
+            beginning = target.number not in gate.proven and not visit.trial
             try:
                 protocol = await _connect(gate, target, partial(make, target))
             except OSError as error:

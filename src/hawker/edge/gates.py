@@ -22,6 +22,7 @@ _AVOID_S, _LONGEST_AVOID_S = 1.0, 10.0
 _COMPARED = 8
 _HOP_WEIGHT = 2
 _WAKE_AGAIN_S = 1.0
+_BEGINS_S = 60.0
 _ASLEEP = frozenset({State.STOPPED, State.SUSPENDED})
 _ON_ITS_WAY = frozenset({State.STARTING, State.RESTARTING, State.UPDATING, State.CREATING, State.CREATED})
 _GOING = frozenset({State.STOPPING, State.SUSPENDING})
@@ -48,6 +49,7 @@ class Gate:
         self.left: dict[int, int] = {}  # of `in_flight`, who came in through an edge process before this one
         self.proven: set[int] = set()  # services that took a connection of this instance
         self.busy_at = now  # when somebody was in there last
+        self.opened_at = now  # when this instance started, or was first heard of
         self.waking = False
         self.rest_after = -inf  # a rest that was refused is not asked for again before
         self.why_not = ""  # of the last wake that was refused
@@ -61,7 +63,7 @@ class Gate:
         if route.instance != self.route.instance or route.state is not State.STARTED:
             self.proven.clear()
         if route.state is State.STARTED and self.route.state is not State.STARTED:
-            self.busy_at = now
+            self.busy_at = self.opened_at = now
             self._avoided_until, self._avoid_s = -inf, _AVOID_S
             if self._closed == route.instance:  # it was suspended, and goes on
                 self._closed = None
@@ -118,6 +120,10 @@ class Gate:
 
     def avoided(self, now: float) -> bool:
         return now < self._avoided_until
+
+    def is_beginning(self, number: int, now: float) -> bool:
+        """It has started, and its service may need a while before it listens."""
+        return self.is_near and self.is_open and number not in self.proven and now < self.opened_at + _BEGINS_S
 
     def enter(self, number: int) -> None:
         assert self.is_open or not self.is_near, "nobody comes into a machine that is not open"
@@ -247,15 +253,26 @@ class Gates:
                 gate.avoid(until)
 
     def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
-        """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Those that
-        have answered before come first, those that are avoided are none. One on another host counts as twice as loaded,
-        and of equal ones comes last."""
+        """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Where one
+        has taken connections before, one that has not is tried by one at a time. Those that are avoided are none. One
+        on another host counts as twice as loaded, and of equal ones comes last."""
         roomy = [each for each in targets if self._takes(each, now)]
-        proven = [each for each in roomy if not each.is_near or each.number in self.of[each.machine.id].proven]
-        found = proven or roomy
+        proven = [each for each in roomy if self._is_proven(each)]
+        if len(proven) == len(roomy) or not proven:
+            found = roomy
+        else:
+            idle = [each for each in roomy if not self.of[each.machine.id].in_flight.get(each.number)]
+            found = [*proven, *(each for each in idle if not self._is_proven(each))]
         if len(found) > 2 * _COMPARED:
             found = [found[int(self._random() * len(found))] for _ in range(_COMPARED)]
         return min(found, key=self._order, default=None)
+
+    def is_trial(self, target: ServiceTarget, targets: Iterable[ServiceTarget], now: float) -> bool:
+        """It has taken no connection yet, and another one that has does have room: nobody waits until it listens."""
+        return not self._is_proven(target) and any(self._is_proven(each) and self._takes(each, now) for each in targets)
+
+    def _is_proven(self, target: ServiceTarget) -> bool:
+        return not target.is_near or target.number in self.of[target.machine.id].proven
 
     def _order(self, target: ServiceTarget) -> tuple[float, bool, float]:
         load = self.of[target.machine.id].load(target)
@@ -282,7 +299,7 @@ class Gates:
             gate = self.of.get(target.machine.id)
             if gate is None or not gate.is_near:
                 continue
-            if gate.is_open and not gate.avoided(now):
+            if gate.is_open and (not gate.avoided(now) or gate.is_beginning(target.number, now)):
                 over += gate.in_flight.get(target.number, 0) - soft_limit(target)
             elif gate.is_coming:
                 coming += soft_limit(target)

@@ -55,12 +55,14 @@ class Counters(ValueObject, frozen=True):
 
 class Visit:
     """What a request is counted as, in one machine, until `Visits.end`. `held`: the machine is of another host and not
-    up; its gate is to hold the request until it is."""
+    up; its gate is to hold the request until it is. `trial`: the machine has taken no connection yet, and another one
+    has room."""
 
-    __slots__ = ("gate", "held", "lasting", "owner", "target")
+    __slots__ = ("gate", "held", "lasting", "owner", "target", "trial")
 
     def __init__(self, target: ServiceTarget, gate: Gate, owner: str, *, held: bool = False) -> None:
         self.target = target
+        self.trial = False
         self.owner = owner  # whose share it counts in
         self.gate = gate
         self.held = held
@@ -224,6 +226,7 @@ class Visits:
         if found is None:
             return None
         visit = self._visit(found)
+        visit.trial = self._gates.is_trial(found, targets, self._now())
         if visit.gate.load(found) > 1:  # over the soft limit: another machine is started
             self._wake(targets, 0)
         return visit
