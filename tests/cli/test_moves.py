@@ -16,6 +16,7 @@ pytestmark = pytest.mark.anyio
 def test_the_copy_is_told_with_bytes_rate_and_time_left() -> None:
     assert line(MOVE).endswith("copying 1.0 GiB of 4.0 GiB, 200.0 MiB/s, 15 s left")
     assert line(msgspec.structs.replace(MOVE, state="granted")).endswith("granted at node 4e5f6071")
+    assert line(msgspec.structs.replace(MOVE, waits="it waits for its turn")).endswith(": it waits for its turn")
     assert line(msgspec.structs.replace(MOVE, paused=True)).endswith(": paused, 1.0 GiB of 4.0 GiB copied")
 
 

@@ -87,6 +87,17 @@ async def test_two_writers_and_a_mounted_volume_that_was_closed_are_found() -> N
         assert any("runs at nodes" in what for what in kinds) and any("mounted at" in what for what in kinds)
 
 
+async def test_two_moves_of_an_app_in_their_turn_at_two_nodes_are_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        (move,) = [each for _, each in sights[0].reader.scan(MOVES)]
+        for number, (id, has_turn) in enumerate(((move.id, True), ("other", True), ("third", False))):
+            under_way = msgspec.structs.replace(move, id=id, state=MoveState.PREPARING, has_turn=has_turn)
+            await fleet.hosts[number].world.store.write(lambda tx, made=under_way: tx.put(MOVES, made.id, made))  # type: ignore[misc]
+        (found,) = of_moves(sights)
+        assert found.invariant is Invariant.ONE_AWAY and "third" not in found.what
+
+
 async def test_zeros_that_nobody_lists_and_the_use_of_damage_that_nobody_accepted_are_found() -> None:
     async with played_fleet() as fleet:
         sights = await moved(fleet)

@@ -49,6 +49,7 @@ async def test_a_machine_that_does_not_start_goes_back_and_runs() -> None:
         assert 1000 - dud.left == STARTS_TRIED
         ((_, back),) = fleet.hosts[1].world.store.scan(MOVES)
         assert (back.back_of, back.to, back.ran) == (first.id, fleet.id(0), True)
+        assert not back.alone, "its machine is off already, so it waits for no other move of its app"
         assert (await fleet.ended(1, back.id)).state is MoveState.DONE
         await eventually(fleet._clock, lambda: runs_at(fleet, 0), 60)
         went = fleet.hosts[0].world.store.get(MOVES, first.id)

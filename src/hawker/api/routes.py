@@ -35,6 +35,7 @@ from hawker.api.contract.move import (
     RECLAIM_MOVE,
 )
 from hawker.api.contract.move_peer import MOVE_PEER_ROUTES
+from hawker.api.contract.move_turn import TURN_ROUTES
 from hawker.api.contract.network_policy import POLICY_ROUTES
 from hawker.api.contract.node import DOCTOR_ROUTES, NODE_INFO, NODE_ROUTES
 from hawker.api.contract.org import LIST_ORG_MACHINES, ORG_ROUTES, QUOTA_ROUTES
@@ -102,6 +103,7 @@ PEER_ROUTES: tuple[AnyRoute, ...] = (
     *APP_FILE_PEER_ROUTES,
     *REGISTRY_PEER_ROUTES,
     *MOVE_PEER_ROUTES,
+    *TURN_ROUTES,
 )
 """The calls between nodes. The peer API serves them beside those of `ROUTES` that nodes pass on."""
 

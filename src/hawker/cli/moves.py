@@ -207,6 +207,8 @@ def line(move: Move) -> str:
     """For example `copying 1.0 GiB of 4.0 GiB, 210.0 MiB/s, 15 s left`."""
     if move.paused:
         return f"{what(move)}: paused, {size(move.copied_bytes)} of {size(move.stored_bytes)} copied"
+    if move.waits:
+        return f"{what(move)}: {move.waits}"
     if move.state not in (MoveState.WARMING, MoveState.COPYING):
         return f"{what(move)}: {move.state}" + (f" at node {move.to}" if move.to else "")
     left = "" if move.eta_s is None else f", {move.eta_s:.0f} s left"
@@ -232,6 +234,7 @@ def about(move: Move) -> str:
             ("rate", f"{size(move.rate)}/s" if move.rate else "-"),
             ("left", None if move.eta_s is None else f"{move.eta_s:.0f} s"),
             ("away", "-" if move.away_ms is None else f"{move.away_ms / 1000:.1f} s"),
+            ("waits", move.waits or None),
             ("lost", losses(move) or None),
             ("snapshots left", str(move.snapshots_left) if move.snapshots_left else None),
             ("reason", move.reason or "-"),

@@ -112,6 +112,7 @@ def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
         yield from _written(sight)
         yield from _away(sight)
         yield from _unsaid(sight)
+    yield from _turns(sights)
 
 
 def _unsaid(sight: NodeSight) -> Iterator[Violation]:
@@ -140,6 +141,16 @@ def _away(sight: NodeSight) -> Iterator[Violation]:
             yield Violation(Invariant.ONE_AWAY, move.app, f"two moves are under way at {sight.node}")
         if move.state in OPEN_MOVES:
             seen.add(move.app)
+
+
+def _turns(sights: Iterable[NodeSight]) -> Iterator[Violation]:
+    """Over all nodes: what moves in its app's turn is alone in it. One whose app's home was away has none."""
+    seen = dict[AppName, str]()
+    for sight in sights:
+        for _, move in sight.reader.scan(MOVES):
+            if move.state in OPEN_MOVES and move.has_turn and seen.setdefault(move.app, move.id) != move.id:
+                what = f"it is the turn of moves {seen[move.app]} and {move.id} at once"
+                yield Violation(Invariant.ONE_AWAY, move.app, what)
 
 
 def _written(sight: NodeSight) -> Iterator[Violation]:

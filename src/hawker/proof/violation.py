@@ -39,7 +39,7 @@ class Invariant(StrEnum):
     ONE_WRITER = "one node at a time writes to a volume"
     FOUND = "what has moved is found"
     SAME = "what has moved is the same"
-    ONE_AWAY = "one machine of an app moves from a node at a time"
+    ONE_AWAY = "one machine of an app moves at a time"
     ZEROS_SAID = "zeros in place of what was lost are listed"
     OFF_ONCE = "a machine is stopped once for a move"
     MOVE_ENDS = "a move ends, and leaves nothing"

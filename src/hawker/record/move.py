@@ -86,7 +86,8 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     which the machine did not start, and because of which it goes back; empty for a move that somebody ordered.
 
     `heard_at` is when the destination was known to own it. `reclaimed` is the generation under which the source took it
-    back from a destination that was lost, 0 when it did not; with `reclaims_now` it waits for nobody."""
+    back from a destination that was lost, 0 when it did not; with `reclaims_now` it waits for nobody.
+    `alone`: it begins in its app's turn; `has_turn`: the app's home has said that it is this move's."""
 
     id: str
     app: AppName
@@ -117,6 +118,9 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     accept_loss: bool = False
     lost: tuple[tuple[int, int], ...] = ()
     back_of: str = ""
+    alone: bool = False
+    has_turn: bool = False
+    waits: str = ""  # for which move of its app, for people; empty once it does not
     reason: str = ""  # why it was aborted, for people; empty otherwise
     created_at: float
     updated_at: float
@@ -169,6 +173,16 @@ class MovePointer(msgspec.Struct, frozen=True, kw_only=True):
     """The open move of a machine, or of a volume, also of one that goes with its machine."""
 
     move: str  # id of the move
+
+
+class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """At an app's home: whose turn it is among the moves of the app's machines and volumes, over all nodes. `node` is
+    the move's source, which asks again while the move is under way. Others may have the turn after `until`: Unix
+    seconds, by the home's clock."""
+
+    move: str  # id of the move
+    node: NodeId
+    until: float
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,6 +336,7 @@ class RetiredUnit(msgspec.Struct, frozen=True, kw_only=True):
 MOVES = Bucket("moves", MoveRecord)  # move id
 SCHEDULED_MOVES = Bucket("scheduled_moves", ScheduledMove)  # its own id, a ULID
 OPEN_MOVE_OF = Bucket("open_moves", MovePointer)  # machine id, volume id
+TURNS = Bucket("move_turns", TurnRecord)  # app name
 GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
 MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
 INCOMING = Bucket("incoming", IncomingRecord)  # move id

@@ -49,6 +49,7 @@ from hawker.worker.incoming_moves import IncomingMoves
 from hawker.worker.lifecycle.destinations import candidates, disk_free_mib
 from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
 from hawker.worker.lifecycle.move import MOVE, MoveInput
+from hawker.worker.lifecycle.move_turns import AppTurns
 from hawker.worker.lifecycle.moved_snapshots import handed_snapshot, release_snapshot, snapshots_kept, snapshots_left
 from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
 from hawker.worker.lifecycle.outgoing_move import change_move, migrated
@@ -115,7 +116,7 @@ class MachineMoves(IncomingMoves):
                 tx, MOVE.name, machine_resource(record.id), MoveInput(signal=signal, timeout_s=timeout_s)
             )
             self._check_alone(tx, record.app)
-            move = self._order(tx, run, record.app, record, volume, wish, root, back_of)
+            move = self._order(tx, run, record.app, record, volume, wish, root, back_of, alone=not back_of)
             deps.table.change(tx, record, migrated("preparing", move))
             also(tx, move)
             return move
@@ -136,7 +137,7 @@ class MachineMoves(IncomingMoves):
             self.check_free(volume)
             _check_volume(volume)
             self._check_alone(tx, volume.app)
-            move = self.of_free(tx, volume, wish)
+            move = self.of_free(tx, volume, wish, alone=True)
             also(tx, move)
             return move
 
@@ -150,11 +151,14 @@ class MachineMoves(IncomingMoves):
                 f" `hawker machine move {volume.machine}`"
             )
 
-    def of_free(self, tx: Tx, volume: VolumeRecord, wish: MoveRequest = _ANYWHERE) -> MoveRecord:
+    def of_free(
+        self, tx: Tx, volume: VolumeRecord, wish: MoveRequest = _ANYWHERE, *, alone: bool = False
+    ) -> MoveRecord:
         """In the caller's transaction, behind what is under way at the volume; nobody may use it until the move has
-        ended. Raises `NoDestination`, and what a key that cannot be opened raises."""
+        ended. Other moves of its app go on beside it unless it is to be `alone`. Raises `NoDestination`, and what a key
+        that cannot be opened raises."""
         run = self._deps.runs.accept(tx, MOVE.name, volume_resource(volume.id), MoveInput(signal="", timeout_s=0.0))
-        return self._order(tx, run, volume.app, None, volume, wish)
+        return self._order(tx, run, volume.app, None, volume, wish, alone=alone)
 
     def check(self, wish: MoveRequest) -> None:
         """Raises what stands against it whatever it is of."""
@@ -179,6 +183,7 @@ class MachineMoves(IncomingMoves):
         wish: MoveRequest,
         root: KeptRoot | None = None,
         back_of: str = "",
+        alone: bool = False,
     ) -> MoveRecord:
         now = self._deps.clock.now()
         owned = machine or volume
@@ -201,6 +206,7 @@ class MachineMoves(IncomingMoves):
             accept_loss=bool(wish.accept_loss),
             ran=ran,
             back_of=back_of,
+            alone=alone,
             drops_memory=machine is not None and machine.state is State.SUSPENDED,
             created_at=now,
             updated_at=now,
@@ -301,6 +307,11 @@ class MachineMoves(IncomingMoves):
     @property
     def reclaims(self) -> Reclaims:
         return Reclaims(self._deps, self._room)
+
+    @property
+    def turns(self) -> AppTurns:
+        """Of the apps whose home this node is."""
+        return AppTurns(self._deps)
 
     @property
     def files(self) -> MovedFiles:

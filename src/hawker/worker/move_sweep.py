@@ -31,6 +31,7 @@ from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle import ownership
 from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
+from hawker.worker.lifecycle.move_turns import forget_turns, keep_turn
 from hawker.worker.lifecycle.moved_snapshots import begin_bringing, snapshots_left
 from hawker.worker.lifecycle.moved_unit import unit_files, unit_resource
 from hawker.worker.lifecycle.outgoing_move import DeliverInput
@@ -62,6 +63,7 @@ class MoveSweep:
         snapshots that are to come, whose run an operator ended; give up what was taken back."""
         deps = self._deps
         for _, move in list(deps.store.scan(MOVES)):
+            await keep_turn(deps, move)
             if move.state in _OWED and journal.active(deps.store, unit_resource(move)) is None:
                 await deps.store.write(partial(self._take_up, move_id=move.id))
         for volume_id in {each.snapshot.volume for _, each in deps.store.scan(COMING_SNAPSHOTS)}:
@@ -94,8 +96,10 @@ class MoveSweep:
         return (record is not None and record.state in AWAITED) or (run is not None and run.state not in ENDED)
 
     def _forget_old(self, tx: Tx) -> None:
-        """Moves that ended, and signposts, after their days; never what is still owed, nor what snapshots follow by."""
+        """Turns that are over; moves that ended, and signposts, after their days; never what is still owed, nor what
+        snapshots follow by."""
         oldest = self._deps.clock.now() - SIGNPOSTS_KEPT_S
+        forget_turns(tx, self._deps.clock.now())
         for key, move in list(tx.scan(MOVES)):
             if move.state not in OPEN_MOVES and move.updated_at < oldest and not snapshots_left(tx, move):
                 tx.delete(MOVES, key)

@@ -15,6 +15,7 @@ FOUND_AT = {
     "old-marks": 21,
     "accept-not-durable": 3,
     "accepts-again": 3,
+    "turn-not-durable": 18,
     "root-left": 4,
     "zeros-unsaid": 7,
     "restarts-granted": 9,

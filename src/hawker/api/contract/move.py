@@ -59,11 +59,12 @@ class Move(Answer, frozen=True, kw_only=True):
     is lost: then `reclaimed` is the generation under which `node` owns it again, 0 otherwise. Bytes are those that the
     volume's file and a kept root filesystem store; those that a machine changed meanwhile are copied once more and
     count again. `rate` is bytes a second since the copy began, `eta_s` seconds until it is complete; with `paused`
-    nothing is copied for now. `away_ms` is how long the machine has been off for the move. `snapshots_left` are those
-    of the volume that are to follow it from this node. `code` is `damaged` for a move that was aborted because the disk
-    of its source cannot read all; `reason` names the volume and the byte. One that is scheduled begins at `at` or
-    later; `reason` says why it did not when it was due. Its id answers for the move that it became, which has another.
-    `back_of` is the move after which a machine did not start, for one that takes it back.
+    nothing is copied for now. `waits` says for which move of its app it waits before it begins. `away_ms` is how long
+    the machine has been off for the move. `snapshots_left` are those of the volume that are to follow it from this
+    node. `code` is `damaged` for a move that was aborted because the disk of its source cannot read all; `reason` names
+    the volume and the byte. One that is scheduled begins at `at` or later; `reason` says why it did not when it was
+    due. Its id answers for the move that it became, which has another. `back_of` is the move after which a machine did
+    not start, for one that takes it back.
 
     With `accept_loss`, `lost` are ranges of bytes of the volume that go as zeros, in order: offset and count."""
 
@@ -84,6 +85,7 @@ class Move(Answer, frozen=True, kw_only=True):
     away_ms: int | None = None
     snapshots_left: int = 0
     reclaimed: int = 0
+    waits: str = ""
     code: str = ""
     reason: str = ""
     at: datetime | None = None

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from hawker.record.move import (
     INCOMING,
     MOVED,
     MOVES,
+    TURNS,
     Delivered,
     IncomingRecord,
     IncomingState,
@@ -41,7 +43,7 @@ from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.node.faulty_store import StoreOver, TxOver
 from hawker.sim.node.kit import WorkerKit
-from hawker.store.contract import Bucket, Durability, Tx
+from hawker.store.contract import Bucket, Durability, Store, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
 from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece, draft_of
@@ -225,8 +227,9 @@ class _SameGeneration(MachineMoves):
         wish: MoveRequest,
         root: KeptRoot | None = None,
         back_of: str = "",
+        alone: bool = False,
     ) -> MoveRecord:
-        move = super()._order(tx, run, app, machine, volume, wish, root, back_of)
+        move = super()._order(tx, run, app, machine, volume, wish, root, back_of, alone)
         same = msgspec.structs.replace(move, generation=move.generation - 1)
         tx.put(MOVES, move.id, same)
         return same
@@ -333,22 +336,16 @@ def _asks_nobody(rootfs: StepDo) -> StepDo:
 class _LazyStore(StoreOver):
     """A store that syncs what is put into one bucket with whatever is synced next."""
 
-    late: ClassVar[str]
+    def __init__(self, late: Bucket[Any], inner: Store) -> None:
+        super().__init__(inner)
+        self._late = late.name
 
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         put: set[str] = set()
         result = await self._inner.write(lambda tx: apply(_Noting(tx, put)), Durability.ORDERED)
-        if durability is Durability.DURABLE and self.late not in put:
+        if durability is Durability.DURABLE and self._late not in put:
             await self._inner.write(lambda tx: None, Durability.DURABLE)
         return result
-
-
-class _LazyGrants(_LazyStore):
-    late = GRANTS.name
-
-
-class _LazyAccepts(_LazyStore):
-    late = INCOMING.name
 
 
 class _Noting(TxOver):
@@ -367,6 +364,10 @@ class _Noting(TxOver):
 
     def on_commit(self, call: Callable[[], None]) -> None:
         self._tx.on_commit(call)
+
+
+class _LazyTurns(_LazyStore):
+    late = TURNS.name
 
 
 class _NoSignposts(StoreOver):
@@ -431,7 +432,12 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         *I,
     ),
     _plant("same-generation", "a new owner has the generation of the old one", WorkerKit(moves=_SameGeneration), *I),
-    _plant("grant-not-durable", "a grant is acted on before it is on disk", WorkerKit(store=_LazyGrants), *I),
+    _plant(
+        "grant-not-durable",
+        "a grant is acted on before it is on disk",
+        WorkerKit(store=partial(_LazyStore, GRANTS)),
+        *I,
+    ),
     _plant("early-retirement", "the source's file goes before the grant", _files(_RetiresEarly), *I),
     _plant(
         "room-kept",
@@ -459,7 +465,12 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         *I,
     ),
     _plant("zeros-unsaid", "what cannot be read goes as zeros that nobody lists", _files(_ZerosUnsaid), *I),
-    _plant("accept-not-durable", "a new owner acts before its own commit", WorkerKit(store=_LazyAccepts), *I),
+    _plant(
+        "accept-not-durable",
+        "a new owner acts before its own commit",
+        WorkerKit(store=partial(_LazyStore, INCOMING)),
+        *I,
+    ),
     _plant("snapshot-stays", "the former node of a snapshot keeps it", WorkerKit(moves=_KeepsSnapshots), *I),
     _plant(
         "snapshot-let-go",
@@ -480,6 +491,9 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         "what is taken back has the generation that was granted",
         WorkerKit(moves=_ReclaimsTheSame),
         *I,
+    ),
+    _plant(
+        "turn-not-durable", "a turn is given before that is on disk", WorkerKit(store=partial(_LazyStore, TURNS)), *I
     ),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

@@ -49,6 +49,7 @@ from hawker.api.contract.move_peer import (
     OutgoingMove,
     ReleaseSnapshotQuery,
 )
+from hawker.api.contract.move_turn import LEAVE_TURN, TAKE_TURN, MoveTurn, TurnQuery, TurnRequest
 from hawker.api.contract.volume import VolumeParams
 from hawker.api.handlers import answers
 from hawker.api.route import Call, NoParams, NoQuery
@@ -187,6 +188,14 @@ class MoveHandlers:
         move = self._shown(call.params.move_id)
         call.grant.check(Attempt(Action.WRITE, app=move.app))
         return move.id
+
+    @answers(TAKE_TURN)
+    async def take_turn(self, call: Call[MoveParams, NoQuery, TurnRequest]) -> MoveTurn:
+        return await self._moves.turns.take(call.params.move_id, call.body)
+
+    @answers(LEAVE_TURN)
+    async def leave_turn(self, call: Call[MoveParams, TurnQuery, None]) -> None:
+        await self._moves.turns.leave(call.params.move_id, call.query.app)
 
     @answers(OFFER_MOVE)
     async def offer(self, call: Call[MoveParams, NoQuery, IncomingRequest]) -> IncomingMove:
@@ -333,6 +342,7 @@ class MoveHandlers:
             paused=paused,
             away_ms=_away_ms(move, now),
             snapshots_left=self._moves.snapshots_left(move),
+            waits=move.waits,
             code=Damaged.code if move.damage and move.state is MoveState.ABORTED else "",
             accept_loss=move.accept_loss,
             lost=move.lost,

@@ -25,6 +25,7 @@ from hawker.record.move import (
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.move_turns import leave_turn
 from hawker.worker.lifecycle.moved_snapshots import leave_snapshots
 from hawker.worker.lifecycle.moved_unit import files_of, unit_files
 from hawker.worker.lifecycle.outgoing_move import (
@@ -96,6 +97,7 @@ async def retire(context: Context[DeliverInput]) -> Outcome:
     """It is whole elsewhere: what is here of it goes, its files after a day."""
     deps, move = context.deps, move_in(context)
     if context.result("deliver", str) != "accepted":
+        await leave_turn(deps, move)
         return Done()
     await _seen(context, move)
     if move.machine is not None:
@@ -106,6 +108,7 @@ async def retire(context: Context[DeliverInput]) -> Outcome:
     if move.machine is not None and deps.rootfs is not None:
         await deps.rootfs.remove(move.machine)
     context.reach("retired")
+    await leave_turn(deps, move)
     return Done(commit=lambda tx: _retired(tx, deps, move))
 
 

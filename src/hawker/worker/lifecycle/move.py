@@ -39,11 +39,11 @@ from hawker.record.move import (
 )
 from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Tx
-from hawker.volume.moved_files import MovedFile
 from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.destinations import apart_first, candidates
-from hawker.worker.lifecycle.moved_unit import files_of, kept_root, moved_volume, stored_bytes, unit_files
+from hawker.worker.lifecycle.move_turns import PATIENCE_S, turn, turn_lost, undo_turn
+from hawker.worker.lifecycle.moved_unit import files_of, kept_root, moved_volume, stored_bytes, trim, unit_files
 from hawker.worker.lifecycle.outgoing_move import (
     LOOK_S,
     OFTEN,
@@ -68,7 +68,6 @@ SILENT_S = 30.0
 
 _LOOK_AWAY_S = 0.05  # while the machine is off
 _LOOK_PAUSED_S = 5.0  # a thousand looks are more than the longest pause
-_TRIM_S = 10.0
 
 
 class MoveInput(Halt, frozen=True, kw_only=True):
@@ -183,7 +182,7 @@ async def warm(context: Context[MoveInput]) -> Outcome:
         return Abort(Unavailable("the machine has exited meanwhile"))
     for each in unit_files(move):
         if move.state is MoveState.PREPARING:
-            await _trim(context, each)
+            await trim(deps, each)
         await files_of(deps).watch(each, new_ulid(context.clock))
     context.reach("watched")
     if move.state is MoveState.PREPARING:
@@ -218,21 +217,13 @@ def _warming(tx: Tx, deps: FlowDeps, move: MoveRecord, stored: int) -> None:
         deps.table.change(tx, record, migrated("copying", changed))
 
 
-async def _trim(context: Context[MoveInput], file: MovedFile) -> None:
-    """What was deleted is not copied; not for long."""
-    until, start = context.clock.monotonic() + _TRIM_S, 0
-    while context.clock.monotonic() < until:
-        following = await files_of(context.deps).trim(file, start)
-        if following is None:
-            return
-        start = following
-
-
 async def stop(context: Context[MoveInput]) -> Outcome:
     """End the instance, as a stop does."""
     deps, move = context.deps, move_in(context)
-    if move.state in UNTOUCHED and not await deps.store.write(lambda tx: _stopping(tx, deps, move), Durability.DURABLE):
-        return Retry("the move was paused", after_s=_LOOK_PAUSED_S)
+    if move.state in UNTOUCHED:
+        waits = await turn_lost(deps, move) or await deps.store.write(lambda tx: _stopping(tx, deps, move))
+        if waits:
+            return Retry(waits, after_s=_LOOK_PAUSED_S)
     context.reach("intended")
     if move.machine is None:
         return Done()
@@ -242,17 +233,17 @@ async def stop(context: Context[MoveInput]) -> Outcome:
 _DROPPED = "it was suspended, and its memory is dropped for the move: its next start is a cold one"
 
 
-def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> bool:
-    """Unless it was paused meanwhile."""
+def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> str:
+    """Why not yet: it was paused meanwhile."""
     now, found = deps.clock.now(), tx.get(MOVES, move.id)
     if found is not None and found.is_paused(now):
-        return False
+        return "the move was paused"
     change_move(tx, deps, move.id, state=MoveState.STOPPING, away_at=now if move.ran else None)
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
     if record is not None and record.state in (State.STARTED, State.SUSPENDED):
         dropped = Detail(error=_DROPPED) if move.drops_memory else None
         deps.table.change(tx, record, Happened("stop", "stopping", "user", dropped), state=State.STOPPING, awaited=None)
-    return True
+    return ""
 
 
 async def close(context: Context[MoveInput]) -> Outcome:
@@ -377,6 +368,7 @@ MOVE = Flow(
     name="move",
     input=MoveInput,
     steps=(
+        Step("turn", turn, undo=undo_turn, timeout_s=PATIENCE_S + 60, backoff=_MEETING, durable=True, waits=True),
         Step("choose", choose, backoff=_MEETING),
         Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, backoff=_MEETING, durable=True, waits=True),
         Step("warm", warm, undo=undo_warm, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=5), waits=True,

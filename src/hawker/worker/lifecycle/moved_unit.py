@@ -18,6 +18,7 @@ from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import FlowDeps
 
 _MIB = 1 << 20
+_TRIM_S = 10.0
 
 
 def files_of(deps: FlowDeps) -> MovedFiles:
@@ -40,6 +41,16 @@ def unit_files(move: MoveRecord | IncomingRecord) -> tuple[MovedFile, ...]:
 async def stored_bytes(deps: FlowDeps, move: MoveRecord) -> int:
     """What the files take of the disk, together."""
     return sum([await files_of(deps).stored_bytes(each) for each in unit_files(move)])
+
+
+async def trim(deps: FlowDeps, file: MovedFile) -> None:
+    """What was deleted is not copied; not for long."""
+    until, start = deps.clock.monotonic() + _TRIM_S, 0
+    while deps.clock.monotonic() < until:
+        following = await files_of(deps).trim(file, start)
+        if following is None:
+            return
+        start = following
 
 
 def moved_volume(deps: FlowDeps, move: MoveRecord) -> VolumeRecord | None:

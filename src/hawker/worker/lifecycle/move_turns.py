@@ -1,0 +1,207 @@
+"""The turn of an app's moves: over all nodes one machine or free volume of an app moves at a time. The app's home keeps
+whose turn it is; a move asks for it before anything is begun, and once more before its machine is stopped.
+
+A home that is away, or too old to know of turns, keeps nobody from moving. A turn is left when its move ends; who waits
+for one asks the move's source, too, and takes it over from a move that has ended.
+"""
+
+from functools import partial
+
+import msgspec
+
+from hawker.api.contract.move import MoveParams
+from hawker.api.contract.move_peer import SHOW_OUTGOING
+from hawker.api.contract.move_turn import LEAVE_TURN, TAKE_TURN, MoveTurn, TurnQuery, TurnRequest
+from hawker.errors import Conflict, DeadlineExceeded, Fault, HawkerError, NotFound, Unavailable
+from hawker.fsm.contract import Abort, Done, Outcome
+from hawker.ids import AppName, NodeId
+from hawker.log import bind
+from hawker.record.app import APPS
+from hawker.record.move import MOVES, OPEN_MOVES, TURNS, MoveRecord, TurnRecord
+from hawker.store.contract import Durability, Tx
+from hawker.worker.lifecycle.deps import Context, FlowDeps
+
+TURN_S = 600.0
+"""For how long a turn is kept for a move whose source is not heard of."""
+
+PATIENCE_S = 600.0
+"""How long a move waits for its turn."""
+
+_LOOK_S = 1.0
+_TRIES = 3  # of a home that does not answer
+_AWAY = (DeadlineExceeded, Fault, Unavailable)
+
+_log = bind("hawker.moves")
+
+
+class AppTurns:
+    """At the home of apps."""
+
+    def __init__(self, deps: FlowDeps) -> None:
+        self._deps = deps
+
+    async def take(self, move_id: str, asked: TurnRequest) -> MoveTurn:
+        """Whose turn it is then. Durably. Raises `NotFound` where this is not the app's home."""
+        now = self._deps.clock.now()
+        wanted = TurnRecord(move=move_id, node=NodeId(asked.node), until=now + TURN_S)
+
+        def apply(tx: Tx) -> TurnRecord:
+            app = tx.get(APPS, asked.app)
+            if app is None or app.home is not None:
+                raise NotFound(f"this node is not the home of app '{asked.app:.80}'")
+            held = tx.get(TURNS, app.name)
+            if held is not None and held.until > now and held.move not in (move_id, asked.instead_of):
+                return held
+            tx.put(TURNS, app.name, wanted)
+            return wanted
+
+        found = await self._deps.store.write(apply)
+        return MoveTurn(move=found.move, node=found.node)
+
+    async def leave(self, move_id: str, app: str) -> None:
+        def apply(tx: Tx) -> None:
+            held = tx.get(TURNS, AppName(app))
+            if held is not None and held.move == move_id:
+                tx.delete(TURNS, AppName(app))
+
+        await self._deps.store.write(apply)
+
+
+def forget_turns(tx: Tx, now: float) -> None:
+    """At their home: those that are over."""
+    for app, turn in list(tx.scan(TURNS)):
+        if turn.until <= now:
+            tx.delete(TURNS, app)
+
+
+# At the source of a move.
+
+
+async def turn(context: Context[msgspec.Struct]) -> Outcome:
+    """It is this move's turn, or its app's home does not say whose it is."""
+    deps, move, last = context.deps, _move(context), context.clock.monotonic() + PATIENCE_S
+    tries, _ = _TRIES, deps.others.there  # raises, and so is tried again, while the daemon has met nobody
+    while move.alone:
+        try:
+            waits, tries = await _ask(deps, move), _TRIES
+        except HawkerError as error:
+            tries -= 1
+            if not tries or not isinstance(error, _AWAY):
+                said = {"move": move.id, "app": move.app, "reason": str(error)}
+                _log.warning("a move begins without the turn of its app", extra=said)
+                return Done(commit=lambda tx: _note(tx, deps, move.id))
+        else:
+            if not waits:
+                return Done(commit=lambda tx: _note(tx, deps, move.id, has_turn=True))
+            if context.clock.monotonic() >= last:
+                return Abort(Conflict(f"busy: {waits}, and did so for {PATIENCE_S / 60:g} minutes"))
+            await _say(deps, move, waits)
+        await context.clock.sleep(_LOOK_S)
+    return Done()
+
+
+async def turn_lost(deps: FlowDeps, move: MoveRecord) -> str:
+    """Before the machine is stopped: for whom it has to wait, after all; empty when for nobody."""
+    if not move.alone:
+        return ""
+    try:
+        waits = await _ask(deps, move)
+    except HawkerError:
+        return ""  # who is away keeps nobody from moving
+    await _say(deps, move, waits)
+    return waits
+
+
+async def leave_turn(deps: FlowDeps, move: MoveRecord) -> None:
+    """Before its end is written. A home that does not hear it learns it from who waits."""
+    if not move.alone:
+        return
+    await deps.store.write(lambda tx: _note(tx, deps, move.id, alone=False))
+    try:
+        home = _home_of(deps, move)
+        if home is None:
+            await AppTurns(deps).leave(move.id, move.app)
+        else:
+            params = MoveParams(move_id=move.id)
+            await deps.others.there.caller(home).call(LEAVE_TURN, params=params, query=TurnQuery(app=move.app))
+    except HawkerError:
+        return
+
+
+async def undo_turn(context: Context[msgspec.Struct]) -> None:
+    found = context.deps.store.get(MOVES, context.run_id)
+    if found is not None:
+        await leave_turn(context.deps, found)
+
+
+async def keep_turn(deps: FlowDeps, move: MoveRecord) -> None:
+    """It goes on; asked now and then, and what the home says is noted."""
+    if move.alone and move.state in OPEN_MOVES:
+        try:
+            await _say(deps, move, await _ask(deps, move))
+        except HawkerError:
+            return
+
+
+async def _ask(deps: FlowDeps, move: MoveRecord) -> str:
+    """For whom it waits; empty when it is its turn. Raises what the home's node raises."""
+    held = await _take(deps, move, None)
+    if held.move != move.id and await _has_ended(deps, held):
+        held = await _take(deps, move, held.move)
+    if held.move == move.id:
+        return ""
+    return f"it waits for its turn: move {held.move} of app '{move.app}' is under way at node {held.node}"
+
+
+async def _take(deps: FlowDeps, move: MoveRecord, instead_of: str | None) -> MoveTurn:
+    asked = TurnRequest(app=move.app, node=deps.others.there.me, instead_of=instead_of)
+    home = _home_of(deps, move)
+    if home is None:
+        return await AppTurns(deps).take(move.id, asked)
+    return await deps.others.there.caller(home).call(TAKE_TURN, params=MoveParams(move_id=move.id), body=asked)
+
+
+async def _has_ended(deps: FlowDeps, held: MoveTurn) -> bool:
+    """As its source says."""
+    if held.node == deps.others.there.me:
+        found = deps.store.get(MOVES, held.move)
+        return found is None or found.state not in OPEN_MOVES
+    try:
+        caller = deps.others.there.caller(NodeId(held.node))
+        return (await caller.call(SHOW_OUTGOING, params=MoveParams(move_id=held.move))).state not in OPEN_MOVES
+    except NotFound:
+        return True
+    except HawkerError:
+        return False
+
+
+def _home_of(deps: FlowDeps, move: MoveRecord) -> NodeId | None:
+    """None when it is this node. Raises `NotFound` for an app that is gone."""
+    app = deps.store.get(APPS, move.app)
+    if app is None:
+        raise NotFound("app not found")
+    return app.home
+
+
+def _move(context: Context[msgspec.Struct]) -> MoveRecord:
+    found = context.deps.store.get(MOVES, context.run_id)
+    if found is None:
+        raise NotFound(f"move {context.run_id} not found")
+    return found
+
+
+async def _say(deps: FlowDeps, move: MoveRecord, waits: str) -> None:
+    """What is shown while it waits."""
+    found = deps.store.get(MOVES, move.id)
+    if found is not None and (found.has_turn, found.waits) != (not waits, waits):
+        note = partial(_note, deps=deps, move_id=move.id, has_turn=not waits, waits=waits)
+        await deps.store.write(note, Durability.ORDERED)
+
+
+def _note(tx: Tx, deps: FlowDeps, move_id: str, *, alone: bool = True, has_turn: bool = False, waits: str = "") -> None:
+    """Unless it has left its turn."""
+    move = tx.get(MOVES, move_id)
+    if move is not None and move.alone and move.state in OPEN_MOVES:
+        now = deps.clock.now()
+        changed = msgspec.structs.replace(move, alone=alone, has_turn=has_turn, waits=waits, updated_at=now)
+        tx.put(MOVES, move_id, changed)
