@@ -19,11 +19,11 @@ FOUND_AT = {
     "root-left": 4,
     "zeros-unsaid": 7,
     "restarts-granted": 9,
-    "reclaim-alive": 23,
+    "reclaim-alive": 99,
     "reclaim-unfenced": 67,
     "reclaim-same-generation": 3,
     "many-away": 3,
-    "grant-not-durable": 48,
+    "grant-not-durable": 67,
 }
 """The seed that finds a bug, where it is not the first one."""
 
