@@ -14,7 +14,7 @@ FOUND_AT = {
     "copy-not-synced": 16,
     "old-marks": 21,
     "accept-not-durable": 3,
-    "accepts-again": 3,
+    "accepts-again": 130,
     "turn-not-durable": 18,
     "root-left": 4,
     "zeros-unsaid": 7,

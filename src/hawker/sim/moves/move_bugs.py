@@ -366,10 +366,6 @@ class _Noting(TxOver):
         self._tx.on_commit(call)
 
 
-class _LazyTurns(_LazyStore):
-    late = TURNS.name
-
-
 class _NoSignposts(StoreOver):
     async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
         return await self._inner.write(lambda tx: apply(_WithoutSignposts(tx, set())), durability)
