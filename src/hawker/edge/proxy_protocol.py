@@ -120,7 +120,7 @@ class ProxiedConnections:
         self, accept: Callable[[Door], asyncio.Protocol], scarce: Callable[[], bool], clock: Clock, counters: Counters
     ) -> None:
         self.accept_known = accept
-        self.table = ConnectionTable(EDGE_PROXIED, scarce, lambda balancer: True)  # those whose head has not come
+        self.table = ConnectionTable(EDGE_PROXIED, scarce)  # those whose head has not come
         self.now = clock.monotonic
         self._counters = counters
         self._networks: tuple[IPv4Network | IPv6Network, ...] = ()

@@ -56,9 +56,9 @@ EDGE_HANDSHAKES = Share(
 EDGE_PROXIED = Share(
     name="connections of balancers whose PROXY head has not come",
     total=4096,
-    each=4096,
-    key="edge process",
-    over="the one that began longest ago is reset for it",
+    each=2048,
+    key="address",
+    over="the one of the address, or of who has most, that began longest ago is reset for it",
 )
 EDGE_VISITS = Share(
     name="requests and connections of clients in machines",
