@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONDONTWRITEBYTECODE := # compiling itself anew costs every daemon of a test two seconds
 ARGS ?=
 # Tests of real nodes wait for half of their time.
-PROCESSES ?= $(shell expr $$(nproc) + 2)
+PROCESSES ?= auto
 SEEDS ?= 20
 FLEETS ?= 10
 CATALOGS ?= 300

@@ -366,6 +366,11 @@ async def test_the_list_is_of_all_that_is_there(rig: Rig) -> None:
 
 async def test_stats_and_processes_are_of_the_machine(rig: Rig) -> None:
     spec = await rig.started(FOREVER)
-    stats = await rig.driver.stats(spec.machine_id)
-    assert stats.memory_bytes > 0 and stats.pids >= 1
-    assert "sleep 1000" in {process.command for process in await rig.driver.processes(spec.machine_id)}
+
+    async def is_counted() -> bool:
+        """A process that has just begun has no memory yet, and another command."""
+        stats = await rig.driver.stats(spec.machine_id)
+        commands = {process.command for process in await rig.driver.processes(spec.machine_id)}
+        return stats.memory_bytes > 0 and stats.pids >= 1 and "sleep 1000" in commands
+
+    await eventually(is_counted)

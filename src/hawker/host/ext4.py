@@ -158,11 +158,13 @@ async def ask_debugfs(file: Path, request: str) -> str:
         pid = spawn([_found("prlimit"), *bounds, "--", *command], fds=(lock,), session=True, stdio=answer.fileno())
         try:
             with anyio.fail_after(2 * _ASKED_S):
-                await reap(pid)
+                status = await reap(pid)
         except TimeoutError as error:
             os.kill(pid, signal.SIGKILL)
             await reap(pid)
             raise TimeoutError("debugfs took too long") from error
+        if status < 0:  # by its own bounds: what it answered is not all
+            raise TimeoutError("debugfs took too long, or more memory or output than it may")
         answer.seek(0)
         return answer.read(_ANSWER_BYTES).decode(errors="backslashreplace")
 
