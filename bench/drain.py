@@ -86,8 +86,10 @@ async def _quietly(ask: Callable[[], Awaitable[object]]) -> object:
 async def written(shop: Shop, machine: Machine) -> Writes:
     """Raises `AssertionError` unless each write that was acknowledged is in the ledger, as the next life of the program
     found it."""
-    kept = set((await shop.said(machine.id, "/bin/bash", "-c", "tr -d ' ' < /data/ledger")).split())
     rows = [line.split() for line in (await shop.said(machine.id, "cat", "/data/times")).splitlines()]
+    kept = set(
+        (await shop.said(machine.id, "/bin/bash", "-c", "while read -r at; do echo $at; done < /data/ledger")).split()
+    )
     whole = [row for row in rows if len(row) == 2]
     assert {row[0] for row in whole} <= kept, f"a write of machine {machine.id} is lost"
     return Writes(tuple(int(row[0]) / 1e6 for row in whole), tuple(int(row[1]) / 1e3 for row in whole))
