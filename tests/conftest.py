@@ -4,7 +4,6 @@ import gc
 import os
 import re
 import signal
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -31,9 +30,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell begins what 
 Mark = Callable[[object], None]
 
 _GONE_WITHIN_S = 60.0
-_RENAMED, _NUMBERED = re.compile(r"/garbage-[0-9a-f-]{36}/"), re.compile(r"/pytest-[0-9]+/")
+_NUMBERED, _RENAMED = r"/pytest-[0-9]+/", r"/garbage-[0-9a-f-]{36}/"
 _UNLINKED = " (deleted)"
 _HOST_BEFORE = pytest.StashKey[frozenset[Residue]]()
+_STRAYS = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture(scope="session")
@@ -102,19 +102,27 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     before = session.config.stash[_HOST_BEFORE]
     strays = [each for each in _still_there(before) if not was_there(each, map(str, before))]
+    session.config.stash[_STRAYS] = strays
     if strays and os.environ.get("CI"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if strays:
-        warnings.warn(f"left on the host by this run: {strays}", stacklevel=1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Last, where the end of a long output is all that is read."""
+    for stray in config.stash.get(_STRAYS, []):
+        terminalreporter.line(f"left on the host by this run: {stray}")
 
 
 def was_there(stray: str, before: Iterable[str]) -> bool:
-    """Whether an earlier run left it: pytest gives directories of such runs another name before it removes them, so
-    what is mounted there has another name, too. None of this run's own are among them."""
-    tail = _RENAMED.sub("/pytest/", stray)
-    return tail != stray and tail.removesuffix(_UNLINKED) in {
-        _NUMBERED.sub("/pytest/", each).removesuffix(_UNLINKED) for each in before
-    }
+    """Whether an earlier run left it: each run of pytest gives directories of such runs another name before it removes
+    them, so what is mounted there has another name each time. None of this run's own are among them."""
+    return bool(re.search(_RENAMED, stray)) and _place(stray) in map(_place, before)
+
+
+def _place(trace: str) -> str:
+    """The same for all names that its directory has in its life."""
+    return re.sub(f"{_NUMBERED}|{_RENAMED}", "/pytest/", trace).removesuffix(_UNLINKED)
 
 
 def _is_whole_run(session: pytest.Session) -> bool:
