@@ -8,7 +8,7 @@ and whether each has all its writes afterwards. Between two daemons of this host
 import re
 import statistics
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,20 +18,16 @@ import anyio
 import anyio.to_thread
 
 from hawker.api.client import Client
-from hawker.api.contract.cluster import CORDON_NODE, UNCORDON_NODE, NodeParams
 from hawker.api.contract.machine import Machine
-from hawker.api.contract.volume import Volume
-from hawker.errors import HawkerError
 from hawker.value_object import ValueObject
 from tests.e2e.command_line import CommandLine
 from tests.e2e.images import toolbox, write_layout
 from tests.e2e.shop import Shop
+from tests.e2e.test_drain_volumes import filled
 from tests.e2e.test_fleet_join import Host
-from tests.e2e.test_volumes import make
 from tests.e2e.two_hosts import met, two_hosts
 from tests.waiting import eventually
 
-MACHINES = 10
 WITHIN_S = 240.0
 _BEFORE_S = 10.0
 _AWAY = re.compile(r"was away for ([\d.]+) s")
@@ -54,35 +50,6 @@ class Writes(ValueObject, frozen=True):
         return max((after - before for before, after in zip(self.at, self.at[1:], strict=False)), default=0.0)
 
 
-async def made(client: Client, image: str, mib: int) -> list[tuple[Shop, Machine]]:
-    """In an app each: moves of one app take turns."""
-    found = list[tuple[Shop, Machine]]()
-    for number in range(MACHINES):
-        shop = Shop(client, f"drained-{number}")
-        await eventually(partial(_quietly, shop.open), WITHIN_S)
-        volume = await eventually(partial(_quietly, partial(make, shop, region="mad")), WITHIN_S)
-        assert isinstance(volume, Volume)
-        config = {
-            "image": image,
-            "guest": {"memory_mb": 64},
-            "mounts": [{"volume": volume.id, "path": "/data"}],
-            "init": {"exec": ["/bin/bash", "-c", _WRITES]},
-            "stop_config": {"signal": "SIGKILL", "timeout": 1},
-        }
-        machine = await eventually(partial(_quietly, partial(shop.run, config, name="ledger")), WITHIN_S)
-        assert isinstance(machine, Machine)
-        await shop.shell(machine.id, f"dd if=/dev/urandom of=/data/filler bs=1M count={mib} conv=fsync status=none")
-        found.append((shop, machine))
-    return found
-
-
-async def _quietly(ask: Callable[[], Awaitable[object]]) -> object:
-    try:
-        return await ask()
-    except HawkerError:
-        return None
-
-
 async def written(shop: Shop, machine: Machine) -> Writes:
     """Raises `AssertionError` unless each write that was acknowledged is in the ledger, as the next life of the program
     found it."""
@@ -96,11 +63,10 @@ async def written(shop: Shop, machine: Machine) -> Writes:
 
 
 async def drained(hosts: Sequence[Host], client: Client, image: str, mib: int, limit: int) -> None:
-    full, empty = (each.node for each in hosts)
-    cordon = partial(client.call, CORDON_NODE, params=NodeParams(node_id=empty.node_id))
-    await eventually(partial(_quietly, cordon), WITHIN_S)
-    ledgers = await made(client, image, mib)
-    await client.call(UNCORDON_NODE, params=NodeParams(node_id=empty.node_id))
+    full = hosts[0].node
+    ledgers = await filled(hosts, client, image, _WRITES)
+    for shop, machine in ledgers:
+        await shop.shell(machine.id, f"dd if=/dev/urandom of=/data/filler bs=1M count={mib} conv=fsync status=none")
     await anyio.sleep(_BEFORE_S)
     command = CommandLine(full.environment | {"HAWKER_DATA_DIR": str(full.data_dir)})
     bound = ("--limit", str(limit)) if limit else ()

@@ -110,8 +110,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Last, where the end of a long output is all that is read."""
-    for stray in config.stash.get(_STRAYS, []):
-        terminalreporter.line(f"left on the host by this run: {stray}")
+    if strays := config.stash.get(_STRAYS, []):
+        terminalreporter.line(f"left on the host by this run: {'; '.join(strays)}")
 
 
 def was_there(stray: str, before: Iterable[str]) -> bool:

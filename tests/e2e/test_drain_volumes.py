@@ -40,28 +40,33 @@ i=$(tail -n 1 /data/ledger || echo 0)
 while true; do i=$((i+1)); echo $i >> /data/ledger; sync /data/ledger; sleep 0.25; done"""
 
 
-async def with_ledgers(client: Client, image: str) -> list[tuple[Shop, Machine]]:
-    """In an app each, so that an app's turn does not matter."""
+async def filled(hosts: Sequence[Host], client: Client, image: str, program: str) -> list[tuple[Shop, Machine]]:
+    """The first host gets machines that run `program` with a volume at /data, the second none. In an app each, so that
+    an app's turn does not matter."""
+    empty = NodeParams(node_id=hosts[1].node.node_id)
+    cordon = partial(client.call, CORDON_NODE, params=empty)
+    await eventually(partial(quietly, cordon), WITHIN_S)  # that it lives is known before where it answers
     found = list[tuple[Shop, Machine]]()
     for number in range(MACHINES):
         shop = Shop(client, f"drained-{number}")
-        await eventually(partial(_quietly, shop.open), WITHIN_S)
-        volume = await eventually(partial(_quietly, partial(make, shop, region="mad")), WITHIN_S)
+        await eventually(partial(quietly, shop.open), WITHIN_S)
+        volume = await eventually(partial(quietly, partial(make, shop, region="mad")), WITHIN_S)
         assert isinstance(volume, Volume)
         config = {
             "image": image,
             "guest": {"memory_mb": 64},
             "mounts": [{"volume": volume.id, "path": "/data"}],
-            "init": {"exec": ["/bin/sh", "-c", LEDGER]},
+            "init": {"exec": ["/bin/bash", "-c", program]},
             "stop_config": {"signal": "SIGKILL", "timeout": 1},
         }
-        machine = await eventually(partial(_quietly, partial(shop.run, config, name="ledger")), WITHIN_S)
+        machine = await eventually(partial(quietly, partial(shop.run, config, name="ledger")), WITHIN_S)
         assert isinstance(machine, Machine)
         found.append((shop, machine))
+    await client.call(UNCORDON_NODE, params=empty)
     return found
 
 
-async def _quietly(ask: Callable[[], Awaitable[object]]) -> object:
+async def quietly(ask: Callable[[], Awaitable[object]]) -> object:
     try:
         return await ask()
     except HawkerError:
@@ -99,10 +104,7 @@ async def test_machines_leave_with_their_volumes_and_lose_nothing(tmp_path: Path
 
 async def drained(hosts: Sequence[Host], client: Client, image: str) -> None:
     full, empty = hosts
-    cordon = partial(client.call, CORDON_NODE, params=NodeParams(node_id=empty.node.node_id))
-    await eventually(partial(_quietly, cordon), WITHIN_S)  # that it lives is known before where it answers
-    ledgers = await with_ledgers(client, image)
-    await client.call(UNCORDON_NODE, params=NodeParams(node_id=empty.node.node_id))
+    ledgers = await filled(hosts, client, image, LEDGER)
     assert (files(full), files(empty)) == (MACHINES, 0)
     before = [await eventually(partial(latest, *each), WITHIN_S) for each in ledgers]
 
