@@ -91,27 +91,27 @@ def nothing_stray(tmp_path: Path) -> Iterator[Mark]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    if _is_whole_run(session):
+    if _is_alone(session):
         session.config.stash[_HOST_BEFORE] = host()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The whole run leaves the host as it was. Other runs may share a developer's host, so only CI insists."""
-    if not _is_whole_run(session):
+    """The whole run leaves the host as it was."""
+    if not _is_alone(session):
         return
     before = session.config.stash[_HOST_BEFORE]
     strays = [each for each in _still_there(before) if not was_there(each, map(str, before))]
     session.config.stash[_STRAYS] = strays
-    if strays and os.environ.get("CI"):
+    if strays:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Last, where the end of a long output is all that is read."""
-    if strays := config.stash.get(_STRAYS, []):
-        terminalreporter.line(f"left on the host by this run: {'; '.join(strays)}")
+    for stray in config.stash.get(_STRAYS, []):
+        terminalreporter.line(f"left on the host by this run: {stray}")
 
 
 def was_there(stray: str, before: Iterable[str]) -> bool:
@@ -125,16 +125,15 @@ def _place(trace: str) -> str:
     return re.sub(f"{_NUMBERED}|{_RENAMED}", "/pytest/", trace).removesuffix(_UNLINKED)
 
 
-def _is_whole_run(session: pytest.Session) -> bool:
-    """Not one of the processes that it is divided among."""
-    return not hasattr(session.config, "workerinput")
+def _is_alone(session: pytest.Session) -> bool:
+    """Not one of the processes that it is divided among, and not on a developer's host, which other runs may share."""
+    return not hasattr(session.config, "workerinput") and "CI" in os.environ
 
 
 def _still_there(before: frozenset[Residue], *marks: object) -> list[str]:
     """What is left once what is on its way out has had time to go."""
-    shared = not marks and "CI" not in os.environ  # with other runs, which do not end soon
     try:
-        wait_for(lambda: not left(before, *marks), 0.0 if shared else _GONE_WITHIN_S)
+        wait_for(lambda: not left(before, *marks), _GONE_WITHIN_S)
     except TimeoutError:
         return [str(trace) for trace in left(before, *marks)]
     return []
