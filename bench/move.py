@@ -23,7 +23,7 @@ from tests.e2e.test_volumes import make
 from tests.e2e.two_hosts import met, two_hosts
 from tests.waiting import eventually
 
-WITHIN_S = 240.0
+WITHIN_S = 900.0
 WRITES = """while true; do a=${EPOCHREALTIME/[.,]/}
 dd if=/dev/zero of=/data/probe bs=4k count=1 oflag=dsync conv=notrunc status=none; b=${EPOCHREALTIME/[.,]/}
 echo $a $((b-a)) >> /data/times; done"""
