@@ -30,9 +30,10 @@ from hawker.worker.containers.supervisor import ContainerSupervisors
 from hawker.worker.health import HealthChecks, Prober
 from hawker.worker.ip_assignments import IpAllocator
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.machine_moves import MachineMoves
-from hawker.worker.move_sweep import MoveSweep
-from hawker.worker.moves_back import MovesBack
+from hawker.worker.moves.going_back import MovesBack
+from hawker.worker.moves.orders import MachineMoves
+from hawker.worker.moves.scheduled import ScheduledMoves
+from hawker.worker.moves.sweep import MoveSweep
 from hawker.worker.operations import Operations
 from hawker.worker.reconcile import Reconciler
 from hawker.worker.reconcile.detect import Look
@@ -40,7 +41,6 @@ from hawker.worker.reconcile.findings import Finding
 from hawker.worker.reconcile.repair import Repairs
 from hawker.worker.reconcile.volumes import VolumeLook, VolumeRepairs
 from hawker.worker.restored import InstanceAdoption
-from hawker.worker.scheduled_moves import ScheduledMoves
 from hawker.worker.scrape import Fetch, Scraper
 from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.usage import UsageMeter

@@ -14,9 +14,9 @@ from hawker.record.volume import VolumeRecord, count_beside
 from hawker.store.contract import Tx
 from hawker.volume.restore import VolumeClones, VolumeOrigin
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.destinations import takers
-from hawker.worker.lifecycle.outgoing_move import LOOK_S
-from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.moves.destinations import takers
+from hawker.worker.moves.orders import MachineMoves
+from hawker.worker.moves.outgoing import LOOK_S
 
 AWAY_S = 60.0
 """How long an answer waits for a volume that is made and then moved."""

@@ -47,11 +47,11 @@ from hawker.store.contract import Bucket, Durability, Store, Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
 from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece, draft_of
-from hawker.worker.lifecycle.moved_unit import files_of, unit_files
-from hawker.worker.lifecycle.outgoing_move import change_move, give_back
-from hawker.worker.lifecycle.receive import own
-from hawker.worker.machine_moves import MachineMoves
-from hawker.worker.reclaims import Reclaims
+from hawker.worker.moves.orders import MachineMoves
+from hawker.worker.moves.outgoing import change_move, give_back
+from hawker.worker.moves.receive import own
+from hawker.worker.moves.reclaims import Reclaims
+from hawker.worker.moves.unit import files_of, unit_files
 
 T = TypeVar("T")
 R = TypeVar("R")

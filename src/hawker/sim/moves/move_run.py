@@ -50,7 +50,7 @@ from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
 from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, SimWorker, params
-from hawker.worker.lifecycle.moved_unit import unit_files
+from hawker.worker.moves.unit import unit_files
 
 HOSTS = 3
 RUN_S = 240.0

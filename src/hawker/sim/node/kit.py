@@ -18,7 +18,7 @@ from hawker.volume.moved_files import MovedFiles
 from hawker.worker.changes import Changes
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Networks, Rootfs
-from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.moves.orders import MachineMoves
 from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.table import MachineTable
 

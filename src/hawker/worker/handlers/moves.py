@@ -75,11 +75,11 @@ from hawker.record.move import (
 from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
 from hawker.volume.moved_files import Lost, MovedFile, StoredPiece
 from hawker.worker.handlers.machines import target_of
-from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.moved_unit import unit_resource
-from hawker.worker.machine_moves import MachineMoves, PlannedMove
-from hawker.worker.scheduled_moves import ScheduledMoves
+from hawker.worker.moves.deliver import DELIVER
+from hawker.worker.moves.orders import MachineMoves, PlannedMove
+from hawker.worker.moves.scheduled import ScheduledMoves
+from hawker.worker.moves.unit import unit_resource
 
 CANCEL_S = 25.0
 """How long the answer to a cancel waits for the machine to be as it was."""

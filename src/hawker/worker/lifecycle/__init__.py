@@ -13,20 +13,20 @@ from hawker.volume.flows import (
     VOLUME_RESTORE,
     VOLUME_SNAPSHOT,
 )
-from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.destroy import DESTROY
 from hawker.worker.lifecycle.memory import MEMORY
-from hawker.worker.lifecycle.move import MOVE
-from hawker.worker.lifecycle.moved_snapshots import BRING_SNAPSHOTS
 from hawker.worker.lifecycle.pull import PULL
-from hawker.worker.lifecycle.receive import RECEIVE
-from hawker.worker.lifecycle.reclaim import RECLAIM
 from hawker.worker.lifecycle.restart import RESTART
 from hawker.worker.lifecycle.start import CREATE, START
 from hawker.worker.lifecycle.stop import REST, STOP
-from hawker.worker.lifecycle.surrender import SURRENDER
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND
 from hawker.worker.lifecycle.update import UPDATE
+from hawker.worker.moves.deliver import DELIVER
+from hawker.worker.moves.move import MOVE
+from hawker.worker.moves.receive import RECEIVE
+from hawker.worker.moves.reclaim import RECLAIM
+from hawker.worker.moves.snapshots import BRING_SNAPSHOTS
+from hawker.worker.moves.surrender import SURRENDER
 
 FLOWS: tuple[Flow[Any], ...] = (
     PULL,

@@ -44,7 +44,7 @@ from hawker.volume.moved_blocks import (
 )
 from hawker.volume.moved_files import BlockChanges, MovedFile, StoredPiece, draft_of
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.moved_unit import files_of, unit_files
+from hawker.worker.moves.unit import files_of, unit_files
 
 BESIDE_MIB_PER_S = 100
 """How fast is copied beside a machine that runs, unless the order says."""

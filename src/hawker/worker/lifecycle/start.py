@@ -36,9 +36,9 @@ from hawker.worker.lifecycle.environment import (
     with_kernel,
 )
 from hawker.worker.lifecycle.host_adapters import ContainerMounts, ContainerRoot, Rootfs, gpus_of, take_gpus
-from hawker.worker.lifecycle.ownership import taken_back
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.volume_mount import mount_volume, unmount_volume
+from hawker.worker.moves.ownership import taken_back
 from hawker.worker.table import Happened
 
 LAUNCHABLE = frozenset({State.CREATED, State.STARTING, State.RESTARTING, State.UPDATING, State.REPLACING})

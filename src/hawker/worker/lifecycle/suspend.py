@@ -15,9 +15,9 @@ from hawker.record.machine import MACHINES, Detail, MachineRecord, machine_id_of
 from hawker.runtime.driver import Suspension
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.ownership import taken_back
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.stop import PATIENT
+from hawker.worker.moves.ownership import taken_back
 from hawker.worker.table import Happened
 
 _ENDED_FIRST = "the instance ended before it was suspended"

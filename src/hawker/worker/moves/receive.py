@@ -46,10 +46,10 @@ from hawker.worker.id_ranges import id_pool, with_ids
 from hawker.worker.images import needed
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.draft import UnitDrafts, ask_source, change_incoming, over
-from hawker.worker.lifecycle.moved_snapshots import enter_snapshots
-from hawker.worker.lifecycle.moved_unit import files_of, unit_files, with_root
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.start import Launch
+from hawker.worker.moves.snapshots import enter_snapshots
+from hawker.worker.moves.unit import files_of, unit_files, with_root
 from hawker.worker.table import Happened
 
 _LOOK_S = 0.2

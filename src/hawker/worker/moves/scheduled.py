@@ -28,7 +28,7 @@ from hawker.store.contract import Durability, Reader, Tx
 from hawker.time_window import TimeWindow, parse_window
 from hawker.worker import leases
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.moves.orders import MachineMoves
 
 FARTHEST_S = 366 * 86_400.0
 """How long before its time a move may be ordered."""

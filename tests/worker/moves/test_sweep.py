@@ -7,7 +7,7 @@ from hawker.record.move import COMING_SNAPSHOTS, GRANTS, MOVED, MOVES, SIGNPOSTS
 from hawker.record.volume import SNAPSHOTS
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
-from hawker.worker.move_sweep import MoveSweep
+from hawker.worker.moves.sweep import MoveSweep
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 

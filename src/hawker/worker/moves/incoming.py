@@ -38,8 +38,8 @@ from hawker.volume.moved_files import draft_of
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.draft import ask_source, over
-from hawker.worker.lifecycle.moved_unit import check_root, files_of, unit_files, with_root
-from hawker.worker.lifecycle.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
+from hawker.worker.moves.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
+from hawker.worker.moves.unit import check_root, files_of, unit_files, with_root
 
 FRESH_S = 20.0
 """How old a granter's word may be when what it granted is accepted: less than it waits before it takes it back."""

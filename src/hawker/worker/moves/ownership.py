@@ -27,7 +27,7 @@ from hawker.record.move import (
 from hawker.record.volume import VOLUMES
 from hawker.store.contract import Reader, Tx
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.moved_unit import unit_resource
+from hawker.worker.moves.unit import unit_resource
 from hawker.worker.table import Happened
 
 _TRIES, _AGAIN_S = 5, 2.0

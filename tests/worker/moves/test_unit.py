@@ -15,8 +15,8 @@ from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_moved_files import LAYER_BYTES
 from hawker.sim.node.kit import FEATURES, GUEST_FEATURES, WorkerKit
 from hawker.volume.moved_files import MovedFile
-from hawker.worker.lifecycle.moved_unit import check_root, unit_files, with_root
-from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.moves.orders import MachineMoves
+from hawker.worker.moves.unit import check_root, unit_files, with_root
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 

@@ -7,7 +7,7 @@ from hawker.node import Resources
 from hawker.record.move import INCOMING, IncomingRecord, IncomingState
 from hawker.record.node import used
 from hawker.sim.harness.loop import eventually
-from hawker.worker.lifecycle.receive import under_way
+from hawker.worker.moves.receive import under_way
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 

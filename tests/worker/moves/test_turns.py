@@ -10,7 +10,7 @@ from hawker.record.app import APPS
 from hawker.record.move import MOVES, OPEN_MOVES, TURNS, MoveRecord, MoveState, TurnRecord
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP
-from hawker.worker.lifecycle.move_turns import PATIENCE_S, TURN_S
+from hawker.worker.moves.turns import PATIENCE_S, TURN_S
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 

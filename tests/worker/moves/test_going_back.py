@@ -11,7 +11,7 @@ from hawker.record.move import MOVES, TRIALS, MoveState
 from hawker.record.node import NODE
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
-from hawker.worker.moves_back import STARTS_TRIED
+from hawker.worker.moves.going_back import STARTS_TRIED
 from hawker.worker.table import EVENTS_KEPT, Happened
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time

@@ -41,10 +41,10 @@ from hawker.record.volume import VOLUMES, volume_resource
 from hawker.store.contract import Durability, Tx
 from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.destinations import apart_first, candidates
-from hawker.worker.lifecycle.move_turns import PATIENCE_S, turn, turn_lost, undo_turn
-from hawker.worker.lifecycle.moved_unit import files_of, kept_root, moved_volume, stored_bytes, trim, unit_files
-from hawker.worker.lifecycle.outgoing_move import (
+from hawker.worker.lifecycle.stop import PATIENT, Halt, halt, undo_halt
+from hawker.worker.lifecycle.volume_mount import unmount_volume
+from hawker.worker.moves.destinations import apart_first, candidates
+from hawker.worker.moves.outgoing import (
     LOOK_S,
     OFTEN,
     DeliverInput,
@@ -55,9 +55,9 @@ from hawker.worker.lifecycle.outgoing_move import (
     move_in,
     unit_of,
 )
-from hawker.worker.lifecycle.ownership import taken_back
-from hawker.worker.lifecycle.stop import PATIENT, Halt, halt, undo_halt
-from hawker.worker.lifecycle.volume_mount import unmount_volume
+from hawker.worker.moves.ownership import taken_back
+from hawker.worker.moves.turns import PATIENCE_S, turn, turn_lost, undo_turn
+from hawker.worker.moves.unit import files_of, kept_root, moved_volume, stored_bytes, trim, unit_files
 from hawker.worker.table import Happened
 
 PREPARE_S = 600.0

@@ -18,10 +18,10 @@ from hawker.record.move import GRANTS, MOVES, OPEN_MOVE_OF, UNTOUCHED, Delivered
 from hawker.store.contract import Reader, Tx
 from hawker.worker.capacity import at_rest
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.moved_snapshots import carried_snapshots
-from hawker.worker.lifecycle.moved_unit import moved_volume
 from hawker.worker.lifecycle.start import Launch, runs
 from hawker.worker.lifecycle.stop import Halt, RestartInput
+from hawker.worker.moves.snapshots import carried_snapshots
+from hawker.worker.moves.unit import moved_volume
 from hawker.worker.table import Happened
 
 LOOK_S = 0.2

@@ -28,15 +28,15 @@ from hawker.record.move import (
 from hawker.record.volume import SNAPSHOTS_BY_VOLUME
 from hawker.store.contract import Durability, Tx
 from hawker.volume.moved_files import MovedFile
-from hawker.worker.lifecycle import ownership
-from hawker.worker.lifecycle.deliver import DELIVER
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.move_turns import forget_turns, keep_turn
-from hawker.worker.lifecycle.moved_snapshots import begin_bringing, snapshots_left
-from hawker.worker.lifecycle.moved_unit import unit_files, unit_resource
-from hawker.worker.lifecycle.outgoing_move import DeliverInput
-from hawker.worker.lifecycle.reclaim import RECLAIM
-from hawker.worker.scheduled_moves import ScheduledMoves
+from hawker.worker.moves import ownership
+from hawker.worker.moves.deliver import DELIVER
+from hawker.worker.moves.outgoing import DeliverInput
+from hawker.worker.moves.reclaim import RECLAIM
+from hawker.worker.moves.scheduled import ScheduledMoves
+from hawker.worker.moves.snapshots import begin_bringing, snapshots_left
+from hawker.worker.moves.turns import forget_turns, keep_turn
+from hawker.worker.moves.unit import unit_files, unit_resource
 
 _log = bind("hawker.moves")
 _OWED = {MoveState.GRANTED: DELIVER.name, MoveState.RECLAIMING: RECLAIM.name}

@@ -25,10 +25,7 @@ from hawker.record.move import (
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.move_turns import leave_turn
-from hawker.worker.lifecycle.moved_snapshots import leave_snapshots
-from hawker.worker.lifecycle.moved_unit import files_of, unit_files
-from hawker.worker.lifecycle.outgoing_move import (
+from hawker.worker.moves.outgoing import (
     LOOK_S,
     OFTEN,
     DeliverInput,
@@ -38,7 +35,10 @@ from hawker.worker.lifecycle.outgoing_move import (
     move_in,
     unit_of,
 )
-from hawker.worker.lifecycle.ownership import taken_back
+from hawker.worker.moves.ownership import taken_back
+from hawker.worker.moves.snapshots import leave_snapshots
+from hawker.worker.moves.turns import leave_turn
+from hawker.worker.moves.unit import files_of, unit_files
 
 _SEEN_S = 10.0
 _DELIVERIES = 900  # of one run, before the next takes over

@@ -5,7 +5,7 @@ import pytest
 from hawker.errors import Moved
 from hawker.machine import State
 from hawker.record.move import MoveState
-from hawker.worker.lifecycle.ownership import came_by, taken_back
+from hawker.worker.moves.ownership import came_by, taken_back
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 

@@ -22,8 +22,8 @@ from hawker.record.move import (
 )
 from hawker.record.volume import SNAPSHOTS, VOLUMES
 from hawker.sim.harness.loop import eventually
-from hawker.worker.move_sweep import MoveSweep
-from hawker.worker.reclaims import GENERATIONS
+from hawker.worker.moves.reclaims import GENERATIONS
+from hawker.worker.moves.sweep import MoveSweep
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 

@@ -16,7 +16,7 @@ from hawker.record.machine import EVENTS, MACHINES, MachineRecord, MachineTarget
 from hawker.record.move import OPEN_MOVE_OF, TRIALS, TrialRecord, newest_start
 from hawker.store.contract import Durability, Reader
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.machine_moves import MachineMoves
+from hawker.worker.moves.orders import MachineMoves
 from hawker.worker.operations import Operations
 
 STARTS_TRIED = 3

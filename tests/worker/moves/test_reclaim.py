@@ -5,7 +5,7 @@ import pytest
 from hawker.errors import Moved, MoveUnderWay
 from hawker.machine import State
 from hawker.record.move import MoveState
-from hawker.worker.lifecycle.reclaim import PATIENCE_S
+from hawker.worker.moves.reclaim import PATIENCE_S
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 

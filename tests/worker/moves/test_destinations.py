@@ -10,7 +10,7 @@ from hawker.errors import NoDestination
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.node import Capacity, Resources
 from hawker.record.move import MoveRecord
-from hawker.worker.lifecycle.destinations import candidates
+from hawker.worker.moves.destinations import candidates
 
 ME = NodeId("00000001")
 

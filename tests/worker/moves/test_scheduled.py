@@ -20,7 +20,7 @@ from hawker.record.move import MOVED, MOVES, SCHEDULED_MOVES, SIGNPOSTS_KEPT_S, 
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import params
 from hawker.time_window import DAY_S
-from hawker.worker.scheduled_moves import FARTHEST_S, TRIED_S
+from hawker.worker.moves.scheduled import FARTHEST_S, TRIED_S
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 

@@ -9,8 +9,8 @@ from hawker.fsm.contract import Done, Flow, Outcome, Step
 from hawker.record.move import AWAITED, GRANTS, RETIRED, IncomingState, MoveRecord, MoveState
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.moved_unit import files_of, unit_files
-from hawker.worker.lifecycle.outgoing_move import OFTEN, DeliverInput, give_back, move_in
+from hawker.worker.moves.outgoing import OFTEN, DeliverInput, give_back, move_in
+from hawker.worker.moves.unit import files_of, unit_files
 
 PATIENCE_S = 60.0
 """From when gossip called the destination down: a node that lives and was only cut off asks each minute."""

@@ -45,15 +45,15 @@ from hawker.volume.attachment import attached_to, volume_id_of
 from hawker.volume.losses import noted, ranges_of
 from hawker.volume.moved_files import Lost, MovedFile, MovedFiles
 from hawker.worker import leases
-from hawker.worker.incoming_moves import IncomingMoves
-from hawker.worker.lifecycle.destinations import candidates, disk_free_mib
 from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
-from hawker.worker.lifecycle.move import MOVE, MoveInput
-from hawker.worker.lifecycle.move_turns import AppTurns
-from hawker.worker.lifecycle.moved_snapshots import handed_snapshot, release_snapshot, snapshots_kept, snapshots_left
-from hawker.worker.lifecycle.moved_unit import files_of, kept_root, stored_bytes, unit_files
-from hawker.worker.lifecycle.outgoing_move import change_move, migrated
-from hawker.worker.reclaims import Reclaims
+from hawker.worker.moves.destinations import candidates, disk_free_mib
+from hawker.worker.moves.incoming import IncomingMoves
+from hawker.worker.moves.move import MOVE, MoveInput
+from hawker.worker.moves.outgoing import change_move, migrated
+from hawker.worker.moves.reclaims import Reclaims
+from hawker.worker.moves.snapshots import handed_snapshot, release_snapshot, snapshots_kept, snapshots_left
+from hawker.worker.moves.turns import AppTurns
+from hawker.worker.moves.unit import files_of, kept_root, stored_bytes, unit_files
 
 _ANYWHERE = MoveRequest()
 _MODES = frozenset({None, "auto", *MoveMode})

@@ -29,9 +29,9 @@ from hawker.record.node import used
 from hawker.record.volume import VOLUMES
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import FlowDeps
-from hawker.worker.lifecycle.moved_unit import unit_resource
-from hawker.worker.lifecycle.outgoing_move import DeliverInput, change_move, migrated
-from hawker.worker.lifecycle.reclaim import RECLAIM
+from hawker.worker.moves.outgoing import DeliverInput, change_move, migrated
+from hawker.worker.moves.reclaim import RECLAIM
+from hawker.worker.moves.unit import unit_resource
 
 GENERATIONS = 1000
 """How much greater the generation is of what is taken back: a node that was cut off may have granted it on some times,

@@ -6,7 +6,7 @@ from hawker.errors import NotFound
 from hawker.machine import State
 from hawker.record.machine import MACHINES
 from hawker.record.move import GRANTS, MOVES, MoveState
-from hawker.worker.lifecycle.outgoing_move import change_move, give_back, is_granted_by
+from hawker.worker.moves.outgoing import change_move, give_back, is_granted_by
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 

@@ -51,7 +51,7 @@ from hawker.volume.moved_files import MovedFile
 from hawker.volume.snapshots import let_go
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.draft import FileDraft
-from hawker.worker.lifecycle.moved_unit import files_of
+from hawker.worker.moves.unit import files_of
 
 SNAPSHOT_MIB_PER_S = 50
 """How fast a snapshot travels at most."""

@@ -24,11 +24,11 @@ from hawker.volume.moved_files import MovedFile
 from hawker.worker.capacity import kept_layer
 from hawker.worker.exits import record_exit
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.moved_unit import files_of
-from hawker.worker.lifecycle.outgoing_move import OFTEN
-from hawker.worker.lifecycle.ownership import SURRENDER_FLOW, SurrenderInput
 from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
+from hawker.worker.moves.outgoing import OFTEN
+from hawker.worker.moves.ownership import SURRENDER_FLOW, SurrenderInput
+from hawker.worker.moves.unit import files_of
 
 
 def _came(context: Context[SurrenderInput]) -> IncomingRecord:

@@ -1,0 +1,1 @@
+"""Machines and volumes that move to another node, at their source and at their destination."""
