@@ -172,7 +172,9 @@ class Routes:
 
     def owner(self, app: AppName) -> str:
         """Whose share what the app has counts in: its organization's; its own where that is not known."""
-        return next((each.org for each in self._machines_of.get(app, {}).values()), "") or app
+        for machine in self._machines_of.get(app, {}).values():
+            return machine.org or app
+        return app
 
     def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
         """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""

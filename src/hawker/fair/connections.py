@@ -7,6 +7,7 @@ connections never keeps a newcomer of another address out, and descriptors are l
 import os
 import resource
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from hawker.fair.turns import Share
 
 _PRIVATE, _PRIVATE_SHIFT, _PRIVATE_NETWORK_SHIFT = 0xFDAA, 112, 80  # addresses of machines: a network is a /48
 _NETWORK_BITS = 64  # of IPv6: whoever has one address of such a network has all of them
+_ADDRESSES = 4096  # whose keys are remembered: each request asks for one
 _COUNTED_FOR_S = 1.0
 _FULL = 0.8
 
@@ -97,6 +99,7 @@ class ConnectionTable:
         return True
 
 
+@lru_cache(_ADDRESSES)
 def key_of(address: str) -> str:
     """Whose share an address counts in: itself, or its network of IPv6."""
     try:
