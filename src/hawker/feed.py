@@ -102,6 +102,8 @@ class SealedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     app: AppName
     sealed: bytes
     """The chain and its private key, under the cluster's key."""
+    not_after: float = 0.0
+    """Unix seconds at which it expires; 0 where that is not known. Then another one for the name is shown, if any."""
 
 
 class AppAddress(msgspec.Struct, frozen=True, kw_only=True, order=True):

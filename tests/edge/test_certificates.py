@@ -17,13 +17,15 @@ from hawker.vault import Vault
 from tests.certificates import issued
 
 KEY = b"k" * 32
+PAST, LATER = SystemClock().now() - 60.0, SystemClock().now() + 86_400.0
 
 
-def sealed(hostname: str, app: str = "shop") -> SealedCertificate:
+def sealed(hostname: str, app: str = "shop", not_after: float = 0.0) -> SealedCertificate:
     chain, key = issued(hostname)
     pair = msgspec.msgpack.encode(KeyPair(chain=chain.encode(), key=key.encode()))
     vault = Vault(KEY, SystemClock())
-    return SealedCertificate(hostname=hostname, app=AppName(app), sealed=vault.seal(owner_of(hostname), pair))
+    shut = vault.seal(owner_of(hostname), pair)
+    return SealedCertificate(hostname=hostname, app=AppName(app), sealed=shut, not_after=not_after)
 
 
 def book_of(folder: Path, *certificates: SealedCertificate) -> CertificateBook:
@@ -38,6 +40,28 @@ def test_the_exact_name_comes_before_the_wildcard_of_one_label(tmp_path: Path) -
     assert (book.app_of("a.example.com"), book.app_of("b.example.com")) == ("one", "two")
     for name in ("", "example.com", "a.b.example.com", "com", "*.example.net", "."):
         assert book.app_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("exact_ends", "wide_ends", "wide_is", "found"),
+    [
+        (PAST, LATER, "shop", "*.example.com"),
+        (PAST, LATER, "", "*.example.com"),
+        (PAST, 0.0, "shop", "*.example.com"),
+        (PAST, LATER, "other", "a.example.com"),
+        (PAST, PAST, "shop", "a.example.com"),
+        (LATER, LATER, "shop", "a.example.com"),
+        (0.0, LATER, "shop", "a.example.com"),
+    ],
+)
+def test_an_expired_certificate_gives_way_to_a_wildcard_of_its_app_or_the_platform(
+    tmp_path: Path, exact_ends: float, wide_ends: float, wide_is: str, found: str
+) -> None:
+    exact, wide = sealed("a.example.com", not_after=exact_ends), sealed("*.example.com", wide_is, not_after=wide_ends)
+    book = book_of(tmp_path, exact, wide)
+    shown = book.find("a.example.com")
+    assert shown is not None and shown.hostname == found
+    assert book.app_of("a.example.com") == "shop", "the name stays the app's"
 
 
 def test_a_context_is_made_once_and_forgotten_with_its_certificate(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Certificates of one node at the others, by way of rows as the catalog has them."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 
@@ -101,6 +102,21 @@ async def test_a_name_is_of_the_app_that_had_it_first_at_every_node(desk: Desk) 
         assert node.shown() == [(NAME, "shop")]
     with pytest.raises(Unprocessable, match="another app's"):
         await other.own.put("thief", NAME, *issued(NAME))
+
+
+async def test_of_two_nodes_that_have_an_app_s_certificate_the_one_that_expires_last_is_shown(desk: Desk) -> None:
+    """A home that is lost is still in the catalog, and the next one has renewed the certificate."""
+    lost, home, other = await Node(1, desk).app("shop"), await Node(2, desk).app("shop"), Node(3, desk)
+    thief = await Node(4, desk).app("thief")
+    await lost.own.put("shop", NAME, *issued(NAME, end=datetime(2090, 1, 1, tzinfo=UTC)))
+    await thief.own.put("thief", NAME, *issued(NAME))
+    await home.own.put("shop", NAME, *issued(NAME))
+    for node in (thief, home, lost):
+        await node.publish(desk)
+    for node in (other, home, lost):
+        await node.fleet.read()
+        assert node.shown() == [(NAME, "shop")]
+        assert node.pair(NAME) == open_pair(Vault(home.own.key, CLOCK), NAME, home.own.get("shop", NAME).sealed)
 
 
 async def test_a_certificate_sealed_with_a_key_that_is_not_here_is_left_out_until_it_is(desk: Desk) -> None:

@@ -117,6 +117,14 @@ def read_certificate(hostname: str, fullchain: str, private_key: str, now: float
     return ReadCertificate(pair=pair, kind=kind, authority=_authority(own), not_before=not_before, not_after=not_after)
 
 
+def expires_at(pair: KeyPair) -> float:
+    """Unix seconds; 0 for a chain that cannot be read."""
+    try:
+        return x509.load_pem_x509_certificate(pair.chain).not_valid_after_utc.timestamp()
+    except ValueError:
+        return 0.0
+
+
 def server_context(pair: KeyPair, versions: Iterable[str] = (), alpn: Sequence[str] = ()) -> ssl.SSLContext:
     """What ends TLS with this certificate: version 1.2 and 1.3 unless `versions` says less, `alpn` in the server's own
     order. Raises `ssl.SSLError` when OpenSSL takes the pair for none."""

@@ -5,7 +5,7 @@ that serves strangers is given it, and not the key of all secrets.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,6 +43,7 @@ class FarCertificate(ValueObject, frozen=True):
     app: AppName
     sealed: bytes
     created_at: float
+    not_after: float
 
 
 class Certificates:
@@ -59,7 +60,7 @@ class Certificates:
         self.refused_orders: dict[str, str] = {}  # of the platform itself: why each host name cannot be ordered
         self._far_challenges: tuple[ShownChallenge, ...] = ()
         self._listeners: list[Callable[[], None]] = []
-        self._far: dict[str, FarCertificate] = {}
+        self._far: dict[str, list[FarCertificate]] = {}
 
     def listen(self, changed: Callable[[], None]) -> None:
         """`changed` is called after each change."""
@@ -69,23 +70,23 @@ class Certificates:
         return (record for _, record in self._store.scan(CERTIFICATES))
 
     def served(self) -> dict[str, CertificateRecord | FarCertificate]:
-        """Those that edges show, by host name, also of other nodes. A name is of the app that had it first."""
-        found: dict[str, CertificateRecord | FarCertificate] = {record.hostname: record for record in self.all()}
-        for far in self._far.values():
-            own = found.get(far.hostname)
-            if own is None or (own.app != far.app and (far.created_at, far.app) < (own.created_at, own.app)):
-                found[far.hostname] = far
-        return found
+        """Those that edges show, by host name, also of other nodes. A name is of the app that had it first; of several
+        of that app, as a home that is lost and the next one have them, the one that expires last is shown."""
+        there: dict[str, list[CertificateRecord | FarCertificate]] = {record.hostname: [record] for record in self.all()}
+        for hostname, far in self._far.items():
+            there.setdefault(hostname, []).extend(far)
+        return {hostname: _shown(found) for hostname, found in there.items()}
 
     def far(self, hostname: str, app: AppName, pair: bytes, created_at: float) -> FarCertificate:
         """`pair` is what `opened` gave at its own node."""
-        return FarCertificate(hostname, app, self._vault.seal(owner_of(hostname), pair), created_at)
+        not_after = certificate_chain.expires_at(msgspec.msgpack.decode(pair, type=certificate_chain.KeyPair))
+        return FarCertificate(hostname, app, self._vault.seal(owner_of(hostname), pair), created_at, not_after)
 
     def tell_far(self, found: Iterable[FarCertificate]) -> None:
         """All of other nodes, as they are now."""
         self._far = {}
-        for each in sorted(found, key=lambda far: (far.created_at, far.app)):
-            self._far.setdefault(each.hostname, each)
+        for each in found:
+            self._far.setdefault(each.hostname, []).append(each)
         self._tell()
 
     def opened(self, record: CertificateRecord) -> bytes:
@@ -135,7 +136,7 @@ class Certificates:
     def check_claim(self, app: str, hostname: str) -> None:
         """Whether the app may have this host name. Raises `Unprocessable` for another app's or the platform's."""
         claimed = self._far.get(hostname)
-        if claimed is not None and claimed.app != app:
+        if claimed is not None and _shown(claimed).app != app:
             raise Unprocessable(f"hostname: {hostname} is another app's")
         if self.domain is None or app == PLATFORM or not is_below(hostname, self.domain):
             return
@@ -221,6 +222,12 @@ class Certificates:
     def _tell(self) -> None:
         for changed in self._listeners:
             changed()
+
+
+def _shown(found: Sequence[CertificateRecord | FarCertificate]) -> CertificateRecord | FarCertificate:
+    """Of those for one host name, at least one."""
+    app = min(found, key=lambda each: (each.created_at, each.app)).app
+    return max((each for each in found if each.app == app), key=lambda each: each.not_after)
 
 
 def open_pair(vault: Vault, hostname: str, sealed: bytes) -> "KeyPair":
