@@ -72,7 +72,9 @@ class Certificates:
     def served(self) -> dict[str, CertificateRecord | FarCertificate]:
         """Those that edges show, by host name, also of other nodes. A name is of the app that had it first; of several
         of that app, as a home that is lost and the next one have them, the one that expires last is shown."""
-        there: dict[str, list[CertificateRecord | FarCertificate]] = {record.hostname: [record] for record in self.all()}
+        there: dict[str, list[CertificateRecord | FarCertificate]] = {
+            record.hostname: [record] for record in self.all()
+        }
         for hostname, far in self._far.items():
             there.setdefault(hostname, []).extend(far)
         return {hostname: _shown(found) for hostname, found in there.items()}

@@ -259,9 +259,7 @@ class EdgeDoor:
             addresses=self._host.addresses,
             region=self._host.region,
             certificates=tuple(
-                SealedCertificate(
-                    hostname=each.hostname, app=each.app, sealed=each.sealed, not_after=each.not_after
-                )
+                SealedCertificate(hostname=each.hostname, app=each.app, sealed=each.sealed, not_after=each.not_after)
                 for each in self._certificates.served().values()
             ),
             app_addresses=self._app_addresses,
