@@ -38,22 +38,15 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The host's clocks and the kernel's random bytes."""
+    """The host's clocks and the kernel's random bytes: its own functions, without a call between."""
 
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
+    random = staticmethod(random.random)
+    token_bytes = staticmethod(os.urandom)
 
     async def sleep(self, seconds: float) -> None:
         await anyio.sleep(seconds)
-
-    def random(self) -> float:
-        return random.random()
-
-    def token_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
 
 
 class ShiftedClock(SystemClock):

@@ -267,7 +267,7 @@ async def test_a_body_that_drips_has_an_end_unless_an_answer_has_begun(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch, path: str, answers: bool
 ) -> None:
     seen, later, now = bytearray(), 0.0, SystemClock.monotonic
-    monkeypatch.setattr(SystemClock, "monotonic", lambda clock: now(clock) + later)
+    monkeypatch.setattr(SystemClock, "monotonic", lambda clock: now() + later)
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

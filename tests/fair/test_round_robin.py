@@ -29,6 +29,23 @@ async def test_an_address_with_many_delays_another_by_a_turn() -> None:
     assert came.count("many") == 100
 
 
+async def test_an_address_that_is_alone_comes_in_with_more_and_is_one_of_many_again_when_it_is_not() -> None:
+    entrance, came = RoundRobin(alone=4), list[str]()
+
+    async def come(key: str) -> None:
+        await entrance.come_in(key)
+        came.append(key)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(come, "many")
+        tasks.start_soon(come, "one")
+        for _ in range(20):
+            tasks.start_soon(come, "many")
+    assert came.index("one") == 4
+    assert came.count("many") == 40
+
+
 async def test_a_first_comer_is_first_of_its_address() -> None:
     entrance, came = RoundRobin(), list[int]()
 

@@ -79,6 +79,7 @@ _REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
 """So long may requests that are under way hold up the end of the process; who comes meanwhile waits for the next."""
 _IDLE_S, _LAST_BYTES_S, _DRAIN_EVERY_S = 0.3, 0.05, 0.02
+_ALONE = 8  # requests of one address in a turn of the event loop in which nobody else asks
 
 
 class EdgeParts(ValueObject, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ class Edge:
                 replays=ReplayRoutes(),
                 kept=self._kept,
                 table=table,
-                entrance=RoundRobin(),
+                entrance=RoundRobin(alone=_ALONE),
                 clock=clock,
                 counters=self.counters,
                 figures=self.figures,

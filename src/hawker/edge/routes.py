@@ -82,6 +82,7 @@ class Routes:
         self._of_app: dict[AppName, dict[Door, int]] = {}
         self._doors: dict[MachineId, list[Door]] = {}
         self._machines_of: dict[AppName, dict[MachineId, MachineRoute]] = {}
+        self._newest: dict[tuple[Door, AppName], ServiceTarget] = {}  # as was asked since the last change
         self.refused: dict[MachineId, DoorRefused] = {}
 
     def replace(
@@ -107,6 +108,7 @@ class Routes:
 
     def put(self, machine: MachineRoute) -> None:
         self.forget(machine.id)
+        self._newest.clear()
         if machine.state in GONE:
             return
         self.machines[machine.id] = machine
@@ -120,6 +122,7 @@ class Routes:
         self.refused.pop(machine_id, None)
         if machine is None:
             return
+        self._newest.clear()
         del self._machines_of[machine.app][machine_id]
         if not self._machines_of[machine.app]:
             del self._machines_of[machine.app]
@@ -178,8 +181,14 @@ class Routes:
 
     def newest(self, door: Door, app: AppName) -> ServiceTarget | None:
         """Of an app's machines there the one of the latest version: its handlers decide how the app is spoken to."""
+        found = self._newest.get((door, app))
+        if found is not None:
+            return found
         targets = self.apps(door).get(app, {}).values()
-        return max(targets, key=lambda target: (target.machine.version, target.machine.id), default=None)
+        found = max(targets, key=lambda target: (target.machine.version, target.machine.id), default=None)
+        if found is not None:  # clients make up as many names as they like
+            self._newest[door, app] = found
+        return found
 
     def app_named(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
         """Whom a client means that names this host, of those that are spoken to in this way: the app whose name is its

@@ -222,11 +222,12 @@ class Visits:
         return bool(self._queues.get(app, {}).get(door))
 
     def _try(self, targets: Sequence[ServiceTarget]) -> Visit | None:
-        found = self._gates.choose(targets, self._now())
+        now = self._now()
+        found = self._gates.choose(targets, now)
         if found is None:
             return None
         visit = self._visit(found)
-        visit.trial = self._gates.is_trial(found, targets, self._now())
+        visit.trial = self._gates.is_trial(found, targets, now)
         if visit.gate.load(found) > 1:  # over the soft limit: another machine is started
             self._wake(targets, 0)
         return visit

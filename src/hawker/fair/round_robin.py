@@ -13,17 +13,19 @@ from hawker.fair.connections import key_of
 
 
 class RoundRobin:
-    """For one event loop. `at_once` of one address come in in one turn."""
+    """For one event loop. `at_once` of one address come in in one turn; `alone`, while nobody else comes: the address
+    of a balancer is that of all its clients, and a turn has its price."""
 
-    def __init__(self, at_once: int = 1) -> None:
+    def __init__(self, at_once: int = 1, *, alone: int = 1) -> None:
         self._at_once = at_once
+        self._alone = max(alone, at_once)
         self._came: dict[str, int] = {}  # in this turn
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._scheduled = False
 
     async def come_in(self, key: str) -> None:
         """Returns when it is the turn of the oldest request of this key, which is this one."""
-        if self._came.get(key, 0) >= self._at_once or key in self._waiting:
+        if key in self._waiting or not self._has_room(key):
             await self._wait(key)
             return
         self._count(key)
@@ -44,6 +46,10 @@ class RoundRobin:
         self._waiting.setdefault(key, deque()).append(turn)
         await turn  # one whose task is cancelled is passed over
 
+    def _has_room(self, key: str) -> bool:
+        came = self._came.get(key, 0)
+        return came < self._at_once or (came < self._alone and len(self._came) == 1 and len(self._waiting) <= 1)
+
     def _count(self, key: str) -> None:
         self._schedule()
         self._came[key] = self._came.get(key, 0) + 1
@@ -63,7 +69,7 @@ class RoundRobin:
                 del self._waiting[key]
 
     def _let_in(self, key: str, queue: deque[asyncio.Future[None]]) -> None:
-        while queue and self._came.get(key, 0) < self._at_once:
+        while queue and self._has_room(key):
             turn = queue.popleft()
             if not turn.done():
                 turn.set_result(None)
