@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import create_task_group
 from anyio.to_thread import run_sync
 
+from hawker.api.contract.app import AppParams
+from hawker.api.contract.certificate import IMPORT_CERTIFICATE, ImportCertificateRequest
 from hawker.api.contract.machine import WaitState
+from hawker.errors import HawkerError
 from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
@@ -160,6 +164,30 @@ async def test_every_edge_shows_the_certificate_that_was_imported_at_one_node(
         return not await run_sync(secure, there)
 
     await eventually(forgotten, WITHIN_S)
+
+
+async def test_a_host_name_that_two_nodes_are_asked_for_at_once_is_one_apps(hosts: tuple[Host, Host]) -> None:
+    chain, key = issued("once.example.com")
+    body = ImportCertificateRequest(hostname="once.example.com", fullchain=chain, private_key=key)
+    said: list[HawkerError | None] = []
+    async with hosts[0].node.client() as one, hosts[1].node.client() as other:
+        shops = [Shop(client, f"once-{number}") for number, client in enumerate((one, other))]
+        for shop in shops:
+            await shop.open()
+
+        async def put(shop: Shop) -> None:
+            try:
+                await shop.client.call(IMPORT_CERTIFICATE, params=AppParams(app_name=shop.app), body=body)
+                said.append(None)
+            except HawkerError as error:
+                said.append(error)
+
+        async with create_task_group() as asking:
+            for shop in shops:
+                asking.start_soon(put, shop)
+        assert said.count(None) == 1 and any("another app's" in str(error) for error in said), said
+        for shop in shops:
+            await shop.close()
 
 
 async def test_route_explain_names_the_other_host(hosts: tuple[Host, Host], shop: Shop) -> None:

@@ -12,12 +12,17 @@ from hawker.api.contract.market import OrderedApp
 from hawker.api.contract.owner import (
     CARRY_APP,
     GET_OWNER,
+    KEEP_HOSTNAME,
     KEEP_NAME,
     KEEP_NETWORK,
+    RELEASE_HOSTNAME,
     RELEASE_NAME,
     SETTLE_HOME,
     AppCopy,
     HomeRequest,
+    HostnameKept,
+    HostnameParams,
+    HostnameRequest,
     NameKept,
     NameRequest,
     NetworkKept,
@@ -25,6 +30,7 @@ from hawker.api.contract.owner import (
     NetworkRequest,
     Owner,
     OwnerParams,
+    ReleaseHostnameQuery,
     ReleaseQuery,
 )
 from hawker.api.handlers import Handlers
@@ -32,12 +38,12 @@ from hawker.api.route import Call, NoQuery
 from hawker.app import app_name, network_name
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
-from hawker.errors import Conflict, NotFound, NotServed
+from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import AppName, NodeId
 from hawker.netpolicy.private_networks import keep, settle
 from hawker.record import views
-from hawker.record.app import APPS, NAMES, NameRecord, NetworkOwner
+from hawker.record.app import APPS, HOSTNAMES, NAMES, HostnameClaim, NameRecord, NetworkOwner
 from hawker.record.machine import DESTROYED, MACHINES
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 from hawker.store.contract import Bucket, Reader, Store, Tx
@@ -52,6 +58,8 @@ class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
     app: str
 
 
+MAX_HOSTNAMES = 10_000
+"""That a node keeps for apps."""
 _LIVES = (Fate.ALIVE, Fate.SUSPECT)
 _PLACES = {
     "machine": (Bucket(MACHINES.name, _OfApp), Bucket(DESTROYED.name, _OfApp)),
@@ -73,7 +81,8 @@ class AppCounts(Protocol):
 
 
 class PeerAppHandlers:
-    """`enforce` puts an app's network policies in force soon. `catalog` and `bundler` are None, and there are no
+    """`enforce` puts an app's network policies in force soon; `app_of_hostname` is whose a host name is as far as this
+    node knows, also from before names were claimed. `catalog` and `bundler` are None, and there are no
     `members`, on a node that is alone."""
 
     def __init__(
@@ -86,6 +95,7 @@ class PeerAppHandlers:
         enforce: Callable[[str], Awaitable[None]],
         catalog: Catalog | None,
         bundler: "AppBundler | None",
+        app_of_hostname: Callable[[str], AppName | None],
         members: Callable[[], Sequence[Member]],
     ) -> None:
         self._node = node
@@ -95,6 +105,7 @@ class PeerAppHandlers:
         self._enforce = enforce
         self._catalog = catalog
         self._bundler = bundler
+        self._app_of_hostname = app_of_hostname
         self._members = members
 
     def bind(self, handlers: Handlers) -> None:
@@ -104,6 +115,8 @@ class PeerAppHandlers:
         handlers.on(KEEP_NAME, self.keep)
         handlers.on(RELEASE_NAME, self.release)
         handlers.on(KEEP_NETWORK, self.keep_network)
+        handlers.on(KEEP_HOSTNAME, self.keep_hostname)
+        handlers.on(RELEASE_HOSTNAME, self.release_hostname)
 
     async def owner(self, call: Call[OwnerParams, NoQuery, None]) -> Owner:
         """From this node's own records, else from what its catalog says of the region."""
@@ -177,3 +190,33 @@ class PeerAppHandlers:
 
         kept = await self._store.write(apply)
         return NetworkKept(org=kept.org, network=kept.network)
+
+    async def keep_hostname(self, call: Call[HostnameParams, NoQuery, HostnameRequest]) -> HostnameKept:
+        """For the app that asked first, until it is released."""
+        hostname, body, now = call.params.hostname, call.body, self._clock.now()
+        asks = HostnameClaim(app=app_name(body.app), home=NodeId(body.home), at=now)
+        known = self._app_of_hostname(hostname)
+
+        def apply(tx: Tx) -> HostnameClaim:
+            there = tx.get(HOSTNAMES, hostname)
+            if there is None and known is not None and known != asks.app:
+                return HostnameClaim(app=known, home=self._node, at=now)
+            if there is not None and there.app not in (asks.app, body.instead_of):
+                return there
+            if there is None and tx.count(HOSTNAMES) >= MAX_HOSTNAMES:
+                raise Unprocessable(f"hostname: a fleet has at most {MAX_HOSTNAMES} host names")
+            tx.put(HOSTNAMES, hostname, asks)
+            return asks
+
+        kept = await self._store.write(apply)
+        return HostnameKept(app=kept.app, home=kept.home, age_s=max(0.0, now - kept.at))
+
+    async def release_hostname(self, call: Call[HostnameParams, ReleaseHostnameQuery, None]) -> None:
+        hostname, app = call.params.hostname, call.query.app
+
+        def apply(tx: Tx) -> None:
+            there = tx.get(HOSTNAMES, hostname)
+            if there is not None and there.app == app:
+                tx.delete(HOSTNAMES, hostname)
+
+        await self._store.write(apply)

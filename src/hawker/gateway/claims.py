@@ -1,8 +1,9 @@
-"""What a majority (quorum) of nodes agrees to in a fleet in which nobody is in charge: the name of an app, and the
-number of its private network.
+"""What a majority (quorum) of nodes agrees to in a fleet in which nobody is in charge: the name of an app, the number
+of its private network, and whose a host name is.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice
 
@@ -10,15 +11,22 @@ import msgspec
 
 from hawker.api.caller import Caller
 from hawker.api.contract.app import GET_APP, AppParams
+from hawker.api.contract.certificate import GET_CERTIFICATE, CertificateParams
 from hawker.api.contract.owner import (
+    KEEP_HOSTNAME,
     KEEP_NAME,
     KEEP_NETWORK,
+    RELEASE_HOSTNAME,
     RELEASE_NAME,
+    HostnameKept,
+    HostnameParams,
+    HostnameRequest,
     NameKept,
     NameRequest,
     NetworkKept,
     NetworkParams,
     NetworkRequest,
+    ReleaseHostnameQuery,
     ReleaseQuery,
 )
 from hawker.api.directory import AppIndex, Directory
@@ -30,6 +38,7 @@ from hawker.ids import AppName, NodeId
 KEEPERS = 3
 ABANDONED_S = 60.0
 """After so long a name that is kept belongs to nobody, unless there is an app of that name."""
+_BEHALF = "certificates"
 TAKEN = "Validation failed: Name has already been taken"
 
 
@@ -170,3 +179,83 @@ class NetworkClaims:
         for _, kept in asked.answers:
             return kept
         raise asked.silent[0][1] if asked.silent else Unavailable(f"node {node} keeps no networks")
+
+
+class HostnameQuorum:
+    """Asked by an app's `home` before the app has a new host name. Host names live in the certificates of that node, so
+    it alone knows when the app gives one up."""
+
+    def __init__(self, home: NodeId, directory: Directory, index: AppIndex, asking: FanOut) -> None:
+        self._home = home
+        self._directory = directory
+        self._index = index
+        self._fan_out = asking
+
+    def keepers(self, hostname: str) -> tuple[NodeId, ...]:
+        return keepers(f"host:{hostname}", [node.id for node in self._directory.nodes()])
+
+    async def keep(self, hostname: str, app: AppName) -> None:
+        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, and `Unavailable` when too
+        few keepers answer: then nothing is kept."""
+        request = HostnameRequest(app=app, home=self._home)
+        among = self.keepers(hostname)
+        got, silent = 0, list[HawkerError]()
+        for node in among:  # one after the other, as for the names of apps
+            try:
+                kept = await self._keep_at(node, hostname, request)
+            except Unprocessable:
+                await self.release(hostname, app)
+                raise
+            except HawkerError as error:
+                silent.append(error)
+                continue
+            if kept.app != app:
+                await self.release(hostname, app)
+                raise Unprocessable(f"hostname: {hostname} is another app's")
+            got += 1
+        if got <= len(among) // 2:
+            await self.release(hostname, app)
+            reasons = "; ".join(map(str, silent))
+            raise Unavailable(f"too few nodes answer that keep whose {hostname} is: nothing was made: {reasons}")
+
+    async def release(self, hostname: str, app: AppName) -> None:
+        """As far as the keepers answer; the others notice that the app does not have it."""
+
+        async def one(caller: Caller) -> None:
+            query = ReleaseHostnameQuery(app=app)
+            await caller.call(RELEASE_HOSTNAME, params=HostnameParams(hostname=hostname), query=query)
+
+        with suppress(HawkerError):
+            await self._fan_out.every(self.keepers(hostname), _BEHALF, one)
+
+    async def _keep_at(self, node: NodeId, hostname: str, request: HostnameRequest) -> HostnameKept:
+        kept = await self._ask(node, hostname, request)
+        if kept.app != request.app and await self._abandoned(hostname, kept):
+            kept = await self._ask(node, hostname, msgspec.structs.replace(request, instead_of=kept.app))
+        return kept
+
+    async def _ask(self, node: NodeId, hostname: str, request: HostnameRequest) -> HostnameKept:
+        async def one(caller: Caller) -> HostnameKept:
+            return await caller.call(KEEP_HOSTNAME, params=HostnameParams(hostname=hostname), body=request)
+
+        asked = await self._fan_out.every((node,), _BEHALF, one)
+        for _, kept in asked.answers:
+            return kept
+        raise asked.silent[0][1] if asked.silent else Unavailable(f"node {node} keeps no host names")
+
+    async def _abandoned(self, hostname: str, kept: HostnameKept) -> bool:
+        """Whether the app that it is kept for does not have it, and will not: its call was cut short, or its release.
+        The host names of an app whose home was forgotten stay the app's for as long as it is there."""
+        if kept.age_s < ABANDONED_S:
+            return False
+        home, app = NodeId(kept.home), AppName(kept.app)
+        if self._directory.node(home) is None:
+            return not self._index.app(app)
+        params = CertificateParams(app_name=app, hostname=hostname)
+        try:
+            await self._fan_out.reach.caller(home, _BEHALF).call(GET_CERTIFICATE, params=params)
+        except NotFound:
+            return True
+        except HawkerError:
+            return False
+        return False

@@ -60,7 +60,7 @@ from hawker.deferred import deferred
 from hawker.errors import Forbidden, HawkerError, NotFound, Unavailable
 from hawker.fair.threads import PoolProbe
 from hawker.gateway.apps import AppSync, FleetApps
-from hawker.gateway.claims import NameQuorum, NetworkClaims
+from hawker.gateway.claims import HostnameQuorum, NameQuorum, NetworkClaims
 from hawker.gateway.fan_out import FanOut, FanOutLimits, Reach
 from hawker.gateway.fleet_logs import FleetAudit, FleetLogs
 from hawker.gateway.forwarding import AnyCall, Before, Forwarding
@@ -291,6 +291,7 @@ class Gateway:
         self._to_own = Forwarding(self._owners, own, beside.node, self._home_election)
         self._app_sync = AppSync(self._owners, self._fan_out)
         names = NameQuorum(directory, self._fan_out)
+        self.hostnames = HostnameQuorum(beside.node, directory, directory, self._fan_out)
         self._networks = NetworkClaims(directory, directory, self._fan_out)
         self._apps = FleetApps(
             self._forwarding,

@@ -56,6 +56,17 @@ CARRIED_APPS = Bucket("carried_apps", CarriedApp)  # app name
 NAMES = Bucket("app_names", NameRecord)  # app name
 
 
+class HostnameClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A host name that this node keeps for an app, in a fleet; `home` is the node that has the app's certificates."""
+
+    app: AppName
+    home: NodeId
+    at: float  # Unix seconds, by this node's clock: when the app last asked for it
+
+
+HOSTNAMES = Bucket("hostnames", HostnameClaim)  # host name
+
+
 class NetworkOwner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose a private network is."""
 

@@ -90,7 +90,10 @@ class CertificateOrders:
             tx.put(CERTIFICATE_ORDERS, hostname, kept)
             return kept
 
-        return await self._store.write(apply)
+        if certificates is None:
+            return await self._store.write(apply)
+        async with certificates.claiming(app, hostname):
+            return await self._store.write(apply)
 
     async def delete(self, app: str, hostname: str) -> bool:
         """Whether there was one. The certificate that came of it stays."""

@@ -5,16 +5,19 @@ that serves strangers is given it, and not the key of all secrets.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.errors import NotFound, Unprocessable
+from hawker.errors import HawkerError, NotFound, Unprocessable
 from hawker.feed import ShownChallenge
-from hawker.ids import AppName
+from hawker.ids import AppName, NodeId
+from hawker.image.locks import KeyedLocks
+from hawker.log import bind
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateRecord
 from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
@@ -33,6 +36,8 @@ SOON_S = 14 * 86_400.0
 PLATFORM = AppName("")
 """Whose the certificate of the platform's own domain is: it is shown for the app that a name's first label is."""
 PURPOSE = "certificates"
+AFFIRM_EVERY_S = 10.0
+_log = bind("hawker.certificates")
 ACCOUNT_PURPOSE = "account at a certificate authority"
 
 
@@ -44,6 +49,19 @@ class FarCertificate(ValueObject, frozen=True):
     sealed: bytes
     created_at: float
     not_after: float
+
+
+class HostnameKeepers(Protocol):
+    """The nodes of a fleet that keep whose a host name is."""
+
+    def keepers(self, hostname: str) -> tuple[NodeId, ...]: ...
+
+    async def keep(self, hostname: str, app: AppName) -> None:
+        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, and `Unavailable` when too
+        few of them answer: then nothing is kept."""
+
+    async def release(self, hostname: str, app: AppName) -> None:
+        """As far as they answer."""
 
 
 class Certificates:
@@ -61,6 +79,78 @@ class Certificates:
         self._far_challenges: tuple[ShownChallenge, ...] = ()
         self._listeners: list[Callable[[], None]] = []
         self._far: dict[str, list[FarCertificate]] = {}
+        self._keepers: HostnameKeepers | None = None
+        self._changing = KeyedLocks[str]()  # by host name
+        self._affirmed: dict[str, tuple[NodeId, ...]] = {}  # who keeps each of the host names that apps have here
+
+    def meet(self, keepers: HostnameKeepers) -> None:
+        """From now on other nodes keep whose a host name is, too."""
+        self._keepers = keepers
+
+    def app_of(self, hostname: str) -> AppName | None:
+        """Whose it is, as far as this node knows without asking."""
+        for kept in (self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname)):
+            if kept is not None:
+                return kept.app
+        far = self._far.get(hostname)
+        return None if far is None else _shown(far).app
+
+    def _has(self, app: str, hostname: str) -> bool:
+        kept = (self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname))
+        return any(each is not None and each.app == app for each in kept)
+
+    def hostnames(self, app: str | None = None) -> dict[str, AppName]:
+        """With a certificate or an order for one, of this app or of all, each with its app."""
+        kept = [(record.hostname, record.app) for record in self.all()]
+        kept += [(order.hostname, order.app) for _, order in self._store.scan(CERTIFICATE_ORDERS)]
+        return {hostname: whose for hostname, whose in kept if whose != PLATFORM and app in (None, whose)}
+
+    @asynccontextmanager
+    async def claiming(self, app: str, hostname: str) -> AsyncIterator[None]:
+        """What is done within gives the app this host name; it is claimed before, unless the app has it already. Raises
+        `Unprocessable` where it is another app's, `Unavailable` when too few keepers answer."""
+        async with self._changing.hold(hostname):
+            if self._keepers is None or app == PLATFORM or self._has(app, hostname):
+                yield
+                return
+            await self._keepers.keep(hostname, AppName(app))
+            try:
+                yield
+            except HawkerError:
+                await self._release(app, hostname)
+                raise
+
+    async def release(self, app: str, hostname: str) -> None:
+        """Unless the app has something of the name."""
+        async with self._changing.hold(hostname):
+            await self._release(app, hostname)
+
+    async def _release(self, app: str, hostname: str) -> None:
+        if self._keepers is not None and app != PLATFORM and not self._has(app, hostname):
+            self._affirmed.pop(hostname, None)
+            await self._keepers.release(hostname, AppName(app))
+
+    async def affirm(self) -> None:
+        """Claims, until cancelled, what apps here have since before there were claims, or other nodes keep now."""
+        while True:
+            for hostname, app in self.hostnames().items():
+                await self._affirm(hostname, app)
+            await self._clock.sleep(AFFIRM_EVERY_S)
+
+    async def _affirm(self, hostname: str, app: AppName) -> None:
+        async with self._changing.hold(hostname):
+            if self._keepers is None or not self._has(app, hostname):
+                return
+            among = self._keepers.keepers(hostname)
+            if self._affirmed.get(hostname) == among:
+                return
+            try:
+                await self._keepers.keep(hostname, app)
+            except Unprocessable as error:
+                _log.warning("two apps have one host name", extra={"hostname": hostname, "reason": str(error)})
+            except HawkerError:
+                return
+            self._affirmed[hostname] = among
 
     def listen(self, changed: Callable[[], None]) -> None:
         """`changed` is called after each change."""
@@ -196,7 +286,8 @@ class Certificates:
             tx.put(CERTIFICATES, hostname, record)
             return record
 
-        record = await self._store.write(apply)
+        async with self.claiming(app, hostname):
+            record = await self._store.write(apply)
         self._tell()
         return record
 
@@ -219,6 +310,7 @@ class Certificates:
 
         record = await self._store.write(apply)
         self._tell()
+        await self.release(app, hostname)
         return record
 
     def _tell(self) -> None:

@@ -114,6 +114,7 @@ async def in_fleet(
         )
         tasks.start_soon(quotas.serve)
         tasks.start_soon(ours.certificates.serve)
+        tasks.start_soon(parts.deps.certificates.affirm)
         tasks.start_soon(ours.fleet.hosts.serve)
         if ours.inside.mesh is not None:
             tasks.start_soon(ours.inside.mesh.serve)

@@ -69,6 +69,7 @@ def front_of_fleet(
     market = MarketHandlers(directory, peers, preferences, clock, limited=limited, registries=registries)
     beside = Beside(node=me, handlers=own)
     broker = Gateway(directory, peers, beside, clock, market=market, tokens=about_tokens, registries=registries)
+    parts.deps.certificates.meet(broker.hostnames)
     answers = broker.handlers()
     parts.deps.fleet.meet(InProcessCaller(answers, clock, OWN_CALLS))
     public = server_for_clients(parts, answers, tokens, auditor)

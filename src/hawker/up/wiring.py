@@ -75,6 +75,7 @@ def node_handlers(
         enforce=deps.fences.renew_soon,
         catalog=catalog,
         bundler=bundler,
+        app_of_hostname=deps.certificates.app_of,
         members=partial(_members, fleet),
     ).bind(handlers)
     deploys = DeployHandlers(table_of(deps), partial(_intake_of, worker), deps.others)

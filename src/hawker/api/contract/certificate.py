@@ -9,7 +9,7 @@ import msgspec
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Request
 from hawker.api.route import Tag, Unary
-from hawker.errors import BadRequest, NotFound, NotServed
+from hawker.errors import BadRequest, NotFound, NotServed, Unavailable
 from hawker.permission import Action
 
 CERTIFICATES_IN_PAGE, MOST_IN_PAGE = 25, 500
@@ -183,7 +183,7 @@ ORDER_CERTIFICATE = Unary(
     tag=Tag.APPS,
     summary="Order a certificate (ACME), and its successors; it comes later",
     status=201,
-    errors=(NotFound, NotServed),
+    errors=(NotFound, NotServed, Unavailable),
 )
 
 IMPORT_CERTIFICATE = Unary(
@@ -196,7 +196,7 @@ IMPORT_CERTIFICATE = Unary(
     tag=Tag.APPS,
     summary="Import a certificate that was issued elsewhere, in place of the one before",
     status=201,
-    errors=(NotFound,),
+    errors=(NotFound, Unavailable),
     body_bytes=_BODY_BYTES,
 )
 

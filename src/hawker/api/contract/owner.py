@@ -71,6 +71,23 @@ class NetworkKept(Answer, frozen=True, kw_only=True):
     network: str
 
 
+class HostnameRequest(Request, frozen=True, kw_only=True):
+    """Keep the host name for `app`, whose home is the node `home`; also if it is kept for the app `instead_of`, which
+    made nothing of it."""
+
+    app: str
+    home: str
+    instead_of: str | None = None
+
+
+class HostnameKept(Answer, frozen=True, kw_only=True):
+    """Which app the host name is kept for, where its home is, and since how many seconds."""
+
+    app: str
+    home: str
+    age_s: float
+
+
 # Calls that nodes of a cluster make to each other about apps, and about what belongs to whom.
 
 PEER_TIMEOUT_S = 5.0
@@ -87,6 +104,20 @@ class ReleaseQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     claim: str = ""
     """The name of the claim; empty is any."""
+
+
+class HostnameParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Which host name is meant."""
+
+    hostname: str
+    """Lower case; the first label may be `*`."""
+
+
+class ReleaseHostnameQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Who gives it up."""
+
+    app: str
+    """The app's name; what is kept for another app stays."""
 
 
 class NetworkParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +189,32 @@ RELEASE_NAME = Unary(
     timeout_s=PEER_TIMEOUT_S,
 )
 
+KEEP_HOSTNAME = Unary(
+    name="keep_hostname",
+    method="POST",
+    path="/internal/v1/hostnames/{hostname}",
+    params=HostnameParams,
+    body=HostnameRequest,
+    response=HostnameKept,
+    tag=Tag.NODE,
+    summary="Claim a host name for an app",
+    errors=(Unprocessable,),
+    timeout_s=PEER_TIMEOUT_S,
+)
+
+RELEASE_HOSTNAME = Unary(
+    name="release_hostname",
+    method="DELETE",
+    path="/internal/v1/hostnames/{hostname}",
+    params=HostnameParams,
+    query=ReleaseHostnameQuery,
+    response=NoneType,
+    tag=Tag.NODE,
+    summary="Release a claimed host name",
+    action=Action.WRITE,
+    timeout_s=PEER_TIMEOUT_S,
+)
+
 SETTLE_HOME = Unary(
     name="settle_home",
     method="POST",
@@ -171,4 +228,13 @@ SETTLE_HOME = Unary(
     timeout_s=PEER_TIMEOUT_S,
 )
 
-OWNER_PEER_ROUTES = (GET_OWNER, CARRY_APP, KEEP_NAME, RELEASE_NAME, KEEP_NETWORK, SETTLE_HOME)
+OWNER_PEER_ROUTES = (
+    GET_OWNER,
+    CARRY_APP,
+    KEEP_NAME,
+    RELEASE_NAME,
+    KEEP_NETWORK,
+    KEEP_HOSTNAME,
+    RELEASE_HOSTNAME,
+    SETTLE_HOME,
+)

@@ -131,7 +131,7 @@ def _bind_volumes(worker: AssembledWorker, handlers: Handlers) -> None:
 
 def _bind_apps(worker: AssembledWorker, handlers: Handlers) -> None:
     deps, apps = worker.deps, worker.apps
-    AppHandlers(deps.store, deps.table, worker.runner, worker.operations, apps).bind(handlers)
+    AppHandlers(deps.store, deps.table, worker.runner, worker.operations, apps, deps.certificates).bind(handlers)
     SecretKeyHandlers(deps.store, deps.clock, deps.secrets, deps.secret_keys, apps).bind(handlers)
     SecretHandlers(deps.store, deps.secrets, apps).bind(handlers)
     handlers.add(OrgHandlers(deps.store, apps))

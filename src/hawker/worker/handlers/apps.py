@@ -53,6 +53,7 @@ from hawker.record import views
 from hawker.record.app import AppRecord, IpRecord
 from hawker.record.machine import MachineTarget, machine_resource
 from hawker.record.org import Amount
+from hawker.secret.certificates import Certificates
 from hawker.store.contract import Store
 from hawker.worker.apps import AppFiles, AppTable
 from hawker.worker.ip_assignments import IpAllocator, IpRequest
@@ -64,13 +65,20 @@ _DESTROY_TIMEOUT_S = 60.0
 
 class AppHandlers:
     def __init__(
-        self, store: Store, table: MachineTable, runner: Runner[Any], operations: Operations, apps: AppTable
+        self,
+        store: Store,
+        table: MachineTable,
+        runner: Runner[Any],
+        operations: Operations,
+        apps: AppTable,
+        certificates: Certificates,
     ) -> None:
         self._store = store
         self._table = table
         self._runner = runner
         self._operations = operations
         self._apps = apps
+        self._certificates = certificates
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_APPS, self.list)
@@ -103,7 +111,10 @@ class AppHandlers:
         app = self._apps.get(self._store, call.params.app_name)
         if call.query.forced:
             await self._destroy_machines(app)
+        hostnames = self._certificates.hostnames(app.name)
         await self._apps.delete(app.name, force=call.query.forced)
+        for hostname in hostnames:
+            await self._certificates.release(app.name, hostname)
 
     async def _destroy_machines(self, app: AppRecord) -> None:
         machines = list(self._table.of_app(self._store, app.name))

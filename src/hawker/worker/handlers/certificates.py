@@ -143,6 +143,8 @@ class CertificateHandlers:
         await self._orders.delete(app.name, kept.hostname)
         if kept.record is not None:
             await self._certificates.delete(app.name, kept.hostname)
+        else:
+            await self._certificates.release(app.name, kept.hostname)
 
     async def delete_custom(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
         app, kept = self._found(call.params)
@@ -159,6 +161,8 @@ class CertificateHandlers:
             return self._detail(app, _Kept(kept.hostname, kept.record, None))
         if kept.record is not None:
             await self._certificates.delete(app.name, kept.hostname)
+        else:
+            await self._certificates.release(app.name, kept.hostname)
         return self._detail(app, _Kept(kept.hostname, None, None), gone=_gone(kept.hostname))
 
     async def _check_ownership(self, app: AppRecord, text: str) -> None:

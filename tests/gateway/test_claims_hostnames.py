@@ -1,0 +1,175 @@
+"""Whose a host name is in a fleet, while two homes ask at once and nodes are away."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
+from hawker.api.contract.certificate import (
+    DELETE_CERTIFICATE,
+    IMPORT_CERTIFICATE,
+    CertificateParams,
+    ImportCertificateRequest,
+)
+from hawker.errors import HawkerError, NotFound, Unavailable, Unprocessable
+from hawker.fleet import app_handlers
+from hawker.gateway.claims import ABANDONED_S, HostnameQuorum
+from hawker.gateway.fan_out import FanOut, Reach
+from hawker.ids import AppName
+from hawker.record.app import HOSTNAMES
+from hawker.secret.certificates import AFFIRM_EVERY_S
+from tests.certificates import issued
+from tests.gateway.town import FAR, HERE, Client, Host, Town, town_of
+from tests.worker.hourglass import in_virtual_time
+
+pytestmark = pytest.mark.anyio
+anyio_backend = in_virtual_time
+
+NAME = "www.example.com"
+CHAIN, KEY = issued(NAME)
+IMPORT = ImportCertificateRequest(hostname=NAME, fullchain=CHAIN, private_key=KEY)
+
+
+def api(host: Host) -> Client:
+    return Client(host.handlers, host.worker.parts.deps.clock, None)
+
+
+def join(town: Town, host: Host) -> None:
+    """From now on this home asks the others."""
+    host.worker.parts.deps.certificates.meet(HostnameQuorum(host.id, town, town, FanOut(Reach(town, town))))
+
+
+async def made(host: Host, app: str) -> None:
+    await api(host).call(CREATE_APP, body=CreateAppRequest(name=app))
+
+
+async def put(host: Host, app: str) -> None:
+    await api(host).call(IMPORT_CERTIFICATE, params=AppParams(app_name=app), body=IMPORT)
+
+
+def kept_for(town: Town) -> set[str]:
+    claims = [host.worker.store.get(HOSTNAMES, NAME) for host in town.hosts.values()]
+    return {claim.app for claim in claims if claim is not None}
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    async with town_of(tmp_path, HERE, HERE, HERE, FAR) as town:
+        for host in town.hosts.values():
+            join(town, host)
+            await made(host, f"shop-{host.id[-1]}")
+        yield town
+
+
+async def test_a_name_that_two_homes_ask_for_at_once_is_one_apps(town: Town) -> None:
+    said: list[HawkerError | None] = []
+
+    async def one(host: Host) -> None:
+        try:
+            await put(host, f"shop-{host.id[-1]}")
+        except HawkerError as error:
+            said.append(error)
+        else:
+            said.append(None)
+
+    async with anyio.create_task_group() as tasks:
+        for host in town.hosts.values():
+            tasks.start_soon(one, host)
+    assert said.count(None) == 1
+    for refused in filter(None, said):
+        assert isinstance(refused, Unprocessable) and "another app's" in str(refused)
+    assert len(kept_for(town)) == 1
+
+
+@pytest.mark.parametrize("goes", ["name", "app"])
+async def test_a_name_is_free_again_when_it_or_its_app_goes(town: Town, goes: str) -> None:
+    first, second, *_ = town.hosts.values()
+    await put(first, "shop-1")
+    with pytest.raises(Unprocessable):
+        await put(second, "shop-2")
+    if goes == "name":
+        await api(first).call(DELETE_CERTIFICATE, params=CertificateParams(app_name="shop-1", hostname=NAME))
+    else:
+        await api(first).call(DELETE_APP, params=AppParams(app_name="shop-1"))
+    assert kept_for(town) == set()
+    await put(second, "shop-2")
+
+
+async def test_a_name_that_a_refused_import_claimed_is_free_again(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = town.hosts.values()
+    monkeypatch.setattr("hawker.secret.certificates.MAX_OF_APP", 0)
+    with pytest.raises(Unprocessable, match="at most 0"):
+        await put(first, "shop-1")
+    monkeypatch.undo()
+    await put(second, "shop-2")
+
+
+async def test_a_new_name_needs_a_majority_and_one_that_the_app_has_needs_nobody(town: Town) -> None:
+    first, *others = town.hosts.values()
+    for host in others:
+        host.down = True
+    with pytest.raises(Unavailable, match="too few nodes answer"):
+        await put(first, "shop-1")
+    assert kept_for(town) == set()
+    for host in others:
+        host.down = False
+    await put(first, "shop-1")
+    for host in others:
+        host.down = True
+    await put(first, "shop-1")
+
+
+async def test_a_name_that_was_claimed_and_not_taken_is_free_after_a_while(town: Town) -> None:
+    first, second, *_ = town.hosts.values()
+    quorum = HostnameQuorum(first.id, town, town, FanOut(Reach(town, town)))
+    await quorum.keep(NAME, AppName("shop-1"))
+    with pytest.raises(Unprocessable):
+        await put(second, "shop-2")
+    await first.worker.parts.deps.clock.sleep(ABANDONED_S)
+    await put(second, "shop-2")
+    assert kept_for(town) == {"shop-2"}
+
+
+async def test_a_name_whose_home_was_forgotten_stays_the_apps_while_that_is_there(town: Town) -> None:
+    first, second, *_ = town.hosts.values()
+    await put(first, "shop-1")
+    town.freeze()
+    town.forget(first)
+    await second.worker.parts.deps.clock.sleep(ABANDONED_S)
+    with pytest.raises(Unprocessable):
+        await put(second, "shop-2")
+    town.frozen = None
+    await put(second, "shop-2")
+
+
+async def test_a_name_from_before_there_were_claims_is_claimed_and_never_given_to_another(tmp_path: Path) -> None:
+    async with town_of(tmp_path, HERE, HERE, HERE) as town:
+        first, second, _ = town.hosts.values()
+        await made(first, "shop-1")
+        await made(second, "shop-2")
+        await put(first, "shop-1")
+        join(town, first)
+        join(town, second)
+        with pytest.raises(Unprocessable):
+            await put(second, "shop-2")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.worker.parts.deps.certificates.affirm)
+            await first.worker.parts.deps.clock.sleep(AFFIRM_EVERY_S)
+            tasks.cancel_scope.cancel()
+        assert all(host.worker.store.get(HOSTNAMES, NAME) is not None for host in town.hosts.values())
+        with pytest.raises(Unprocessable):
+            await put(second, "shop-2")
+
+
+async def test_a_fleet_has_so_many_names(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_handlers, "MAX_HOSTNAMES", 0)
+    with pytest.raises(Unprocessable, match="at most 0 host names"):
+        await put(next(iter(town.hosts.values())), "shop-1")
+
+
+async def test_a_name_of_an_app_that_is_not_there_is_not_kept(town: Town) -> None:
+    with pytest.raises(NotFound):
+        await put(next(iter(town.hosts.values())), "shop-9")
+    assert kept_for(town) == set()
