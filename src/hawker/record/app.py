@@ -263,7 +263,8 @@ class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
     """An app's wish that the node orders the certificate of a host name, and a new one before it expires. `failures`
     are those since the last success, `reason` the cause of the last one; empty when there is none. `proof` is the kind
     of challenge that was last met. Before `limited_until` the authority takes no order; `renew_at` is when it wants the
-    certificate renewed, 0 when it did not say. Times are Unix seconds."""
+    certificate renewed, 0 when it did not say. One that is not `owned` waits until something shows that the host name
+    is the app's, and keeps nobody else from the name. Times are Unix seconds."""
 
     hostname: str  # lower case, the name that the certificate is for
     app: AppName
@@ -274,6 +275,7 @@ class CertificateOrder(msgspec.Struct, frozen=True, kw_only=True):
     proof: str = ""
     limited_until: float = 0.0
     renew_at: float = 0.0
+    owned: bool = True
 
 
 CERTIFICATE_ORDERS = Bucket("certificate_orders", CertificateOrder)  # host name; it is one app's

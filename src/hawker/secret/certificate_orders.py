@@ -60,10 +60,12 @@ class CertificateOrders:
         order = self._store.get(CERTIFICATE_ORDERS, hostname)
         return order if order is not None and order.app == app else None
 
-    async def put(self, app: str, text: str, certificates: Certificates | None = None) -> CertificateOrder:
-        """Durable when it returns; the certificate comes later. Once more, it is tried at once, but not before the
-        order's `limited_until`. Raises `NotServed` on a node that knows no authority, `Unprocessable` for what cannot
-        be ordered or is another app's."""
+    async def put(
+        self, app: str, text: str, certificates: Certificates | None = None, *, owned: bool = True
+    ) -> CertificateOrder:
+        """Durable when it returns; the certificate comes later, and not before the order is put as `owned`. Once more,
+        it is tried at once, but not before the order's `limited_until`. Raises `NotServed` on a node that knows no
+        authority, `Unprocessable` for what cannot be ordered or is another app's."""
         if self._settings.acme_directory is None:
             raise NotServed("this node orders no certificates: it has no acme_directory; import one instead")
         hostname = certificate_chain.hostname_of(text)
@@ -72,12 +74,16 @@ class CertificateOrders:
             raise Unprocessable(f"hostname: {hostname} cannot be ordered, {why}: import a certificate for it")
         if certificates is not None:
             certificates.check_claim(app, hostname)
-        order = CertificateOrder(hostname=hostname, app=AppName(app), created_at=self._clock.now())
+        order = CertificateOrder(hostname=hostname, app=AppName(app), created_at=self._clock.now(), owned=owned)
 
         def apply(tx: Tx) -> CertificateOrder:
             if app != PLATFORM and tx.get(APPS, app) is None:
                 raise NotFound("app not found")
             there, certificate = tx.get(CERTIFICATE_ORDERS, hostname), tx.get(CERTIFICATES, hostname)
+            if there is not None and not there.owned and there.app != app:
+                if not owned:
+                    raise Unprocessable(f"hostname: another app asks for {hostname}, too: show first that it is yours")
+                there = None
             for each in (there, certificate):
                 if each is not None and each.app != app:
                     whose = f"the app {each.app}'s: remove it there" if app == PLATFORM else "another app's"
@@ -86,11 +92,13 @@ class CertificateOrders:
                 _check_orders(tx, app)
             if certificate is None:
                 check_room(tx, app)
-            kept = order if there is None else msgspec.structs.replace(there, failures=0, failed_at=0.0, reason="")
+            kept = order
+            if there is not None:
+                kept = msgspec.structs.replace(there, failures=0, failed_at=0.0, reason="", owned=owned or there.owned)
             tx.put(CERTIFICATE_ORDERS, hostname, kept)
             return kept
 
-        if certificates is None:
+        if certificates is None or not owned:
             return await self._store.write(apply)
         async with certificates.claiming(app, hostname):
             return await self._store.write(apply)
@@ -281,7 +289,7 @@ def proofs_for(order: CertificateOrder) -> tuple[str, ...]:
 def is_due(order: CertificateOrder, there: CertificateRecord | None, now: float) -> bool:
     """One that was ordered is renewed in the last third of its life, or sooner where the authority wants it; one that
     was imported is left alone until it has expired."""
-    if now < order.limited_until:
+    if now < order.limited_until or not order.owned:
         return False
     if order.failures and now < order.failed_at + min(AGAIN_S * 2.0 ** min(order.failures - 1, 16), _AGAIN_AT_MOST_S):
         return False

@@ -89,20 +89,22 @@ class Certificates:
 
     def app_of(self, hostname: str) -> AppName | None:
         """Whose it is, as far as this node knows without asking."""
-        for kept in (self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname)):
-            if kept is not None:
-                return kept.app
+        record, order = self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname)
+        if record is not None:
+            return record.app
+        if order is not None and order.owned:
+            return order.app
         far = self._far.get(hostname)
         return None if far is None else _shown(far).app
 
     def _has(self, app: str, hostname: str) -> bool:
-        kept = (self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname))
-        return any(each is not None and each.app == app for each in kept)
+        record, order = self._store.get(CERTIFICATES, hostname), self._store.get(CERTIFICATE_ORDERS, hostname)
+        return (record is not None and record.app == app) or (order is not None and order.owned and order.app == app)
 
     def hostnames(self, app: str | None = None) -> dict[str, AppName]:
         """With a certificate or an order for one, of this app or of all, each with its app."""
         kept = [(record.hostname, record.app) for record in self.all()]
-        kept += [(order.hostname, order.app) for _, order in self._store.scan(CERTIFICATE_ORDERS)]
+        kept += [(order.hostname, order.app) for _, order in self._store.scan(CERTIFICATE_ORDERS) if order.owned]
         return {hostname: whose for hostname, whose in kept if whose != PLATFORM and app in (None, whose)}
 
     @asynccontextmanager
@@ -275,7 +277,7 @@ class Certificates:
             order, there = tx.get(CERTIFICATE_ORDERS, hostname), tx.get(CERTIFICATES, hostname)
             if ordered and (order is None or order.app != app):
                 raise NotFound(f"the order of {hostname} is gone")
-            if order is not None and order.app != app:
+            if order is not None and order.app != app and order.owned:
                 raise Unprocessable(f"hostname: {hostname} is another app's")
             if there is not None and there.app != app:
                 raise Unprocessable(f"hostname: {hostname} is another app's")

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hawker.api.contract.app import ASSIGN_IP, AppParams, AssignIpRequest
+from hawker.api.contract.app import ASSIGN_IP, CREATE_APP, AppParams, AssignIpRequest, CreateAppRequest
 from hawker.api.contract.certificate import (
     CHECK_CERTIFICATE,
     DELETE_CERTIFICATE,
@@ -22,6 +22,7 @@ from hawker.api.contract.certificate import (
 )
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
+from hawker.secret.certificate_orders import CertificateBuyer
 from hawker.secret.ownership import NameLookup
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
@@ -152,6 +153,49 @@ async def test_where_ownership_is_required_a_name_is_given_to_whose_it_is_and_no
     said.clear()
     assert (await handlers.put(call(HERE, pair(NAME)))).status == "active", "it is the app's already"
     assert not (await handlers.check(call(ONE))).validation.ownership_txt_configured
+
+
+async def test_an_order_waits_until_something_shows_that_its_name_is_the_apps(worker: SimWorker) -> None:
+    said: dict[tuple[str, str], tuple[str, ...]] = {}
+    parts = worker.parts
+
+    async def nowhere(name: str) -> tuple[str, ...]:
+        return ()
+
+    async def records(name: str, kind: str) -> tuple[str, ...]:
+        return said.get((name, kind), ())
+
+    settings = msgspec.structs.replace(parts.deps.settings, cert_ownership="required", acme_directory="https://ca/")
+    certificates, look = parts.deps.certificates, NameLookup(nowhere, records)
+    handlers = CertificateHandlers(worker.store, parts.deps.clock, parts.apps, parts.ips, certificates, settings, look)
+    await worker.api.call(CREATE_APP, body=CreateAppRequest(name="other"))
+
+    def call(params: Any, body: Any = None) -> Call[Any, Any, Any]:
+        return Call(params=params, query=NoQuery(), body=body, grant=None, request_id="r")  # type: ignore[arg-type]
+
+    other, order = AppParams(app_name="other"), OrderCertificateRequest(hostname=NAME)
+    asked = await handlers.order(call(other, order))
+    assert asked.status == "pending_ownership" and asked.validation_errors[0].code == "ownership"
+    buyer = CertificateBuyer(worker.store, certificates, settings, parts.deps.clock)
+    assert buyer.next() is None, "the authority is not asked"
+    with pytest.raises(Unprocessable, match="show first that it is yours"):
+        await handlers.order(call(HERE, order))
+
+    needs = asked.dns_requirements.ownership
+    value = f"app-{parts.apps.get(worker.store, APP).id[:10]}"
+    said[(needs.name, "TXT")] = (value,)
+    assert (await handlers.order(call(HERE, order))).status == "pending_validation", "it kept nobody from the name"
+    with pytest.raises(NotFound):
+        await handlers.get(call(CertificateParams(app_name="other", hostname=NAME)))
+    await handlers.delete(call(ONE))
+
+    await handlers.order(call(other, order))
+    theirs = CertificateParams(app_name="other", hostname=NAME)
+    assert (await handlers.check(call(theirs))).status == "pending_ownership"
+    said[(needs.name, "TXT")] = (needs.app_value,)
+    assert (await handlers.check(call(theirs))).status == "pending_validation"
+    due = buyer.next()
+    assert due is not None and due.app == "other"
 
 
 async def test_a_name_that_leads_nowhere_is_said_to(worker: SimWorker) -> None:

@@ -1,6 +1,7 @@
 """Answers about the certificates of apps' host names."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from ipaddress import ip_address
@@ -40,7 +41,7 @@ from hawker.api.paging import page_of
 from hawker.api.route import Call, NoQuery
 from hawker.clock import Clock
 from hawker.deferred import deferred
-from hawker.errors import NotFound
+from hawker.errors import NotFound, Unprocessable
 from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01
 from hawker.record.app import AppRecord, CertificateOrder, CertificateRecord
 from hawker.secret.certificates import Certificates, is_below, proof_name
@@ -58,7 +59,7 @@ else:
     certificate_chain = deferred("hawker.secret.certificate_chain")
     certificate_orders = deferred("hawker.secret.certificate_orders")
 
-_ACTIVE, _PENDING = "active", "pending_validation"
+_ACTIVE, _PENDING, _PENDING_OWNERSHIP = "active", "pending_validation", "pending_ownership"
 _PUBLIC = frozenset({IpType.V4, IpType.V6, IpType.SHARED_V4})
 _ALONE = frozenset({IpType.V4, IpType.V6})
 _REQUIRED = "required"
@@ -115,8 +116,13 @@ class CertificateHandlers:
 
     async def order(self, call: Call[AppParams, NoQuery, OrderCertificateRequest]) -> CertificateDetail:
         app = self._apps.get(self._store, call.params.app_name)
-        await self._check_ownership(app, call.body.hostname)
-        order = await self._orders.put(app.name, call.body.hostname, self._certificates)
+        try:
+            await self._check_ownership(app, call.body.hostname)
+        except Unprocessable:
+            owned = False
+        else:
+            owned = True
+        order = await self._orders.put(app.name, call.body.hostname, self._certificates, owned=owned)
         return self._detail(app, self._kept(app, order.hostname))
 
     async def put(self, call: Call[AppParams, NoQuery, ImportCertificateRequest]) -> CertificateDetail:
@@ -129,7 +135,13 @@ class CertificateHandlers:
         return self._detail(*self._found(call.params))
 
     async def check(self, call: Call[CertificateParams, NoQuery, None]) -> CertificateDetail:
+        """An order of a name that is shown to be the app's since then goes ahead."""
         app, kept = self._found(call.params)
+        if kept.order is not None and not kept.order.owned:
+            with suppress(Unprocessable):
+                await self._check_ownership(app, kept.hostname)
+                await self._orders.put(app.name, kept.hostname, self._certificates)
+                kept = self._kept(app, kept.hostname)
         addresses = await self._lookup.addresses(kept.hostname.replace("*", "check", 1))
         owned = await says_so(self._proof(app, kept.hostname), self._lookup)
         wanted = {ip.ip for ip in self._ips.list(app.name) if ip.type in _PUBLIC}
@@ -170,7 +182,7 @@ class CertificateHandlers:
         if self._settings.cert_ownership != _REQUIRED:
             return
         hostname, domain = certificate_chain.hostname_of(text), self._settings.domain
-        if self._kept(app, hostname).is_there or (domain is not None and is_below(hostname, domain)):
+        if self._kept(app, hostname).is_owned or (domain is not None and is_below(hostname, domain)):
             return
         await check_ownership(self._proof(app, hostname), self._lookup)
 
@@ -195,7 +207,9 @@ class CertificateHandlers:
         return _Kept(hostname, self._certificates.find(app.name, hostname), self._orders.find(app.name, hostname))
 
     def _status(self, kept: "_Kept") -> str:
-        return _ACTIVE if kept.record is not None and self._clock.now() < kept.record.not_after else _PENDING
+        if kept.record is not None and self._clock.now() < kept.record.not_after:
+            return _ACTIVE
+        return _PENDING if kept.is_owned else _PENDING_OWNERSHIP
 
     def _summary(self, kept: "_Kept") -> CertificateSummary:
         status, record = self._status(kept), kept.record
@@ -234,7 +248,7 @@ class CertificateHandlers:
                 http_configured=kept.proof == HTTP_01,
                 ownership_txt_configured=found is not None and found.owned,
             ),
-            validation_errors=() if gone else tuple(self._errors(kept, found)),
+            validation_errors=() if gone else tuple(self._errors(app, kept, found)),
             dns_records=None if found is None else found.records,
             rate_limited_until=self._limited_until(kept),
             warning=gone,
@@ -244,10 +258,14 @@ class CertificateHandlers:
         until = kept.order.limited_until if kept.order is not None else 0.0
         return instant(until) if until > self._clock.now() else None
 
-    def _errors(self, kept: "_Kept", found: "_Check | None") -> Sequence[ValidationError]:
+    def _errors(self, app: AppRecord, kept: "_Kept", found: "_Check | None") -> Sequence[ValidationError]:
         errors, now = [], self._clock.now()
         if kept.record is not None and now >= kept.record.not_after:
             errors.append(("expired", "the certificate has expired", "import a new one", now))
+        if not kept.is_owned:
+            proof = self._proof(app, kept.hostname)
+            remedy = f"set the TXT record {proof.text_name} to {proof.app_value} or {proof.org_value}, and check again"
+            errors.append(("ownership", "nothing shows that the name is this app's", remedy, now))
         if kept.order is not None and kept.order.reason:
             remedy = "have the name lead to this host, to its port 443 with TLS or its port 80 with plain HTTP"
             errors.append(("acme", kept.order.reason, remedy, kept.order.failed_at))
@@ -295,8 +313,9 @@ class _Kept(ValueObject, frozen=True):
     order: CertificateOrder | None
 
     @property
-    def is_there(self) -> bool:
-        return self.record is not None or self.order is not None
+    def is_owned(self) -> bool:
+        """The app has the name, whatever shows that it is the app's now."""
+        return self.record is not None or (self.order is not None and self.order.owned)
 
     @property
     def points_here(self) -> bool:
