@@ -47,6 +47,7 @@ def moment(text: str) -> datetime:
 
 to_option = click.option(
     "--to",
+    "--to-node",
     "node",
     metavar="NODE",
     shell_complete=completed("nodes"),
@@ -78,13 +79,15 @@ window_option = click.option(
     help="Begin in that window of a day or week, in UTC: '02:00-04:00', 'sun 02:00-04:00'.",
 )
 reclaim_option = click.option(
-    "--reclaim", is_flag=True, help="Take it back from the node that it moved to, which is lost: for operators."
+    "--reclaim",
+    is_flag=True,
+    help="Take it back from the node that it moved to, which is lost: for operators. --accept-loss says that what was"
+    " written there is given up.",
 )
 accept_loss_option = click.option(
     "--accept-loss",
     is_flag=True,
-    help="Zeros for what the disk cannot read of a volume; it is listed. Copies cold. With --reclaim: give up what was"
-    " written at the lost node.",
+    help="Zeros for what the disk cannot read of a volume; it is listed. Copies cold.",
 )
 now_option = click.option(
     "--now", is_flag=True, help="With --reclaim: the lost host is known to be off, so wait for nothing."
@@ -170,7 +173,7 @@ async def completed_move(
 
 def check_reclaim(ctx: click.Context, *, reclaim: bool, with_it: tuple[str, ...]) -> None:
     """Raises `UsageError` for what is given beside `--reclaim` and says nothing there, or without it."""
-    names = {each.name: max(each.opts, key=len) for each in ctx.command.params if isinstance(each, click.Option)}
+    names = {each.name: next(opt for opt in each.opts if opt.startswith("--")) for each in ctx.command.params if isinstance(each, click.Option)}
     given = {
         name
         for name in names

@@ -73,7 +73,7 @@ def test_a_machine_is_taken_back_from_a_lost_node_by_its_newest_move(hawker: Haw
 
 
 def test_a_reclaim_says_which_options_it_does_not_take(hawker: Hawker, node: FakeNode) -> None:
-    said = hawker("machine", "move", FIRST, "--reclaim", "--to", "0badc")
+    said = hawker("machine", "move", FIRST, "--reclaim", "--to-node", "0badc")  # as volumes say it
     assert said.status == ExitStatus.USAGE and "--to: not with --reclaim" in said.err
     said = hawker("machine", "move", FIRST, "--now")
     assert said.status == ExitStatus.USAGE and "--now is for --reclaim" in said.err
