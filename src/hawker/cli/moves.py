@@ -173,7 +173,8 @@ async def completed_move(
 
 def check_reclaim(ctx: click.Context, *, reclaim: bool, with_it: tuple[str, ...]) -> None:
     """Raises `UsageError` for what is given beside `--reclaim` and says nothing there, or without it."""
-    names = {each.name: next(opt for opt in each.opts if opt.startswith("--")) for each in ctx.command.params if isinstance(each, click.Option)}
+    options = [each for each in ctx.command.params if isinstance(each, click.Option)]
+    names = {each.name: next(opt for opt in each.opts if opt.startswith("--")) for each in options}
     given = {
         name
         for name in names
