@@ -16,7 +16,7 @@ from hawker.clock import SystemClock
 from hawker.ids import NodeId, new_node_id
 from tests.waiting import wait_for
 
-for profile, examples in (("hawker", 30), ("full", 200)):
+for profile, examples in (("hawker", 10), ("full", 200)):
     hypothesis.settings.register_profile(
         profile,
         max_examples=examples,

@@ -24,7 +24,7 @@ from tests.waiting import wait_for
 
 MIB = 1 << 20
 LONG = os.environ.get("JUDGE") == "long"
-WARM_UP, ROUNDS, SEED = (5, 200, SystemClock().token_bytes(2)[0]) if LONG else (2, 8, 1)
+WARM_UP, ROUNDS, SEED = (5, 200, SystemClock().token_bytes(2)[0]) if LONG else (2, 4, 1)
 MOST_GROWTH = 48 * MIB
 _STACK = re.compile(rb"Traceback|File \\?\"|\.py\b|0x[0-9a-f]{6}")
 

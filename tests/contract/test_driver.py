@@ -107,7 +107,6 @@ async def test_a_start_cut_short_anywhere_is_completed_by_the_next_daemon(rig: R
 # --- exit
 
 
-@pytest.mark.booted
 async def test_an_exit_code_is_kept_for_the_next_daemon(rig: Rig) -> None:
     spec = await rig.started("exit 7")
     seen = await rig.driver.wait(spec.machine_id)
@@ -243,7 +242,6 @@ async def test_output_is_readable_after_the_exit_until_destroy(rig: Rig) -> None
 # --- files
 
 
-@pytest.mark.booted
 async def test_files_are_written_or_refused(rig: Rig) -> None:
     spec = await rig.spec("cat /deep/down/file; exit 0", files=(FileSpec(path="/deep/down/file", content=b"words\n"),))
     if not rig.driver.features.rootfs:
@@ -306,7 +304,6 @@ async def test_a_start_that_was_cut_short_amid_its_files_is_finished_by_the_next
     assert (await text(rig.driver, spec.machine_id)) == "file\n^@^@^@^@"
 
 
-@pytest.mark.booted
 async def test_a_file_that_cannot_be_written_ends_the_instance_before_its_command(rig: Rig, tmp_path: Path) -> None:
     if not rig.driver.features.rootfs or not rig.real:
         pytest.skip("needs a root filesystem")

@@ -145,7 +145,6 @@ async def test_a_terminal_has_the_size_it_was_given(real: Rig) -> None:
     assert b"30 100" in seen and b"50 120" in seen
 
 
-@pytest.mark.booted
 async def test_ctrl_c_in_a_terminal_interrupts(real: Rig) -> None:
     spec = await real.started(FOREVER)
     session = await real.driver.exec(spec.machine_id, ExecSpec(argv=("sleep", "79"), tty=True))

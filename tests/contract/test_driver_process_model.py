@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hawker.clock import SystemClock
@@ -55,7 +55,6 @@ OTHERS = st.builds(Call, st.sampled_from(["stop", "conclude"]), st.integers(0, 5
 CALLS = st.lists(st.one_of(STARTS, STARTS, OTHERS), max_size=9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(CALLS)
 def test_any_calls_have_the_same_answers(calls: list[Call]) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -28,7 +28,7 @@ import socket, sys
 asker = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 asker.settimeout(1)
 asker.connect((sys.argv[1], int(sys.argv[2])))
-for _ in range(30):
+for _ in range(int(sys.argv[3])):
     try:
         asker.send(b"within")
         print(asker.recv(100).decode())
@@ -80,8 +80,8 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_pa
     hawker.say("run", REFERENCE, "-a", "names", "--name", "asker", *rest)
     hawker.say("run", REFERENCE, "-a", "apart", "--name", "stranger", *rest)
     ask = (PYTHON, "-c", ASK, private, str(port))
-    assert hawker.say("exec", "--no-stdin", "asker", *ask).strip() == "got within"
-    assert hawker.say("exec", "--no-stdin", "stranger", *ask).strip() == ""
+    assert hawker.say("exec", "--no-stdin", "asker", *ask, "30").strip() == "got within"
+    assert hawker.say("exec", "--no-stdin", "stranger", *ask, "3").strip() == ""
 
     node.kill()
     assert answers("127.0.0.1", port) and answers(own, port), "without the daemon"

@@ -68,6 +68,10 @@ async def chunks(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + 65_536]
 
 
+@pytest.mark.long(
+    reason="debootstrap makes a Debian from a mirror, which takes a checkout a minute and asks a host that others run; "
+    "images of programs of this host, through a real registry too, are the short form"
+)
 @pytest.mark.slow
 async def test_a_real_debian_runs_nginx_and_python(shop: Shop, registry: Registry, debian_image: DebianImage) -> None:
     reference = debian_image(registry)

@@ -267,7 +267,7 @@ def test_a_protocol_error_ends_the_connection_and_nothing_else(tmp_path: Path, b
         assert running.program.poll() is None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.one_of(
@@ -292,7 +292,7 @@ def test_hostile_bytes_never_bring_it_down(tmp_path: Path, pieces: list[bytes], 
         assert running.status() == 143
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.booleans())
 def test_a_spec_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st.DataObject, outfitted: bool) -> None:
     encoded = bytearray(outfit() if outfitted else spec(("true",)))

@@ -181,7 +181,7 @@ def test_requests_for_an_own_kernel_are_refused_on_a_port(tmp_path: Path) -> Non
         running.program.terminate()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.one_of(

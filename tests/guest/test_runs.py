@@ -227,7 +227,7 @@ _REQUESTS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.builds(
@@ -246,7 +246,7 @@ def test_hostile_requests_never_bring_it_down(tmp_path: Path, pieces: list[bytes
         assert running.status() in (143, 3, 127), "stopped, or concluded with an end that was there"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_spec_of_containers_with_any_byte_changed_is_refused_or_run(tmp_path: Path, data: st.DataObject) -> None:
     encoded = bytearray(spec(("true",), ("false",), told=True, held=(1,)))

@@ -45,7 +45,7 @@ _PARTS = st.lists(st.tuples(st.integers(0, 600_000), st.binary(min_size=1, max_s
 
 
 @given(size=st.integers(0, 700_000), parts=_PARTS)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_file_is_copied_to_the_byte(tmp_path: Path, size: int, parts: list[tuple[int, bytes]]) -> None:
     source = _sparse(tmp_path / "source", size, *parts)
     await draft(source, tmp_path / "copy")

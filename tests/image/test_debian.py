@@ -13,7 +13,15 @@ from tests.fixtures.debian_image import PAGE, debian_tar, find_mirror
 from tests.fixtures.registry import Registry
 from tests.image.images import opened_cache
 
-pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="debootstrap makes a Debian from a mirror, which takes a checkout a minute and asks a host that others "
+        "run; tests/image/test_unpack.py has each kind of file"
+    ),
+]
 
 _WHITED_OUT = "./var/log/bootstrap.log"
 _EMPTIED = "./usr/share/doc/"

@@ -54,7 +54,7 @@ _PART = st.sampled_from(["a", "b", "c", "..", "."])
 _PATH = st.lists(_PART, min_size=1, max_size=5).map("/".join)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from("abc"), st.tuples(st.booleans(), _PATH), max_size=3), _PATH)
 def test_no_path_leads_out_of_the_root(tmp_path: Path, links: dict[str, tuple[bool, str]], path: str) -> None:
     root = tmp_path / "root"

@@ -27,9 +27,17 @@ from tests.upgrade.builds import ROOT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-_BUILD = "import hatch_build as b; from pathlib import Path; b.build_guest(Path.cwd(), b.guest_target())"
+_BUILD = """
+from pathlib import Path
+import hatch_build as b
+
+here = Path.cwd()
+programs = b.programs_dir(here)
+programs.mkdir(parents=True, exist_ok=True)
+b.compile_program(here, b.compiler_for(here, b.guest_target()), b.sources_of(here, "pilot"), programs / "pilot")
+"""
 _WITHIN_S = 900  # a compiler without its cache, on a busy host
-OLDER = pytest.mark.long(reason="compiles the guest programs of each earlier version; the last one is the short form")
+OLDER = pytest.mark.long(reason="compiles the pilot of each earlier version; the last one is the short form")
 
 _EARLIER = """
 import asyncio, json, sys
@@ -67,7 +75,8 @@ asyncio.run(main(*sys.argv[1:]))
     ],
 )
 def earlier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its source, with its guest programs built. What came after it said that it speaks one version more."""
+    """Its source, with its pilot built; a machine of the process driver uses no other program. What came after it said
+    that it speaks one version more."""
     version: int = request.param
     listing = ["git", "log", "--format=%H", f"-SPROTOCOL_VERSION = {version + 1}", "--", "guest/protocol.h"]
     try:

@@ -37,7 +37,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(plan=st.lists(actions, min_size=3, max_size=25))
 def test_the_books_balance_whatever_is_asked(plan: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as directory:

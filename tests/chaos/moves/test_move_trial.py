@@ -34,6 +34,10 @@ async def test_a_client_loses_nothing_whoever_dies_and_when_a_link_is_cut(tmp_pa
     assert {row.end for row in rows} == {"done"}
 
 
+@pytest.mark.long(
+    reason="four more moves on a fleet of its own; the test above has the deaths of a move, the simulator of moves in "
+    "`make check` those of scheduled and followed ones, and tests/e2e/test_moves.py a snapshot that follows"
+)
 async def test_a_scheduled_move_happens_once_and_a_snapshot_follows_whoever_dies(tmp_path: Path) -> None:
     rows = await played(MoveTrialPlan(modes=("warm",), places=LATER, cancels=False, kinds=KINDS, where=tmp_path))
     assert [(row.move, row.blow, row.end) for row in rows] == [
