@@ -8,13 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from anyio.to_thread import run_sync
 
+from hawker.api.contract.machine import WaitState
 from hawker.chaos.hostile.python_image import PYTHON, REFERENCE, write_python_image
+from hawker.feed import EVERYWHERE, PUBLISH
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
-from tests.waiting import wait_for
+from tests.e2e.shop import Shop
+from tests.e2e.test_fleet_images import SMALL
+from tests.e2e.test_fleet_join import HOSTS, WITHIN_S
+from tests.e2e.two_hosts import two_hosts
+from tests.waiting import eventually, wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
+FAR_PORT = 15_353
 SERVE = """
 import socket
 place = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -89,3 +97,31 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_pa
     hawker.say("machine", "stop", "one")
     wait_for(lambda: answers("127.0.0.1", port))
     assert json.loads(hawker.say("machine", "status", "one", "-o", "json"))["machine"]["state"] == "started"
+
+
+@pytest.mark.anyio
+async def test_datagrams_at_one_host_reach_and_wake_a_machine_of_another(tmp_path: Path) -> None:
+    write_python_image(tmp_path / "image")
+    with two_hosts(tmp_path, [("--edge-address", address) for address in HOSTS[:2]]) as (here, there):
+        for host in (here, there):
+            hawker = CommandLine(host.node.environment | {"HAWKER_DATA_DIR": str(host.node.data_dir)})
+            hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+        async with here.node.client() as client:
+            shop = Shop(client, "names")
+            await shop.open()
+            machine = await shop.run_somewhere(
+                {
+                    "image": REFERENCE,
+                    "init": {"exec": [PYTHON, "-c", SERVE]},
+                    "services": [{"protocol": "udp", "internal_port": 5353, "ports": [{"port": FAR_PORT}]}],
+                    "metadata": {"hawker_labels": "host=1", PUBLISH: EVERYWHERE},
+                    **SMALL,
+                }
+            )
+            await eventually(lambda: run_sync(answers, here.address, FAR_PORT), WITHIN_S)
+            assert await run_sync(answers, there.address, FAR_PORT), "at its own host, too"
+            await shop.stop(machine.id)
+            await shop.wait(machine.id, WaitState.STOPPED)
+            await eventually(lambda: run_sync(answers, here.address, FAR_PORT), WITHIN_S)
+            assert (await shop.get(machine.id)).state == "started"
+            await shop.close()

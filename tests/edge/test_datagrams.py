@@ -2,76 +2,22 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
-from functools import partial
-from typing import cast
 
 import msgspec
 import pytest
 
-from hawker.edge import datagrams
+from hawker.edge import datagrams, machine_socket
 from hawker.edge.datagrams import WAITING, FlowTable
 from hawker.fair.table import EDGE_FLOWS, EDGE_FLOWS_OF_ADDRESS
-from hawker.feed import CloseMachine, MachineRoute
+from hawker.feed import CloseMachine
 from hawker.ids import InstanceId
 from hawker.machine import State
 from hawker.token_bucket import Allowance, TokenBuckets
 from tests.edge.edge_kit import HOST, PlayedHost, free_port, route
+from tests.edge.udp_kit import ask, client, udp_app, udp_route
 from tests.waiting import eventually
 
 replace = msgspec.structs.replace
-
-
-def udp_route(port: int, internal: int, **rest: object) -> MachineRoute:
-    machine = route(port, internal, **rest)  # type: ignore[arg-type]
-    return replace(machine, services=tuple(replace(each, protocol="udp") for each in machine.services))
-
-
-class App(asyncio.DatagramProtocol):
-    """A program in a machine that answers each datagram with its own name before it."""
-
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.heard: list[bytes] = []
-        self.silent = False
-        self.transport: asyncio.DatagramTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.DatagramTransport, transport)
-
-    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
-        self.heard.append(data)
-        if not self.silent and self.transport is not None:
-            self.transport.sendto(self.name + b" " + data, address)
-
-
-@asynccontextmanager
-async def udp_app(name: bytes = b"got", port: int = 0) -> AsyncIterator[tuple[int, App]]:
-    loop = asyncio.get_running_loop()
-    transport, app = await loop.create_datagram_endpoint(partial(App, name), local_addr=(HOST, port))
-    with closing(transport):
-        yield int(transport.get_extra_info("sockname")[1]), app
-
-
-@contextmanager
-def client(port: int) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.setblocking(False)
-        sender.connect((HOST, port))
-        yield sender
-
-
-async def ask(sender: socket.socket, data: bytes) -> bytes:
-    """The answer; asked again now and then, as clients of UDP do."""
-    loop = asyncio.get_running_loop()
-    for _ in range(20):
-        sender.send(data)
-        try:
-            return await asyncio.wait_for(loop.sock_recv(sender, 65_535), 3)
-        except TimeoutError:
-            continue
-    raise AssertionError("no answer came")
 
 
 async def test_datagrams_go_both_ways_and_each_client_gets_its_own_answer(host: PlayedHost) -> None:
@@ -143,7 +89,7 @@ async def test_a_datagram_wakes_a_machine_and_waits_for_its_program(host: Played
 async def test_a_program_that_does_not_listen_is_told_of_in_the_apps_log(
     host: PlayedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datagrams, "_TRIES", 2)
+    monkeypatch.setattr(machine_socket, "_TRIES", 2)
     port, inside = free_port(), free_port()
     machine = udp_route(port, inside)
     await host.publish(machine)

@@ -191,8 +191,12 @@ def test_datagrams_need_an_address_of_the_apps_own_or_a_published_port() -> None
     assert routes.doors == {Door(private.ip, 53, udp=True)}
 
 
-def test_datagrams_reach_machines_of_this_host_and_no_connection_does_through_their_service() -> None:
+def test_datagrams_reach_machines_of_all_hosts_and_no_connection_does_through_their_service() -> None:
     machine = over_udp(route(53, 53))
-    assert routes_of(machine).service(machine.app, machine.id, 0) is None
+    here = routes_of(machine)
+    assert here.service(machine.app, machine.id, 0) is None
+    assert here.service(machine.app, machine.id, 0, udp=True) is not None
     gate = GatePlace(node=NodeId("b" * 8), host="10.0.0.2", port=4291)
-    assert not routes_of(msgspec.structs.replace(machine, gate=gate)).doors
+    far = routes_of(msgspec.structs.replace(machine, gate=gate))
+    assert far.doors == here.doors
+    assert far.service(machine.app, machine.id, 0, udp=True) is None, "its own gate lets in"

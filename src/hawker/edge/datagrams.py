@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 
 from hawker.clock import Clock
 from hawker.edge.app_figures import AppFigures
+from hawker.edge.machine_socket import IN_A_TURN, MOST_BYTES, FirstDatagrams, FlowListener, MachineEnd, MachineSocket
 from hawker.edge.refusal import Code, ProxyError
 from hawker.edge.routes import Door, Routes
 from hawker.edge.steering import Aim
@@ -34,11 +35,7 @@ NEW_FLOWS = Allowance(1000.0, 2000.0)
 """Of an app, a second. One more is dropped."""
 WAITING = 16
 """Flows of an app that wait for a machine. One more is dropped: a flood starts no more machines than a client does."""
-_KEPT, _KEPT_BYTES = 4, 4096
-"""Of a flow's first datagrams: they wait for the machine, and go to it again while nothing listens there yet."""
-_FIRST_PAUSE_S, _TRIES = 0.01, 8  # of those, each twice as long after the one before
-_IN_A_TURN = 64  # datagrams of one socket, in a turn of the event loop
-_MOST_BYTES, _EXTRA_BYTES = 65_535, 64
+_EXTRA_BYTES = 64
 _SWEEP_S = 1.0
 _IP_PKTINFO = 8  # of linux/in.h; the socket module has no name for it
 _LOCAL_V4, _LOCAL_V6 = slice(4, 8), slice(0, 16)  # of the address that a datagram came to, in what the kernel says
@@ -56,7 +53,7 @@ class Sender(ValueObject, frozen=True):
 
 
 class Flow:
-    """Of one sender. `visit` is None until a machine has been found."""
+    """Of one sender. `visit` is None until a machine has been found. Keeps `FlowListener`."""
 
     def __init__(
         self, flows: "DatagramFlows", receiver: "DatagramDoor", sender: Sender, app: AppName, org: str
@@ -70,16 +67,14 @@ class Flow:
         self.answered = self.is_over = False
         self.heard_at = flows.now()
         self._flows = flows
-        self._first: list[bytes] = []
-        self._machine: socket.socket | None = None
-        self._tries = 0
-        self._again: asyncio.TimerHandle | None = None
+        self._first = FirstDatagrams()
+        self._machine: MachineEnd | None = None
 
     @property
     def goes_on(self) -> bool:
-        """Whether the machine that it leads to is still the one, and still there."""
-        visit = self.visit
-        return not self.is_over and (visit is None or visit.gate.keeps(visit.target.machine.instance))
+        """Whether the machine that it leads to is still the one, and still there; of another host's its gate says so
+        when it is not."""
+        return not self.is_over and (not isinstance(self._machine, MachineSocket) or self._machine.goes_on)
 
     @property
     def ends_at(self) -> float:
@@ -88,92 +83,40 @@ class Flow:
     def send(self, data: bytes) -> None:
         """To the machine, now or once there is one."""
         self.heard_at = self._flows.now()
-        if not self.answered and len(self._first) < _KEPT and sum(map(len, self._first)) + len(data) <= _KEPT_BYTES:
-            self._first.append(data)
-        if self._machine is not None:
-            self._pass_on(data)
+        if self._machine is None:
+            self._first.keep(data)
+        elif not self._machine.send(data):
+            self._flows.dropped(self.app)
 
-    def join(self, visit: Visit) -> None:
+    def join(self, visit: Visit, machine: MachineEnd) -> None:
         """From now on that is its machine. What does not reach it ends the flow."""
-        self.visit = visit
-        target, gate = visit.target, visit.gate
-        host = gate.route.hosts[0] if gate.route.hosts else ""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        machine = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        try:
-            machine.connect((host, target.service.internal_port or 0))
-        except OSError:
-            machine.close()
-            self.end()
-            return
-        self._machine = machine
-        asyncio.get_running_loop().add_reader(machine, self._hear)
-        self._send_first()
+        self.visit, self._machine = visit, machine
+        self._first.send(machine.send)
+        self._first.clear()
 
     def end(self) -> None:
         """Once is enough."""
         if self.is_over:
             return
         self.is_over = True
-        if self._again is not None:
-            self._again.cancel()
         if self._machine is not None:
-            asyncio.get_running_loop().remove_reader(self._machine)
             self._machine.close()
-            self._machine = None
         self._flows.ended(self)
 
-    def _send_first(self) -> None:
-        self._again = None
-        for data in list(self._first):
-            if self._machine is not None:
-                self._pass_on(data)
-
-    def _pass_on(self, data: bytes) -> None:
-        assert self._machine is not None, "it is joined"
-        try:
-            self._machine.send(data)
-        except BlockingIOError:
-            self._flows.dropped(self.app)
-        except ConnectionRefusedError:  # the answer to one before: this one was not sent
-            self._refused()
-        except OSError:
-            self.end()
-
-    def _hear(self) -> None:
-        """What the machine says."""
-        for _ in range(_IN_A_TURN):
-            if self._machine is None:
-                return
-            try:
-                data = self._machine.recv(_MOST_BYTES)
-            except BlockingIOError:
-                return
-            except ConnectionRefusedError:
-                self._refused()
-                return
-            except OSError:
-                self.end()
-                return
-            self.heard_at = self._flows.now()
-            if not self.answered:
-                self.answered = True
-                self._first.clear()
-                self._flows.was_answered(self)
-            self.receiver.send(data, self.sender)
-            self._flows.sent(self.app, len(data))
-
-    def _refused(self) -> None:
-        """Nothing listens there. In a machine that has just begun it may yet; where it did, it does no more."""
-        if self._again is not None:
+    def hear(self, data: bytes) -> None:
+        if self.is_over:
             return
-        if self.answered or self._tries >= _TRIES:
-            self.end()
-            self._flows.refused(self)
-            return
-        pause_s = _FIRST_PAUSE_S * 2.0**self._tries
-        self._tries += 1
-        self._again = asyncio.get_running_loop().call_later(pause_s, self._send_first)
+        self.heard_at = self._flows.now()
+        if not self.answered:
+            self.answered = True
+            self._flows.was_answered(self)
+        self.receiver.send(data, self.sender)
+        self._flows.sent(self.app, len(data))
+
+    def lose(self, why: ProxyError | None) -> None:
+        self.end()
+        if why is not None:
+            self._flows.tell(self.app, why)
 
 
 class FlowTable:
@@ -228,6 +171,17 @@ class Scarce(Protocol):
         """Whether the process is short of descriptors or memory."""
 
 
+class FarFlows(Protocol):
+    """The way to machines of other hosts."""
+
+    async def open(self, visit: Visit, began: float, listener: FlowListener) -> MachineEnd:
+        """Raises `ProxyError`."""
+
+    def sweep(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class DatagramFlows:
     """For one event loop."""
 
@@ -235,6 +189,7 @@ class DatagramFlows:
         self,
         routes: Routes,
         visits: Visits,
+        hops: FarFlows,
         spawn: Spawn,
         clock: Clock,
         counters: Counters,
@@ -245,6 +200,7 @@ class DatagramFlows:
         self.now = clock.monotonic
         self._routes = routes
         self._visits = visits
+        self._hops = hops
         self._spawn = spawn
         self._counters = counters
         self._figures = figures
@@ -271,11 +227,13 @@ class DatagramFlows:
         self._swept_at = now
         for flow in [flow for flow in self._all if flow.ends_at <= now]:
             flow.end()
+        self._hops.sweep()
 
     def end(self) -> None:
         """All of them: who sends goes on in the next process."""
         for flow in list(self._all):
             flow.end()
+        self._hops.close()
 
     # What receivers and flows say.
 
@@ -309,13 +267,6 @@ class DatagramFlows:
         self._counters.add("datagrams_out")
         self._figures.sent(app, size)
 
-    def refused(self, flow: Flow) -> None:
-        if flow.visit is None:
-            return
-        port, machine = flow.visit.target.service.internal_port, flow.visit.gate.route.id
-        known = f"in machine {machine} nothing listens at UDP port {port} of fly-global-services, or 0.0.0.0"
-        self._tell(flow.app, ProxyError(Code.PC01, known=known))
-
     def _begin(self, receiver: "DatagramDoor", sender: Sender) -> Flow | None:
         """None where there is nobody, or no room."""
         app = self._routes.first_app(receiver.door)
@@ -340,9 +291,9 @@ class DatagramFlows:
 
     async def _find(self, flow: Flow) -> None:
         try:
-            visit = await self._visits.begin(Aim(flow.receiver.door, flow.app), self.now())
+            visit, machine = await self._reach(flow)
         except ProxyError as error:
-            self._tell(flow.app, error)
+            self.tell(flow.app, error)
             flow.end()
             return
         except BaseException:
@@ -352,16 +303,36 @@ class DatagramFlows:
             self._waited(flow.app)
         visit.last()
         if flow.is_over:
+            machine.close()
             self._visits.end(visit)
         else:
-            flow.join(visit)
+            flow.join(visit, machine)
+
+    async def _reach(self, flow: Flow) -> tuple[Visit, MachineEnd]:
+        """What another host's gate refuses goes to another machine. Raises `ProxyError`."""
+        began, cause = self.now(), None
+        while True:
+            visit = await self._visits.begin(Aim(flow.receiver.door, flow.app), began, cause)
+            try:
+                if visit.target.is_near:
+                    return visit, MachineSocket(visit, flow)
+                return visit, await self._hops.open(visit, began, flow)
+            except OSError as error:
+                self._visits.end(visit)
+                raise ProxyError(Code.PC01, known=f"machine {visit.gate.route.id} has no address ({error})") from error
+            except ProxyError as error:
+                self._visits.end(visit)
+                cause = error
+            except BaseException:
+                self._visits.end(visit)
+                raise
 
     def _waited(self, app: AppName) -> None:
         left = self._waiting.pop(app) - 1
         if left:
             self._waiting[app] = left
 
-    def _tell(self, app: AppName, error: ProxyError) -> None:
+    def tell(self, app: AppName, error: ProxyError) -> None:
         self._counters.add(f"errors_{error.code.name}", app=app)
         self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
 
@@ -403,9 +374,9 @@ class DatagramDoor:
             self._socket.sendmsg([data], [extra], 0, sender.client)
 
     def _read(self) -> None:
-        for _ in range(_IN_A_TURN):
+        for _ in range(IN_A_TURN):
             try:
-                data, extra, _, client = self._socket.recvmsg(_MOST_BYTES, _EXTRA_BYTES)
+                data, extra, _, client = self._socket.recvmsg(MOST_BYTES, _EXTRA_BYTES)
             except OSError:
                 return
             local = next((content for level, kind, content in extra if self._says_where(level, kind)), b"")

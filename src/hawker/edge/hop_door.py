@@ -4,10 +4,13 @@ certificate of the cluster, and asked, is bounded in bytes and time.
 
 import asyncio
 import socket
+from collections.abc import Callable
+from typing import TypeVar
 
 import anyio
 
 from hawker.clock import Clock
+from hawker.edge.datagram_hops import DatagramGate
 from hawker.edge.dialing import Dialer
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
@@ -18,6 +21,8 @@ from hawker.feed import GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls
 from hawker.log import bind
 from hawker.token_bucket import Allowance, TokenBuckets
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 ASK_S, REST_S = 10.0, 60.0
 """A stranger has so long to ask, and one that was answered to ask again."""
@@ -33,12 +38,12 @@ _log = bind("hawker.edge")
 class _Guest(Side):
     """One conversation of another host's edge with a machine. Keeps nothing when it is over."""
 
-    def __init__(self, scope: anyio.CancelScope) -> None:
+    def __init__(self, over: Callable[[], None]) -> None:
         super().__init__()
-        self._scope = scope
+        self._over = over
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._scope.cancel()
+        self._over()
         super().connection_lost(error)
 
 
@@ -63,10 +68,11 @@ class _Host:
         self.line.say(HopFrame.ANSWER, answer)
         self._rest()
 
-    def let_in(self) -> _Guest:
+    def let_in(self, make: Callable[[Callable[[], None]], P]) -> P:
+        """`make` is told what to call when the conversation is over."""
         assert self._scope is not None, "it has asked"
         self.line.say(HopFrame.ANSWER, HopAnswer(let_in=True))
-        return self.line.open(_Guest(self._scope))
+        return self.line.open(make(self._scope.cancel))
 
     def _hear(self, kind: HopFrame, data: bytes) -> None:
         try:
@@ -123,11 +129,13 @@ class HopDoor:
         clock: Clock,
         counters: Counters,
         table: ConnectionTable,
+        datagrams: DatagramGate,
     ) -> None:
         self.identity = identity
         self.table = table
         self._visits = visits
         self._dialer = dialer
+        self._datagrams = datagrams
         self._spawn = spawn
         self._clock = clock
         self._counters = counters
@@ -168,6 +176,7 @@ class HopDoor:
         """The process goes: nobody new is let in, who is in there may stay."""
         self._closed = True
         self._moved.set()
+        self._datagrams.close()
 
     def end(self) -> None:
         for host in list(self._busy):
@@ -210,6 +219,9 @@ class HopDoor:
 
     async def _let_in(self, host: _Host, question: HopQuestion) -> None:
         """Counted in the machine until both ends are done. Raises `ProxyError`."""
+        if question.datagrams:
+            host.let_in(self._datagrams.open)
+            await anyio.sleep_forever()
         hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
         began, over = self._clock.monotonic() - WAKE_TIMEOUT_S + hold_s, asyncio.Event()
         visit = await self._visits.admit(question.app, question.machine, question.service, began, hold=hold_s > 0)
@@ -218,7 +230,7 @@ class HopDoor:
             if question.lasting:
                 visit.last()
             self._counters.add("hops")
-            host.let_in().join(side)
+            host.let_in(_Guest).join(side)
             with anyio.CancelScope(shield=True):  # the end of one side is passed on to the other by themselves
                 await over.wait()
         finally:

@@ -40,13 +40,15 @@ class HopFrame(IntEnum):
 
 class HopQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """Into which service of which machine. `hold_s`: so long may the gate hold it and start the machine; 0 is now or
-    not at all. `lasting`: it has no end of its own, so a stop of the machine does not wait for it."""
+    not at all. `lasting`: it has no end of its own, so a stop of the machine does not wait for it. `datagrams`: into no
+    machine; each flow in the conversation asks by itself."""
 
     app: AppName
     machine: MachineId
     service: int
     hold_s: float = 0.0
     lasting: bool = False
+    datagrams: bool = False
 
 
 class HopAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,16 +21,18 @@ from hawker.clock import Clock
 from hawker.edge.gates import Gate
 from hawker.edge.hop_line import HopAnswer, HopFrame, HopLine, HopQuestion, read_word
 from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import ServiceTarget
 from hawker.edge.splice import probe_host
 from hawker.edge.visits import WAKE_TIMEOUT_S, Visit
 from hawker.feed import NODE_IDENTITY, GatePlace
 from hawker.http.mutual_tls import Handshake, MutualTls, name_of
+from hawker.ids import AppName, MachineId
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 REACH_S, ANSWER_S = 0.5, 2.0
 """How long the connection may take, and the answer of a gate that holds nobody."""
-_LATE_S = 1.0
+LATE_S = 1.0
 """So much longer than a gate holds is its answer waited for."""
 _FULL_S, _AVOID_S = 0.1, 1.0
 FREE_S = 15.0
@@ -160,23 +162,31 @@ class HopDialer:
         for a while."""
         gate, target, place = visit.gate, visit.target, visit.target.machine.gate
         assert place is not None, "a machine of this host has its gate here"
-        hold_s = max(0.0, began + WAKE_TIMEOUT_S - self._now()) if visit.held else 0.0
+        hold_s = hold_s_of(visit, began, self._now())
         question = HopQuestion(
             app=target.machine.app, machine=target.machine.id, service=target.number, hold_s=hold_s, lasting=lasting
         )
         try:
             caller, answer = await self._ask(place, question)
         except (OSError, ssl.SSLError) as error:  # a timeout, too
-            gate.failed(target.number, self._now())
-            at, why = f"{place.host}:{place.port}", str(error) or type(error).__name__
-            known = f"host {place.node} of machine {gate.route.id} is not reached at {at} ({why})"
-            raise ProxyError(Code.PC01, known=known) from error
+            raise unreached(gate, target, place, error, self._now()) from error
         if not answer.let_in:
             self._keep(place, caller)
-            raise _refused(gate, answer, self._now())
+            raise refused(gate, answer, self._now())
         gate.answered(target.number)
         if lasting:
             caller.probe(lasting=True)
+        return caller.line.open(make())
+
+    async def dial_edge(self, place: GatePlace, make: Callable[[], P]) -> P:
+        """A conversation with the other edge that is of no one machine: each flow of datagrams in it asks by itself.
+        Raises `OSError`."""
+        question = HopQuestion(app=AppName(""), machine=MachineId(""), service=0, lasting=True, datagrams=True)
+        caller, answer = await self._ask(place, question)
+        if not answer.let_in:
+            self._keep(place, caller)
+            raise ConnectionRefusedError(f"its edge takes no datagrams of others: {answer.why}")
+        caller.probe(lasting=True)
         return caller.line.open(make())
 
     def sweep(self) -> None:
@@ -208,7 +218,7 @@ class HopDialer:
 
     async def _ask(self, place: GatePlace, question: HopQuestion) -> tuple[_Caller, HopAnswer]:
         """What a kept connection does not bring over is asked again by a new one. Raises `OSError`."""
-        within_s = question.hold_s + _LATE_S if question.hold_s else ANSWER_S
+        within_s = question.hold_s + LATE_S if question.hold_s else ANSWER_S
         while (kept := self._take(place)) is not None:
             with suppress(ConnectionError):
                 return kept, await self._watched(place, kept, question, within_s)
@@ -255,7 +265,19 @@ class HopDialer:
             caller.line.transport.close()
 
 
-def _refused(gate: Gate, answer: HopAnswer, now: float) -> ProxyError:
+def hold_s_of(visit: Visit, began: float, now: float) -> float:
+    """How long the gate may hold who asks now."""
+    return max(0.0, began + WAKE_TIMEOUT_S - now) if visit.held else 0.0
+
+
+def unreached(gate: Gate, target: ServiceTarget, place: GatePlace, error: Exception, now: float) -> ProxyError:
+    """The gate is avoided for a while."""
+    gate.failed(target.number, now)
+    at, why = f"{place.host}:{place.port}", str(error) or type(error).__name__
+    return ProxyError(Code.PC01, known=f"host {place.node} of machine {gate.route.id} is not reached at {at} ({why})")
+
+
+def refused(gate: Gate, answer: HopAnswer, now: float) -> ProxyError:
     full = answer.code == Code.HQ01.name
     gate.avoid(now + (_FULL_S if full else _AVOID_S))
     try:

@@ -21,6 +21,7 @@ from hawker import log
 from hawker.clock import Clock, SystemClock
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.certificates import CertificateBook
+from hawker.edge.datagram_hops import DatagramGate, DatagramHops
 from hawker.edge.datagrams import DatagramFlows, Scarce
 from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
@@ -133,7 +134,8 @@ class Edge:
 
         self._clients = table = ConnectionTable(EDGE_CONNECTIONS, scarce, is_own)
         hops = ConnectionTable(EDGE_HOPS, scarce)
-        self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops)
+        self.datagram_gate = gate = DatagramGate(self._routes, self._visits, self.spawn, clock, self.counters, self.say)
+        self.hops = HopDoor(identity, self._visits, dialer, self.spawn, clock, self.counters, hops, gate)
         self._raw = RawConnections(
             self._routes, self._visits, dialer, self.spawn, clock, self.counters, self.figures, table, self.say
         )
@@ -167,8 +169,10 @@ class Edge:
         return self._routes.doors
 
     def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
-        figures, clock = self.figures, self._clock
-        return DatagramFlows(self._routes, self._visits, self.spawn, clock, self.counters, figures, scarce, self.say)
+        figures, clock, far = self.figures, self._clock, DatagramHops(self._hop_dialer, self._clock)
+        return DatagramFlows(
+            self._routes, self._visits, far, self.spawn, clock, self.counters, figures, scarce, self.say
+        )
 
     def _with_tls(self) -> TlsConnections:
         return TlsConnections(

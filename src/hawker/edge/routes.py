@@ -154,14 +154,14 @@ class Routes:
         apps = self.apps(door)
         return min(apps, key=lambda app: min(map(_seniority, apps[app].values())), default=None)
 
-    def service(self, app: AppName, machine_id: MachineId, number: int) -> ServiceTarget | None:
-        """Of a machine of this host, published or not, that takes connections."""
+    def service(self, app: AppName, machine_id: MachineId, number: int, *, udp: bool = False) -> ServiceTarget | None:
+        """Of a machine of this host, published or not, that takes connections, or with `udp` datagrams."""
         machine = self.machines.get(machine_id)
         if machine is None or machine.app != app or machine.gate is not None or not 0 <= number < len(machine.services):
             return None
         service = machine.services[number]
         target = ServiceTarget(machine, number, service, next(iter(service.ports or ()), Port()))
-        return None if target.is_udp else target
+        return target if target.is_udp is udp else None
 
     def inside(self, app: AppName, port: int) -> dict[MachineId, ServiceTarget]:
         """Where a request of the app's own network reaches the app, published or not: the service that has this port
@@ -219,12 +219,9 @@ class Routes:
         return min(served) if served and _HTTPS not in served else _HTTPS
 
     def _found_at(self, machine: MachineRoute) -> Iterator[tuple[Door, ServiceTarget]]:
-        """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for. What
-        another host's machine takes by UDP is found there alone."""
+        """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for."""
         found: dict[Door, ServiceTarget] = {}
         for target, number in _served(machine):
-            if target.is_udp and not target.is_near:
-                continue
             for address in self._places(target):
                 if self._owner_of.get(address, machine.app) == machine.app:
                     found.setdefault(Door(address, number, target.is_udp), target)

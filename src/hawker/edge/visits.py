@@ -136,12 +136,14 @@ class Visits:
             return [] if forced is None else [forced]
         return [each for each in there.values() if each.machine.id not in steering.apart]
 
-    async def admit(self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool) -> Visit:
+    async def admit(
+        self, app: AppName, machine_id: MachineId, number: int, began: float, *, hold: bool, udp: bool = False
+    ) -> Visit:
         """The same for a request of another host's edge, into this machine of ours. Without `hold` it is let in now or
         not at all. Raises `ProxyError`."""
 
         def targets() -> list[ServiceTarget]:
-            target = self._routes.service(app, machine_id, number)
+            target = self._routes.service(app, machine_id, number, udp=udp)
             return [] if target is None else [target]
 
         if hold:

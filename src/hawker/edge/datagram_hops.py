@@ -1,0 +1,397 @@
+"""Flows of datagrams from the edge of one host into machines of another. All of them go over one conversation between
+the two edges, and each asks the machine's gate by itself: so each is counted, held and refused there as a connection
+is, and thousands of them cost no more handshakes than one.
+
+A frame is a kind, the flow's number, a length and so many bytes. What the line has no room for is dropped, as networks
+do; a datagram that is lost is nobody's error.
+"""
+
+import asyncio
+import ssl
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import IntEnum
+from typing import cast
+
+import anyio
+import msgspec
+
+from hawker.clock import Clock
+from hawker.edge.hop_line import HopAnswer, read_word
+from hawker.edge.hops import ANSWER_S, FREE_S, LATE_S, HopDialer, hold_s_of, refused, unreached
+from hawker.edge.machine_socket import FlowListener, MachineSocket
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.routes import Routes
+from hawker.edge.visits import WAKE_TIMEOUT_S, Counters, Spawn, Visit, Visits
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import EDGE_FLOWS
+from hawker.feed import EdgeLogLine, GatePlace
+from hawker.ids import AppName, MachineId
+from hawker.image.locks import KeyedLocks
+
+_HEAD = struct.Struct(">BIH")
+_MOST_UNSENT_BYTES = 1 << 20
+"""Of one line to another host. What comes then is dropped."""
+_WHY_CHARS = 1000
+_MOST_NUMBERS = 1 << 32
+
+
+class FlowFrame(IntEnum):
+    ASK = 1
+    ANSWER = 2
+    DATA = 3
+    END = 4
+
+
+class FlowQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Into which service of which machine a flow wants. `hold_s`: so long may the gate hold it and start the machine; 0
+    is now or not at all."""
+
+    app: AppName
+    machine: MachineId
+    service: int
+    hold_s: float = 0.0
+
+
+class _FlowLine(asyncio.Protocol, ABC):
+    """One end of a conversation of many flows."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        start = 0
+        while len(self._buffer) - start >= _HEAD.size and self._transport is not None:
+            kind, number, length = _HEAD.unpack_from(self._buffer, start)
+            end = start + _HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            content, start = bytes(self._buffer[end - length : end]), end
+            try:
+                self._hear(FlowFrame(kind), number, content)
+            except ValueError:  # it is no edge that speaks
+                self._transport.abort()
+        del self._buffer[:start]
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def say(self, kind: FlowFrame, number: int, content: bytes = b"") -> bool:
+        """Whether it was sent: of data there may be too much."""
+        transport = self._transport
+        if transport is None or (kind is FlowFrame.DATA and transport.get_write_buffer_size() > _MOST_UNSENT_BYTES):
+            return False
+        transport.write(_HEAD.pack(kind, number, len(content)) + content)
+        return True
+
+    @abstractmethod
+    def _hear(self, kind: FlowFrame, number: int, content: bytes) -> None:
+        """Raises `ValueError`."""
+
+
+class _FarEnd:
+    """Of one flow, as the edge of its client has it. Keeps `MachineEnd`."""
+
+    def __init__(self, line: "_Asking", number: int, listener: FlowListener) -> None:
+        self.listener = listener
+        self.answer: asyncio.Future[HopAnswer] = asyncio.get_running_loop().create_future()
+        self._line = line
+        self._number = number
+
+    def send(self, data: bytes) -> bool:
+        return self._line.say(FlowFrame.DATA, self._number, data)
+
+    def close(self) -> None:
+        self._line.forget(self._number)
+
+
+class _Asking(_FlowLine):
+    """The end of the clients' edge."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._now = now
+        self._ends: dict[int, _FarEnd] = {}
+        self._last = 0
+        self.free_since = now()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_free(self) -> bool:
+        return not self._ends
+
+    async def ask(self, question: FlowQuestion, within_s: float, listener: FlowListener) -> tuple[_FarEnd, HopAnswer]:
+        """Raises `OSError`."""
+        self._last = (self._last + 1) % _MOST_NUMBERS
+        end = self._ends[self._last] = _FarEnd(self, self._last, listener)
+        try:
+            if not self.say(FlowFrame.ASK, self._last, msgspec.msgpack.encode(question)):
+                raise ConnectionResetError("the other edge has closed the connection")
+            answer = await asyncio.wait_for(end.answer, within_s)
+        except BaseException:
+            end.close()
+            raise
+        if not answer.let_in:
+            end.close()
+        return end, answer
+
+    def forget(self, number: int) -> None:
+        if self._ends.pop(number, None) is not None:
+            self.say(FlowFrame.END, number)
+            self.free_since = self._now()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        for end in list(self._ends.values()):
+            self._lose(end, error or ConnectionResetError("the other edge has closed the connection"))
+
+    def _hear(self, kind: FlowFrame, number: int, content: bytes) -> None:
+        end = self._ends.get(number)
+        if kind is FlowFrame.ASK:
+            raise ValueError("a gate asks nobody")
+        if end is None:
+            return  # it has ended here meanwhile
+        if kind is FlowFrame.ANSWER:
+            if end.answer.done():
+                raise ValueError("it was answered")
+            end.answer.set_result(read_word(content, HopAnswer))
+        elif kind is FlowFrame.DATA:
+            end.listener.hear(content)
+        else:
+            self._ends.pop(number, None)
+            self._lose(end, ConnectionResetError("the gate has ended it"))
+
+    @staticmethod
+    def _lose(end: _FarEnd, error: Exception) -> None:
+        if end.answer.done():
+            end.listener.lose(None)
+        else:
+            end.answer.set_exception(error)
+
+
+class DatagramHops:
+    """Keeps `FarFlows`. For one event loop."""
+
+    def __init__(self, dialer: HopDialer, clock: Clock) -> None:
+        self._dialer = dialer
+        self._now = clock.monotonic
+        self._lines: dict[GatePlace, _Asking] = {}
+        self._making = KeyedLocks[GatePlace]()
+
+    async def open(self, visit: Visit, began: float, listener: FlowListener) -> _FarEnd:
+        """Raises `ProxyError`; the gate is avoided for a while."""
+        gate, target, place = visit.gate, visit.target, visit.target.machine.gate
+        assert place is not None, "a machine of this host has its gate here"
+        hold_s = hold_s_of(visit, began, self._now())
+        question = FlowQuestion(app=target.machine.app, machine=target.machine.id, service=target.number, hold_s=hold_s)
+        try:
+            line = await self._line(place)
+            end, answer = await line.ask(question, hold_s + LATE_S if hold_s else ANSWER_S, listener)
+        except (OSError, ssl.SSLError) as error:  # a timeout, too
+            raise unreached(gate, target, place, error, self._now()) from error
+        if not answer.let_in:
+            raise refused(gate, answer, self._now())
+        gate.answered(target.number)
+        return end
+
+    def sweep(self) -> None:
+        """Close what nobody has used for long."""
+        oldest = self._now() - FREE_S
+        for place, line in list(self._lines.items()):
+            if not line.is_open or (line.is_free and line.free_since < oldest):
+                del self._lines[place]
+                line.close()
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
+        self._lines.clear()
+
+    async def _line(self, place: GatePlace) -> _Asking:
+        """Raises `OSError`."""
+        async with self._making.hold(place):
+            line = self._lines.get(place)
+            if line is None or not line.is_open:
+                line = self._lines[place] = await self._dialer.dial_edge(place, lambda: _Asking(self._now))
+            line.free_since = self._now()
+            return line
+
+
+class _Guest:
+    """One flow of another host's edge in a machine of this one. Keeps `FlowListener`."""
+
+    def __init__(self, line: "AskedLine", number: int, app: AppName, org: str) -> None:
+        self.number, self.app, self.org = number, app, org
+        self.scope = anyio.CancelScope()
+        self.visit: Visit | None = None
+        self.machine: MachineSocket | None = None
+        self._line = line
+
+    def hear(self, data: bytes) -> None:
+        self._line.say(FlowFrame.DATA, self.number, data)
+
+    def lose(self, why: ProxyError | None) -> None:
+        self._line.end(self, why)
+
+
+class AskedLine(_FlowLine):
+    """The end of the machines' edge."""
+
+    def __init__(self, gate: "DatagramGate", over: Callable[[], None]) -> None:
+        super().__init__()
+        self._gate = gate
+        self._over = over
+        self._guests: dict[int, _Guest] = {}
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        for guest in list(self._guests.values()):
+            self._release(guest)
+        self._gate.lines.discard(self)
+        self._over()
+
+    def end(self, guest: _Guest, why: ProxyError | None) -> None:
+        """The machine's end has ended; who sends on asks again."""
+        if self._release(guest):
+            self.say(FlowFrame.END, guest.number)
+            if why is not None:
+                self._gate.tell(guest.app, why)
+
+    def answer(self, number: int, answer: HopAnswer) -> None:
+        self.say(FlowFrame.ANSWER, number, msgspec.msgpack.encode(answer))
+
+    def refuse(self, guest: _Guest, error: ProxyError) -> None:
+        if self._release(guest):
+            self._refuse(guest.number, error)
+
+    def has(self, guest: _Guest) -> bool:
+        return self._guests.get(guest.number) is guest
+
+    def _refuse(self, number: int, error: ProxyError) -> None:
+        why = (error.known or error.told)[:_WHY_CHARS]
+        self.answer(number, HopAnswer(let_in=False, code=error.code.name, why=why))
+
+    def _release(self, guest: _Guest) -> bool:
+        if self._guests.pop(guest.number, None) is None:
+            return False
+        guest.scope.cancel()
+        if guest.machine is not None:
+            guest.machine.close()
+        self._gate.leave(guest)
+        return True
+
+    def _hear(self, kind: FlowFrame, number: int, content: bytes) -> None:
+        guest = self._guests.get(number)
+        if kind is FlowFrame.ASK:
+            if guest is not None:
+                raise ValueError("the flow is there")
+            self._ask(number, read_word(content, FlowQuestion))
+        elif kind is FlowFrame.ANSWER:
+            raise ValueError("it was asked nothing")
+        elif guest is None:
+            return  # it has ended here meanwhile
+        elif kind is FlowFrame.END:
+            self._release(guest)
+        elif guest.machine is not None:
+            if guest.machine.goes_on:
+                guest.machine.send(content)
+            else:
+                self.end(guest, None)
+
+    def _ask(self, number: int, question: FlowQuestion) -> None:
+        guest = _Guest(self, number, question.app, self._gate.owner(question.app))
+        if self._gate.enter(guest):
+            self._guests[number] = guest
+            self._gate.begin(self, guest, question)
+        else:
+            self._refuse(number, ProxyError(Code.HQ01, known="its organization has as many flows as it may have"))
+
+
+class DatagramGate:
+    """Lets flows of other hosts' edges into machines of this one. For one event loop."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        visits: Visits,
+        spawn: Spawn,
+        clock: Clock,
+        counters: Counters,
+        say: Callable[[EdgeLogLine], None],
+    ) -> None:
+        self.owner = routes.owner
+        self.lines: set[AskedLine] = set()
+        self._visits = visits
+        self._spawn = spawn
+        self._now = clock.monotonic
+        self._counters = counters
+        self._say = say
+        self._of_org = Crowd(EDGE_FLOWS)
+
+    def open(self, over: Callable[[], None]) -> AskedLine:
+        """`over` is called when the conversation is."""
+        line = AskedLine(self, over)
+        self.lines.add(line)
+        return line
+
+    def close(self) -> None:
+        """All flows end: who sends goes on in the next process."""
+        for line in list(self.lines):
+            line.close()
+
+    # What lines say.
+
+    def enter(self, guest: _Guest) -> bool:
+        if not self._of_org.fits(guest.org):
+            return False
+        self._of_org.enter(guest.org)
+        return True
+
+    def leave(self, guest: _Guest) -> None:
+        self._of_org.leave(guest.org)
+        if guest.visit is not None:
+            self._visits.end(guest.visit)
+
+    def begin(self, line: AskedLine, guest: _Guest, question: FlowQuestion) -> None:
+        self._spawn(self._let_in, line, guest, question)
+
+    def tell(self, app: AppName, error: ProxyError) -> None:
+        self._counters.add(f"errors_{error.code.name}", app=app)
+        self._say(EdgeLogLine(app=app, code=error.code.name, text=error.whole))
+
+    async def _let_in(self, line: AskedLine, guest: _Guest, question: FlowQuestion) -> None:
+        hold_s = min(question.hold_s, WAKE_TIMEOUT_S) if question.hold_s > 0 else 0.0
+        began, held = self._now() - WAKE_TIMEOUT_S + hold_s, hold_s > 0
+        app, machine, service = question.app, question.machine, question.service
+        with guest.scope:
+            try:
+                visit = await self._visits.admit(app, machine, service, began, hold=held, udp=True)
+            except ProxyError as error:
+                self._counters.add(f"hops_refused_{error.code.name}")
+                line.refuse(guest, error)
+                return
+            if not line.has(guest):
+                self._visits.end(visit)
+                return
+            visit.last()
+            guest.visit = visit
+            try:
+                guest.machine = MachineSocket(visit, guest)
+            except OSError as error:
+                line.refuse(guest, ProxyError(Code.PC01, known=f"machine {machine} has no address ({error})"))
+                return
+            self._counters.add("hops")
+            line.answer(guest.number, HopAnswer(let_in=True))

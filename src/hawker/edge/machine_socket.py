@@ -1,0 +1,143 @@
+"""A flow of datagrams on its last stretch: the socket by which one machine of this host hears them and answers. What
+comes first is sent again for a while where nothing listens in the machine yet.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from hawker.edge.refusal import Code, ProxyError
+from hawker.edge.visits import Visit
+
+MOST_BYTES = 65_535
+IN_A_TURN = 64
+"""Datagrams of one socket, in a turn of the event loop."""
+_KEPT, _KEPT_BYTES = 4, 4096
+"""Of a flow's first datagrams: they wait for the machine, and go to it again while nothing listens there yet."""
+_FIRST_PAUSE_S, _TRIES = 0.01, 8  # of those, each twice as long after the one before
+
+
+class MachineEnd(Protocol):
+    """Of a flow: where its datagrams go."""
+
+    def send(self, data: bytes) -> bool:
+        """Whether there was room for it."""
+
+    def close(self) -> None: ...
+
+
+class FlowListener(Protocol):
+    """Whose flow it is. It closes the machine's end when it is told that the flow has ended."""
+
+    def hear(self, data: bytes) -> None:
+        """What the machine says."""
+
+    def lose(self, why: ProxyError | None) -> None:
+        """It has ended; `why` is what the app's log may say of it."""
+
+
+class FirstDatagrams:
+    """Those of a flow that nobody has answered: a few, and small ones."""
+
+    def __init__(self) -> None:
+        self._kept: list[bytes] = []
+
+    def keep(self, data: bytes) -> None:
+        if len(self._kept) < _KEPT and sum(map(len, self._kept)) + len(data) <= _KEPT_BYTES:
+            self._kept.append(data)
+
+    def send(self, send: Callable[[bytes], object]) -> None:
+        for data in list(self._kept):
+            send(data)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+class MachineSocket:
+    """Keeps `MachineEnd`. Raises `OSError` where the machine has no address any more."""
+
+    def __init__(self, visit: Visit, listener: FlowListener) -> None:
+        route, service = visit.gate.route, visit.target.service
+        host = route.hosts[0] if route.hosts else ""
+        self._visit = visit
+        self._listener = listener
+        self._first: FirstDatagrams | None = FirstDatagrams()  # None once it was answered
+        self._tries = 0
+        self._again: asyncio.TimerHandle | None = None
+        self._closed = False
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.connect((host, service.internal_port or 0))
+        except OSError:
+            self._socket.close()
+            raise
+        asyncio.get_running_loop().add_reader(self._socket, self._hear)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the machine is still the one, and still there."""
+        return not self._closed and self._visit.gate.keeps(self._visit.target.machine.instance)
+
+    def send(self, data: bytes) -> bool:
+        if self._first is not None:
+            self._first.keep(data)
+        return self._pass_on(data)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._again is not None:
+            self._again.cancel()
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+    def _pass_on(self, data: bytes) -> bool:
+        if self._closed:
+            return True
+        try:
+            self._socket.send(data)
+        except BlockingIOError:
+            return False
+        except ConnectionRefusedError:  # the answer to one before: this one was not sent
+            self._refused()
+        except OSError:
+            self._listener.lose(None)
+        return True
+
+    def _hear(self) -> None:
+        for _ in range(IN_A_TURN):
+            if self._closed:
+                return
+            try:
+                data = self._socket.recv(MOST_BYTES)
+            except BlockingIOError:
+                return
+            except ConnectionRefusedError:
+                self._refused()
+                return
+            except OSError:
+                self._listener.lose(None)
+                return
+            self._first = None
+            self._listener.hear(data)
+
+    def _refused(self) -> None:
+        """Nothing listens there. In a machine that has just begun it may yet; where it did, it does no more."""
+        if self._again is not None:
+            return
+        if self._first is None or self._tries >= _TRIES:
+            port, machine = self._visit.target.service.internal_port, self._visit.gate.route.id
+            known = f"in machine {machine} nothing listens at UDP port {port} of fly-global-services, or 0.0.0.0"
+            self._listener.lose(ProxyError(Code.PC01, known=known))
+            return
+        self._again = asyncio.get_running_loop().call_later(_FIRST_PAUSE_S * 2.0**self._tries, self._send_first)
+        self._tries += 1
+
+    def _send_first(self) -> None:
+        self._again = None
+        if self._first is not None:
+            self._first.send(self._pass_on)

@@ -1,0 +1,64 @@
+"""What tests of datagrams play: machines with a program that answers, and clients."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
+from typing import cast
+
+from msgspec.structs import replace
+
+from hawker.feed import MachineRoute
+from tests.edge.edge_kit import HOST, route
+
+
+def udp_route(port: int, internal: int, **rest: object) -> MachineRoute:
+    machine = route(port, internal, **rest)  # type: ignore[arg-type]
+    return replace(machine, services=tuple(replace(each, protocol="udp") for each in machine.services))
+
+
+class App(asyncio.DatagramProtocol):
+    """A program in a machine that answers each datagram with its own name before it."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.heard: list[bytes] = []
+        self.silent = False
+        self.transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
+        self.heard.append(data)
+        if not self.silent and self.transport is not None:
+            self.transport.sendto(self.name + b" " + data, address)
+
+
+@asynccontextmanager
+async def udp_app(name: bytes = b"got", port: int = 0) -> AsyncIterator[tuple[int, App]]:
+    loop = asyncio.get_running_loop()
+    transport, app = await loop.create_datagram_endpoint(partial(App, name), local_addr=(HOST, port))
+    with closing(transport):
+        yield int(transport.get_extra_info("sockname")[1]), app
+
+
+@contextmanager
+def client(port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        sender.connect((HOST, port))
+        yield sender
+
+
+async def ask(sender: socket.socket, data: bytes) -> bytes:
+    """The answer; asked again now and then, as clients of UDP do."""
+    loop = asyncio.get_running_loop()
+    for _ in range(20):
+        sender.send(data)
+        try:
+            return await asyncio.wait_for(loop.sock_recv(sender, 65_535), 3)
+        except TimeoutError:
+            continue
+    raise AssertionError("no answer came")
