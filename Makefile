@@ -13,6 +13,7 @@ CATALOGS ?= 300
 MOVES ?= 5
 DEPLOYS ?= 3
 EDGES ?= 5
+NETWORKS ?= 20
 BENCH ?= start start_many create commands boot profile_start engine scale pull pull_large
 
 .PHONY: help
@@ -65,13 +66,14 @@ check-tidy:
 	@python -m pytest tests/tidy tests/test_tidy.py
 check-docs:
 	@python scripts/docs.py --check
-check-sim: ## play simulated workers, fleets, catalogs, moves, deploys and edges (SEEDS=1000 FLEETS=100 CATALOGS=10000 MOVES=100 DEPLOYS=100 EDGES=100 for more)
+check-sim: ## play simulated workers, fleets, catalogs, moves, deploys, edges and networks (SEEDS=1000 FLEETS=100 CATALOGS=10000 MOVES=100 DEPLOYS=100 EDGES=100 NETWORKS=100 for more)
 	@hawker sim --seeds $(SEEDS)
 	@hawker sim fleet --seeds $(FLEETS)
 	@hawker sim catalog --seeds $(CATALOGS)
 	@hawker sim moves --seeds $(MOVES)
 	@hawker sim deploys --seeds $(DEPLOYS)
 	@hawker sim edge --seeds $(EDGES)
+	@hawker sim networks --seeds $(NETWORKS)
 
 .PHONY: conformance
 conformance: test-setup ## judge a node by the official document and write docs/generated/conformance.md

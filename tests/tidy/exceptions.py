@@ -55,6 +55,9 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("one_meeting_place", "src/hawker/proof/invariants.py", "*", "compares what the host enforces and runs"),
     # A host that is played has all its parts.
     Allowed("one_meeting_place", "src/hawker/sim/node/fake_host.py", "*", "plays machines and network policies"),
+    Allowed(
+        "one_meeting_place", "src/hawker/sim/networks/network_host.py", "*", "plays machines, and the ways to them"
+    ),
     Allowed("one_meeting_place", "src/hawker/sim/node/world.py", "*", "builds a whole worker over a played host"),
     Allowed("one_meeting_place", "src/hawker/sim/worker/planted/daemon.py", "*", "plants bugs in parts of all rooms"),
     # A name that looks like an address.

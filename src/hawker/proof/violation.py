@@ -54,6 +54,10 @@ class Invariant(StrEnum):
     UNFORGED = "no client sets what the edge vouches for"
     RESTED = "machines that nobody needs rest, and as many stay as are to run"
     LEFT_EMPTY = "an edge that nobody uses holds nothing"
+    OWN_NUMBER = "no two private networks have one number"
+    NAMED = "names lead to started machines of the network that asks, and to nothing else"
+    WAYS = "ways between hosts are those of the machines that are there, each to one host"
+    SHOWN = "a certificate is shown for its names, and none that has expired while another one is there"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 

@@ -38,6 +38,7 @@ class BenchPlace(CommandModule):
 TABLE = {
     "catalog": CommandModule("hawker.sim.commands.catalog", "Simulate the catalog's replication under faults."),
     "edge": CommandModule("hawker.sim.commands.edge", "Simulate edges of several hosts, requests and machines."),
+    "networks": CommandModule("hawker.sim.commands.networks", "Simulate private networks, names and certificates."),
     "fleet": CommandModule("hawker.sim.commands.fleet", "Simulate whole fleets under faults."),
     "deploys": CommandModule("hawker.sim.commands.deploys", "Simulate deploys over several nodes."),
     "moves": CommandModule("hawker.sim.commands.moves", "Simulate moves of machines and volumes between nodes."),
