@@ -1,9 +1,11 @@
 """Certificates in the store: sealed, each of one app, gone with it."""
 
+import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
 from hawker.errors import Fault, NotFound, Unprocessable
+from hawker.fair.table import CERTIFICATES as CERTIFICATES_SHARE
 from hawker.record.app import CERTIFICATES
 from hawker.secret.certificates import Certificates, open_pair
 from hawker.sim.node.sim_worker import APP, SimWorker
@@ -63,10 +65,22 @@ async def test_an_app_has_only_so_many(certificates: Certificates, monkeypatch: 
         await certificates.put(APP, name, *issued("*.example.com"))
     with pytest.raises(Unprocessable, match="at most 2"):
         await certificates.put(APP, "c.example.com", *issued("*.example.com"))
-    monkeypatch.setattr("hawker.secret.certificates.MAX_OF_APP", 9)
-    monkeypatch.setattr("hawker.secret.certificates.MAX_OF_NODE", 2)
-    with pytest.raises(Unprocessable, match="this node keeps at most 2"):
-        await certificates.put(APP, "c.example.com", *issued("*.example.com"))
+
+
+async def test_an_organization_leaves_the_last_of_a_node_to_others(
+    worker: SimWorker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = msgspec.structs.replace(CERTIFICATES_SHARE, total=4, each=3, reserve=1)
+    monkeypatch.setattr("hawker.secret.certificates.CERTIFICATES_SHARE", share)
+    for app, org in (("second", "personal"), ("theirs", "other"), ("new", "third")):
+        await worker.api.call(CREATE_APP, body=CreateAppRequest(name=app, org_slug=org))
+    for app, name in ((APP, "a"), ("second", "b"), (APP, "c")):
+        await certificates.put(app, f"{name}.example.com", *issued("*.example.com"))
+    with pytest.raises(Unprocessable, match=r"at most 4 certificates, .* it has 3, 3 of this organization"):
+        await certificates.put("second", "d.example.com", *issued("*.example.com"))
+    await certificates.put("theirs", "d.example.com", *issued("*.example.com"))
+    with pytest.raises(Unprocessable, match="it has 4, 0 of this organization"):
+        await certificates.put("new", "e.example.com", *issued("*.example.com"))
 
 
 async def test_they_go_with_the_app(worker: SimWorker, certificates: Certificates) -> None:

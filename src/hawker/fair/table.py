@@ -60,6 +60,14 @@ EDGE_PROXIED = Share(
     key="address",
     over="the one of the address, or of who has most, that began longest ago is reset for it",
 )
+CERTIFICATES = Share(
+    name="certificates that a node keeps, and as many orders",
+    total=2000,
+    each=1500,
+    reserve=500,
+    key="organization",
+    over="422; the last quarter is for organizations with less than an equal part",
+)
 EDGE_VISITS = Share(
     name="requests and connections of clients in machines",
     total=50_000,
@@ -323,6 +331,7 @@ SHARES = (
     EDGE_CONNECTIONS,
     EDGE_HANDSHAKES,
     EDGE_PROXIED,
+    CERTIFICATES,
     EDGE_VISITS,
     EDGE_HOLDS,
     EDGE_HOLDS_OF_ORG,

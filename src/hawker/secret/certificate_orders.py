@@ -11,12 +11,13 @@ import msgspec
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import HawkerError, NotFound, NotServed, Unavailable, Unprocessable
+from hawker.fair.table import CERTIFICATES as CERTIFICATES_SHARE
 from hawker.fair.threads import Pool, in_thread
 from hawker.feed import DNS_01, HTTP_01, TLS_ALPN_01, ShownChallenge
 from hawker.ids import AppName
 from hawker.log import bind
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateOrder, CertificateRecord
-from hawker.secret.certificates import PLATFORM, Certificates, check_room
+from hawker.secret.certificates import PLATFORM, Certificates, check_room, check_share
 from hawker.settings import Settings
 from hawker.store.contract import Reader, Store, Tx
 from hawker.token_bucket import Allowance, TokenBuckets
@@ -27,7 +28,6 @@ else:
     acme_order = deferred("hawker.secret.acme_order")
     certificate_chain = deferred("hawker.secret.certificate_chain")
 
-MAX_ORDERS_OF_APP, MAX_ORDERS = 500, 2000
 _LOOK_EVERY_S = 1.0
 SPREAD_S, FLEET_SPREAD_S = 1.0, 4.0
 """So long have the edge, and the edges and name servers of a fleet, to hear of a challenge before the authority is sent
@@ -233,7 +233,7 @@ class CertificateBuyer:
             there = self._certificates.find(order.app, order.hostname)
             if there is None or not there.ordered or now < self._renewal_asked.get(order.hostname, -inf) + RENEWAL_S:
                 continue
-            if len(self._renewal_asked) > MAX_ORDERS:
+            if len(self._renewal_asked) > CERTIFICATES_SHARE.total:
                 self._renewal_asked.clear()
             self._renewal_asked[order.hostname] = now
             try:
@@ -308,6 +308,4 @@ def _all_due(store: Reader, now: float) -> list[CertificateOrder]:
 
 
 def _check_orders(tx: Tx, app: str) -> None:
-    orders = [order for _, order in tx.scan(CERTIFICATE_ORDERS)]
-    if len(orders) >= MAX_ORDERS or sum(order.app == app for order in orders) >= MAX_ORDERS_OF_APP:
-        raise Unprocessable(f"an app has at most {MAX_ORDERS_OF_APP} orders, and this node {MAX_ORDERS}")
+    check_share(tx, app, [order.app for _, order in tx.scan(CERTIFICATE_ORDERS)], "orders")

@@ -14,11 +14,13 @@ import msgspec
 from hawker.clock import Clock
 from hawker.deferred import deferred
 from hawker.errors import HawkerError, NotFound, Unprocessable
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import CERTIFICATES as CERTIFICATES_SHARE
 from hawker.feed import ShownChallenge
 from hawker.ids import AppName, NodeId
 from hawker.image.locks import KeyedLocks
 from hawker.log import bind
-from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateRecord
+from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateRecord, org_of
 from hawker.store.contract import Reader, Store, Tx
 from hawker.value_object import ValueObject
 from hawker.vault import Vault
@@ -30,8 +32,8 @@ else:
     certificate_chain = deferred("hawker.secret.certificate_chain")
 
 MAX_OF_APP = 500
-MAX_OF_NODE = 2000
-"""With `certificate_chain.MAX_KEPT_BYTES` each they fit into what the edge is told at once."""
+"""Of certificates, and of orders. All of a node are `fair.table.CERTIFICATES`: with `certificate_chain.MAX_KEPT_BYTES`
+each they fit into what the edge is told at once."""
 SOON_S = 14 * 86_400.0
 PLATFORM = AppName("")
 """Whose the certificate of the platform's own domain is: it is shown for the app that a name's first label is."""
@@ -367,8 +369,20 @@ def _found(reader: Reader, app: str, hostname: str) -> CertificateRecord:
 
 def check_room(tx: Tx, app: str) -> None:
     """For one more. Raises `Unprocessable`."""
-    records = [record for _, record in tx.scan(CERTIFICATES)]
-    if sum(record.app == app for record in records) >= MAX_OF_APP:
-        raise Unprocessable(f"an app has at most {MAX_OF_APP} certificates: use one for a wildcard")
-    if len(records) >= MAX_OF_NODE:
-        raise Unprocessable(f"this node keeps at most {MAX_OF_NODE} certificates")
+    check_share(tx, app, [record.app for _, record in tx.scan(CERTIFICATES)], "certificates")
+
+
+def check_share(reader: Reader, app: str, apps: Sequence[AppName], what: str) -> None:
+    """Whether the app may have one more of `what`, of which `apps` have one each. Raises `Unprocessable`."""
+    if sum(each == app for each in apps) >= MAX_OF_APP:
+        raise Unprocessable(f"an app has at most {MAX_OF_APP} {what}: use one for a wildcard")
+    orgs = {each: org_of(reader, each) for each in {*apps, app}}
+    crowd = Crowd(CERTIFICATES_SHARE)
+    for each in apps:
+        crowd.enter(orgs[each])
+    if not crowd.fits(orgs[app]):
+        mine = crowd.counts.get(orgs[app], 0)
+        raise Unprocessable(
+            f"this node keeps at most {CERTIFICATES_SHARE.total} {what}, the last of them for organizations with fewer"
+            f" than others: it has {crowd.total}, {mine} of this organization; remove some, or use one for a wildcard"
+        )
