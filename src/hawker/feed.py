@@ -146,11 +146,16 @@ class ShownChallenge(msgspec.Struct, frozen=True, kw_only=True):
     """`http-01`, `tls-alpn-01` or `dns-01`."""
 
 
+LEAVE_S = 600.0
+"""So long may those stay who are in machines when the next edge process begins, unless the settings say otherwise."""
+
+
 class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     """All machines with services, all certificates, and the addresses of apps; what is not among them is gone.
     `addresses` are those of the host that ports may be published at; `region` goes into headers. `gate` is where this
     edge answers others, with what `NODE_IDENTITY` has; null in no cluster. `balancers` are networks whose connections
-    begin with a PROXY head."""
+    begin with a PROXY head. `drain_s`: so many seconds may those stay who are in machines when the next edge process
+    begins."""
 
     machines: tuple[MachineRoute, ...]
     addresses: tuple[str, ...] = ()
@@ -160,6 +165,7 @@ class AllMachines(msgspec.Struct, frozen=True, kw_only=True, tag="whole"):
     gate: GatePlace | None = None
     challenges: tuple[ShownChallenge, ...] = ()
     balancers: tuple[str, ...] = ()
+    drain_s: float = LEAVE_S
 
 
 class MachineChanged(msgspec.Struct, frozen=True, kw_only=True, tag="changed"):

@@ -112,6 +112,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     domain: str | None = None
     dns_zone_listen: tuple[str, ...] = ()
     idle_s: float = 300.0
+    edge_drain_s: float = 600.0
 
     # how the fleet judges nodes
     daemon_away_lost_s: float | None = None
@@ -288,6 +289,7 @@ LEAST: Mapping[str, float] = {
     "backup_keep_weekly": 0,
     "backup_verify_percent": 0,
     "idle_s": 1,
+    "edge_drain_s": 0,
     "daemon_away_lost_s": 10,
     "max_layer_mib": 1,
     "max_image_mib": 1,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from hawker.clock import SystemClock
 from hawker.edge.gates import Gate, Gates, LeftInside
@@ -150,6 +151,20 @@ async def test_a_process_that_leaves_carries_on_and_the_next_one_keeps_its_hard_
             writer.close()
             later.close()
         assert files(own) == []
+
+
+async def test_a_process_that_leaves_waits_as_long_as_the_settings_say(host: PlayedHost) -> None:
+    async with app_server(echo_to_the_end) as inside:
+        port = free_port()
+        await host.publish(route(port, inside))
+        host.worker.say(replace(host.worker.whole(), drain_s=0.0))
+        _, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"a long word")
+        await eventually(lambda: host.edge.gates.have_inside)
+        with anyio.fail_after(60):
+            await host.edge.leave()
+        assert host.edge.gates.have_inside
+        writer.close()
 
 
 async def test_a_machine_with_somebody_in_an_earlier_process_does_not_rest(host: PlayedHost) -> None:

@@ -18,8 +18,6 @@ from hawker.clock import Clock
 from hawker.edge.gates import Gates, LeftInside
 from hawker.log import bind
 
-LEAVE_S = 600.0
-"""So long may those stay who are in machines when the next process begins."""
 _SUFFIX = ".leaving"
 _LOOK_EVERY_S = 0.1
 _FIRST_WORD_S = 3.0

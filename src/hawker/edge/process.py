@@ -29,7 +29,7 @@ from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
 from hawker.edge.hops import HopDialer, identity_in
 from hawker.edge.http_connection import HttpConnections
-from hawker.edge.leaving import LEAVE_S, EarlierProcesses, Leaver
+from hawker.edge.leaving import EarlierProcesses, Leaver
 from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.proxy_protocol import ProxiedConnections
@@ -54,6 +54,7 @@ from hawker.fair.table import (
 )
 from hawker.fair.turns import Share
 from hawker.feed import (
+    LEAVE_S,
     AllMachines,
     AskReport,
     AskRoute,
@@ -124,7 +125,7 @@ class Edge:
         self._hop_dialer = parts.hops(identity, clock, self._host_lost)
         dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
         self._pool = MachinePool(self._now)
-        self._kept, self._region = Crowd(EDGE_KEPT_BYTES), "local"
+        self._kept, self._region, self._drain_s = Crowd(EDGE_KEPT_BYTES), "local", LEAVE_S
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
         self.memory, self.too_large = MemoryWatch(self._now, parts.memory, give_back), asyncio.Event()
@@ -169,10 +170,9 @@ class Edge:
         return self._routes.doors
 
     def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
-        figures, clock, far = self.figures, self._clock, DatagramHops(self._hop_dialer, self._clock)
-        return DatagramFlows(
-            self._routes, self._visits, far, self.spawn, clock, self.counters, figures, scarce, self.say
-        )
+        found, clock, figures = (self._routes, self._visits), self._clock, self.figures
+        hops = DatagramHops(self._hop_dialer, clock)
+        return DatagramFlows(*found, hops, self.spawn, clock, self.counters, figures, scarce, self.say)
 
     def _with_tls(self) -> TlsConnections:
         return TlsConnections(
@@ -219,7 +219,7 @@ class Edge:
     def leaving(self) -> bool:
         return self._joined.cancel_called
 
-    async def leave(self, within_s: float = LEAVE_S) -> None:
+    async def leave(self, within_s: float | None = None) -> None:
         """The next process begins, and those who are in there stay, so long at most. Returns when nobody is left."""
         self.gates.shut()
         self._joined.cancel()
@@ -227,7 +227,7 @@ class Edge:
         for machine_id in self.gates.of:
             self._pool.drop(machine_id)
         leaver = Leaver(self._own, os.getpid(), self.gates, self._clock)
-        await leaver.serve(within_s, self._listeners.leave)
+        await leaver.serve(self._drain_s if within_s is None else within_s, self._listeners.leave)
 
     async def drain(self, within_s: float) -> None:
         """Let nobody in any more, and return when everything that has an end has ended, or after so long."""
@@ -268,7 +268,7 @@ class Edge:
             self._link.say(line)
 
     def whole(self, message: AllMachines) -> None:
-        self._region = message.region
+        self._region, self._drain_s = message.region, message.drain_s
         self.proxied.believe(message.balancers)
         self.hops.move(message.gate)
         self.certificates.replace(message.certificates)

@@ -305,6 +305,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         idle_s=deps.settings.idle_s,
         user=user,
         balancers=deps.settings.edge_proxy_protocol_from,
+        drain_s=deps.settings.edge_drain_s,
     )
     door = EdgeDoor(
         deps.store,

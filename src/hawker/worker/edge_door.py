@@ -18,6 +18,7 @@ from hawker.errors import HawkerError
 from hawker.feed import (
     CERTIFICATE_KEY,
     EVERYWHERE,
+    LEAVE_S,
     NODE_IDENTITY,
     PUBLISH,
     AllMachines,
@@ -67,7 +68,8 @@ _log = bind("hawker.edge")
 class EdgeHost(ValueObject, frozen=True, kw_only=True):
     """`folder` is where the edge lives, and `user` who serves there, None for us; `addresses` where machines
     may publish ports, none where they may not; `own` says that machines have addresses of their own. `idle_s`: so long
-    does nobody need a machine before it may rest. `balancers` are networks that introduce their clients."""
+    does nobody need a machine before it may rest. `balancers` are networks that introduce their clients. `drain_s`:
+    so long may those stay who are in machines when the edge process is replaced."""
 
     folder: Path
     addresses: tuple[str, ...]
@@ -76,6 +78,7 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     idle_s: float
     user: int | None = None
     balancers: tuple[str, ...] = ()
+    drain_s: float = LEAVE_S
 
 
 class EdgeDoor:
@@ -266,6 +269,7 @@ class EdgeDoor:
             gate=self._gate,
             challenges=self._certificates.shown_challenges,
             balancers=self._host.balancers,
+            drain_s=self._host.drain_s,
         )
 
     def _say(self, told: EdgeLogLine) -> None:
