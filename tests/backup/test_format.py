@@ -12,13 +12,14 @@ from hawker.backup.format import (
     BackupManifest,
     RepositoryKeys,
     checked,
+    config_of,
     decoded,
     is_backup,
-    new_config,
     repository_key,
 )
 from hawker.clock import SystemClock
 from hawker.errors import Fault
+from hawker.vault import KEY_BYTES
 from tests.backup.conftest import ABOUT, PASSPHRASE
 
 CLOCK = SystemClock()
@@ -78,8 +79,9 @@ def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
 
 
 def test_a_repository_opens_with_its_passphrase_alone() -> None:
-    config = new_config(PASSPHRASE, CLOCK)
-    assert len(repository_key(config, PASSPHRASE, CLOCK)) == 32
+    key = CLOCK.token_bytes(KEY_BYTES)
+    config = config_of(key, PASSPHRASE, CLOCK)
+    assert repository_key(config, PASSPHRASE, CLOCK) == key
     with pytest.raises(Fault):
         repository_key(config, b"another passphrase", CLOCK)
     with pytest.raises(ArchiveDamaged, match="format 2"):

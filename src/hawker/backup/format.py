@@ -205,10 +205,6 @@ class RepositoryKeys:
         self.open_chunk(name, sealed, min(length, CHUNK_BYTES))
 
 
-def new_config(passphrase: bytes, clock: Clock) -> RepositoryConfig:
-    return config_of(clock.token_bytes(KEY_BYTES), passphrase, clock)
-
-
 def config_of(key: bytes, passphrase: bytes, clock: Clock) -> RepositoryConfig:
     salt = clock.token_bytes(_SALT_BYTES)
     return RepositoryConfig(

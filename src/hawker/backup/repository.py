@@ -32,6 +32,7 @@ from hawker.backup.format import (
 from hawker.clock import Clock
 from hawker.errors import Fault, HawkerError, NotFound, Unavailable
 from hawker.fair.threads import Pool, in_thread
+from hawker.vault import KEY_BYTES
 
 _CONFIG = "config"
 _BACKUPS = "backups/"
@@ -94,9 +95,13 @@ class BackupRepository:
         if found is None and make:
             if await self._place.names(_BACKUPS, MOST_LISTED):
                 raise ArchiveDamaged(f"{self.name} has backups and no `config`: put that back, it has their key")
-            config = await in_thread(Pool.ARCHIVE, objects.new_config, passphrase, self._clock)
-            await self._put(_CONFIG, msgspec.msgpack.encode(config))
-            found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)  # another node's may have been first
+            key = self._clock.token_bytes(KEY_BYTES)
+            config = await in_thread(Pool.ARCHIVE, objects.config_of, key, passphrase, self._clock)
+            made = msgspec.msgpack.encode(config)
+            await self._put(_CONFIG, made)
+            found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)
+            if found == made:  # another node's may have been first
+                return RepositoryKeys(key, self._clock)
         if found is None:
             raise NotFound(f"there are no backups in {self.name}")
         return RepositoryKeys(await self._key_in(found, passphrase), self._clock)
