@@ -114,9 +114,19 @@ class PlayedWorker:
         self.balancers: tuple[str, ...] = ()
         self.on_wake: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody wakes here"
         self.on_rest: Callable[[MachineRoute], MachineRoute | str] = lambda machine: "nobody rests here"
+        self.away = False
         self._writers: set[asyncio.StreamWriter] = set()
 
+    def hang_up(self) -> None:
+        """Its process is killed; there is no other one while it is `away`."""
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.away:
+            writer.close()
+            return
         self._writers.add(writer)
         writer.write(frame(self.whole()))
         inbox = WorkerInbox()

@@ -23,7 +23,7 @@ def test_a_flow_is_kept_while_its_instance_is_up_and_open() -> None:
     assert machine.instance is not None
     gate.close(machine.instance)
     assert not gate.keeps(machine.instance)
-    gate.reopen(machine.instance)
+    gate.reopen(machine.instance, 0.0)
     gate.update(msgspec.structs.replace(machine, state=State.SUSPENDED), 1.0)
     assert not gate.keeps(machine.instance)
 
@@ -171,7 +171,7 @@ def violations(seed: int, make: Callable[[MachineRoute, float], Gate]) -> list[s
                 if inside[machine_id]:
                     found.append("rests while somebody is in there")
             case "refuse" if machine_id in closed and gate.route.instance:
-                gate.reopen(gate.route.instance)
+                gate.reopen(gate.route.instance, now)
                 closed.discard(machine_id)
             case "stop" if machine_id in closed and not inside[machine_id]:
                 gate.update(replace(gate.route, state=State.STOPPED, instance=None), now)

@@ -237,3 +237,32 @@ async def test_a_process_that_stays_large_says_that_it_is_to_be_replaced(
     assert not host.edge.too_large.is_set(), "it has clients who need it"
     monkeypatch.setattr(process, "_FEW", 1)
     await eventually(host.edge.too_large.is_set)
+
+
+@pytest.mark.parametrize("agreed", [False, True])
+async def test_a_machine_whose_rest_nobody_answered_lets_nobody_in_until_the_worker_says_how_it_is(
+    host: PlayedHost, agreed: bool
+) -> None:
+    """The worker dies after it was asked: it may have agreed, and the next one carries that out."""
+    async with app_server(says(OK)) as inside:
+        port = free_port()
+
+        def dies(machine: MachineRoute) -> MachineRoute:
+            host.worker.away = True
+            host.worker.hang_up()
+            return machine
+
+        host.worker.on_rest = dies
+        machine = route(port, inside, handlers=("http",), autostop=True, idle_s=0.1)
+        await host.publish(machine)
+        gate = host.edge.gates.of[machine.id]
+        await eventually(lambda: gate.doubted == machine.instance)
+        asked = asyncio.ensure_future(ask(port, get()))
+        await eventually(lambda: host.edge.held == 1)
+        assert not gate.is_open
+        if agreed:
+            host.worker.machines[machine.id] = stopped(machine)
+            host.worker.on_wake = woken
+        host.worker.away = False
+        assert b"200 OK" in await asked
+        assert host.counted("wakes") == agreed

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
 import pytest
+from anyio.abc import ByteStream
 from msgspec.structs import replace
 
 from hawker.clock import SystemClock
@@ -15,10 +17,15 @@ from hawker.feed import (
     EVERYWHERE,
     NODE_IDENTITY,
     PUBLISH,
+    AllMachines,
     AppAddress,
+    EdgeInbox,
     GatePlace,
     MachineRoute,
+    RestMachine,
     RouteHealth,
+    ToWorker,
+    frame,
 )
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -276,3 +283,61 @@ async def test_private_addresses_of_apps_are_the_hosts(worker: SimWorker, tmp_pa
         await eventually(lambda: bool(bridges.served))
         tasks.cancel_scope.cancel()
     assert bridges.served == [{7: {"fdaa:0:7::1:2"}}]
+
+
+class PlayedStream(ByteStream):
+    """The edge's end of a connection: what it says, and what it is told."""
+
+    def __init__(self) -> None:
+        self.told = b""
+        self._says, self._heard = anyio.create_memory_object_stream[bytes](8)
+
+    def say(self, message: ToWorker) -> None:
+        self._says.send_nowait(frame(message))
+
+    def hang_up(self) -> None:
+        self._says.close()
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        return await self._heard.receive()
+
+    async def send(self, item: bytes) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.told += item
+
+    async def send_eof(self) -> None: ...
+
+    async def aclose(self) -> None:
+        self._heard.close()
+
+
+async def test_an_edge_is_told_how_everything_is_after_what_the_one_before_it_asked_for_is_done(
+    worker: SimWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of a machine is being written while its edge process dies: the next one is not told that it runs."""
+    machine_id = await worker.started(services=[WEB], metadata={PUBLISH: "*"})
+    running = worker.record(machine_id).running
+    assert running is not None
+    door, rest, written = door_of(worker), worker.parts.operations.rest, anyio.Event()
+
+    async def slowly(*meant: Any, **how: Any) -> None:
+        await written.wait()
+        await rest(*meant, **how)
+
+    monkeypatch.setattr(worker.parts.operations, "rest", slowly)
+    first, second = PlayedStream(), PlayedStream()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(door._converse, first)
+        await eventually(lambda: first.told)
+        first.say(RestMachine(call=1, id=machine_id, instance=running.instance_id, suspend=False))
+        await eventually(lambda: door._resting)
+        first.hang_up()
+        tasks.start_soon(door._converse, second)
+        await worker.parts.deps.clock.sleep(1.0)
+        too_soon = second.told
+        written.set()
+        assert not too_soon
+        await eventually(lambda: second.told)
+        (whole, *_) = EdgeInbox().read(second.told)
+        assert isinstance(whole, AllMachines) and whole.machines[0].state is not State.STARTED
+        tasks.cancel_scope.cancel()

@@ -21,7 +21,7 @@ SOFT_LIMIT = 20
 _AVOID_S, _LONGEST_AVOID_S = 1.0, 10.0
 _COMPARED = 8
 _HOP_WEIGHT = 2
-_WAKE_AGAIN_S = 1.0
+_WAKE_AGAIN_S, _REST_AGAIN_S = 1.0, 30.0
 _BEGINS_S = 60.0
 _ASLEEP = frozenset({State.STOPPED, State.SUSPENDED})
 _ON_ITS_WAY = frozenset({State.STARTING, State.RESTARTING, State.UPDATING, State.CREATING, State.CREATED})
@@ -52,6 +52,7 @@ class Gate:
         self.opened_at = now  # when this instance started, or was first heard of
         self.waking = False
         self.rest_after = -inf  # a rest that was refused is not asked for again before
+        self.doubted: InstanceId | None = None  # whether it is to rest the worker was asked, and has not answered
         self.why_not = ""  # of the last wake that was refused
         self._wake_after = -inf
         self._closed: InstanceId | None = None
@@ -169,10 +170,17 @@ class Gate:
             self._emptied.append(emptied)
             self._tell_emptied()
 
-    def reopen(self, instance: InstanceId) -> None:
+    def reopen(self, instance: InstanceId, now: float) -> None:
         """A rest was refused."""
+        self.rest_after = now + _REST_AGAIN_S
         if self._closed == instance:
             self._closed = None
+
+    def settle(self, now: float) -> None:
+        """The worker has said how everything is. What it had agreed to before would be among that."""
+        doubted, self.doubted = self.doubted, None
+        if doubted is not None and self.route.state is State.STARTED:
+            self.reopen(doubted, now)
 
     def refused_wake(self, why: str, now: float) -> None:
         self.waking, self.why_not, self._wake_after = False, why, now + _WAKE_AGAIN_S

@@ -41,7 +41,7 @@ from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Visits
 from hawker.edge.warden import CHANNEL_FD, MemoryWatch, give_back, memory_bytes
-from hawker.edge.worker_link import WorkerLink
+from hawker.edge.worker_link import UNHEARD, WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
 from hawker.fair.round_robin import RoundRobin
@@ -77,7 +77,7 @@ _LOOK_AGAIN_S = 0.1
 _LINES_PER_S = 10
 _FEW = 1000
 _log = log.bind("hawker.edge")
-_REST_EVERY_S, _REST_AGAIN_S = 1.0, 30.0
+_REST_EVERY_S = 1.0
 DRAIN_S = {signal.SIGHUP: 5.0, signal.SIGTERM: 2.0, signal.SIGINT: 2.0}
 """So long may requests that are under way hold up the end of the process; who comes meanwhile waits for the next."""
 _IDLE_S, _LAST_BYTES_S, _DRAIN_EVERY_S = 0.3, 0.05, 0.02
@@ -276,7 +276,7 @@ class Edge:
             self.gates.forget(machine_id)
         self.certificates.show(message.challenges)
         for machine in message.machines:
-            self.gates.update(machine, self._now())
+            self.gates.update(machine, self._now()).settle(self._now())
             self._visits.came(machine.id)
         self._listeners.ask()
         self._visits.look_again()
@@ -313,18 +313,18 @@ class Edge:
         self._link.send(MachineClosed(call=message.call, left=gate.total))
 
     async def _let_rest(self, wish: RestWish) -> None:
-        """Nobody is in there, and from here on nobody comes in, until the worker refuses."""
-        gate = wish.gate
-        instance = gate.route.instance
+        """From here on nobody comes in, until the worker refuses, or, where it did not answer, says how it is."""
+        gate, instance = wish.gate, wish.gate.route.instance
         if instance is None or gate.total:
             return
         gate.close(instance)
         self._pool.drop(gate.route.id)
         refused = await self._link.rest(gate.route.id, instance, suspend=wish.suspend)
         self.counters.add("rests_refused" if refused else "rests", app=gate.route.app)
-        if refused:
-            gate.rest_after = self._now() + _REST_AGAIN_S
-            gate.reopen(instance)
+        if refused == UNHEARD:
+            gate.doubted = instance
+        elif refused:
+            gate.reopen(instance, self._now())
             self._visits.changed(gate.route.app)
 
     async def _look_who_rests(self) -> None:

@@ -35,6 +35,8 @@ from hawker.ids import InstanceId, MachineId
 from hawker.log import bind
 
 AWAY = "the node's daemon is away"
+UNHEARD = "the node's daemon was asked, and did not answer"
+"""It may have done what it was asked for."""
 _AGAIN_S = 0.1
 _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""
@@ -95,8 +97,12 @@ class WorkerLink:
         return await self._call(lambda number: WakeMachine(call=number, id=machine_id, rested=rested))
 
     async def rest(self, machine_id: MachineId, instance: InstanceId, *, suspend: bool) -> str:
-        """Why it goes on; empty when it will stop."""
-        return await self._call(lambda call: RestMachine(call=call, id=machine_id, instance=instance, suspend=suspend))
+        """Why it goes on; empty when it will stop. `UNHEARD` where only the worker's next word tells: a worker that did
+        not answer is connected with anew, so it comes."""
+        said = await self._call(lambda call: RestMachine(call=call, id=machine_id, instance=instance, suspend=suspend))
+        if said == UNHEARD:
+            self._hang_up()
+        return said
 
     def send(self, message: ToWorker) -> bool:
         """Whether the worker is there. What it does not read is bounded by its own reading: it is of this host."""
@@ -117,7 +123,7 @@ class WorkerLink:
         try:
             return await asyncio.wait_for(answer, _ANSWER_WITHIN_S)
         except TimeoutError:
-            return "the node's daemon did not answer"
+            return UNHEARD
         finally:
             self._calls.pop(number, None)
 
@@ -158,7 +164,7 @@ class WorkerLink:
             self._writer = None
         for answer in self._calls.values():
             if not answer.done():
-                answer.set_result(AWAY)
+                answer.set_result(UNHEARD)
 
     @property
     def _file(self) -> Path:

@@ -61,7 +61,7 @@ _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0
 _SOURCE = "edge"
 _LINE_CHARS = 2000
 _READ_BYTES = 1 << 18
-_KEYS_EVERY_S, _ADDRESSES_EVERY_S = 5.0, 1.0
+_KEYS_EVERY_S, _ADDRESSES_EVERY_S, _SETTLES_S = 5.0, 1.0, 0.005
 _log = bind("hawker.edge")
 
 
@@ -105,6 +105,7 @@ class EdgeDoor:
         self._clock = clock
         self._host = host
         self._retell = False
+        self._resting = 0
         self._gate: GatePlace | None = None
         self._identity: Callable[[], str] | None = None
         self._far: dict[MachineId, MachineRoute] = {}
@@ -201,6 +202,7 @@ class EdgeDoor:
 
     async def _converse(self, stream: ByteStream) -> None:
         async with stream, anyio.create_task_group() as tasks:
+            await self._settled()
             self._line.connected(stream)
             try:
                 await self._line.send(self.whole())
@@ -320,13 +322,23 @@ class EdgeDoor:
         else:
             await self._line.send(EdgeAnswer(call=message.call))
 
+    async def _settled(self) -> None:
+        """Returns when nothing is under way that an edge before this one has asked for: what is told begins with what
+        came of it, and a machine that is about to rest is not told as one that runs."""
+        while self._resting:
+            await self._clock.sleep(_SETTLES_S)
+
     async def _rest(self, message: RestMachine) -> None:
+        self._resting += 1
         try:
-            await self._operations.rest(message.id, message.instance, suspend=message.suspend)
+            with anyio.CancelScope(shield=True):  # what is being written is written, whether the edge is there or not
+                await self._operations.rest(message.id, message.instance, suspend=message.suspend)
         except HawkerError as error:
             await self._line.send(EdgeAnswer(call=message.call, refused=str(error)))
         else:
             await self._line.send(EdgeAnswer(call=message.call))
+        finally:
+            self._resting -= 1
 
     def _route(self, record: MachineRecord) -> MachineRoute:
         running = record.running
