@@ -329,7 +329,7 @@ async def test_an_edge_is_told_how_everything_is_after_what_the_one_before_it_as
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(door._converse, first)
         await eventually(lambda: first.told)
-        first.say(RestMachine(call=1, id=machine_id, instance=running.instance_id, suspend=False))
+        first.say(RestMachine(call=1, id=MachineId(machine_id), instance=running.instance_id, suspend=False))
         await eventually(lambda: door._resting)
         first.hang_up()
         tasks.start_soon(door._converse, second)
