@@ -29,7 +29,10 @@ from hawker.worker.capacity import kept_layer
 
 
 def held_by_incoming(reader: Reader) -> Resources:
+    """By what is on its way here, and by the snapshots that follow it."""
     total = Resources()
+    for _, coming in reader.scan(COMING_SNAPSHOTS):
+        total = total.plus(coming.holds)
     for _, record in reader.scan(INCOMING):
         total = total.plus(record.holds)
     return total
@@ -38,15 +41,15 @@ def held_by_incoming(reader: Reader) -> Resources:
 class NodeSight(ValueObject, frozen=True, kw_only=True):
     """One node at one moment: its store, which machines run there, which volumes and root filesystems are mounted, how
     often each volume's file and each kept root filesystem was written to, by the id of volume or machine, of those that
-    have one, how many drafts there are, and which bytes of volumes' files are zeros that nobody wrote: offset and count
-    of each range. `snapshots` are the files of snapshots, each with what its volume had been written."""
+    have one, the names of the drafts there, and which bytes of volumes' files are zeros that nobody wrote: offset and
+    count of each range. `snapshots` are the files of snapshots, each with what its volume had been written."""
 
     node: NodeId
     reader: Reader
     running: frozenset[MachineId] = frozenset()
     mounted: frozenset[str] = frozenset()
     contents: Mapping[str, int] | None = None
-    drafts: int = 0
+    drafts: frozenset[str] = frozenset()
     holes: Mapping[str, tuple[tuple[int, int], ...]] = {}
     snapshots: Mapping[SnapshotId, int] = {}
 
@@ -112,7 +115,16 @@ def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
         yield from _written(sight)
         yield from _away(sight)
         yield from _unsaid(sight)
+        yield from _unheld(sight)
     yield from _turns(sights)
+
+
+def _unheld(sight: NodeSight) -> Iterator[Violation]:
+    """A snapshot comes into room that nobody else is promised."""
+    for snapshot_id, coming in sight.reader.scan(COMING_SNAPSHOTS):
+        wanted = 0 if coming.arrived else coming.snapshot.size
+        if snapshot_id in sight.drafts and coming.holds.disk_mib << 20 < wanted:
+            yield Violation(Invariant.CAPACITY, snapshot_id, f"is copied to {sight.node}, which holds no room for it")
 
 
 def _unsaid(sight: NodeSight) -> Iterator[Violation]:
@@ -179,7 +191,7 @@ def moves_at_rest(sights: Iterable[NodeSight]) -> Iterator[Violation]:
         for key, _ in reader.scan(OPEN_MOVE_OF):
             yield Violation(Invariant.MOVE_ENDS, key, f"counts as moving at {sight.node}")
         if sight.drafts:
-            yield Violation(Invariant.NOTHING_STRAY, sight.node, f"{sight.drafts} drafts are there")
+            yield Violation(Invariant.NOTHING_STRAY, sight.node, f"{len(sight.drafts)} drafts are there")
         for id in _kept_at(reader) if sight.contents is not None else ():
             if id not in (sight.contents or {}):
                 yield Violation(Invariant.KEPT, id, f"node {sight.node} owns it and has no file")

@@ -265,13 +265,15 @@ class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ComingSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot of a volume that moved here, which another node has still: `source`, which is asked for it by the
     move and the `generation` by which the volume left there. `upto` is how far its draft is filled and on disk, in
-    bytes. Once it has `arrived`, it is this node's own, and `source` has yet to hear of it."""
+    bytes. `holds` is room of this node for all of it, from when it begins to come until it has arrived or will not.
+    Once it has `arrived`, it is this node's own, and `source` has yet to hear of it."""
 
     snapshot: SnapshotRecord
     source: NodeId
     move: str  # id of the move
     generation: int
     upto: int = 0
+    holds: Resources = Resources()
     arrived: bool = False
 
 

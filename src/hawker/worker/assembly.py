@@ -112,6 +112,7 @@ def assemble(
     """Everything that handlers are given."""
     store, clock, changes = deps.store, deps.clock, deps.table.changes
     deps.runs.meet(runner.accept)
+    deps.room.meet(room)
     quotas = quotas_of(deps)
     volumes = Volumes(store, deps.settings, deps.volumes, deps.disks, runner, room, quotas)
     snapshots = Snapshots(store, deps.driver, clock, deps.copies, runner, quotas)

@@ -197,7 +197,7 @@ async def test_a_machine_whose_disk_cannot_be_read_stays_and_its_move_says_where
         shown = await fleet.worker(0).api.call(GET_MOVE, params=MoveParams(move_id=move.id))
         run = await fleet.worker(0).parts.runner.wait(RunId(move.id), 1.0)
         assert shown.code == "damaged" and isinstance(run.failure, Damaged)
-        assert fleet.hosts[1].sight().drafts == 0
+        assert not fleet.hosts[1].sight().drafts
 
 
 async def test_a_volume_whose_disk_cannot_be_read_stays_and_can_move_once_it_is_read() -> None:

@@ -49,4 +49,4 @@ async def test_a_destination_that_was_dropped_holds_nothing() -> None:
         await fleet.ended(0, (await fleet.move(0, 1)).id)
         await eventually(fleet._clock, lambda: states(fleet, 1) == [IncomingState.DROPPED], 60)
         assert used(fleet.hosts[1].world.store) == Resources()
-        assert fleet.hosts[1].sight().drafts == 0
+        assert not fleet.hosts[1].sight().drafts

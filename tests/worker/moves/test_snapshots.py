@@ -12,11 +12,16 @@ from hawker.api.contract.volume import (
     VolumeParams,
     VolumeSnapshot,
 )
-from hawker.errors import NotFound
+from hawker.errors import NoRoom, NotFound
 from hawker.ids import SnapshotId
+from hawker.node import Resources
+from hawker.proof.invariants import of_store
+from hawker.proof.move_checks import held_by_incoming
 from hawker.record.move import COMING_SNAPSHOTS, MoveState
+from hawker.record.node import used
 from hawker.record.volume import SNAPSHOTS, SnapshotRecord, VolumeState
 from hawker.sim.harness.loop import eventually
+from hawker.sim.moves.move_host import ROOM
 from hawker.sim.node.sim_worker import APP
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -106,6 +111,72 @@ async def test_a_destination_without_room_waits_for_it() -> None:
         assert snapshot_of(fleet, 1) is None and snapshot_of(fleet, 0) is not None
         fleet.hosts[1].world.copies.free_bytes = before.size
         await arrives(fleet, 1, before.id)
+        assert await fleet.settled() == []
+
+
+async def comes_until_its_source_dies(fleet: PlayedFleet) -> SnapshotRecord:
+    """Some of the snapshot is at the second host, which waits for the rest."""
+    before = snapshot_of(fleet, 0)
+    assert before is not None
+    drafted = fleet.hosts[1].world.moved_files.drafted
+    await fleet.ended(0, (await fleet.move(0, 1)).id)
+    await eventually(fleet._clock, lambda: drafted.get(before.id), 60, 0.001)
+    await fleet.hosts[0].kill()
+    return before
+
+
+async def test_snapshot_comes_into_room_that_is_held_and_is_sold_to_nobody_else() -> None:
+    async with played_fleet() as fleet:
+        host = fleet.hosts[1]
+        before = await comes_until_its_source_dies(fleet)
+        coming = host.world.store.get(COMING_SNAPSHOTS, before.id)
+        assert coming is not None and coming.holds == Resources(disk_mib=before.size >> 20)
+        with_it = used(host.world.store)
+        assert held_by_incoming(host.world.store) == coming.holds
+        host.world.room = replace(ROOM, disk_mib=with_it.disk_mib + 1023)
+        body = CreateVolumeRequest(name="other", size_gb=1, region="mad", encrypted=False)
+        with pytest.raises(NoRoom):
+            await fleet.worker(1).api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+        await fleet.hosts[0].begin(fleet._tasks)
+        await arrives(fleet, 1, before.id)
+        assert used(host.world.store) == with_it.minus(coming.holds)
+        await fleet.worker(1).api.call(CREATE_VOLUME, params=AppParams(app_name=APP), body=body)
+
+
+async def test_snapshot_waits_for_room_that_others_are_promised() -> None:
+    async with played_fleet() as fleet:
+        before, host = snapshot_of(fleet, 0), fleet.hosts[1]
+        assert before is not None
+        host.world.room = replace(ROOM, disk_mib=(before.size >> 20) + 1023)
+        await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await fleet._clock.sleep(600)
+        coming = host.world.store.get(COMING_SNAPSHOTS, before.id)
+        assert coming is not None and coming.holds == Resources() and coming.upto == 0
+        host.world.room = ROOM
+        await arrives(fleet, 1, before.id)
+        assert await fleet.settled() == []
+
+
+async def test_room_of_a_snapshot_is_free_again_once_it_will_not_come() -> None:
+    async with played_fleet() as fleet:
+        before, store = await comes_until_its_source_dies(fleet), fleet.hosts[1].world.store
+        coming = store.get(COMING_SNAPSHOTS, before.id)
+        assert coming is not None and coming.holds != Resources()
+        old = replace(coming, snapshot=replace(coming.snapshot, kept_until=fleet._clock.now()))
+        await store.write(lambda tx: tx.put(COMING_SNAPSHOTS, before.id, old))
+        await eventually(fleet._clock, lambda: store.count(COMING_SNAPSHOTS) == 0, 600)
+        assert store.get(COMING_SNAPSHOTS, before.id) is None
+        assert held_by_incoming(store) == Resources() and of_store(store) == []
+
+
+async def test_room_of_a_snapshot_does_not_go_along_with_its_volume() -> None:
+    async with played_fleet() as fleet:
+        before = await comes_until_its_source_dies(fleet)
+        await fleet.ended(1, (await fleet.move(1, 2)).id)
+        assert of_store(fleet.hosts[1].world.store) == []
+        assert held_by_incoming(fleet.hosts[1].world.store) == Resources()
+        await fleet.hosts[0].begin(fleet._tasks)
+        await arrives(fleet, 2, before.id)
         assert await fleet.settled() == []
 
 

@@ -41,9 +41,17 @@ from hawker.record.move import (
 from hawker.record.node import NODE
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.sim.harness.planted_bug import PlantedBug
-from hawker.sim.node.faulty_store import StoreOver, TxOver
+from hawker.sim.moves.store_bugs import (
+    LazyStore,
+    NotingTx,
+    StoreWith,
+    WithoutHolds,
+    WithoutKeys,
+    WithoutRefusals,
+    WithoutSignposts,
+)
 from hawker.sim.node.kit import WorkerKit
-from hawker.store.contract import Bucket, Durability, Store, Tx
+from hawker.store.contract import Tx
 from hawker.up.wiring import NODE_FLOWS
 from hawker.volume.moved_blocks import Digests
 from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece, draft_of
@@ -333,81 +341,8 @@ def _asks_nobody(rootfs: StepDo) -> StepDo:
     return starts
 
 
-class _LazyStore(StoreOver):
-    """A store that syncs what is put into one bucket with whatever is synced next."""
-
-    def __init__(self, late: Bucket[Any], inner: Store) -> None:
-        super().__init__(inner)
-        self._late = late.name
-
-    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        put: set[str] = set()
-        result = await self._inner.write(lambda tx: apply(_Noting(tx, put)), Durability.ORDERED)
-        if durability is Durability.DURABLE and self._late not in put:
-            await self._inner.write(lambda tx: None, Durability.DURABLE)
-        return result
-
-
-class _Noting(TxOver):
-    """Which buckets are put to."""
-
-    def __init__(self, tx: Tx, put: set[str]) -> None:
-        super().__init__(tx)
-        self._into = put
-
-    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
-        self._into.add(bucket.name)
-        self._tx.put(bucket, key, value)
-
-    def delete(self, bucket: Bucket[T], key: str) -> None:
-        self._tx.delete(bucket, key)
-
-    def on_commit(self, call: Callable[[], None]) -> None:
-        self._tx.on_commit(call)
-
-
-class _NoSignposts(StoreOver):
-    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._inner.write(lambda tx: apply(_WithoutSignposts(tx, set())), durability)
-
-
-class _WithoutSignposts(_Noting):
-    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
-        if bucket.name != MOVED.name:
-            super().put(bucket, key, value)
-
-
-class _DropsKeys(StoreOver):
-    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._inner.write(lambda tx: apply(_WithoutKeys(tx, set())), durability)
-
-
-class _WithoutKeys(_Noting):
-    """What opens a volume stays where it was made."""
-
-    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
-        if isinstance(value, VolumeRecord) and value.generation > 1:
-            without: VolumeRecord = msgspec.structs.replace(value, key=None)
-            self._tx.put(VOLUMES, key, without)
-        else:
-            super().put(bucket, key, value)
-
-
-class _ForgetsRefusals(StoreOver):
-    async def write(self, apply: Callable[[Tx], R], durability: Durability = Durability.DURABLE) -> R:
-        return await self._inner.write(lambda tx: apply(_WithoutRefusals(tx, set())), durability)
-
-
-class _WithoutRefusals(_Noting):
-    """A refusal is answered, and not written down."""
-
-    def put(self, bucket: Bucket[T], key: str, value: T) -> None:
-        if isinstance(value, IncomingRecord) and value.state is IncomingState.REFUSED:
-            there = self.get(INCOMING, key)
-            assert there is not None, "what is refused was held"
-            self._tx.put(INCOMING, key, msgspec.structs.replace(there, holds=value.holds))
-        else:
-            super().put(bucket, key, value)
+def _writes(by: type[NotingTx]) -> WorkerKit:
+    return WorkerKit(store=partial(StoreWith, by))
 
 
 def _plant(name: str, what: str, kit: WorkerKit, *breaks: I) -> PlantedBug[WorkerKit]:
@@ -431,7 +366,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant(
         "grant-not-durable",
         "a grant is acted on before it is on disk",
-        WorkerKit(store=partial(_LazyStore, GRANTS)),
+        WorkerKit(store=partial(LazyStore, GRANTS)),
         *I,
     ),
     _plant("early-retirement", "the source's file goes before the grant", _files(_RetiresEarly), *I),
@@ -441,18 +376,23 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         WorkerKit(flows=_never_releases, moves=_KeepsRoom),
         *I,
     ),
-    _plant("no-signpost", "a node forgets where what it had went", WorkerKit(store=_NoSignposts), *I),
+    _plant(
+        "no-signpost",
+        "a node forgets where what it had went",
+        _writes(WithoutSignposts),
+        *I,
+    ),
     _plant(
         "refusal-forgotten",
         "a node that refused takes what comes once more",
-        WorkerKit(store=_ForgetsRefusals),
+        _writes(WithoutRefusals),
         *I,
     ),
     _plant("copy-believed", "the copy is not compared with its source", _files(_ComparesNothing), *I),
     _plant("changes-unseen", "what is written during the copy is not copied again", _files(_SeesNoChange), *I),
     _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
     _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
-    _plant("key-dropped", "what opens a volume does not go along", WorkerKit(store=_DropsKeys), *I),
+    _plant("key-dropped", "what opens a volume does not go along", _writes(WithoutKeys), *I),
     _plant("root-left", "what a machine keeps of its root filesystem does not go along", _files(_LeavesRoots), *I),
     _plant(
         "closed-early",
@@ -464,7 +404,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     _plant(
         "accept-not-durable",
         "a new owner acts before its own commit",
-        WorkerKit(store=partial(_LazyStore, INCOMING)),
+        WorkerKit(store=partial(LazyStore, INCOMING)),
         *I,
     ),
     _plant("snapshot-stays", "the former node of a snapshot keeps it", WorkerKit(moves=_KeepsSnapshots), *I),
@@ -472,6 +412,12 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         "snapshot-let-go",
         "the former node of a snapshot lets go of it before the new one has it",
         WorkerKit(flows=_with_step("bring_snapshots", "bring", _takes_for_granted)),
+        *I,
+    ),
+    _plant(
+        "snapshot-unheld",
+        "room for a snapshot is looked at, and not held",
+        _writes(WithoutHolds),
         *I,
     ),
     _plant("accepts-again", "a late grant is taken for a new one", WorkerKit(moves=_AcceptsAgain), *I),
@@ -489,7 +435,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         *I,
     ),
     _plant(
-        "turn-not-durable", "a turn is given before that is on disk", WorkerKit(store=partial(_LazyStore, TURNS)), *I
+        "turn-not-durable", "a turn is given before that is on disk", WorkerKit(store=partial(LazyStore, TURNS)), *I
     ),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

@@ -241,7 +241,7 @@ class MoveHost:
                 **{volume_id: file.content for volume_id, file in world.disks.files.items()},
                 **{machine_id: count for (machine_id, _), count in world.rootfs.writes.items()},
             },
-            drafts=len(world.moved_files.drafted),
+            drafts=frozenset(world.moved_files.drafted),
             holes={
                 volume_id: tuple((number * BLOCK_BYTES, BLOCK_BYTES) for number in sorted(file.holes))
                 for volume_id, file in world.disks.files.items()

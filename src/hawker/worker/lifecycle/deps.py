@@ -18,6 +18,7 @@ from hawker.ids import AppName, MachineId, NodeId, RunId, VolumeId
 from hawker.image.cache import ImageCache
 from hawker.logs.machine_logs import MachineLogs
 from hawker.netpolicy.policies import Fences
+from hawker.node import Capacity
 from hawker.record.app import AppRecord
 from hawker.record.machine import MachineRecord, machine_id_of
 from hawker.runtime.driver import NodeDriver
@@ -116,6 +117,20 @@ class LateRuns:
         return self._accept(tx, flow, resource, input, when_busy=WhenBusy.QUEUE)
 
 
+class LateRoom:
+    """What the host has to sell, for steps: it is looked at once the worker is assembled."""
+
+    def __init__(self) -> None:
+        self._room: Callable[[], Capacity] | None = None
+
+    def meet(self, room: Callable[[], Capacity]) -> None:
+        self._room = room
+
+    def __call__(self) -> Capacity:
+        assert self._room is not None, "a worker is assembled before it runs anything"
+        return self._room()
+
+
 I = TypeVar("I", bound=msgspec.Struct)  # noqa: E741 - a flow's input
 
 
@@ -124,8 +139,8 @@ class FlowDeps(ValueObject, frozen=True):
     `disks` and `copies` where there are no volumes, `backups` where they go nowhere, `gpus` where the node has none,
     `logs` where none are kept; `files`, what was uploaded for machines, where no such files are. `fleet` answers every
     call that a client may make, once the node answers; `others` are the other nodes, `moved_files` what moves do with
-    volumes' files. `runs` begins runs of the worker. `claims` has the moves by which something came that was found to
-    be the node's own still, in this life of the daemon."""
+    volumes' files. `runs` begins runs of the worker, `room` is what the host has to sell. `claims` has the moves by
+    which something came that was found to be the node's own still, in this life of the daemon."""
 
     store: Store
     table: MachineTable
@@ -154,6 +169,7 @@ class FlowDeps(ValueObject, frozen=True):
     moved_files: MovedFiles | None = None
     others: LateNodes = msgspec.field(default_factory=LateNodes)
     runs: LateRuns = msgspec.field(default_factory=LateRuns)
+    room: LateRoom = msgspec.field(default_factory=LateRoom)
     claims: set[str] = msgspec.field(default_factory=set)
 
 

@@ -2,9 +2,11 @@
 has them to the volume's owner, where the flow `bring_snapshots` runs. Whoever has one keeps it until the owner has it
 on disk and in a durable record.
 
-Invariant: from the grant of a volume on, nothing arrives at the node that granted it, so what the grant says of
-snapshots stays true until its new owner has heard.
+Invariants: a snapshot comes into room that is held for all of it. From the grant of a volume on, nothing arrives at the
+node that granted it, so what the grant says of snapshots stays true until its new owner has heard.
 """
+
+from typing import Any
 
 import msgspec
 
@@ -15,11 +17,12 @@ from hawker.api.contract.move_peer import (
     MovedSnapshotParams,
     ReleaseSnapshotQuery,
 )
-from hawker.errors import Fault, HawkerError, NotFound, Unavailable, WrongState
+from hawker.errors import Fault, HawkerError, NoRoom, NotFound, Unavailable, WrongState
 from hawker.failpoint import inside
 from hawker.fsm.contract import Backoff, Done, Flow, HandOff, Outcome, Retry, Step
 from hawker.ids import SnapshotId, VolumeId
 from hawker.log import bind
+from hawker.node import Resources, shortfall, shortfall_text
 from hawker.record.move import (
     AWAITED,
     COMING_SNAPSHOTS,
@@ -35,6 +38,7 @@ from hawker.record.move import (
     coming_snapshots,
     snapshots_resource,
 )
+from hawker.record.node import hold, used
 from hawker.record.volume import (
     GB,
     GONE_SNAPSHOTS,
@@ -58,6 +62,8 @@ SNAPSHOT_MIB_PER_S = 50
 
 _COMPARED_FASTER = 4  # than it is copied: it is read, and does not travel
 _BEHIND_S = 1.0  # how often it looks whether moves to this node have ended
+_MIB = 1 << 20
+_ELSEWHERE = "it is to come from elsewhere now"
 _ASKED = 900  # times, of one run, before the next takes over
 
 _log = bind("hawker.moves")
@@ -91,7 +97,7 @@ def _carried(deps: FlowDeps, coming: ComingSnapshot) -> CarriedSnapshot | None:
     except Fault as error:
         _log.warning("snapshot cannot follow", extra={"snapshot": coming.snapshot.id, "error": str(error)})
         return None
-    return CarriedSnapshot(coming=msgspec.structs.replace(coming, upto=0), key=opened)
+    return CarriedSnapshot(coming=msgspec.structs.replace(coming, upto=0, holds=Resources()), key=opened)
 
 
 def _whole(reader: Reader, volume_id: VolumeId) -> list[SnapshotRecord]:
@@ -122,8 +128,7 @@ def went_by(reader: Reader, move: MoveRecord) -> bool:
 def leave_snapshots(tx: Tx, volume_id: VolumeId) -> None:
     """Its new owner asks for itself for what was to come here."""
     for each in awaited_snapshots(tx, volume_id):
-        tx.delete(COMING_SNAPSHOTS, each.snapshot.id)
-        tx.put(GONE_SNAPSHOTS, each.snapshot.id, each.snapshot)
+        _comes_no_more(tx, each)
 
 
 def handed_snapshot(reader: Reader, move: MoveRecord, snapshot_id: str) -> MovedFile:
@@ -160,6 +165,8 @@ def enter_snapshots(tx: Tx, deps: FlowDeps, unit: Delivered) -> None:
             tx.put(SNAPSHOTS, mine.id, msgspec.structs.replace(mine, kept_until=coming.snapshot.kept_until))
             coming = msgspec.structs.replace(coming, arrived=True)
         if coming.source != deps.others.there.me:
+            known = tx.get(COMING_SNAPSHOTS, coming.snapshot.id)
+            hold(tx, Resources() if known is None else known.holds, coming.holds)
             tx.put(COMING_SNAPSHOTS, coming.snapshot.id, coming)
     if coming_snapshots(tx, volume.id):
         begin_bringing(tx, deps, volume.id)
@@ -229,7 +236,9 @@ class _Bringing:
             return "the volume is on its way to another node"
         if store.get(GONE_SNAPSHOTS, self._id) is not None:
             return "what was here of it is being removed"
-        check_room(await self._room(), f"snapshot {self._id}")
+        if self._coming.holds == Resources():
+            check_room(await self._room(), f"snapshot {self._id}")
+            self._coming = await store.write(self._hold)
         try:
             waits = await self._copy()
         except NotFound as error:
@@ -248,6 +257,18 @@ class _Bringing:
         assert self._deps.copies is not None, "only a node with volumes has one"
         found = await self._deps.copies.room(self._id)
         return CopyRoom(self._coming.snapshot.size, found.free_bytes)
+
+    def _hold(self, tx: Tx) -> ComingSnapshot:
+        """What others are promised of the disk is none of its room. Raises `NoRoom`, and `WrongState` when it does not
+        come by this move any more."""
+        there, snapshot = tx.get(COMING_SNAPSHOTS, self._id), self._coming.snapshot
+        if there is None or there.move != self._coming.move:
+            raise WrongState(_ELSEWHERE)
+        wanted = Resources(disk_mib=-(-snapshot.size // _MIB))
+        missing = shortfall(self._deps.room(), used(tx), wanted)
+        if missing:
+            raise NoRoom(f"short of {shortfall_text(missing)}", scope="host", shortfall=missing)
+        return _change_coming(tx, there, holds=wanted)
 
     async def _copy(self) -> str:
         coming, snapshot = self._coming, self._coming.snapshot
@@ -269,12 +290,12 @@ class _Bringing:
     def _arrive(self, tx: Tx) -> str:
         there = tx.get(COMING_SNAPSHOTS, self._id)
         if there is None or there.move != self._coming.move:
-            return f"snapshot {self._id} is to come from elsewhere now"
+            return f"snapshot {self._id}: {_ELSEWHERE}"
         if tx.get(MOVED, self._volume) is not None:
             return "the volume is on its way to another node"
         tx.put(SNAPSHOTS, self._id, there.snapshot)
         tx.put(SNAPSHOTS_BY_VOLUME, f"{self._volume}/{self._id}", SnapshotKey(id=self._id))
-        tx.put(COMING_SNAPSHOTS, self._id, msgspec.structs.replace(there, arrived=True))
+        _change_coming(tx, there, holds=Resources(), arrived=True)
         return ""
 
     async def _release(self) -> None:
@@ -312,8 +333,7 @@ class _Bringing:
         def apply(tx: Tx) -> None:
             there = tx.get(COMING_SNAPSHOTS, self._id)
             if there is not None and not there.arrived:
-                tx.delete(COMING_SNAPSHOTS, self._id)
-                tx.put(GONE_SNAPSHOTS, self._id, there.snapshot)
+                _comes_no_more(tx, there)
 
         await self._deps.store.write(apply)
         fields = {"snapshot": self._id, "volume": self._volume, "reason": why}
@@ -337,10 +357,24 @@ class _SnapshotPace:
             await clock.sleep(_BEHIND_S)
 
 
+def _change_coming(tx: Tx, before: ComingSnapshot, **fields: Any) -> ComingSnapshot:
+    changed = msgspec.structs.replace(before, **fields)
+    hold(tx, before.holds, changed.holds)
+    tx.put(COMING_SNAPSHOTS, changed.snapshot.id, changed)
+    return changed
+
+
+def _comes_no_more(tx: Tx, coming: ComingSnapshot) -> None:
+    """What is here of its file is removed."""
+    tx.delete(COMING_SNAPSHOTS, coming.snapshot.id)
+    hold(tx, coming.holds, Resources())
+    tx.put(GONE_SNAPSHOTS, coming.snapshot.id, coming.snapshot)
+
+
 def _note_upto(tx: Tx, coming: ComingSnapshot, upto: int) -> None:
     there = tx.get(COMING_SNAPSHOTS, coming.snapshot.id)
     if there is not None and there.move == coming.move:
-        tx.put(COMING_SNAPSHOTS, coming.snapshot.id, msgspec.structs.replace(there, upto=upto))
+        _change_coming(tx, there, upto=upto)
 
 
 BRING_SNAPSHOTS = Flow(
