@@ -6,7 +6,7 @@ import msgspec
 
 from hawker.api.contract.move import Move, MoveList
 from hawker.api.route import Call
-from hawker.errors import NotFound
+from hawker.errors import HawkerError, NotFound
 from tests.cli.fake_addresses import AT
 
 MOVE = Move(
@@ -30,16 +30,22 @@ MOVE = Move(
 
 class FakeMoves:
     """`moves` are listed; one that is asked for becomes what `ends` says, or what `ends_lossy` does if it was ordered
-    with losses."""
+    with losses. The first orders meet each of `in_the_way`: one is refused so, or ends aborted for that reason."""
 
     def __init__(self) -> None:
         super().__init__()
         self.moves: tuple[Move, ...] = ()
         self.ends: dict[str, Any] = {"state": "done", "copied_bytes": 4 << 30}
         self.ends_lossy: dict[str, Any] | None = None
+        self.in_the_way: list[HawkerError | str] = []
         self._lossy = False
+        self._aborts = ""
 
     async def _move_machine(self, call: Call[Any, Any, Any]) -> Move:
+        met = self.in_the_way.pop(0) if self.in_the_way else ""
+        if isinstance(met, HawkerError):
+            raise met
+        self._aborts = met
         self._lossy = bool(call.body.accept_loss)
         later = {"state": "scheduled", "at": call.body.at or AT, "window": call.body.window}
         return msgspec.structs.replace(
@@ -56,6 +62,8 @@ class FakeMoves:
     async def _get_move(self, call: Call[Any, Any, Any]) -> Move:
         if call.params.move_id != MOVE.id:
             raise NotFound("move not found")
+        if self._aborts:
+            return msgspec.structs.replace(MOVE, state="aborted", reason=self._aborts)
         ends = self.ends_lossy if self._lossy and self.ends_lossy is not None else self.ends
         return msgspec.structs.replace(MOVE, **ends)
 

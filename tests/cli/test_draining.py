@@ -11,9 +11,10 @@ from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, data_of
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.machine import Mount, RootfsConfig
-from hawker.errors import NoRoom, Unavailable
+from hawker.errors import Conflict, HawkerError, LeaseHeld, NoRoom, Unavailable
 from hawker.ids import NodeId
 from hawker.machine import State
+from hawker.record.move import BUSY
 from tests.cli.fake_node import AT, FakeNode, exit_event, machine
 
 pytestmark = pytest.mark.anyio
@@ -134,6 +135,51 @@ async def test_a_machine_that_is_just_starting_is_waited_for() -> None:
         def append(self, text: str) -> None:
             super().append(text)
             if "waiting" in text:
+                node.add("shop", machine(FIRST))
+
+    (moved,) = await Drain(node, said=Said()).of(FIRST)
+    assert moved.copy and not moved.why
+
+
+IN_THE_WAY = (
+    Conflict("move 01 of app 'shop' is under way: one machine of an app is away at a time"),
+    LeaseHeld("machine ID 1 lease currently held by somebody"),
+    f"{BUSY}move 02 of machine 1 goes first, and did so for 10 minutes",
+)
+
+
+@pytest.mark.parametrize("met", IN_THE_WAY, ids=["another move", "a lease", "its turn did not come"])
+async def test_machine_that_something_is_in_the_way_of_is_moved_once_it_is_gone(met: HawkerError | str) -> None:
+    node = node_with(machine(FIRST, config=WITH_VOLUME))
+    node.in_the_way = [met, met]
+    drain = Drain(node)
+    (moved,) = await drain.of(FIRST)
+    assert (moved.copy, moved.why) == (FIRST, "")
+    assert len(node.calls["move_machine"]) == 3
+    assert len([line for line in drain.said if "something else is under way, and it is tried again" in line]) == 1
+
+
+async def test_machine_that_something_stays_in_the_way_of_stays_and_keeps_nobody_else() -> None:
+    node = node_with(machine(FIRST, config=WITH_VOLUME), machine(SECOND))
+    node.in_the_way = [IN_THE_WAY[0]] * 1000
+    first, second = await Drain(node).of(FIRST, SECOND)
+    assert "one machine of an app is away at a time" in first.why and second.copy
+
+
+async def test_machine_whose_move_is_aborted_for_another_reason_is_not_ordered_again() -> None:
+    node = node_with(machine(FIRST, config=WITH_VOLUME))
+    node.in_the_way = ["no node can take it"]
+    (moved,) = await Drain(node).of(FIRST)
+    assert "no node can take it" in moved.why and len(node.calls["move_machine"]) == 1
+
+
+async def test_machine_is_moved_once_its_lease_has_ended() -> None:
+    node = node_with(machine(FIRST, lease=LEASE))
+
+    class Said(list[str]):
+        def append(self, text: str) -> None:
+            super().append(text)
+            if "waiting, a client holds its lease" in text:
                 node.add("shop", machine(FIRST))
 
     (moved,) = await Drain(node, said=Said()).of(FIRST)

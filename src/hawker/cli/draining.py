@@ -290,16 +290,18 @@ class Mover:
             return self._stay(resident, "", str(error))
 
     async def _at_rest(self, resident: Resident) -> Machine:
-        """Once nothing is under way on it, if that is soon enough."""
+        """Once nothing is under way on it, and nobody has its lease, if that is soon enough."""
         deadline, told = self._clock.monotonic() + self._within_s, False
         while True:
             machine = await self._caller.call(
                 GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
             )
-            if stays(machine) is not Left.BUSY or self._clock.monotonic() >= deadline:
+            left = stays(machine, keep_volumes=self._keep_volumes, cold_start=self._cold_start)
+            if left not in (Left.BUSY, Left.LEASED) or self._clock.monotonic() >= deadline:
                 return machine
             if not told:
-                self._say(f"{resident.app}: {machine.name} ({machine.id}): waiting, it is {machine.state}")
+                why = "a client holds its lease" if left is Left.LEASED else f"it is {machine.state}"
+                self._say(f"{resident.app}: {machine.name} ({machine.id}): waiting, {why}")
                 told = True
             await self._clock.sleep(LOOK_S)
 
@@ -352,7 +354,9 @@ class Mover:
             return await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
 
         say = partial(self._say_of, resident)
-        done = await moves.completed_move(self._caller, order, self._clock, say, accept_loss=self._accept_loss)
+        done = await moves.completed_move(
+            self._caller, order, self._clock, say, accept_loss=self._accept_loss, within_s=self._within_s
+        )
         away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
         along = f"with {data_of(machine)} " if data_of(machine) else ""
         stopped = ", where it is stopped: its memory was dropped" if machine.state is State.SUSPENDED else ""

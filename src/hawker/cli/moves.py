@@ -23,11 +23,14 @@ from hawker.cli.notation import Written
 from hawker.cli.options import completed
 from hawker.cli.output import fields, note, size, table
 from hawker.clock import Clock, SystemClock
-from hawker.errors import Damaged, HawkerError, Unavailable
-from hawker.record.move import SCHEDULED, MoveState
+from hawker.errors import Conflict, Damaged, HawkerError, LeaseHeld, MoveUnderWay, Unavailable
+from hawker.record.move import BUSY, SCHEDULED, MoveState
 
 LOOK_S = 0.5
 SAY_EVERY_S = 5.0
+AGAIN_S = 2.0
+"""Between two orders of a move that something else is in the way of."""
+
 ENDED = frozenset({MoveState.DONE, MoveState.ABORTED})
 
 
@@ -129,6 +132,16 @@ class AbortedMove(Failure):
         super().__init__(f"the move was aborted, and {what(move)} is at node {move.node} as before: {move.reason}")
         self.move = move
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether an order that accepts losses may succeed."""
+        return self.move.code == Damaged.code
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the same order may succeed later."""
+        return self.move.reason.startswith(BUSY)
+
 
 async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], None] = note) -> Move:
     """Until it has ended, unless it is to begin later; a line for each state, and every 5 s. A broker or node that is
@@ -158,17 +171,38 @@ Order = Callable[[bool], Awaitable[Move]]
 
 
 async def completed_move(
-    caller: Caller, order: Order, clock: Clock, say: Callable[[str], None], *, accept_loss: bool
+    caller: Caller, order: Order, clock: Clock, say: Callable[[str], None], *, accept_loss: bool, within_s: float
 ) -> Move:
     """What the disk cannot read is given up only by a second move, where losses are accepted: the first one may be
-    warm, and the disk may read it then. Raises as `follow`."""
+    warm, and the disk may read it then. What something else is in the way of is ordered again for `within_s`. Raises as
+    `follow`."""
     try:
-        return await follow(caller, await order(False), clock, say)
+        return await _unhindered(caller, lambda: order(False), clock, say, within_s)
     except AbortedMove as error:
-        if not accept_loss or error.move.code != Damaged.code:
+        if not accept_loss or not error.is_lossy:
             raise
         say(f"{what(error.move)}: {error.move.reason}; moved once more, and what cannot be read is lost")
-    return await follow(caller, await order(True), clock, say)
+    return await _unhindered(caller, lambda: order(True), clock, say, within_s)
+
+
+async def _unhindered(
+    caller: Caller, order: Callable[[], Awaitable[Move]], clock: Clock, say: Callable[[str], None], within_s: float
+) -> Move:
+    """From the first time on at which something was in the way: another move of the app, a lease, an operation."""
+    until, told = float("inf"), ""
+    while True:
+        try:
+            return await follow(caller, await order(), clock, say)
+        except (AbortedMove, Conflict, LeaseHeld, MoveUnderWay) as error:
+            now = clock.monotonic()
+            until = min(until, now + within_s)
+            if now >= until or (isinstance(error, AbortedMove) and not error.is_busy):
+                raise
+            why = str(error)
+        if why != told:
+            told = why
+            say(f"something else is under way, and it is tried again for {until - now:.0f} s: {why}")
+        await clock.sleep(AGAIN_S)
 
 
 def check_reclaim(ctx: click.Context, *, reclaim: bool, with_it: tuple[str, ...]) -> None:

@@ -27,6 +27,10 @@ SIGNPOSTS_KEPT_S = 30 * 86_400.0
 TRIED_AT_MOST_S = 86_400.0
 """How long after it came a machine that does not start still goes back: seconds."""
 
+BUSY = "busy: "
+"""How the reason of a move begins that was aborted because others of its app moved for too long: it may be ordered
+again."""
+
 PAUSED_AT_MOST_S = 3600.0
 """A pause ends by itself after so many seconds, because the move holds room at both nodes."""
 

@@ -17,7 +17,7 @@ from hawker.fsm.contract import Abort, Done, Outcome
 from hawker.ids import AppName, NodeId
 from hawker.log import bind
 from hawker.record.app import APPS
-from hawker.record.move import MOVES, OPEN_MOVES, TURNS, MoveRecord, TurnRecord
+from hawker.record.move import BUSY, MOVES, OPEN_MOVES, TURNS, MoveRecord, TurnRecord
 from hawker.store.contract import Durability, Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 
@@ -94,7 +94,7 @@ async def turn(context: Context[msgspec.Struct]) -> Outcome:
             if not waits:
                 return Done(commit=lambda tx: _note(tx, deps, move.id, has_turn=True))
             if context.clock.monotonic() >= last:
-                return Abort(Conflict(f"busy: {waits}, and did so for {PATIENCE_S / 60:g} minutes"))
+                return Abort(Conflict(f"{BUSY}{waits}, and did so for {PATIENCE_S / 60:g} minutes"))
             await _say(deps, move, waits)
         await context.clock.sleep(_LOOK_S)
     return Done()

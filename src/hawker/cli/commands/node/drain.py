@@ -340,7 +340,9 @@ class Evacuation:
             self._say(f"{owned.app}: {text}")
 
         try:
-            done = await moves.completed_move(self._caller, order, self._clock, say, accept_loss=self._accept_loss)
+            done = await moves.completed_move(
+                self._caller, order, self._clock, say, accept_loss=self._accept_loss, within_s=self._within_s
+            )
         except (HawkerError, Failure) as error:
             self._say(f"{owned.app}: volume {owned.volume.id} stays: {error}")
             return Drained(resident=resident, name=owned.volume.name, why=str(error))
