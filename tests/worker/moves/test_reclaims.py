@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from hawker.api.contract.move import GET_MOVE, MoveParams
+from hawker.api.contract.move import GET_MOVE, RECLAIM_MOVE, MoveParams, TakeBackRequest
 from hawker.api.contract.move_peer import SHOW_OUTGOING
-from hawker.errors import NotFound, Unprocessable, WrongState
+from hawker.errors import HawkerError, NotFound, Unprocessable, WrongState
 from hawker.machine import State
 from hawker.record.machine import MACHINES
 from hawker.record.move import (
@@ -125,6 +125,31 @@ async def test_a_free_volume_comes_back() -> None:
         await fleet.hosts[1].begin(fleet._tasks)
         assert await fleet.settled() == []
         assert fleet.hosts[1].world.store.get(VOLUMES, fleet.free) is None
+
+
+async def test_free_volume_that_came_to_a_lost_node_twice_is_taken_back_by_one_node() -> None:
+    async with played_fleet() as fleet:
+        first = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        await fleet.ended(1, (await fleet.move_free(1, 2)).id)
+        last = await fleet.ended(2, (await fleet.move_free(2, 1)).id)
+        await fleet.hosts[1].kill(power=True)
+        with pytest.raises(WrongState, match=f"move {last.id} from node {fleet.id(2)} followed"):
+            await fleet.reclaim(first.id, accept_loss=True)
+        at, body = MoveParams(move_id=last.id), TakeBackRequest(accept_loss=True)
+        await fleet.worker(2).api.call(RECLAIM_MOVE, params=at, body=body)
+        await fleet.ended(2, last.id)
+        with pytest.raises(HawkerError):
+            await fleet.reclaim(first.id, accept_loss=True)
+        await fleet.hosts[1].begin(fleet._tasks)
+        assert await fleet.settled() == []
+
+
+async def test_volume_is_taken_back_while_a_node_that_never_had_it_is_away() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.ended(0, (await fleet.move_free(0, 1)).id)
+        await fleet.hosts[1].kill(power=True)
+        await fleet.hosts[2].kill()
+        assert (await fleet.reclaim(move.id, accept_loss=True)).state == "reclaiming"
 
 
 async def test_a_move_that_is_not_granted_is_cancelled_and_not_taken_back() -> None:

@@ -6,10 +6,15 @@ the owner stays the end of the chain of grants, and a destination that returns l
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
-from hawker.errors import Conflict, Moved, NoRoom, NotFound, Unprocessable, WrongState
+import anyio
+
+from hawker.api.contract.move import LIST_MOVES, ListMovesQuery, Move
+from hawker.errors import Conflict, HawkerError, Moved, NoRoom, NotFound, Unprocessable, WrongState
 from hawker.failpoint import reach
+from hawker.ids import NodeId
 from hawker.node import Capacity, shortfall, shortfall_text
 from hawker.record.app import PINNED
 from hawker.record.machine import BY_NAME, MACHINES
@@ -32,6 +37,8 @@ from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.moves.outgoing import DeliverInput, change_move, migrated
 from hawker.worker.moves.reclaim import RECLAIM
 from hawker.worker.moves.unit import unit_resource
+
+_ASKED_S = 10.0  # how long other nodes are asked what moved from them
 
 GENERATIONS = 1000
 """How much greater the generation is of what is taken back: a node that was cut off may have granted it on some times,
@@ -79,10 +86,32 @@ class Reclaims:
             raise WrongState(
                 f"{move.unit} has moved since: the node that it came from last takes it back, see `hawker moves list`"
             )
+        await self._check_newest(move)
         if await others.lost_since(move.to) is None:
             raise WrongState(
                 f"node {move.to}, or its host, answers: nothing is taken back from a node that lives. If it is to give"
                 " it back, move it"
+            )
+
+    async def _check_newest(self, move: MoveRecord) -> None:
+        """Nobody who answers gave the unit to somebody later: its destination may have had it twice. Raises
+        `WrongState`."""
+        others = self._deps.others.there
+        asked = [node.id for node in others.nodes() if node.alive and node.id not in (others.me, move.to)]
+        later: dict[NodeId, Move] = {}
+
+        async def ask(node: NodeId) -> None:
+            with suppress(HawkerError, TimeoutError), anyio.fail_after(_ASKED_S):
+                for each in (await others.caller(node).call(LIST_MOVES, query=ListMovesQuery())).moves:
+                    if (each.machine or each.volume) == move.unit and _newest_of(each) > move.generation:
+                        later[node] = each
+
+        async with anyio.create_task_group() as tasks:
+            for node in asked:
+                tasks.start_soon(ask, node)
+        for node, each in sorted(later.items()):
+            raise WrongState(
+                f"{move.unit} has moved since: move {each.id} from node {node} followed, see `hawker moves list`"
             )
 
     def _order(self, tx: Tx, move_id: str, seen: int, *, accept_loss: bool, now: bool) -> MoveRecord:
@@ -147,6 +176,12 @@ def enter_retired(tx: Tx, deps: FlowDeps, unit: RetiredUnit) -> None:
         deps.table.enter(tx, unit.machine, unit.versions, unit.events)
         if unit.secrets is not None:
             tx.put(PINNED, f"{unit.machine.id}/{unit.machine.version}", unit.secrets)
+
+
+def _newest_of(move: Move) -> int:
+    """The greatest generation under which somebody owned its unit by it; 0 for one that was never granted."""
+    granted = move.state in (MoveState.GRANTED, MoveState.RECLAIMING, MoveState.DONE)
+    return max(move.generation if granted else 0, move.reclaimed)
 
 
 def _loss(move: MoveRecord) -> str:

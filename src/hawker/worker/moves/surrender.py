@@ -28,6 +28,7 @@ from hawker.worker.lifecycle.start import runs
 from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.moves.outgoing import OFTEN
 from hawker.worker.moves.ownership import SURRENDER_FLOW, SurrenderInput
+from hawker.worker.moves.snapshots import leave_snapshots
 from hawker.worker.moves.unit import files_of
 
 
@@ -108,6 +109,7 @@ def _dropped(tx: Tx, deps: FlowDeps, came: IncomingRecord, files: tuple[MovedFil
         deps.table.leave(tx, record)
     if volume is not None:
         deps.volumes.depart(tx, volume)
+        leave_snapshots(tx, volume.id)
     for file in files:
         kept = RetiredRecord(
             volume=file.id,
