@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from hawker.ids import EventId, MachineId, SnapshotId, VolumeId
+from hawker.machine import State
 from hawker.node import Resources
 from hawker.proof.move_checks import (
     Generations,
@@ -16,12 +17,15 @@ from hawker.proof.move_checks import (
     not_the_same,
     of_moves,
     snapshots_at_rest,
+    stays_down,
     stopped_again,
+    went_back_again,
 )
 from hawker.proof.violation import Invariant
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineKey
 from hawker.record.move import GRANTS, INCOMING, MOVED, MOVES, MoveState
 from hawker.record.volume import SNAPSHOTS, VOLUMES, DamageRecord
+from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -156,3 +160,35 @@ async def test_a_snapshot_that_is_lost_or_stays_behind_is_found() -> None:
         assert [each.invariant for each in found] == [Invariant.MOVE_ENDS]
         spoilt = [msgspec.structs.replace(each, snapshots={record.id: -1}) for each in sights]
         assert {each.invariant for each in lost_snapshots(spoilt, before)} == {Invariant.KEPT}
+
+
+async def test_machine_that_goes_back_twice_or_elsewhere_is_found() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[1].dud = True
+        came = await fleet.move(0, 1)
+        await eventually(fleet._clock, lambda: fleet.hosts[1].world.store.count(MOVES) > 0, 300)
+        ((_, back),) = fleet.hosts[1].world.store.scan(MOVES)
+        assert await fleet.settled() == []
+        sights = fleet._fleet.sights()
+        assert back.back_of == came.id and [*went_back_again(sights), *stays_down(sights)] == []
+        for number, wrong in (
+            (1, msgspec.structs.replace(back, id="again", state=MoveState.DONE)),
+            (0, msgspec.structs.replace(back, id="onward", back_of=back.id, state=MoveState.DONE)),
+            (2, msgspec.structs.replace(back, id="elsewhere", back_of="other", state=MoveState.DONE)),
+        ):
+            store = fleet.hosts[number].world.store
+            other = msgspec.structs.replace(back, id="other", back_of="", to=fleet.id(1))
+            await store.write(lambda tx, wrong=wrong: tx.put(MOVES, wrong.id, wrong))  # type: ignore[misc]
+            await store.write(lambda tx, other=other: tx.put(MOVES, "other", other))  # type: ignore[misc]
+            assert {each.invariant for each in went_back_again(sights)} == {Invariant.GOES_BACK}
+            for key in (wrong.id, "other"):
+                await store.write(lambda tx, key=key: tx.delete(MOVES, key))  # type: ignore[misc]
+
+
+async def test_machine_that_stays_where_it_never_started_is_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        record = fleet.worker(1).record(fleet.machine)
+        down = msgspec.structs.replace(record, state=State.FAILED, running=None)
+        await fleet.hosts[1].world.store.write(lambda tx: tx.put(MACHINES, record.id, down))
+        assert [each.invariant for each in stays_down(sights)] == [Invariant.GOES_BACK]

@@ -5,6 +5,7 @@ or forgotten once nothing is under way. Written over the stores of all nodes at 
 from collections.abc import Iterable, Iterator, Mapping
 
 from hawker.ids import AppName, MachineId, NodeId, SnapshotId
+from hawker.machine import State
 from hawker.node import Resources
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import BY_ORDER, EVENTS, MACHINES, MachineRecord
@@ -249,6 +250,32 @@ def stopped_again(reader: Reader, machine: MachineId) -> Iterator[Violation]:
             stops += 1
             if stops > 1:
                 yield Violation(Invariant.OFF_ONCE, machine, f"was stopped {stops} times for the move of event {move}")
+
+
+def went_back_again(sights: Iterable[NodeSight]) -> Iterator[Violation]:
+    """At every moment: a machine that did not start goes to where it came from, once for each time it came, and never
+    because it does not start where it went back to."""
+    moves = {move.id: (sight.node, move) for sight in sights for _, move in sight.reader.scan(MOVES)}
+    seen = set[str]()
+    for node, back in moves.values():
+        if not back.back_of or back.state not in (MoveState.GRANTED, MoveState.DONE):
+            continue
+        source, came = moves.get(back.back_of, (back.to, back))
+        if back.back_of in seen:
+            yield Violation(Invariant.GOES_BACK, back.unit, f"went back from {node} twice after move {back.back_of}")
+        elif came.back_of and came is not back:
+            yield Violation(Invariant.GOES_BACK, back.unit, f"went back to {node}, and from there again")
+        elif (source, came.to) != (back.to, node) and came is not back:
+            yield Violation(Invariant.GOES_BACK, back.unit, f"came from {source}, and went back to {back.to}")
+        seen.add(back.back_of)
+
+
+def stays_down(sights: Iterable[NodeSight]) -> Iterator[Violation]:
+    """At rest, of machines that ran before: none is where it came to and never started."""
+    for sight in sights:
+        for _, machine in sight.reader.scan(MACHINES):
+            if machine.state is State.FAILED and machine.running is None:
+                yield Violation(Invariant.GOES_BACK, machine.id, f"does not start at {sight.node}, and stays there")
 
 
 def forgotten_orders(sights: Iterable[NodeSight], machine: MachineRecord) -> Iterator[Violation]:

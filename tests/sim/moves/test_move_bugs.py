@@ -10,7 +10,7 @@ from tests.short_form import short_form
 
 SEEDS = 40
 FOUND_AT = {
-    "refusal-forgotten": 30,
+    "refusal-forgotten": 35,
     "copy-not-synced": 16,
     "old-marks": 21,
     "accept-not-durable": 3,
@@ -24,6 +24,7 @@ FOUND_AT = {
     "reclaim-same-generation": 3,
     "many-away": 3,
     "grant-not-durable": 67,
+    "stays-down": 14,
 }
 """The seed that finds a bug, where it is not the first one."""
 

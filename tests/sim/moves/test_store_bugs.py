@@ -3,12 +3,29 @@
 import msgspec
 import pytest
 
+from hawker.ids import Version
 from hawker.node import Resources
 from hawker.proof.invariants import of_store
-from hawker.record.move import COMING_SNAPSHOTS, GRANTS, INCOMING, MOVED, ComingSnapshot, IncomingState
+from hawker.record.move import (
+    COMING_SNAPSHOTS,
+    GRANTS,
+    INCOMING,
+    MOVED,
+    TRIALS,
+    ComingSnapshot,
+    IncomingState,
+    TrialRecord,
+)
 from hawker.record.node import hold, used
 from hawker.record.volume import SNAPSHOTS
-from hawker.sim.moves.store_bugs import LazyStore, StoreWith, WithoutHolds, WithoutRefusals, WithoutSignposts
+from hawker.sim.moves.store_bugs import (
+    LazyStore,
+    StoreWith,
+    WithoutHolds,
+    WithoutRefusals,
+    WithoutSignposts,
+    WithoutTrials,
+)
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
@@ -36,6 +53,9 @@ async def test_stores_leave_out_signposts_refusals_and_held_room() -> None:
         assert post is not None and came is not None
         await StoreWith(WithoutSignposts, source).write(lambda tx: tx.put(MOVED, "other", post))
         assert source.get(MOVED, "other") is None
+        trial = TrialRecord(move=move.id, source=fleet.id(0), version=Version("01"), until=0.0)
+        await StoreWith(WithoutTrials, destination).write(lambda tx: tx.put(TRIALS, "other", trial))
+        assert destination.get(TRIALS, "other") is None
         refused = msgspec.structs.replace(came, state=IncomingState.REFUSED)
         await StoreWith(WithoutRefusals, destination).write(lambda tx: tx.put(INCOMING, move.id, refused))
         assert destination.get(INCOMING, move.id) == came

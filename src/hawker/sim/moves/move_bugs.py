@@ -49,6 +49,7 @@ from hawker.sim.moves.store_bugs import (
     WithoutKeys,
     WithoutRefusals,
     WithoutSignposts,
+    WithoutTrials,
 )
 from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Tx
@@ -412,6 +413,12 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         "snapshot-let-go",
         "the former node of a snapshot lets go of it before the new one has it",
         WorkerKit(flows=_with_step("bring_snapshots", "bring", _takes_for_granted)),
+        *I,
+    ),
+    _plant(
+        "stays-down",
+        "a machine that does not start where it came to stays there",
+        _writes(WithoutTrials),
         *I,
     ),
     _plant(

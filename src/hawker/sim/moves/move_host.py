@@ -20,6 +20,8 @@ from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
 from hawker.record.app import AppRecord
+from hawker.record.machine import MACHINES
+from hawker.record.move import INCOMING, IncomingState
 from hawker.record.node import NODE, NodeRecord
 from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
 from hawker.sim.node.crash_points import Death
@@ -143,7 +145,8 @@ class MoveHost:
         self.world.registry = FakeRegistry()
         self.world.disks.encrypts = True
         self.worker: SimWorker | None = None
-        self.refuses = False
+        self.refuses = self.dud = False
+        self.world.rootfs.duds = self._is_dud
         self.kills = 0
         self.lost_at: float | None = None
         self._dark = False
@@ -218,6 +221,15 @@ class MoveHost:
             self._fleet.call_network.peers.pop(self.id, None)
             self._endpoint.over.set()
             self._endpoint = None
+
+    def _is_dud(self, machine_id: MachineId) -> bool:
+        """A host that is a `dud` starts nothing that came to it; what has run there, or comes back, it does."""
+        store = self.world.store
+        record = store.get(MACHINES, machine_id)
+        if not self.dud or record is None or record.running is not None or record.previous is not None:
+            return False
+        came = (each for _, each in store.scan(INCOMING) if each.state is IncomingState.ACCEPTED and not each.back_of)
+        return any((each.unit, each.generation) == (machine_id, record.generation) for each in came)
 
     def moment(self) -> MoveMoment:
         world = self.world

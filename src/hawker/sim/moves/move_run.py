@@ -37,11 +37,13 @@ from hawker.proof.move_checks import (
     of_moves,
     owned_at,
     snapshots_at_rest,
+    stays_down,
     stopped_again,
+    went_back_again,
 )
 from hawker.proof.violation import Invariant, Violation
 from hawker.record.machine import MACHINES, MachineRecord
-from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, MoveState
+from hawker.record.move import AWAITED, INCOMING, MOVES, OPEN_MOVES, TRIALS, MoveState
 from hawker.record.volume import VOLUMES
 from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import eventually
@@ -76,6 +78,7 @@ class MoveVerb(StrEnum):
     REFUSE = "refuse"
     AMBUSH = "ambush"
     RECLAIM = "reclaim"
+    DUD = "dud"
 
 
 _WEIGHTS = {
@@ -106,6 +109,7 @@ _ROT = frozenset({3, 4, 11})
 _DARK_FROM = 20.0  # of the amount of an ambush: longer ones take the power, too
 _MODES = ("", "", "cold")
 _LOSES = 3  # every fourth seed
+_DUDS = 6  # every eighth seed
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
 
@@ -137,7 +141,8 @@ class MoveOutcome(RunOutcome[MovePlan], frozen=True, kw_only=True):
 def draw(seed: int) -> MovePlan:
     """What happens, and when: blows come in the seconds around a move."""
     losses = drawn(seed, RUN_S, {MoveVerb.RECLAIM: 1.0}, _loss_at) if seed % 4 == _LOSES else ()
-    operations = [*drawn(seed, RUN_S, _WEIGHTS, _drawn_at), *losses]
+    duds = drawn(seed, RUN_S, {MoveVerb.DUD: 1.0}, _dud_at) if seed % 8 == _DUDS else ()
+    operations = [*drawn(seed, RUN_S, _WEIGHTS, _drawn_at), *losses, *duds]
     return MovePlan(seed=seed, operations=numbered(operations))
 
 
@@ -152,6 +157,13 @@ def _loss_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperat
         (begins + away, MoveVerb.BOOT, ""),
     )
     return [MoveOperation(0, when, _ACTOR, each, host, 0.0, word) for when, each, word in rows], begins + away + 2.0
+
+
+def _dud_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
+    """A host is moved to, and cannot start what comes; for a while, or for longer than it is tried."""
+    host, heals = str(chance.between(1, HOSTS)), chance.one_of((8.0, 40.0))
+    rows = ((at, verb, ""), (at + 0.1, MoveVerb.MOVE, ""), (at + heals, MoveVerb.HEAL, verb))
+    return [MoveOperation(0, when, _ACTOR, each, host, 0.0, word) for when, each, word in rows], at + heals + 2.0
 
 
 def _drawn_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
@@ -252,7 +264,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             moment = [host.moment() for host in self._fleet.hosts.values()]
             if moment != seen:
                 seen, sights = moment, self._fleet.sights()
-                self._note([*of_moves(sights), *self._generations.broken(sights)])
+                self._note([*of_moves(sights), *went_back_again(sights), *self._generations.broken(sights)])
                 self._note(lost_snapshots(sights, self._snapshots))
 
     async def _do(self, operation: MoveOperation) -> None:
@@ -279,6 +291,8 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
                 host.refuses = True
             case MoveVerb.AMBUSH:
                 self._ambushes.append((host.id, word, operation.amount > _DARK_FROM))
+            case MoveVerb.DUD:
+                host.dud = True
             case MoveVerb.HEAL:
                 self._heal(host)
             case MoveVerb.RECLAIM:
@@ -298,14 +312,15 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         self._fleet.call_network.cuts.clear()
         self._fleet.call_network.lost = self._fleet.call_network.mute = 0.0
         for each in self._fleet.hosts.values() if host is None else (host,):
-            each.refuses, each.world.moved_files.spoils = False, 0
+            each.refuses = each.dud = False
+            each.world.moved_files.spoils = 0
 
     async def _ask(self, verb: MoveVerb, to: MoveHost, mode: str) -> None:
         """At the owner, as a broker with a settled catalog does; a refusal is an answer."""
         unit = self._free if verb is MoveVerb.MOVE_VOLUME else self._machine
         worker = next((each.worker for each in self._fleet.hosts.values() if each.worker and _owns(each, unit)), None)
-        if worker is None:
-            return
+        if worker is None or (verb is MoveVerb.MOVE and worker.record(unit).state is State.FAILED):
+            return  # one that does not start goes back by itself
         accept_loss = self._plan.rots and self._calls % 3 != 0
         wish = MoveRequest(to=to.id, mode=mode or None, accept_loss=accept_loss or None)
         try:
@@ -391,12 +406,15 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             yield from ((each.id, each.state) for _, each in reader.scan(MOVES) if each.state in OPEN_MOVES)
             yield from ((each.move, each.state) for _, each in reader.scan(INCOMING) if each.state in AWAITED)
             yield from ((each.id, each.state) for _, each in reader.scan(MACHINES) if each.state not in SETTLED)
+            tried = [record for key, _ in reader.scan(TRIALS) if (record := reader.get(MACHINES, key)) is not None]
+            yield from ((each.id, "is to go back") for each in tried if each.state is State.FAILED)
 
     def _judge(self) -> None:
         if self._found:
             return
         sights = self._fleet.sights()
         self._note([*of_moves(sights), *moves_at_rest(sights), *lost_writes(sights, self._acknowledged)])
+        self._note([*went_back_again(sights), *stays_down(sights)])
         self._note([*lost_snapshots(sights, self._snapshots), *snapshots_at_rest(sights, self._snapshots)])
         self._note(self._machine_at_rest(sights))
         self._note(self._keys_at_rest())

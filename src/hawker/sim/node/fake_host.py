@@ -3,7 +3,7 @@ outlives the daemon; every call is an edge where the daemon may die.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +151,7 @@ class FakeRootfs(FakeHostPart):
         self.directories: set[MachineId] = set()
         self.hidden: set[MachineId] = set()  # unmounted behind our back, while the instance has it
         self.stray: set[str] = set()
+        self.duds: Callable[[MachineId], bool] = lambda _: False  # for which nothing can be mounted
         self.forgotten: list[Digest] = []
         self.swept = 0
         self.withdrawn = False
@@ -166,6 +167,8 @@ class FakeRootfs(FakeHostPart):
         first_id: int | None = None,
     ) -> str:
         await self._edge("mount")
+        if self.duds(machine_id):
+            raise Fault("this host mounts nothing for it")
         if kept is None or self.layers.get(machine_id, ("",))[0] != kept:
             self.layers[machine_id] = (kept or instance_id, instance_id)
         if kept is not None:
