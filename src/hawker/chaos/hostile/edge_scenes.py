@@ -2,6 +2,7 @@
 bystander's own port, and by a tenant who owns both the clients and the machine behind them.
 """
 
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -15,7 +16,8 @@ from hawker.chaos.hostile.bystander import EDGE_PORT
 from hawker.chaos.hostile.stage import Attack, Findings, From, Scene, Stage
 from hawker.chaos.hostile.tenant_scenes import storm
 
-_PORT, _TLS_PORT, _ASLEEP_PORT = 8090, 8443, 8100
+_PORT, _TLS_PORT, _ASLEEP_PORT, _UDP_PORT = 8090, 8443, 8100, 8153
+_SENDERS, _DATAGRAM_BYTES = 200, 1200
 _ASLEEP_PORTS = 12
 _HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
 _MEMORY_MOST_MIB = 384.0
@@ -130,6 +132,33 @@ async def held_requests(stage: Stage) -> Findings:
     return await measured(stage, all_of_them)
 
 
+async def datagram_flood(stage: Stage) -> Findings:
+    """Datagrams without pause from hundreds of ports to a port of the attacker's, each of them a flow of its own."""
+    service = {"protocol": "udp", "internal_port": 8080, "ports": [{"port": _UDP_PORT}]}
+    config = {"services": [service, _service(_PORT, ("http",))], "metadata": {"hawker_publish": "*"}}
+
+    def flood() -> None:
+        deadline = stage.clock.monotonic() + stage.seconds
+        with ExitStack() as open_ones:
+            senders = [open_ones.enter_context(_sender(stage)) for _ in range(_SENDERS)]
+            while stage.clock.monotonic() < deadline:
+                noise = stage.clock.token_bytes(_DATAGRAM_BYTES)
+                for sender in senders:
+                    with suppress(OSError):
+                        sender.sendto(noise, (stage.ground.itself, _UDP_PORT))
+
+    async with stage.attacker.machine("serve", **config):
+        await _served(stage, _PORT)
+        return await measured(stage, partial(_several, flood))
+
+
+def _sender(stage: Stage) -> socket.socket:
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sender.setblocking(False)
+    sender.bind((stage.ground.attackers, 0))
+    return sender
+
+
 def _service(port: int, handlers: tuple[str, ...], **more: object) -> dict[str, object]:
     ports = [{"port": port, "handlers": list(handlers), "tls_options": {"default_self_signed": True}}]
     if "tls" not in handlers:
@@ -215,6 +244,8 @@ SCENES = (
            "one parser, heads that are written anew", short=True),
     _scene("handshakes without pause", From.STRANGER, "the edge's loop time", handshakes,
            "50 a second of a network, 64 at once of an address"),
+    _scene("datagrams without pause", From.STRANGER, "the edge's loop time", datagram_flood,
+           "flows of an app and of an address, what the kernel drops"),
     _scene("requests that wait for ever", From.TENANT, "the edge's queues", held_requests,
            "1,000 of an app, the last fifth for others"),
 )  # fmt: skip

@@ -364,6 +364,40 @@ async def moves_nobody_ordered(stage: Stage) -> Findings:
     return found[:5]
 
 
+async def turns_of_moves(stage: Stage) -> Findings:
+    """The turn of the bystander's moves, asked for by a taken node for moves that there are not, and left in another
+    move's name."""
+    url, token, tls = _peer_url(stage), _node_token(stage), _as_a_node(stage)
+    me, app, found = stage.ground.daemons[-1].node_id, stage.bystander.app, list[str]()
+
+    async def ask(method: str, move: str, **said: object) -> Reply:
+        path = f"/internal/v1/moves/{move}/turn"
+        if method == "DELETE":
+            path += f"?app={app}"
+        body = None if method == "DELETE" else {"app": app, "node": me, **said}
+        reply = await stage.attacker.call(method, path, body, url=url, token=token, tls=tls)
+        if reply.status == 500:
+            found.append(f"{method} {path}: 500 {reply.text[:80]}")
+        return reply
+
+    mine, other = "0" * 26, "1" * 26
+    held = await ask("PUT", mine)
+    await ask("DELETE", other)
+    again = await ask("PUT", other)
+    if held.ok and (not again.ok or again.value["move"] != held.value["move"]):
+        found.append(f"a move's turn was ended in another's name: {again.text[:80]}")
+    await storm(stage, 12, lambda number: ask("PUT", stage.clock.token_bytes(13).hex()))
+    for app_name in ("", "x" * 5000, "no-such-app"):
+        if (await ask("PUT", mine, app=app_name)).ok:
+            found.append(f"there is a turn of an app that is not there: {app_name[:20]!r}")
+    await ask("DELETE", mine)
+    free = await ask("PUT", other)
+    if not held.ok or not free.ok or free.value["move"] != other:
+        found.append(f"the turn was not had and left: {held.text[:60]}, then {free.text[:60]}")
+    await ask("DELETE", other)
+    return found[:5]
+
+
 async def foreign_networks(stage: Stage) -> Findings:
     """The number of the bystander's private network, claimed for another organization by a taken node, beside numbers
     without end that nobody has."""
@@ -430,6 +464,13 @@ SCENES = (
     _scene("a node that hangs", From.PEER, "the market", node_that_hangs, "deadlines, the failure detector"),
     _scene(
         "moves that nobody ordered", From.PEER, "volumes", moves_nobody_ordered, "the owner's durable record of a move"
+    ),
+    _scene(
+        "turns of moves that nobody ordered",
+        From.PEER,
+        "moves",
+        turns_of_moves,
+        "a turn is left by its move alone, and is over ten minutes after it was last asked for",
     ),
     _scene(
         "another's network",
