@@ -50,6 +50,7 @@ class Place:
         self.dns = root / "dns"  # the lock of the machines' resolver, and what it knows of names
         self.mesh = root / "mesh"  # this host's end of the tunnels to others: its key, and what its program says
         self.mesh_key = self.mesh / "key"
+        self.floating = root / "floating"  # which addresses this node has put at the host's interface
         self.logs = root / "logs"  # of apps: what their machines wrote
         self.logs_sent = root / "logs-sent.json"  # how far they were sent elsewhere
         self.files = root / "files"  # what was uploaded for the machines of apps

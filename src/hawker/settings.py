@@ -104,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     # what clients reach: published ports
     edge_addresses: tuple[str, ...] = ()
     edge_proxy_protocol_from: tuple[str, ...] = ()
+    floating_addresses: tuple[str, ...] = ()
     acme_directory: str | None = None
     acme_email: str | None = None
     acme_ca_file: Path | None = None
@@ -167,6 +168,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_public(self)
         _check_networks("trusted_proxies", self.trusted_proxies)
         _check_networks("edge_proxy_protocol_from", self.edge_proxy_protocol_from)
+        _check_networks("floating_addresses", self.floating_addresses)
         _check_endpoint(self.otel_endpoint)
         _check_log_endpoint(self.log_endpoint)
         _check_agent(self.catalog_url)
@@ -252,6 +254,7 @@ _LISTS = frozenset(
         "dns_zone_listen",
         "edge_addresses",
         "edge_proxy_protocol_from",
+        "floating_addresses",
         "egress_allow",
         "gpu_devices",
         "insecure_registries",

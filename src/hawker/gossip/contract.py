@@ -27,13 +27,15 @@ class Fate(StrEnum):
 
 class NodeMeta(msgspec.Struct, frozen=True, kw_only=True):
     """What a member says of itself. `api` is the base URL of its peer API, `catalog` its schema's fingerprint,
-    `version` the program's. Unknown fields are tolerated: peers may be newer."""
+    `version` the program's. Unknown fields are tolerated: peers may be newer. `floats`: it takes a part of the region's
+    floating addresses."""
 
     region: str
     """The region that the node is in."""
     api: str
     catalog: str = ""
     version: str = ""
+    floats: bool = False
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

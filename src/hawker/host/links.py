@@ -18,7 +18,7 @@ from hawker.value_object import ValueObject
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 
 _NEWLINK, _DELLINK, _GETLINK = 16, 17, 18
-_NEWADDR, _DELADDR, _NEWROUTE, _DELROUTE = 20, 21, 24, 25
+_NEWADDR, _DELADDR, _GETADDR, _NEWROUTE, _DELROUTE = 20, 21, 22, 24, 25
 _NEWNEIGH = 28
 _IFF_UP = 1
 _NO_DAD = 0x02
@@ -195,6 +195,18 @@ def other_end_of(netlink: NetlinkSocket, index: int) -> int | None:
     """The index of a veth's far end, in whatever namespace that is."""
     body = netlink.ask(_link_request(_GETLINK, index=index, ack=False))
     return _number_in(dict(_attributes(body)), _IFLA_LINK)
+
+
+def addresses(netlink: NetlinkSocket) -> dict[IPv4Address | IPv6Address, int]:
+    """All of the socket's namespace, each with the index of its interface."""
+    there = {}
+    for body in netlink.dump(NetlinkRequest(_GETADDR, _IFADDRMSG.pack(0, 0, 0, 0, 0), DUMP, ack=False)):
+        *_, index = _IFADDRMSG.unpack_from(body)
+        found = dict(_attributes(body, _IFADDRMSG.size))
+        packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
+        if packed:
+            there[ip_address(packed)] = int(index)
+    return there
 
 
 def index_of(name: str) -> int | None:

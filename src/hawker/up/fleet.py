@@ -4,8 +4,9 @@ other nodes call it. Its machines need none of it: whatever is away here, the wo
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from ipaddress import ip_network
 from typing import Protocol
 
 import anyio
@@ -28,6 +29,7 @@ from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.failover import catalog_sight
 from hawker.fleet.far_routes import FarRoutes
+from hawker.fleet.floating import FloatingAddresses
 from hawker.fleet.gossip_bridge import GossipBridge, Members
 from hawker.fleet.joining import Invites
 from hawker.fleet.membership import Fleet, ring_of
@@ -43,6 +45,7 @@ from hawker.gossip.contract import Fate, Listener, Member, NodeMeta
 from hawker.gossip.keyring import GossipKeyring
 from hawker.gossip.node import GossipNode
 from hawker.gossip.transport import SocketTransport, joined
+from hawker.host.floating import FloatingDevice, release_all
 from hawker.host.mesh.device import HostMesh, MeshKind
 from hawker.host.mesh.wireguard import KeyFile
 from hawker.http.mutual_tls import MutualTls
@@ -316,6 +319,30 @@ def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:
     return FarRoutes(me, fleet.kept.catalog, gate_of, lambda: door.serves_far, networks, door.tell_far, clock)
 
 
+async def serve_floating(fleet: InFleet, seat: Seat, place: Place) -> None:
+    """This host's part of the region's floating addresses, until cancelled. Where it takes none, what it had goes."""
+    parts = fleet.parts
+    if not _floats(parts):
+        with suppress(OSError, ValueError):
+            await in_thread(Pool.HOST, release_all, place.floating)
+        return
+    me, region = parts.node.id, parts.node.region
+
+    def edges() -> frozenset[NodeId]:
+        members = fleet.gossip.members()
+        there = (each.node for each in members if each.meta and each.meta.floats and each.meta.region == region)
+        return frozenset([me, *there]) - {each.node for each in members if each.node != me and not _lives(fleet, each)}
+
+    networks = map(ip_network, parts.deps.settings.floating_addresses)
+    device = FloatingDevice(place.floating, str(seat.listener.getsockname()[0]))
+    await FloatingAddresses(me, networks, fleet.kept.catalog, edges, device, parts.deps.clock).serve()
+
+
+def _floats(parts: AssembledWorker) -> bool:
+    settings = parts.deps.settings
+    return bool(settings.floating_addresses and settings.published_at) and os.geteuid() == 0
+
+
 def _lives(fleet: InFleet, member: Member) -> bool:
     """The node, or its host without its daemon: its machines and its edge go on."""
     if member.fate in (Fate.ALIVE, Fate.SUSPECT):
@@ -399,7 +426,7 @@ def _gossip(
         keyring=ring_of(seat.cluster.keyring),
         transport=SocketTransport(_gossips_at(seat)),
         advertise=_gossips_at(seat),
-        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=VERSION),
+        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=VERSION, floats=_floats(parts)),
         clock=parts.deps.clock,
         listener=listener,
         fences=kept.fences,

@@ -288,6 +288,7 @@ async def _serve(
             await begin(tasks, parts, supervisor, reconciler)
             if fleet is not None and doors.seat is not None:
                 tasks.start_soon(up_fleet.join_edge(fleet, doors.seat, edge.door).serve)
+                tasks.start_soon(up_fleet.serve_floating, fleet, doors.seat, place)
             if resolver is not None:
                 edge.door.listen_addresses(resolver.book.tell_addresses)
             tasks.start_soon(edge.serve)

@@ -20,6 +20,7 @@ from hawker.host.apparmor import AppArmor
 from hawker.host.block import detach_loop
 from hawker.host.cgroup import thaw
 from hawker.host.changed_blocks import remove_ring
+from hawker.host.floating import release_all
 from hawker.host.luks import Luks
 from hawker.host.mount import mount_holders, unmount
 from hawker.host.network import NodeNetwork
@@ -75,6 +76,7 @@ class Removal:
     async def run(self) -> None:
         """Raises `CannotStart` when the daemon does not end, or something cannot be removed."""
         await self.stop_daemon()
+        await in_thread(Pool.HOST, release_all, self._place.floating)
         with self._place.held():
             await in_thread(Pool.HOST, self._begin)
             await self._clear()

@@ -84,6 +84,8 @@ HELP: dict[str, str] = {
     " node alone, none in a fleet; the word none: nowhere.",
     "edge_proxy_protocol_from": "A network (CIDR) of balancers whose connections to published ports begin with a PROXY"
     " protocol head (version 1 or 2) that says who the client is; may be repeated. Default none.",
+    "floating_addresses": "A network whose addresses of apps are at one host of the region at a time, the same on"
+    " all of them: that host puts it at its interface, and the next one takes it over; may be repeated.",
     "acme_directory": "The URL of the directory of a certificate authority (ACME) that certificates are ordered at; its"
     " terms count as agreed to. Default: none are ordered.",
     "acme_email": "Whom the certificate authority writes to.",
@@ -141,6 +143,7 @@ HELP: dict[str, str] = {
 SINGULAR = {
     "edge_addresses": "edge-address",
     "edge_proxy_protocol_from": "edge-proxy-protocol-from",
+    "floating_addresses": "floating-addresses",
     "dns_zone_listen": "dns-zone-listen",
     "egress_allow": "egress-allow",
     "insecure_registries": "insecure-registry",
