@@ -13,6 +13,7 @@ SEEDS = 40
 FOUND_AT = {
     "admits-while-closing": 3,
     "wakes-once": 9,
+    "refusal-forgotten": 2,
     "holds-for-ever": 2,
     "waits-for-the-lost": 3,
     "least-ignored": 3,

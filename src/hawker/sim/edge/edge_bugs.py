@@ -61,6 +61,13 @@ class _WakesOnce(Gate):
         return super().may_wake and not self._came
 
 
+class _TriesAgain(Gate):
+    """What another host's gate has refused is asked for again at once."""
+
+    def avoid(self, until: float) -> None:
+        """It may have changed."""
+
+
 class _ForgetsCounts(Visits):
     """A request is not counted while it is in its machine."""
 
@@ -193,6 +200,12 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
     ),
     _plant("no-hard-limit", "a gate lets in more than a machine's hard limit", _with_gate(_HasRoom), I.HARD_LIMIT),
     _plant("wakes-once", "a machine that sleeps for the second time is not woken", _with_gate(_WakesOnce), I.SERVED),
+    _plant(
+        "refusal-forgotten",
+        "a machine that another host's gate refused is tried again for ever",
+        _with_gate(_TriesAgain),
+        I.ANSWERED,
+    ),
     _plant(
         "counts-forgotten",
         "a request is not counted while it is in its machine",
