@@ -60,13 +60,13 @@ async def shop(hosts: tuple[Host, Host]) -> AsyncIterator[Shop]:
         yield shop
 
 
-async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64) -> Machine:
+async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64, program: str = LEDGER) -> Machine:
     volume = await make(shop, region="mad")
     config: dict[str, Any] = {
         "image": image,
         "guest": {"memory_mb": memory_mb},
         "mounts": [{"volume": volume.id, "path": "/data"}],
-        "init": {"exec": ["/bin/sh", "-c", LEDGER]},
+        "init": {"exec": ["/bin/sh", "-c", program]},
         "metadata": {"kept": "yes"},
         "restart": {"policy": "no"},
         "stop_config": {"signal": "SIGKILL", "timeout": 1},
@@ -396,3 +396,51 @@ async def test_a_microvm_moves_with_its_volume_and_back(tmp_path: Path, toolbox_
                 text = await shop.said(machine.id, "cat", "/data/ledger")
                 assert before in [int(line) for line in text.split()]
                 print(f"microVM: {move.mode}, {move.stored_bytes >> 20} MiB stored, away {move.away_ms} ms")
+
+
+TOKEN = f"echo memory > /dev/token; {LEDGER}"
+"""What it counts is in its memory, and so is all below `/dev`."""
+
+
+@pytest.mark.long(reason="an emulated machine boots and is resumed twice; the simulator plays its move with deaths")
+async def test_a_suspended_microvm_moves_with_its_memory_and_goes_on_there_and_back(
+    tmp_path: Path, toolbox_image: str
+) -> None:
+    if reason := lack_of_qemu():
+        pytest.skip(reason)
+    flags = (("--driver", "qemu"),) * 2
+    with two_hosts(tmp_path, flags, lambda host: bring_kernels(host.node.place, kernels())) as hosts:
+        await met(hosts)
+        async with hosts[0].node.client() as client:
+            shop = Shop(client, "moves")
+            await shop.open()
+            machine = await with_ledger(shop, toolbox_image, memory_mb=256, program=TOKEN)
+            here = 0 if owns(hosts[0], machine) else 1
+            for source, to in ((hosts[here], hosts[1 - here]), (hosts[1 - here], hosts[here])):
+                await _goes_on(shop, machine, source, to)
+
+
+async def _goes_on(shop: Shop, machine: Machine, source: Host, to: Host) -> None:
+    assert machine.config is not None and machine.config.mounts
+    disk = Path("volumes") / str(machine.config.mounts[0].volume) / "disk"
+    memory = source.node.data_dir / "machines" / machine.id / "run" / "vmm" / "snapshot" / "memory"
+    await shop.client.call(SUSPEND_MACHINE, params=shop.params(machine.id))
+    await shop.wait(machine.id, "suspended")
+    before, size = hashlib.sha256((source.node.data_dir / disk).read_bytes()).digest(), memory.stat().st_size
+    move = await moved(shop, machine, to.node.node_id)
+    assert (move.state, move.mode) == ("done", "cold"), move.reason
+    assert move.stored_bytes > size and not memory.exists()
+    assert hashlib.sha256((to.node.data_dir / disk).read_bytes()).digest() == before
+    await shop.wait(machine.id, "suspended")
+    await shop.start(machine.id)
+    await shop.wait(machine.id, "started")
+    assert (await shop.said(machine.id, "cat", "/dev/token")).strip() == "memory"
+    there = await said(shop, machine)
+    await eventually(lambda: _has_said(shop, machine, there + 1), WITHIN_S)
+    numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
+    assert numbers == list(range(1, len(numbers) + 1)), "a program that begins anew counts from 1 again"
+    print(f"suspended: {move.stored_bytes >> 20} MiB stored, {size >> 20} MiB of them its memory")
+
+
+async def _has_said(shop: Shop, machine: Machine, number: int) -> bool:
+    return await said(shop, machine) >= number

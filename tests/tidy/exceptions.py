@@ -58,6 +58,9 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed(
         "one_meeting_place", "src/hawker/sim/networks/network_host.py", "*", "plays machines, and the ways to them"
     ),
+    Allowed("one_meeting_place", "src/hawker/sim/node/fake_moved_files.py", "*", "plays files, also of memories"),
+    Allowed("one_meeting_place", "src/hawker/sim/moves/move_host.py", "*", "machines write to files and memories"),
+    Allowed("one_meeting_place", "src/hawker/sim/moves/file_bugs.py", "*", "plants bugs in files and memories"),
     Allowed("one_meeting_place", "src/hawker/sim/node/world.py", "*", "builds a whole worker over a played host"),
     Allowed("one_meeting_place", "src/hawker/sim/worker/planted/daemon.py", "*", "plants bugs in parts of all rooms"),
     # A name that looks like an address.

@@ -30,7 +30,7 @@ def test_addresses() -> None:
     assert address.machine_prefix(NETWORK, MACHINE) == IPv6Network("fdaa:dead:beef:3d8f:c0:ffee:4200:0/112")
     assert address.gateway(NETWORK) == IPv6Address("fdaa:dead:beef::1")
     assert address.machine_mac(MACHINE) == "06:00:c0:ff:ee:42"
-    assert address.bridge_mac(NODE, NETWORK) == "02:01:de:ad:be:ef"
+    assert address.bridge_mac(NETWORK) == "02:00:de:ad:be:ef"
 
 
 def test_control_groups() -> None:

@@ -101,9 +101,10 @@ def spare_veth_name(node_id: NodeId) -> str:
     return f"{interface_prefix(node_id)}w%d"
 
 
-def bridge_mac(node_id: NodeId, network_id: int) -> str:
-    """Fixed, because a bridge without one takes that of a port and changes it when the port goes."""
-    return _mac(bytes([2, int(node_id[:2], 16)]) + network_id.to_bytes(4, "big"))
+def bridge_mac(network_id: int) -> str:
+    """Fixed, because a bridge without one takes that of a port and changes it when the port goes. The same on every
+    host: a suspended machine that goes on at another one still believes that its gateway has this one."""
+    return _mac(bytes([2, 0]) + network_id.to_bytes(4, "big"))
 
 
 def machine_mac(machine_id: MachineId) -> str:

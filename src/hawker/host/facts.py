@@ -55,6 +55,7 @@ def _sample(clock: Clock, read: "ctypes._CFunctionType") -> tuple[float, int]:
 
 TOOLS = ("crun", "nft", "mkfs.erofs", "mke2fs")
 _MIB = 1 << 20
+_MODEL = ("model name", "vendor_id", "cpu family", "model", "stepping")
 
 _SWAPS = Path("/proc/swaps")
 _V1, _V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
@@ -90,6 +91,15 @@ def read_facts() -> Facts:
         root=os.geteuid() == 0,
         tools={tool: shutil.which(tool) is not None for tool in TOOLS},
     )
+
+
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """In the kernel's words: vendor, family, model, stepping and name of the first cpu; what it does not say is left
+    out."""
+    first = cpuinfo.read_text(errors="replace").split("\n\n")[0]
+    said = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
+    found = {key.strip(): value.strip() for key, value in said.items()}
+    return " ".join(found[key] for key in _MODEL if found.get(key))
 
 
 def disk_of(path: Path) -> DiskSpace:

@@ -216,7 +216,7 @@ class NodeNetwork:
         name = bridge_name(self.node_id, plan.network_id)
         index = links.index_of(name)
         if index is None:
-            host.routes.apply([links.add_bridge(name, bridge_mac(self.node_id, plan.network_id))])
+            host.routes.apply([links.add_bridge(name, bridge_mac(plan.network_id))])
             index = links.index_of(name)
             assert index is not None, "the bridge was just made"
         prepare_bridge(name)

@@ -15,8 +15,9 @@ from hawker.fsm.contract import Resource
 from hawker.ids import AppName, MachineId, NodeId, Version, VolumeId
 from hawker.node import Resources
 from hawker.record.app import Pinned
-from hawker.record.machine import EventRecord, MachineRecord, VersionRecord
+from hawker.record.machine import EventRecord, MachineRecord, Running, VersionRecord
 from hawker.record.volume import SealedKey, SnapshotRecord, VolumeRecord
+from hawker.runtime.saved_memory import SavedBy
 from hawker.store.contract import Bucket, Reader
 
 RETIRED_KEPT_S = 86_400.0
@@ -76,13 +77,35 @@ class KeptRoot(msgspec.Struct, frozen=True, kw_only=True):
     guest_written: bool = False
 
 
+class MemoryFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of what a suspended machine goes on from. `name` is its driver's own."""
+
+    name: str
+    size_bytes: int  # 0 or more
+
+
+class KeptMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of a suspended machine, as files that move with it: nobody writes to them while a move has them.
+    `image` is a digest of the image's file, which its guest has read some of; empty until it is known. `running` is the
+    instance that goes on."""
+
+    saved_by: SavedBy
+    files: tuple[MemoryFile, ...]
+    image: str = ""
+    running: Running
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.files)
+
+
 class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One move, at its source; `id` is that of the run that began it. `generation` is what the destination will own.
     `ran`: the machine was running, and is to run afterwards. `away_at` and `back_at` are when the machine stopped and
     when another instance of it was on its way; from `closed_at` on nobody wrote to its files. `warm_at` is when the
     copy began beside the machine. Bytes are those that its files store; times are Unix seconds.
-    `drops_memory`: the machine was suspended, and is stopped for the move.
-    `root` is what the machine keeps of its root filesystem, None when it keeps nothing.
+    `drops_memory`: the machine was suspended, and is stopped for the move. `memory` is that of one which stays
+    suspended, `root` what the machine keeps of its root filesystem; None without either.
     `to` is empty until a node was chosen; `limit_mib_per_s` 0 is no limit.
     Until `paused_until` nothing is copied, and the machine is not stopped for the move. `damage` says what of its files
     the source's disk cannot read; empty when nothing is known of that. With `accept_loss` what cannot be read of the
@@ -98,6 +121,7 @@ class MoveRecord(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineId | None = None
     volume: VolumeId | None = None
     root: KeptRoot | None = None
+    memory: KeptMemory | None = None
     to: NodeId = NodeId("")
     wanted: NodeId | None = None
     region: str | None = None  # where the destination was asked to be; None: in any
@@ -226,9 +250,9 @@ FILLING = frozenset({IncomingState.READY, IncomingState.WARM})
 
 class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What another node is about to move here. `holds` is room of this node until it is accepted or dropped. `machine`
-    and `volume` are as the source had them when it asked, and so is `root`. `upto` is how far the volume's draft is
-    filled and on disk, `root_upto` how far that of the root filesystem; `compared_bytes` are those of which both nodes
-    compared a digest."""
+    and `volume` are as the source had them when it asked, and so are `root` and `memory`. `upto` is how far the draft
+    of the volume is filled and on disk, `root_upto` how far that of the root filesystem; `compared_bytes` are those of
+    which both nodes compared a digest."""
 
     move: str  # id of the move, given by its source
     source: NodeId
@@ -237,6 +261,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     machine: MachineRecord | None = None
     volume: VolumeRecord | None = None
     root: KeptRoot | None = None
+    memory: KeptMemory | None = None
     holds: Resources = Resources()
     limit_mib_per_s: int = 0  # MiB a second that the copy may take; 0 is no limit
     state: IncomingState = IncomingState.HOLDING
@@ -259,11 +284,12 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
 class RetiredRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The source's file of what is whole elsewhere, and what opens it; removed after `until`: Unix seconds."""
 
-    volume: str  # id of the volume, or of the machine whose kept root filesystem it is
+    volume: str  # id of the volume, or of the machine whose kept root filesystem or memory it is
     generation: int  # under which the destination owns it, 2 or more
     until: float
     key: SealedKey | None = None
-    layer: str = ""  # under which name the machine kept it; empty for a volume
+    layer: str = ""  # under which name the machine kept it; empty for what is no root filesystem
+    memory: str = ""  # which file of the machine's memory it is; empty for another one
 
 
 class ComingSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,6 +326,7 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
     volume: VolumeRecord | None = None
     volume_key: bytes = b""
     root: KeptRoot | None = None
+    memory: KeptMemory | None = None
     snapshots: tuple[CarriedSnapshot, ...] = ()
     ran: bool = False  # the machine is to be started there
     back_of: str = ""  # as in `MoveRecord`
@@ -347,7 +374,7 @@ GRANTS = Bucket("grants", GrantRecord)  # unit; until it comes back
 MOVED = Bucket("moved", MovedRecord)  # machine id, volume id
 INCOMING = Bucket("incoming", IncomingRecord)  # move id
 TRIALS = Bucket("trials", TrialRecord)  # machine id
-RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume or machine id/generation
+RETIRED = Bucket("retired_volumes", RetiredRecord)  # volume or machine id/generation, and the name of a memory's file
 RETIRED_UNITS = Bucket("retired_units", RetiredUnit)  # move id
 
 COMING_SNAPSHOTS = Bucket("snapshots_coming", ComingSnapshot)  # snapshot id; until its former node let it go

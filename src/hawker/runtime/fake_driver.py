@@ -5,8 +5,9 @@ host. What a command does is there, too.
 """
 
 import math
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import msgspec
@@ -37,16 +38,19 @@ from hawker.runtime.driver import (
 )
 from hawker.runtime.fake_host import FakeExecSession, FakeHost, Instance, at_most, contents, last_lines, read_command
 from hawker.runtime.pilot.messages import signal_number
+from hawker.runtime.saved_memory import SavedBy
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 
 BLOCK_BYTES = 4096
+MEMORY_FILE, MEMORY_BYTES = "memory", 1 << 20
+"""The one file of a suspended machine's memory."""
 _LOST = "the snapshot cannot be used: its checksum does not match"
 _KILLED = 128 + 9
 _OUTPUT_LIMIT = 4 << 20
 
 
 class FakeDriver:
-    """Keeps `Driver`, `HostView` and `GuestVolumes`: a daemon's view of a `FakeHost`."""
+    """Keeps `Driver`, `HostView`, `GuestVolumes` and `SavedMemories`: a daemon's view of a `FakeHost`."""
 
     name = "fake"
 
@@ -293,6 +297,41 @@ class FakeDriver:
         self._volume(machine_id, name)
         blocks = self._host.volume_sizes.get((machine_id, name), 0) // BLOCK_BYTES
         return VolumeUsage(block_size=BLOCK_BYTES, blocks=blocks, blocks_free=blocks, blocks_avail=blocks)
+
+    async def resumes(self) -> SavedBy:
+        return self._host.saved_by
+
+    async def memory_files(self, machine_id: MachineId) -> Mapping[str, int]:
+        return {MEMORY_FILE: MEMORY_BYTES} if machine_id in self._host.memories else {}
+
+    def memory_place(self, machine_id: MachineId, name: str) -> Path:
+        return Path(f"/machines/{machine_id}/run/{name}")
+
+    def came(self, name: str) -> str:
+        return f"{name}.came"
+
+    async def make_place(self, machine_id: MachineId) -> None:
+        """Nothing to make."""
+
+    async def take_in(self, spec: InstanceSpec) -> None:
+        async with _Call(self._host, "take_in"):
+            if self._phase(spec.machine_id) is Phase.SUSPENDED:
+                return
+            if self._host.arrived.get(spec.machine_id, -1) < 0:
+                raise SnapshotLost(f"machine {spec.machine_id} cannot go on: {_LOST}")
+            self._arrive(spec)
+
+    def _arrive(self, spec: InstanceSpec) -> None:
+        """An instance that was suspended at another host is suspended here: its memory has come."""
+        instance, now = self._host.place(spec), self._host.clock.now()
+        instance.started_at = now
+        for process in instance.processes:
+            if not process.spec.held:
+                process.begin(now, contents(spec.files))
+        self._host.put_back(instance, self._host.arrived.pop(spec.machine_id))
+
+    async def image_digest(self, file: Path) -> str:
+        return file.name
 
     def _volume(self, machine_id: MachineId, name: str) -> tuple[Instance, VolumeDisk]:
         instance = self._host.look(machine_id)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from hawker.clock import Clock
 from hawker.ids import MachineId
 from hawker.runtime.driver import ALIVE, Exit, LostPart, OutputChunk, Phase, ProcessPhase, ProcessState
+from hawker.runtime.saved_memory import SavedBy
 from hawker.runtime.spec import Ends, FileSpec, InstanceSpec, ProcessSpec
 from hawker.value_object import ValueObject
 
@@ -270,6 +271,10 @@ class Instance:
         return [process for process in self.processes if process.running]
 
 
+HEAP_BITS = 20
+"""A memory is a number: when it began, in ms, and in so many bits how often its instance wrote to it since."""
+
+
 class FakeHost:
     """Instances, by machine."""
 
@@ -282,6 +287,9 @@ class FakeHost:
         self.cached: dict[MachineId, int] = {}  # MiB that they could do without
         self.memories: set[MachineId] = set()  # these have a snapshot of their memory on the host
         self.spoilt: set[MachineId] = set()  # and it cannot be used
+        self.heaps: dict[MachineId, int] = {}  # what instances have in memory, see `HEAP_BITS`
+        self.arrived: dict[MachineId, int] = {}  # the same, of memories that came from another host
+        self.saved_by = SavedBy(vmm="fake 1", cpu_model="model 1")
         self.volume_sizes: dict[tuple[MachineId, str], int] = {}  # bytes, as guests were told
         self.still: set[tuple[MachineId, str]] = set()  # volumes that a guest holds still
         self._instances: dict[MachineId, Instance] = {}
@@ -344,6 +352,7 @@ class FakeHost:
     def launch(self, instance: Instance) -> None:
         """Start the processes that are not held; a command that does not exist ends with the reason."""
         instance.pid, instance.started_at, instance.phase = self._next_pid(), self.clock.now(), Phase.RUNNING
+        self.heaps[instance.spec.machine_id] = int(self.clock.now() * 1000) << HEAP_BITS
         for process in instance.processes:
             if not process.spec.held and instance.phase is Phase.RUNNING:
                 self.begin(instance, process.index)
@@ -371,6 +380,18 @@ class FakeHost:
             instance.pid = None
         instance.phase = Phase.SUSPENDED
         self._tell(instance)
+
+    def set_aside(self, machine_id: MachineId) -> tuple[Instance, int] | None:
+        """The memory of a suspended instance is not in its place any more."""
+        if machine_id not in self.memories:
+            return None
+        self._forget_memory(machine_id)
+        return self._instances.pop(machine_id), self.heaps.pop(machine_id)
+
+    def put_back(self, instance: Instance, heap: int) -> None:
+        machine_id, instance.phase = instance.spec.machine_id, Phase.SUSPENDED
+        self._instances[machine_id], self.heaps[machine_id] = instance, heap
+        self.memories.add(machine_id)
 
     def lose(self, instance: Instance, exit: Exit) -> None:
         """A suspended instance ends with its memory."""

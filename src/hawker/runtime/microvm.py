@@ -4,7 +4,8 @@ Here is what a VMM in a jail, a channel to the pilot inside and a kernel add to 
 in the `microvm_*` files beside this one.
 """
 
-from collections.abc import AsyncIterator, Iterator
+import hashlib
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hawker.clock import Clock
 from hawker.errors import NotFound, Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.cgroup import Cgroups, find_hierarchies
+from hawker.host.facts import cpu_model
 from hawker.host.mount import mounts
 from hawker.ids import MachineId, NodeId
 from hawker.runtime import microvm_suspension, proc
@@ -31,6 +33,7 @@ from hawker.runtime.pilot.connection import Connection
 from hawker.runtime.pilot.driver import PilotDriver
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
 from hawker.runtime.pilot.rundir import RunDir, spec_of
+from hawker.runtime.saved_memory import SavedBy
 from hawker.runtime.spec import InstanceLimits, InstanceSpec, VolumeDisk
 from hawker.runtime.vmm.cloud_hypervisor import CloudHypervisor
 from hawker.runtime.vmm.contract import Jail, Vmm
@@ -192,7 +195,8 @@ def _vmm(name: str, clock: Clock, accelerates: bool) -> Vmm:
 
 
 class MicroVMDriver(PilotDriver):
-    """Keeps `Driver`, `HostView` and `GuestVolumes`: `PilotDriver`, with what only a guest can do for its volumes."""
+    """Keeps `Driver`, `HostView`, `GuestVolumes` and `SavedMemories`: `PilotDriver`, with what only a guest can do for
+    its volumes, and with snapshots that go to other nodes."""
 
     def __init__(self, microvms: MicroVMTechnology, machines: Path, clock: Clock) -> None:
         super().__init__(microvms, machines, clock)
@@ -217,6 +221,35 @@ class MicroVMDriver(PilotDriver):
         async with self._asked(machine_id, ANSWER_TIMEOUT_S) as pilot:
             return await requests.usage(pilot, volume.target)
 
+    # --- memories
+
+    async def resumes(self) -> SavedBy:
+        vmm = self._microvms.vmm
+        how = "with KVM" if vmm.accelerates else "emulating"
+        return SavedBy(vmm=f"{await vmm.version()}, {how}", cpu_model=await in_thread(Pool.HOST, cpu_model))
+
+    async def memory_files(self, machine_id: MachineId) -> Mapping[str, int]:
+        run = self._files.run(machine_id)
+        if not run.saved():
+            return {}
+        await self._microvms.suspend(run)  # what is left of its VMM ends
+        return await in_thread(Pool.HOST, microvm_suspension.moved_files, run)
+
+    def memory_place(self, machine_id: MachineId, name: str) -> Path:
+        return microvm_suspension.moved_place(self._files.run(machine_id), name)
+
+    def came(self, name: str) -> str:
+        return microvm_suspension.came_as(name)
+
+    async def make_place(self, machine_id: MachineId) -> None:
+        await in_thread(Pool.HOST, microvm_suspension.make_moved_place, self._files.run(machine_id))
+
+    async def take_in(self, spec: InstanceSpec) -> None:
+        await in_thread(Pool.HOST, microvm_suspension.take_in, self._files.run(spec.machine_id), spec)
+
+    async def image_digest(self, file: Path) -> str:
+        return await in_thread(Pool.HOST, _digest, file)
+
     def _volume(self, machine_id: MachineId, name: str) -> VolumeDisk:
         for volume in spec_of(self._files.existing(machine_id)).volumes:
             if volume.name == name:
@@ -228,6 +261,11 @@ class MicroVMDriver(PilotDriver):
         async with self._link.open(machine_id) as pilot:
             with _answered(within_s):
                 yield pilot
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, hashlib.blake2b).hexdigest()
 
 
 @contextmanager

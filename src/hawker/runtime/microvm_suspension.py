@@ -7,6 +7,7 @@ daemon died in between, is let go by the next: what tells of it is a directory o
 """
 
 import os
+import re
 import shutil
 import signal
 import stat
@@ -17,20 +18,23 @@ from pathlib import Path
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from hawker.clock import Clock
-from hawker.errors import NotServed, SnapshotLost, Unavailable, WrongState
+from hawker.errors import BadRequest, NotServed, SnapshotLost, Unavailable, WrongState
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.vmm_user import user_of
 from hawker.log import bind
 from hawker.runtime.driver import Exit
-from hawker.runtime.microvm_launch import MicroVMLauncher, MicroVMPlan, read_plan
+from hawker.runtime.microvm_launch import MicroVMLauncher, MicroVMPlan, read_plan, write_plan
 from hawker.runtime.microvm_memory import MicroVMMemory
 from hawker.runtime.pilot import requests
 from hawker.runtime.pilot.channel import PilotChannel
 from hawker.runtime.pilot.link import ANSWER_TIMEOUT_S
+from hawker.runtime.pilot.messages import IMAGE, JOURNAL, LAYER
 from hawker.runtime.pilot.rundir import RunDir, spec_of
+from hawker.runtime.spec import InstanceSpec
 from hawker.runtime.vmm.contract import Jail, Restored, Vm, Vmm
 
 SAVED = "snapshot"
@@ -129,6 +133,87 @@ def drop_files(run: RunDir) -> None:
         place.unlink()
     else:
         shutil.rmtree(place, ignore_errors=True)
+
+
+# A snapshot goes to another node as files of the run directory, the record last: without it they are nothing. What
+# names places of the host comes under another name, and is written anew: the machine has its hardware, and the disks
+# and the network of the new node behind it.
+
+_INSTANCE, _PLAN, _RECORD, _CAME = "instance", "plan", "snapshot", ".came"
+_BOOTED_FROM = ("journal", "kernel", "initramfs")
+_SAVED_NAME = re.compile(rf"vmm/{SAVED}/[a-z0-9][a-z0-9._-]*")
+
+
+def came_as(name: str) -> str:
+    return f"{name}{_CAME}" if name in (_INSTANCE, _PLAN, _RECORD) else name
+
+
+def moved_place(run: RunDir, name: str) -> Path:
+    """Raises `BadRequest`."""
+    known = name.removesuffix(_CAME) in (_INSTANCE, _PLAN, _RECORD) or name in _BOOTED_FROM
+    if not known and not _SAVED_NAME.fullmatch(name):
+        raise BadRequest(f"{name!r:.80} is no file of a suspended machine")
+    return run.path / name
+
+
+def moved_files(run: RunDir) -> dict[str, int]:
+    """Raises `SnapshotLost`."""
+    saved = tuple(f"vmm/{SAVED}/{file.name}" for file in read_snapshot(run).files)
+    names = (*_BOOTED_FROM, *saved, _INSTANCE, _PLAN, _RECORD)
+    try:
+        return {name: moved_place(run, name).stat().st_size for name in names}
+    except OSError as error:
+        raise SnapshotLost(f"the machine's snapshot is torn: {error.filename}: {error.strerror}") from error
+
+
+def make_moved_place(run: RunDir) -> None:
+    for directory in (run.path, run.vmm, saved_directory(run)):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def take_in(run: RunDir, here: InstanceSpec) -> None:
+    """Again after a crash: the record is made last. Raises `SnapshotLost`."""
+    if run.saved():
+        return
+    try:
+        spec = msgspec.json.decode(moved_place(run, came_as(_INSTANCE)).read_bytes(), type=InstanceSpec)
+        snapshot = msgspec.json.decode(moved_place(run, came_as(_RECORD)).read_bytes(), type=MicroVMSnapshot)
+    except (OSError, msgspec.DecodeError) as error:
+        raise SnapshotLost(f"what came of the machine's snapshot cannot be read: {error}") from error
+    if spec.machine_id != here.machine_id or spec.instance_id != here.instance_id:
+        raise SnapshotLost("what came is the snapshot of another instance")
+    plan = _moved_plan(run, snapshot.plan, here)
+    place, uid = saved_directory(run), user_of(here.machine_id)
+    for path in (place, *place.iterdir()):
+        os.chown(path, uid, uid, follow_symlinks=False)
+    write_plan(run, plan)
+    run.write_spec(replace(spec, netns=here.netns, root_disk=here.root_disk, volumes=here.volumes))
+    moved = replace(snapshot, plan=plan)
+    refuse_unusable(run, moved, moved.program)
+    publish_snapshot(run, moved)
+    for name in (_INSTANCE, _PLAN, _RECORD):
+        moved_place(run, came_as(name)).unlink(missing_ok=True)
+
+
+def _moved_plan(run: RunDir, plan: MicroVMPlan, here: InstanceSpec) -> MicroVMPlan:
+    """The same hardware, over the files of this node. Raises `SnapshotLost`."""
+    vm = plan.vm
+    if here.root_disk is None or {each.name for each in vm.drives} != {
+        *_OWN_DISKS,
+        *(each.name for each in here.volumes),
+    }:
+        raise SnapshotLost("the machine's snapshot has other disks than the machine")
+    files = {JOURNAL: run.journal, IMAGE: here.root_disk.image, LAYER: here.root_disk.layer}
+    files |= {volume.name: volume.file for volume in here.volumes}
+    places = {drive.path: str(files[drive.name]) for drive in vm.drives}
+    places |= {vm.kernel: str(run.path / "kernel"), vm.initramfs: str(run.path / "initramfs")}
+    places |= {vm.directory: str(run.vmm)}
+    if any(each.target not in places for each in plan.shown):
+        raise SnapshotLost("the machine's snapshot was made with files of its host that do not move")
+    return replace(plan, shown=tuple(replace(each, source=places[each.target]) for each in plan.shown))
+
+
+_OWN_DISKS = (JOURNAL, IMAGE, LAYER)
 
 
 def _look(place: int, name: str, *, flush: bool) -> SavedFile:

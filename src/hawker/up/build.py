@@ -39,6 +39,7 @@ from hawker.observe.spans import MakeExporter, SpanOrigin, SpanQueue
 from hawker.place import Place
 from hawker.record.node import NodeRecord
 from hawker.runtime.driver import GuestVolumes, NodeDriver
+from hawker.runtime.saved_memory import SavedMemories
 from hawker.secret.certificates import Certificates
 from hawker.secret.ownership import NameLookup
 from hawker.secret.registry_logins import RegistryLogins
@@ -166,7 +167,7 @@ async def deps_of(
         copies=copies,
         moved_files=None
         if file_of is None
-        else HostMovedFiles(node_id, place.volumes, places_of(file_of, rootfs, place.snapshots)),
+        else HostMovedFiles(node_id, place.volumes, places_of(file_of, rootfs, place.snapshots, driver)),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=_gpus(settings),
@@ -223,13 +224,18 @@ def _volumes(
 
 
 def places_of(
-    file_of: Callable[[VolumeId], Path], rootfs: Rootfs | None, snapshots: Path
+    file_of: Callable[[VolumeId], Path], rootfs: Rootfs | None, snapshots: Path, driver: NodeDriver
 ) -> Callable[[MovedFile], FilePlace]:
-    """Where what moves is: files of volumes and of their snapshots, and of the layers that machines keep."""
+    """Where what moves is: files of volumes and of their snapshots, of the layers that machines keep, and of the
+    memories of suspended machines."""
 
     def place_of(file: MovedFile) -> FilePlace:
         if is_snapshot_id(file.id):
             return FilePlace(snapshots / file.id, snapshots / "mounted")  # nobody mounts one
+        if file.memory:
+            assert isinstance(driver, SavedMemories), "only where memories are files one moves"
+            memory = driver.memory_place(MachineId(file.id), file.memory)
+            return FilePlace(memory, memory.with_name("mounted"))  # nobody mounts one
         if not file.layer:
             volume = file_of(VolumeId(file.id))
             return FilePlace(volume, volume.parent / "mounted")

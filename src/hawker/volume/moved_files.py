@@ -46,16 +46,26 @@ class BlockChanges(ValueObject, frozen=True):
 
 class MovedFile(ValueObject, frozen=True):
     """The file of the volume or snapshot `id`; with a `layer`, that of the layer which the machine `id` keeps under
-    this name."""
+    this name; with `memory`, the file that its driver calls so of the suspended machine `id`."""
 
     id: str
     layer: str = ""
+    memory: str = ""
+
+    @property
+    def said(self) -> str:
+        """What it is, for people."""
+        if self.memory:
+            return f"memory of machine {self.id}"
+        return f"root filesystem of machine {self.id}" if self.layer else f"volume {self.id}"
 
 
 def draft_of(move: str, file: MovedFile) -> str:
     """The name of its draft, of which the move is what comes before the first dot; that of a snapshot is its id."""
     if is_snapshot_id(file.id):
         return file.id
+    if file.memory:
+        return f"{move}.memory.{file.memory.replace('/', '.')}"
     return f"{move}.root" if file.layer else move
 
 
@@ -72,6 +82,9 @@ class MovedFiles(Protocol):
 
     async def size_bytes(self, file: MovedFile) -> int | None:
         """None when it is not there. Raises `NotServed` for a kept layer that is no file."""
+
+    def path(self, file: MovedFile) -> str:
+        """Where it is, or is to be."""
 
     async def stored_bytes(self, file: MovedFile) -> int:
         """What the file takes of the disk."""
@@ -164,6 +177,9 @@ class HostMovedFiles:
             )
         return None
 
+    def path(self, file: MovedFile) -> str:
+        return str(self._place_of(file).file)
+
     async def stored_bytes(self, file: MovedFile) -> int:
         return await in_thread(Pool.DISKS, allocated_bytes, self._existing(file))
 
@@ -175,8 +191,7 @@ class HostMovedFiles:
         file system may write to the file what the destination would not hear of."""
         path = self._existing(file)
         if ext4.device_of(path) is not None:
-            what = f"root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"
-            raise Unavailable(f"the {what} is in use still")
+            raise Unavailable(f"the {file.said} is in use still")
         _sync(path)
 
     async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
@@ -271,7 +286,7 @@ class HostMovedFiles:
     async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
         def drop() -> None:
             self._draft(draft).unlink(missing_ok=True)
-            if adopted is not None:
+            if adopted is not None and not adopted.memory:
                 shutil.rmtree(self._place_of(adopted).file.parent, ignore_errors=True)
 
         await in_thread(Pool.DISKS, drop)
@@ -283,13 +298,15 @@ class HostMovedFiles:
 
     async def retire(self, file: MovedFile, generation: int) -> None:
         await self.unwatch(file)
-        await in_thread(Pool.DISKS, self._retire, self._place_of(file).file, self._kept(file, generation))
+        alone = not file.memory  # others of a memory are beside it
+        await in_thread(Pool.DISKS, self._retire, self._place_of(file).file, self._kept(file, generation), alone)
 
-    def _retire(self, file: Path, kept: Path) -> None:
+    def _retire(self, file: Path, kept: Path, alone: bool) -> None:
         self._retired.mkdir(parents=True, exist_ok=True, mode=0o700)
         with suppress(FileNotFoundError):
             file.rename(kept)
-        shutil.rmtree(file.parent, ignore_errors=True)
+        if alone:
+            shutil.rmtree(file.parent, ignore_errors=True)
         for directory in (self._retired, file.parent.parent):
             if directory.is_dir():  # that of a machine goes with it
                 _sync_directory(directory)
@@ -310,12 +327,13 @@ class HostMovedFiles:
         return draft_file(self._place_of(MovedFile(draft)).file) if is_snapshot_id(draft) else self._incoming / draft
 
     def _kept(self, file: MovedFile, generation: int) -> Path:
-        return self._retired / f"{file.id}.{generation}"
+        part = f".{file.memory.replace('/', '.')}" if file.memory else ""
+        return self._retired / f"{file.id}.{generation}{part}"
 
     def _existing(self, file: MovedFile) -> Path:
         path = self._place_of(file).file
         if not path.exists():
-            what = f"root filesystem of machine {file.id}" if file.layer else f"file of volume {file.id}"
+            what = file.said if file.layer or file.memory else f"file of {file.said}"
             raise NotFound(f"the {what} is not there")
         return path
 

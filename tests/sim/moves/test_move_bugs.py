@@ -23,6 +23,8 @@ FOUND_AT = {
     "reclaim-unfenced": 67,
     "reclaim-same-generation": 3,
     "many-away": 3,
+    "memory-left": 13,
+    "memory-awake": 13,
     "grant-not-durable": 67,
     "stays-down": 14,
 }

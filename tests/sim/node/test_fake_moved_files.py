@@ -1,8 +1,10 @@
 import pytest
 
+from hawker.clock import ManualClock
 from hawker.host.changed_blocks import BlockRange, spans_of
 from hawker.ids import MachineId, VolumeId
 from hawker.record.volume import Fstype
+from hawker.runtime.fake_host import FakeHost
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeRootfs
 from hawker.sim.node.fake_moved_files import PIECES, FakeMovedFiles
@@ -22,7 +24,7 @@ def files() -> FakeMovedFiles:
     volumes.files[VOLUME] = FakeVolume(1 << 30, 1 << 30, Fstype.EXT4, 7)
     rootfs = FakeRootfs(points)
     rootfs.writes[MachineId("77424481f6cc77"), "kept"] = 3
-    return FakeMovedFiles(points, volumes, rootfs, FakeCopies(points, volumes))
+    return FakeMovedFiles(points, volumes, rootfs, FakeCopies(points, volumes), FakeHost(ManualClock()))
 
 
 async def filled(files: FakeMovedFiles, file: MovedFile = ONE) -> None:

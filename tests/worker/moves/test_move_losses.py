@@ -9,7 +9,7 @@ import pytest
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.move import GET_MOVE, MoveParams
-from hawker.api.contract.move_peer import IncomingMove
+from hawker.api.contract.move_peer import IncomingMove, MovedPieceQuery
 from hawker.api.contract.volume import (
     CREATE_BACKUP,
     CREATE_VOLUME,
@@ -196,7 +196,7 @@ async def test_nothing_of_a_kept_root_filesystem_counts_as_lost() -> None:
         made = await fleet.move(0, 1, accept_loss=True)
         moves_there = fleet.worker(0).parts.moves
         await eventually(fleet._clock, lambda: fleet.hosts[1].sight().drafts, 120, 0.0005)
-        file, lost = moves_there.handed_over(made.id, made.generation, root=True)
+        file, lost = moves_there.handed_over(made.id, MovedPieceQuery(generation=made.generation, root=True))
         assert file.layer and lost is None
         with pytest.raises(Damaged, match=r"the root filesystem of machine \w+ cannot be read at byte 4096"):
             await moves_there.note_unreadable(made.id, file, UnreadableBytes(Path("kept"), FileRange(4096, 4096)))

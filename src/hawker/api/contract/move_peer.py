@@ -40,7 +40,8 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
 class IncomingMove(Answer, frozen=True, kw_only=True):
     """What the destination has of a move: holding, ready, warm, copied, accepted, refused or dropped. It says copied
     once it has compared all of it. With `root` it takes the root filesystem that the machine keeps, too, and with
-    `losses` it keeps what is lost of a volume, and starts no machine with it: an older node does not say so."""
+    `losses` it keeps what is lost of a volume, and starts no machine with it; with `memory` it takes the memory of a
+    suspended machine, too: an older node does not say so."""
 
     state: str
     generation: int
@@ -48,6 +49,7 @@ class IncomingMove(Answer, frozen=True, kw_only=True):
     compared_bytes: int = 0
     root: bool = False
     losses: bool = False
+    memory: bool = False
     reason: str = ""
 
 
@@ -78,12 +80,14 @@ class DeliverRequest(Request, frozen=True, kw_only=True):
 
 class MovedPieceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The first stored bytes from `offset` on, at most 4 MiB; with `root` of the root filesystem that the machine
-    keeps, with `snapshot` of that snapshot of the volume, else of the volume."""
+    keeps, with `snapshot` of that snapshot of the volume, with `memory` of that file of the suspended machine, else of
+    the volume."""
 
     generation: int
     """Of the move, 1 or more: what another one hands over is not found (404)."""
     root: bool | None = None
     snapshot: str | None = None
+    memory: str | None = None
     offset: int = 0
     count: int = PIECE_BYTES
     """How many bytes from `offset` on are looked at, 1 or more."""
@@ -93,20 +97,23 @@ BLOCK_SPAN_LIMIT = 4096
 
 
 class MovedBlocksRequest(Request, frozen=True, kw_only=True):
-    """Blocks of 64 KiB: the first, and how many, in order. `root` and `snapshot`: see `MovedPieceQuery`."""
+    """Blocks of 64 KiB: the first, and how many, in order. `root`, `snapshot` and `memory`: see
+    `MovedPieceQuery`."""
 
     generation: int
     root: bool | None = None
     snapshot: str | None = None
+    memory: str | None = None
     spans: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=BLOCK_SPAN_LIMIT)]
 
 
 class ChangedBlocksQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """`since` is the mark of an earlier answer. `root`: see `MovedPieceQuery`."""
+    """`since` is the mark of an earlier answer. `root` and `memory`: see `MovedPieceQuery`."""
 
     generation: int
     """Of the move, 1 or more: what another one hands over is not found (404)."""
     root: bool | None = None
+    memory: str | None = None
     since: str = ""
 
 

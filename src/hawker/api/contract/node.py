@@ -49,7 +49,9 @@ class DriverInfo(Answer, frozen=True, kw_only=True):
 
 
 class NodeInfo(Answer, frozen=True, kw_only=True):
-    """`machines` counts them by state; `drivers` has the best first."""
+    """`machines` counts them by state; `drivers` has the best first. `resumes` is the virtual machine monitor whose
+    suspended machines go on here, by name and version, on a cpu of the model `cpu_model`; both are empty where machines
+    are not suspended to disk."""
 
     id: str
     region: str
@@ -59,6 +61,8 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
     capacity: HostCapacity
     used: Amounts
     machines: dict[str, int]
+    resumes: str = ""
+    cpu_model: str = ""
     drivers: tuple[DriverInfo, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """The planted bugs of moves: each is what a node of this kind gets wrong, and the simulator must find every one."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -18,8 +18,6 @@ from hawker.api.contract.move_peer import (
 )
 from hawker.errors import HawkerError
 from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
-from hawker.host.changed_blocks import BlockRange
-from hawker.host.unreadable import UnreadableBytes, joined
 from hawker.ids import AppName, VolumeId
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
@@ -33,6 +31,7 @@ from hawker.record.move import (
     Delivered,
     IncomingRecord,
     IncomingState,
+    KeptMemory,
     KeptRoot,
     MoveRecord,
     MoveState,
@@ -41,6 +40,17 @@ from hawker.record.move import (
 from hawker.record.node import NODE
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.sim.harness.planted_bug import PlantedBug
+from hawker.sim.moves.file_bugs import (
+    BelievesOldMarks,
+    ComparesNothing,
+    ForgetsMemory,
+    LeavesRoots,
+    NeverSyncs,
+    RetiresEarly,
+    SeesNoChange,
+    ZerosUnsaid,
+    files_kit,
+)
 from hawker.sim.moves.store_bugs import (
     LazyStore,
     NotingTx,
@@ -54,8 +64,7 @@ from hawker.sim.moves.store_bugs import (
 from hawker.sim.node.kit import WorkerKit
 from hawker.store.contract import Tx
 from hawker.up.wiring import NODE_FLOWS
-from hawker.volume.moved_blocks import Digests
-from hawker.volume.moved_files import BlockChanges, Lost, MovedFile, MovedFiles, StoredPiece, draft_of
+from hawker.volume.moved_files import draft_of
 from hawker.worker.moves.orders import MachineMoves
 from hawker.worker.moves.outgoing import change_move, give_back
 from hawker.worker.moves.receive import own
@@ -137,88 +146,6 @@ def _restart(tx: Tx, deps: Any, move: MoveRecord) -> None:
     give_back(tx, deps, move.id, "no answer")
 
 
-class _FilesOver:
-    """Files of which a bug does something else."""
-
-    def __init__(self, files: MovedFiles) -> None:
-        self._files = files
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
-
-
-class _ComparesNothing(_FilesOver):
-    """What was copied is not compared with its source."""
-
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
-        return Digests(spans[-1].end, {})
-
-    async def digests_of_draft(self, draft: str, spans: Sequence[BlockRange]) -> Digests:
-        return Digests(spans[-1].end, {})
-
-
-class _SeesNoChange(_FilesOver):
-    """What a machine writes during the copy is not noticed."""
-
-    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
-        found = await self._files.changed(file, since)
-        return BlockChanges(found.mark, found.spans and ())
-
-
-class _BelievesOldMarks(_FilesOver):
-    """A source that was killed meanwhile says that nothing changed before."""
-
-    async def changed(self, file: MovedFile, since: str) -> BlockChanges:
-        found = await self._files.changed(file, since)
-        if found.spans is not None or not since:
-            return found
-        return BlockChanges(found.mark or since, ())
-
-
-class _LeavesRoots(_FilesOver):
-    """What a machine kept of its root filesystem is not put where its new owner looks for it."""
-
-    async def adopt(self, draft: str, file: MovedFile) -> None:
-        await (self._files.drop(draft) if file.layer else self._files.adopt(draft, file))
-
-
-class _ZerosUnsaid(_FilesOver):
-    """What the disk cannot read goes as zeros, and nobody notes that."""
-
-    async def piece(self, file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
-        return await _silently(lost, lambda gone: self._files.piece(file, offset, count, gone))
-
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
-        return await _silently(lost, lambda gone: self._files.digests(file, spans, gone))
-
-    async def blocks(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Mapping[int, bytes]:
-        return await _silently(lost, lambda gone: self._files.blocks(file, spans, gone))
-
-
-async def _silently(lost: Lost, read: Callable[[Lost], Awaitable[T]]) -> T:
-    gone = tuple(lost or ())
-    while True:
-        try:
-            return await read(gone)
-        except UnreadableBytes as error:
-            gone = joined([*gone, error.lost])
-
-
-class _NeverSyncs(_FilesOver):
-    """A copy counts before it is on disk."""
-
-    async def sync(self, draft: str) -> None:
-        return None
-
-
-def _files(made: Callable[[MovedFiles], object]) -> WorkerKit:
-    def over(files: MovedFiles) -> MovedFiles:
-        over: MovedFiles = made(files)  # type: ignore[assignment]  # what it has not is the sound one's
-        return over
-
-    return WorkerKit(moved_files=over)
-
-
 def _never_releases() -> Sequence[Flow[Any]]:
     return tuple(replace(each, on_end=None) if each.name == "receive" else each for each in NODE_FLOWS)
 
@@ -235,10 +162,11 @@ class _SameGeneration(MachineMoves):
         volume: VolumeRecord | None,
         wish: MoveRequest,
         root: KeptRoot | None = None,
+        memory: KeptMemory | None = None,
         back_of: str = "",
         alone: bool = False,
     ) -> MoveRecord:
-        move = super()._order(tx, run, app, machine, volume, wish, root, back_of, alone)
+        move = super()._order(tx, run, app, machine, volume, wish, root, memory, back_of, alone)
         same = msgspec.structs.replace(move, generation=move.generation - 1)
         tx.put(MOVES, move.id, same)
         return same
@@ -271,15 +199,6 @@ class _KeepsRoom(MachineMoves):
 
     async def drop(self, move_id: str) -> None:
         return None
-
-
-class _RetiresEarly(_FilesOver):
-    """A source whose file is gone as soon as it was compared."""
-
-    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
-        found = await self._files.digests(file, spans, lost)
-        await self._files.retire(file, 0)
-        return found
 
 
 class _ManyAway(MachineMoves):
@@ -346,6 +265,18 @@ def _writes(by: type[NotingTx]) -> WorkerKit:
     return WorkerKit(store=partial(StoreWith, by))
 
 
+def _wakes(close: StepDo) -> StepDo:
+    """A suspended machine goes on at its source while its memory is copied."""
+
+    async def closes(context: Any) -> Outcome:
+        found, move = await close(context), context.deps.store.get(MOVES, context.run_id)
+        if move is not None and move.memory is not None:
+            await context.deps.driver.resume(move.machine)
+        return found
+
+    return closes
+
+
 def _plant(name: str, what: str, kit: WorkerKit, *breaks: I) -> PlantedBug[WorkerKit]:
     return PlantedBug(name=name, what=what, kit=kit, breaks=frozenset(breaks))
 
@@ -370,7 +301,7 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         WorkerKit(store=partial(LazyStore, GRANTS)),
         *I,
     ),
-    _plant("early-retirement", "the source's file goes before the grant", _files(_RetiresEarly), *I),
+    _plant("early-retirement", "the source's file goes before the grant", files_kit(RetiresEarly), *I),
     _plant(
         "room-kept",
         "what was held for a move that was aborted stays held",
@@ -389,19 +320,19 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         _writes(WithoutRefusals),
         *I,
     ),
-    _plant("copy-believed", "the copy is not compared with its source", _files(_ComparesNothing), *I),
-    _plant("changes-unseen", "what is written during the copy is not copied again", _files(_SeesNoChange), *I),
-    _plant("old-marks", "a source that was killed forgets what changed before", _files(_BelievesOldMarks), *I),
-    _plant("copy-not-synced", "a copy counts before it is on disk", _files(_NeverSyncs), *I),
+    _plant("copy-believed", "the copy is not compared with its source", files_kit(ComparesNothing), *I),
+    _plant("changes-unseen", "what is written during the copy is not copied again", files_kit(SeesNoChange), *I),
+    _plant("old-marks", "a source that was killed forgets what changed before", files_kit(BelievesOldMarks), *I),
+    _plant("copy-not-synced", "a copy counts before it is on disk", files_kit(NeverSyncs), *I),
     _plant("key-dropped", "what opens a volume does not go along", _writes(WithoutKeys), *I),
-    _plant("root-left", "what a machine keeps of its root filesystem does not go along", _files(_LeavesRoots), *I),
+    _plant("root-left", "what a machine keeps of its root filesystem does not go along", files_kit(LeavesRoots), *I),
     _plant(
         "closed-early",
         "the source says that nobody writes any more while the machine still does",
         WorkerKit(flows=_with_step("move", "stop", _closes_early)),
         *I,
     ),
-    _plant("zeros-unsaid", "what cannot be read goes as zeros that nobody lists", _files(_ZerosUnsaid), *I),
+    _plant("zeros-unsaid", "what cannot be read goes as zeros that nobody lists", files_kit(ZerosUnsaid), *I),
     _plant(
         "accept-not-durable",
         "a new owner acts before its own commit",
@@ -443,6 +374,18 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
     ),
     _plant(
         "turn-not-durable", "a turn is given before that is on disk", WorkerKit(store=partial(LazyStore, TURNS)), *I
+    ),
+    _plant(
+        "memory-left",
+        "the memory of a suspended machine does not go along",
+        WorkerKit(driver=ForgetsMemory),
+        *I,
+    ),
+    _plant(
+        "memory-awake",
+        "a suspended machine goes on while its memory is copied",
+        WorkerKit(flows=_with_step("move", "close", _wakes)),
+        *I,
     ),
     _plant("many-away", "an app has two moves under way at once", WorkerKit(moves=_ManyAway), *I),
 )

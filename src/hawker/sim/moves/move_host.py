@@ -23,6 +23,7 @@ from hawker.record.app import AppRecord
 from hawker.record.machine import MACHINES
 from hawker.record.move import INCOMING, IncomingState
 from hawker.record.node import NODE, NodeRecord
+from hawker.runtime.fake_host import HEAP_BITS
 from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.fake_host import FakeRegistry
@@ -42,6 +43,10 @@ _KEY = bytes(range(32))
 
 class MoveWorld(VirtualWorld):
     store: MemoryStore
+
+
+def memory_key(heap: int) -> str:
+    return f"memory of {heap >> HEAP_BITS}"
 
 
 MoveMoment = tuple[MemoryStore, int, frozenset[MachineId], frozenset[str]]
@@ -128,7 +133,14 @@ class MoveHost:
     world_type: type[MoveWorld] = MoveWorld
 
     def __init__(
-        self, fleet: MoveFleet, number: int, seed: int, region: str = REGION, kit: WorkerKit | None = None
+        self,
+        fleet: MoveFleet,
+        number: int,
+        seed: int,
+        region: str = REGION,
+        kit: WorkerKit | None = None,
+        *,
+        guests: bool = False,
     ) -> None:
         self.id = NodeId(f"{number:08x}")
         self._fleet = fleet
@@ -139,6 +151,7 @@ class MoveHost:
             seed=seed,
             room=ROOM,
             kit=kit or fleet.kit,
+            guests=guests,
             node=record,
             nameservers=("fdaa::3",),
         )
@@ -236,11 +249,18 @@ class MoveHost:
         return world.store, world.store.commits, self._running(), self._mounted()
 
     def _running(self) -> frozenset[MachineId]:
-        """Nothing without power."""
-        return frozenset() if self._dark else frozenset(self.world.host.running())
+        """Nothing without power; what is suspended to disk does not run."""
+        return frozenset() if self._dark else frozenset(self.world.host.running().keys() - self._asleep())
+
+    def _asleep(self) -> frozenset[MachineId]:
+        return frozenset(self.world.host.memories)
 
     def _mounted(self) -> frozenset[str]:
-        return frozenset() if self._dark else frozenset({*self.world.disks.attached, *self.world.rootfs.mounted})
+        """Nobody writes to what a machine has that is suspended to disk."""
+        world, asleep = self.world, self._asleep()
+        held = {volume for machine, volume in volumes_used(world.host).items() if machine in asleep}
+        there = {*world.disks.attached, *world.rootfs.mounted} - held - asleep
+        return frozenset() if self._dark else frozenset(there)
 
     def sight(self) -> NodeSight:
         world = self.world
@@ -264,18 +284,23 @@ class MoveHost:
 
     def write(self) -> dict[str, int]:
         """Each machine that runs writes to its volume and to the root filesystem that it keeps, and is told that it is
-        on disk; what each then has."""
+        on disk; what each then has. One with a kernel of its own writes to its memory, too: each that began is another
+        one."""
         told = dict[str, int]()
         if self._dark:
             return told
-        rootfs = self.world.rootfs
+        rootfs, running, heaps = self.world.rootfs, self._running(), self.world.host.heaps
+        if self.world.features.disks:
+            for machine_id in sorted(running):
+                heaps[machine_id] += 1
+                told[memory_key(heaps[machine_id])] = heaps[machine_id]
         for layer in [each for each in rootfs.writes if each[0] in rootfs.mounted]:
-            if layer[0] in self.world.host.running():
+            if layer[0] in running:
                 rootfs.writes[layer] += 1
                 told[layer[0]] = rootfs.writes[layer]
-        for volume_id in volumes_used(self.world.host).values():
+        for machine_id, volume_id in volumes_used(self.world.host).items():
             file = self.world.disks.files.get(volume_id)
-            if file is not None and volume_id in self.world.disks.attached:
+            if file is not None and machine_id in running and volume_id in self.world.disks.attached:
                 file.content += 1
                 file.holes -= {file.content % PIECES}
                 told[volume_id] = file.content

@@ -49,7 +49,7 @@ from hawker.sim.fleet.network import CallNetwork, NetworkCut, PassingCall
 from hawker.sim.harness.loop import eventually
 from hawker.sim.harness.plan import Chance, RunOperation, RunOutcome, RunPlan, numbered
 from hawker.sim.harness.seeded_run import SeededGame, SeededRun, drawn
-from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment
+from hawker.sim.moves.move_host import MoveFleet, MoveHost, MoveMoment, memory_key
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.worker.moves.unit import unit_files
@@ -79,6 +79,8 @@ class MoveVerb(StrEnum):
     AMBUSH = "ambush"
     RECLAIM = "reclaim"
     DUD = "dud"
+    SUSPEND = "suspend"
+    START = "start"
 
 
 _WEIGHTS = {
@@ -110,6 +112,7 @@ _DARK_FROM = 20.0  # of the amount of an ambush: longer ones take the power, too
 _MODES = ("", "", "cold")
 _LOSES = 3  # every fourth seed
 _DUDS = 6  # every eighth seed
+_SLEEPS, _DROPS = 13, "drop"  # every 16th seed
 _LATE = ("accept_move", "offer_move", "drop_incoming_move")
 
 
@@ -129,6 +132,11 @@ class MovePlan(RunPlan[MoveOperation], frozen=True):
         """Whether the first host's disk cannot read some of the volumes, which moves mostly accept."""
         return self.seed % 8 == 7
 
+    @property
+    def sleeps(self) -> bool:
+        """Whether the machine has a kernel of its own, and is suspended to disk and started now and then."""
+        return self.seed % 16 == _SLEEPS
+
 
 class MoveOutcome(RunOutcome[MovePlan], frozen=True, kw_only=True):
     """`moves` that ended well, `aborted` ones, `kills` of daemons."""
@@ -142,8 +150,20 @@ def draw(seed: int) -> MovePlan:
     """What happens, and when: blows come in the seconds around a move."""
     losses = drawn(seed, RUN_S, {MoveVerb.RECLAIM: 1.0}, _loss_at) if seed % 4 == _LOSES else ()
     duds = drawn(seed, RUN_S, {MoveVerb.DUD: 1.0}, _dud_at) if seed % 8 == _DUDS else ()
-    operations = [*drawn(seed, RUN_S, _WEIGHTS, _drawn_at), *losses, *duds]
+    sleeps = drawn(seed, RUN_S, {MoveVerb.SUSPEND: 1.0}, _asleep_at) if seed % 16 == _SLEEPS else ()
+    operations = [*drawn(seed, RUN_S, _WEIGHTS, _drawn_at), *losses, *duds, *sleeps]
     return MovePlan(seed=seed, operations=numbered(operations))
+
+
+def _asleep_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
+    """The machine is suspended, mostly moved, and started some time later."""
+    host, awake = str(chance.between(1, HOSTS)), at + chance.one_of((1.0, 2.0, 4.0, 12.0, 30.0))
+    rows = [(at, verb, ""), (awake, MoveVerb.START, "")]
+    if chance.between(1, 4) > 1:
+        rows.append((at + chance.one_of((0.2, 0.5, 1.0)), MoveVerb.MOVE, chance.one_of(("", "", "", _DROPS))))
+    return [MoveOperation(0, when, _ACTOR, each, host, 0.0, word) for when, each, word in rows], awake + chance.one_of(
+        (0.5, 2.0, 8.0)
+    )
 
 
 def _loss_at(chance: Chance, verb: MoveVerb, at: float) -> tuple[list[MoveOperation], float]:
@@ -199,7 +219,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         super().__init__(plan)
         self._fleet = MoveFleet(CallNetwork(self._clock), kit)
         for number in range(1, HOSTS + 1):
-            host = MoveHost(self._fleet, number, plan.seed * 100 + number)
+            host = MoveHost(self._fleet, number, plan.seed * 100 + number, guests=plan.sleeps)
             self._fleet.hosts[host.id] = host
         self._acknowledged: dict[str, int] = {}
         self._forgiven: set[str] = set()
@@ -295,6 +315,8 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
                 host.dud = True
             case MoveVerb.HEAL:
                 self._heal(host)
+            case MoveVerb.SUSPEND | MoveVerb.START:
+                self._tasks.start_soon(self._sleep, operation.verb)
             case MoveVerb.RECLAIM:
                 self._tasks.start_soon(self._reclaim, word == "now")
 
@@ -315,6 +337,14 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
             each.refuses = each.dud = False
             each.world.moved_files.spoils = 0
 
+    async def _sleep(self, verb: MoveVerb) -> None:
+        """At the owner; a refusal is an answer."""
+        for worker in [at.worker for at in self._fleet.hosts.values() if at.worker and _owns(at, self._machine)]:
+            try:
+                await (worker.suspend if verb is MoveVerb.SUSPEND else worker.start)(self._machine)
+            except HawkerError as error:
+                self._say(f"{verb}: {error}")
+
     async def _ask(self, verb: MoveVerb, to: MoveHost, mode: str) -> None:
         """At the owner, as a broker with a settled catalog does; a refusal is an answer."""
         unit = self._free if verb is MoveVerb.MOVE_VOLUME else self._machine
@@ -322,7 +352,8 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         if worker is None or (verb is MoveVerb.MOVE and worker.record(unit).state is State.FAILED):
             return  # one that does not start goes back by itself
         accept_loss = self._plan.rots and self._calls % 3 != 0
-        wish = MoveRequest(to=to.id, mode=mode or None, accept_loss=accept_loss or None)
+        how = MoveRequest(cold_start=True) if mode == _DROPS else MoveRequest(mode=mode or None)
+        wish = replace(how, to=to.id, accept_loss=accept_loss or None)
         try:
             match verb:
                 case MoveVerb.MOVE:
@@ -363,9 +394,9 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
                 if move.reclaimed and move.id not in self._forgiven:
                     self._forgiven.add(move.id)
                     for file in unit_files(move):
-                        self._acknowledged[file.id] = min(
-                            self._acknowledged.get(file.id, 0), host.world.moved_files.kept(file, move.generation)
-                        )
+                        kept = host.world.moved_files.kept(file, move.generation)
+                        id = memory_key(kept) if file.memory else file.id
+                        self._acknowledged[id] = min(self._acknowledged.get(id, 0), kept)
 
     async def _rest(self) -> None:
         """All is healed and up, and everything has come to its end."""
@@ -426,7 +457,7 @@ class MoveSimulation(SeededRun[MovePlan, MoveOutcome]):
         records = [record for sight in sights if (record := sight.reader.get(MACHINES, self._machine)) is not None]
         for record in records:
             yield from not_the_same(self._before, record)
-            yield from _running(record)
+            yield from () if self._plan.sleeps else _running(record)
         for sight in sights:
             yield from stopped_again(sight.reader, self._machine)
         yield from forgotten_orders(sights, self._before)

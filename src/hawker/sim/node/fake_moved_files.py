@@ -10,6 +10,8 @@ from hawker.host.changed_blocks import BLOCK_BYTES, BlockRange, spans_of
 from hawker.host.unreadable import FileRange, UnreadableBytes
 from hawker.ids import InstanceId, MachineId, SnapshotId, VolumeId, is_snapshot_id
 from hawker.record.volume import Fstype
+from hawker.runtime.fake_driver import MEMORY_BYTES
+from hawker.runtime.fake_host import FakeHost, Instance
 from hawker.sim.node.crash_points import CrashPoints
 from hawker.sim.node.fake_host import FakeHostPart, FakeRootfs
 from hawker.sim.node.fake_volumes import FakeCopies, FakeVolume, FakeVolumes
@@ -21,10 +23,17 @@ LAYER_BYTES = 256 << 20
 
 
 class FakeMovedFiles(FakeHostPart):
-    """Keeps `MovedFiles` in memory, beside the volumes and the layers that machines keep. While `spoils` is above
-    0, that many more pieces are written wrong, as by a disk that lies."""
+    """Keeps `MovedFiles` in memory, beside the volumes, the layers that machines keep and the memories of those that
+    are suspended. While `spoils` is above 0, that many more pieces are written wrong, as by a disk that lies."""
 
-    def __init__(self, crash_points: CrashPoints, volumes: FakeVolumes, rootfs: FakeRootfs, copies: FakeCopies) -> None:
+    def __init__(
+        self,
+        crash_points: CrashPoints,
+        volumes: FakeVolumes,
+        rootfs: FakeRootfs,
+        copies: FakeCopies,
+        host: FakeHost,
+    ) -> None:
         super().__init__(crash_points)
         self.spoils = 0
         self.drafted: dict[str, dict[int, bytes]] = {}
@@ -36,6 +45,8 @@ class FakeMovedFiles(FakeHostPart):
         self._volumes = volumes
         self._rootfs = rootfs
         self._copies = copies
+        self._host = host
+        self._retired_memories: dict[tuple[str, int], tuple[Instance, int]] = {}
         self._watches: dict[str, tuple[str, list[int]]] = {}  # the name, and what was there at each mark
 
     def cut_power(self) -> None:
@@ -90,9 +101,14 @@ class FakeMovedFiles(FakeHostPart):
     async def size_bytes(self, file: MovedFile) -> int | None:
         if file.id in self.plain:
             raise NotServed("it is a directory: machine_disk_mib was 0")
+        if file.memory:
+            return MEMORY_BYTES if MachineId(file.id) in self._host.memories else None
         if file.layer:
             return LAYER_BYTES if (MachineId(file.id), file.layer) in self._rootfs.writes else None
         return self._volumes.files[VolumeId(file.id)].size_bytes if VolumeId(file.id) in self._volumes.files else None
+
+    def path(self, file: MovedFile) -> str:
+        return f"/machines/{file.id}/rootfs" if file.layer else f"/volumes/{file.id}/mounted"
 
     async def stored_bytes(self, file: MovedFile) -> int:
         self._content(file)
@@ -113,7 +129,7 @@ class FakeMovedFiles(FakeHostPart):
         """Those that are not zeros. Raises `UnreadableBytes`."""
         gone = {number for number in numbers for each in lost or () if each.offset <= number * BLOCK_BYTES < each.end}
         volume = VolumeId(file.id)
-        if file.layer:
+        if file.layer or file.memory:
             return list(numbers)
         if is_snapshot_id(file.id):
             return [number for number in numbers if number not in self._copies.snapshots[SnapshotId(file.id)].holes]
@@ -170,6 +186,9 @@ class FakeMovedFiles(FakeHostPart):
         if is_snapshot_id(file.id):
             self._copies.snapshots[SnapshotId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content, holes)
             return
+        if file.memory:
+            self._host.arrived[MachineId(file.id)] = -1 if holes else content
+            return
         if not file.layer:
             self._volumes.files[VolumeId(file.id)] = FakeVolume(size, size, Fstype.EXT4, content, holes)
             return
@@ -181,7 +200,7 @@ class FakeMovedFiles(FakeHostPart):
     async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
         await self._edge("drop")
         self.drafted.pop(draft, None)
-        if adopted is not None:
+        if adopted is not None and not adopted.memory:
             self._taken(adopted)
 
     async def drafts(self) -> list[str]:
@@ -189,6 +208,11 @@ class FakeMovedFiles(FakeHostPart):
 
     async def retire(self, file: MovedFile, generation: int) -> None:
         await self._edge("retire")
+        if file.memory:
+            aside = self._host.set_aside(MachineId(file.id))
+            if aside is not None:
+                self._retired_memories[file.id, generation] = aside
+            return await self._edge("retire", after=True)
         there = None if file.layer else self._volumes.files.get(VolumeId(file.id))
         content = self._taken(file)
         if content is not None:
@@ -200,7 +224,10 @@ class FakeMovedFiles(FakeHostPart):
 
     async def restore(self, file: MovedFile, generation: int) -> None:
         await self._edge("restore")
-        content = self.retired.pop((file.id, generation), None)
+        aside = self._retired_memories.pop((file.id, generation), None) if file.memory else None
+        if aside is not None:
+            self._host.put_back(*aside)
+        content = None if file.memory else self.retired.pop((file.id, generation), None)
         if content is not None:
             size, holes = self._retired_holes.pop((file.id, generation))
             self._enter(file, size, content, holes)
@@ -210,10 +237,16 @@ class FakeMovedFiles(FakeHostPart):
 
     async def forget(self, file: MovedFile, generation: int) -> None:
         await self._edge("forget")
+        if file.memory:
+            self._retired_memories.pop((file.id, generation), None)
+            return
         self.retired.pop((file.id, generation), None)
 
     def kept(self, file: MovedFile, generation: int) -> int:
         """How often it was written to when it was put aside, or as it is."""
+        if file.memory:
+            aside = self._retired_memories.get((file.id, generation))
+            return self._host.heaps.get(MachineId(file.id), 0) if aside is None else aside[1]
         retired = self.retired.get((file.id, generation))
         return self._content(file) if retired is None else retired
 
@@ -235,11 +268,13 @@ class FakeMovedFiles(FakeHostPart):
     def _content(self, file: MovedFile) -> int:
         """How often it was written to. Raises `NotFound`."""
         layer, volume, snapshot = (MachineId(file.id), file.layer), VolumeId(file.id), SnapshotId(file.id)
+        if file.memory and MachineId(file.id) in self._host.memories:
+            return self._host.heaps[MachineId(file.id)]
         if snapshot in self._copies.snapshots:
             return self._copies.snapshots[snapshot].content
         if file.layer and layer in self._rootfs.writes:
             return self._rootfs.writes[layer]
-        if file.layer or volume not in self._volumes.files:
+        if file.layer or file.memory or volume not in self._volumes.files:
             raise NotFound(f"the file of {file.id} is not there")
         return self._volumes.files[volume].content
 

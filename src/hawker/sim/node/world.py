@@ -187,7 +187,7 @@ class SimWorld(ABC):
         )
         self.policies, self.copies = FakePolicies(self.crash_points), FakeCopies(self.crash_points, self.disks)
         self.backups = FakeBackups(self.crash_points, self.copies, self.disks)
-        self.moved_files = FakeMovedFiles(self.crash_points, self.disks, self.rootfs, self.copies)
+        self.moved_files = FakeMovedFiles(self.crash_points, self.disks, self.rootfs, self.copies, self.host)
         self.gpus = FakeGpus(self.crash_points, self.host)
         self.prober, self.fetcher = FakeProber(), FakeMetricsFetcher()
         self.store = store

@@ -31,6 +31,7 @@ from hawker.worker.handlers.secrets import SecretHandlers, SecretKeyHandlers
 from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
 from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
+from hawker.worker.moves.unit import memories_of
 from hawker.worker.order import AppBundles, NoAppBundles, OrderHandlers, OrderIntake, OrderLedger
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def node_info_of(worker: AssembledWorker) -> OwnInfo:
         drivers=worker.drivers,
         room=worker.room,
         started_at=worker.started_at,
+        memories=memories_of(deps),
     )
 
 

@@ -270,7 +270,7 @@ class MoveHandlers:
         from then on, or as what ends the move. Raises `Damaged`."""
         async with self._handovers.hold(f"node {caller}"):
             while True:
-                file, lost = self._moves.handed_over(move_id, asked.generation, asked.root, asked.snapshot)
+                file, lost = self._moves.handed_over(move_id, asked)
                 try:
                     return await read(file, lost)
                 except UnreadableBytes as error:
@@ -282,7 +282,7 @@ class MoveHandlers:
 
     @answers(CHANGED_BLOCKS)
     async def changed(self, call: Call[MoveParams, ChangedBlocksQuery, None]) -> ChangedBlocksAnswer:
-        file, _ = self._moves.handed_over(call.params.move_id, call.query.generation, call.query.root)
+        file, _ = self._moves.handed_over(call.params.move_id, call.query)
         found = await self._moves.files.changed(file, call.query.since)
         spans = tuple((each.first, each.count) for each in found.spans or ())
         return ChangedBlocksAnswer(mark=found.mark, known=found.spans is not None, spans=spans)
@@ -390,5 +390,6 @@ def _incoming(record: IncomingRecord) -> IncomingMove:
         compared_bytes=record.compared_bytes,
         root=record.root is not None,
         losses=True,
+        memory=record.memory is not None,
         reason=record.reason,
     )

@@ -35,12 +35,13 @@ from hawker.api.contract.node import (
 from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.clock import Clock
-from hawker.errors import Unavailable
+from hawker.errors import CannotStart, Unavailable
 from hawker.fair.threads import PoolProbe
 from hawker.ids import NodeId
 from hawker.node import Capacity
 from hawker.record.machine import MACHINES, counted, taken
 from hawker.record.node import COPY, CopyRecord, NodeRecord, used
+from hawker.runtime.saved_memory import SavedMemories
 from hawker.settings import Settings
 from hawker.store.contract import Store
 from hawker.value_object import ValueObject
@@ -81,6 +82,7 @@ class OwnInfo(ValueObject, frozen=True, kw_only=True):
     drivers: DriverVerdicts
     room: Callable[[], Capacity]
     started_at: float
+    memories: SavedMemories | None = None
 
     def __call__(self) -> NodeInfo:
         """All but what was found of the drivers."""
@@ -114,7 +116,13 @@ class OwnInfo(ValueObject, frozen=True, kw_only=True):
             DriverInfo(name=each.name, usable=each.usable, reason=each.reason, chosen=each.chosen)
             for each in await self.drivers()
         )
-        return msgspec.structs.replace(self(), drivers=drivers)
+        if self.memories is None:
+            return msgspec.structs.replace(self(), drivers=drivers)
+        try:
+            by = await self.memories.resumes()
+        except CannotStart:  # its program is gone, and it resumes nothing
+            return msgspec.structs.replace(self(), drivers=drivers)
+        return msgspec.structs.replace(self(), drivers=drivers, resumes=by.vmm, cpu_model=by.cpu_model)
 
 
 _CHUNK_BYTES = 256 * 1024

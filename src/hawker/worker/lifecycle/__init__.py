@@ -21,6 +21,7 @@ from hawker.worker.lifecycle.start import CREATE, START
 from hawker.worker.lifecycle.stop import REST, STOP
 from hawker.worker.lifecycle.suspend import RESUME, SUSPEND
 from hawker.worker.lifecycle.update import UPDATE
+from hawker.worker.moves.arrive import ARRIVE
 from hawker.worker.moves.deliver import DELIVER
 from hawker.worker.moves.move import MOVE
 from hawker.worker.moves.receive import RECEIVE
@@ -35,6 +36,7 @@ FLOWS: tuple[Flow[Any], ...] = (
     STOP,
     SUSPEND,
     RESUME,
+    ARRIVE,
     MEMORY,
     REST,
     RESTART,

@@ -237,6 +237,7 @@ class FileDraft:
         self._pace = pace
         self._draft = draft_of(record.move, file)
         self._root = bool(file.layer) or None
+        self._memory = file.memory or None
         self._snapshot = file.id if is_snapshot_id(file.id) else None
         self._size, self._upto = begun or _begun(record, file)
         self._all = (BlockRange(0, blocks_in(self._size)),)
@@ -300,7 +301,8 @@ class FileDraft:
             unsynced += len(piece.data)
             if unsynced >= _SYNCED_BYTES:
                 await files.sync(self._draft)
-                await self._pace.note(len(piece.data), **{"root_upto" if self._root else "upto": offset})
+                upto = {} if self._memory else {"root_upto" if self._root else "upto": offset}
+                await self._pace.note(len(piece.data), **upto)
                 unsynced = 0
             else:
                 await self._pace.note(len(piece.data))
@@ -349,7 +351,12 @@ class FileDraft:
         """The next stored bytes of its file. Raises `Unavailable` for an answer that cannot be."""
         generation = self._record.generation
         query = MovedPieceQuery(
-            generation=generation, root=self._root, snapshot=self._snapshot, offset=offset, count=PIECE_BYTES
+            generation=generation,
+            root=self._root,
+            snapshot=self._snapshot,
+            memory=self._memory,
+            offset=offset,
+            count=PIECE_BYTES,
         )
         params = MoveParams(move_id=self._record.move)
         said = await self._patiently(lambda: self._source.call(HAND_VOLUME, params=params, query=query))
@@ -361,7 +368,9 @@ class FileDraft:
         return StoredPiece(at, data)
 
     async def _changed(self, since: str) -> BlockChanges:
-        query = ChangedBlocksQuery(generation=self._record.generation, root=self._root, since=since)
+        query = ChangedBlocksQuery(
+            generation=self._record.generation, root=self._root, memory=self._memory, since=since
+        )
         params = MoveParams(move_id=self._record.move)
         said = await self._patiently(lambda: self._source.call(CHANGED_BLOCKS, params=params, query=query))
         spans = tuple(BlockRange(*each) for each in said.spans)
@@ -401,8 +410,13 @@ class FileDraft:
 
     def _request(self, spans: Sequence[BlockRange]) -> MovedBlocksRequest:
         asked = tuple((each.first, each.count) for each in spans)
-        generation = self._record.generation
-        return MovedBlocksRequest(generation=generation, root=self._root, snapshot=self._snapshot, spans=asked)
+        return MovedBlocksRequest(
+            generation=self._record.generation,
+            root=self._root,
+            snapshot=self._snapshot,
+            memory=self._memory,
+            spans=asked,
+        )
 
     def _check(self, spans: Sequence[BlockRange]) -> None:
         if any(each.first < 0 or each.count < 1 or each.end > self._all[0].end for each in spans):
@@ -432,6 +446,9 @@ class FileDraft:
 
 def _begun(record: IncomingRecord, file: MovedFile) -> tuple[int, int]:
     """How large the draft is to be, and how far it is on disk."""
+    if file.memory:  # after a crash it is copied anew
+        assert record.memory is not None, "it is a file of the unit's memory"
+        return next(each.size_bytes for each in record.memory.files if each.name == file.memory), 0
     if file.layer:
         assert record.root is not None, "a layer goes along as the unit's root"
         return record.root.size_bytes, record.root_upto

@@ -174,7 +174,7 @@ async def launch(context: Context[Launch]) -> Outcome:
     deps, record = context.deps, _awaiting(context)
     if record is None:
         return await _give_way(context)
-    spec = msgspec.structs.replace(_spec(context, record), gpus=gpus_of(record))
+    spec = msgspec.structs.replace(spec_of_launch(context, record), gpus=gpus_of(record))
     await take_gpus(deps.gpus, deps.driver, record)
     await drain_output(context, spec.instance_id)
     await deps.driver.prepare(spec)
@@ -183,7 +183,7 @@ async def launch(context: Context[Launch]) -> Outcome:
     return Done(result=seen.pid, commit=lambda tx: _started(tx, context, seen))
 
 
-def _spec(context: Context[Launch], record: MachineRecord) -> InstanceSpec:
+def spec_of_launch(context: Context[Launch], record: MachineRecord) -> InstanceSpec:
     instance_id, images = context.input.instance_id, context.deps.images
     if not record.config.containers:
         around = _surroundings(context, record, context.result("rootfs", str) if context.deps.rootfs else None)

@@ -6,6 +6,7 @@ from hawker.api.contract.move import MoveParams
 from hawker.api.contract.move_peer import ACCEPT_MOVE, DeliverRequest
 from hawker.errors import HawkerError, Unavailable
 from hawker.fsm.contract import Abort, Done, Flow, HandOff, Outcome, Retry, Step
+from hawker.machine import State
 from hawker.record.app import PINNED
 from hawker.record.machine import EVENTS, MACHINES, MachineRecord
 from hawker.record.move import (
@@ -24,7 +25,9 @@ from hawker.record.move import (
 )
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.store.contract import Tx
+from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.deps import Context, FlowDeps
+from hawker.worker.lifecycle.volume_mount import unmount_volume
 from hawker.worker.moves.outgoing import (
     LOOK_S,
     OFTEN,
@@ -38,7 +41,7 @@ from hawker.worker.moves.outgoing import (
 from hawker.worker.moves.ownership import taken_back
 from hawker.worker.moves.snapshots import leave_snapshots
 from hawker.worker.moves.turns import leave_turn
-from hawker.worker.moves.unit import files_of, unit_files
+from hawker.worker.moves.unit import files_of, memory_files, retired_key, unit_files
 
 _SEEN_S = 10.0
 _DELIVERIES = 900  # of one run, before the next takes over
@@ -73,6 +76,9 @@ def _heard(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
     if current is None or current.state is not MoveState.GRANTED:
         raise Unavailable("the move is not granted any more")
     now = deps.clock.now()
+    record = None if move.machine is None else tx.get(MACHINES, move.machine)
+    if record is not None and move.memory is not None:  # that its snapshot goes from here is no end of its instance
+        deps.table.change(tx, record, state=State.STOPPED, running=None)
     change_move(tx, deps, move.id, heard_at=now, back_at=now if move.ran else None)
 
 
@@ -100,9 +106,12 @@ async def retire(context: Context[DeliverInput]) -> Outcome:
         await leave_turn(deps, move)
         return Done()
     await _seen(context, move)
+    for each in memory_files(move):
+        await files_of(deps).retire(each, move.generation)
     if move.machine is not None:
         await deps.driver.destroy(move.machine)
         context.reach("cleared")
+        await unmount_volume(deps, deps.store.get(MACHINES, move.machine))
     for each in unit_files(move):
         await files_of(deps).retire(each, move.generation)
     if move.machine is not None and deps.rootfs is not None:
@@ -138,10 +147,11 @@ def _retired(tx: Tx, deps: FlowDeps, move: MoveRecord) -> None:
             volume=file.id,
             generation=move.generation,
             until=deps.clock.now() + RETIRED_KEPT_S,
-            key=volume.key if volume is not None and not file.layer else None,
+            key=volume.key if volume is not None and file == MovedFile(volume.id) else None,
             layer=file.layer,
+            memory=file.memory,
         )
-        tx.put(RETIRED, f"{file.id}/{move.generation}", kept)
+        tx.put(RETIRED, retired_key(file, move.generation), kept)
     change_move(tx, deps, move.id, state=MoveState.DONE)
 
 

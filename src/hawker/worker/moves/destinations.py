@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 
 from hawker.api.contract.app import AppParams
+from hawker.api.contract.node import NODE_INFO
 from hawker.api.contract.volume import LIST_VOLUMES, ListVolumesQuery
 from hawker.api.directory import Node
+from hawker.api.route import NoParams
 from hawker.errors import HawkerError, NoDestination, NotFound
 from hawker.ids import NodeId
 from hawker.record.move import MoveRecord
 from hawker.record.volume import VolumeRecord, count_beside
+from hawker.runtime.saved_memory import SavedBy
 from hawker.worker.lifecycle.deps import OtherNodes
 
 
@@ -27,6 +30,31 @@ async def apart_first(others: OtherNodes, able: Sequence[NodeId], volume: Volume
         if count_beside(there.items, volume.name):
             have.add(node)
     return sorted(able, key=lambda node: node in have)
+
+
+COLD_START = "move it with `--cold-start` (`cold_start`), which drops its memory"
+
+
+async def resumable(others: OtherNodes, able: Sequence[NodeId], move: MoveRecord) -> list[NodeId]:
+    """Those of them that go on from the machine's memory, if it takes one along; those that do not say come last.
+    Raises `NoDestination` when each says that it does not, with its reason."""
+    if move.memory is None:
+        return list(able)
+    fit, silent, refusals = list[NodeId](), list[NodeId](), list[str]()
+    for node in able:
+        try:
+            said = await others.caller(node).call(NODE_INFO, params=NoParams())
+        except HawkerError:
+            silent.append(node)
+            continue
+        lacks = move.memory.saved_by.lacks(SavedBy(vmm=said.resumes, cpu_model=said.cpu_model))
+        if lacks:
+            refusals.append(f"node {node}: {lacks}")
+        else:
+            fit.append(node)
+    if not fit and not silent:
+        raise NoDestination(f"no node resumes machine {move.machine}: {'; '.join(refusals)}: {COLD_START}")
+    return fit + silent
 
 
 def candidates(nodes: Sequence[Node], me: NodeId, move: MoveRecord) -> list[NodeId]:

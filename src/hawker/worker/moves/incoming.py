@@ -38,12 +38,20 @@ from hawker.volume.moved_files import draft_of
 from hawker.worker.capacity import room_for
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.draft import ask_source, over
-from hawker.worker.moves.receive import RECEIVE, ReceiveInput, drop_incoming, own, under_way
-from hawker.worker.moves.unit import check_root, files_of, unit_files, with_root
+from hawker.worker.moves.receive import (
+    RECEIVE,
+    ReceiveInput,
+    check_address,
+    drop_incoming,
+    own,
+    under_way,
+)
+from hawker.worker.moves.unit import check_memory, check_root, files_of, unit_files, with_root
 
 FRESH_S = 20.0
 """How old a granter's word may be when what it granted is accepted: less than it waits before it takes it back."""
 
+_MIB = 1 << 20
 AT_ONCE = 2
 """Moves to a node under way at once."""
 
@@ -66,6 +74,8 @@ class IncomingMoves:
         if known is not None:
             return known
         self._check_servable(unit)
+        if unit.memory is not None:
+            await check_memory(deps, unit.memory)
         lacks = await deps.disks.lacks_encryption() if deps.disks and unit.volume and unit.volume.encrypted else None
         if lacks is not None:
             raise NotServed(f"the volume is encrypted: {lacks}")
@@ -78,6 +88,7 @@ class IncomingMoves:
             machine=unit.machine,
             volume=unit.volume,
             root=unit.root,
+            memory=unit.memory,
             back_of=unit.back_of,
             holds=self._held_by(unit),
             limit_mib_per_s=asked.limit_mib_per_s,
@@ -119,9 +130,10 @@ class IncomingMoves:
         if unit.volume is not None:
             holds = holds.plus(unit.volume.holds)
         room = Resources()
-        if unit.machine is not None and unit.ran:
+        if unit.machine is not None and (unit.ran or unit.memory is not None):
             room = room_for(deps.settings, deps.driver.features.overhead_mib, unit.machine.config)
-        return holds.plus(with_root(room, unit.root))
+        memory_mib = 0 if unit.memory is None else -(-unit.memory.size_bytes // _MIB)
+        return holds.plus(with_root(room, unit.root)).plus(Resources(disk_mib=memory_mib))
 
     def _check_free(self, tx: Tx, record: IncomingRecord) -> None:
         """Raises `Unavailable` when the node takes nothing, `Conflict` when it takes nothing more now, `WrongState`
@@ -139,6 +151,8 @@ class IncomingMoves:
                 raise WrongState(f"{each} left this node under generation {went.generation}")
         if record.machine is not None:
             _check_apart(tx, record.machine)
+        if record.machine is not None and record.memory is not None and self._deps.networks is not None:
+            check_address(tx, self._deps.settings, record.machine)
         missing = shortfall(self._room(), used(tx), record.holds)
         if missing:
             raise NoRoom(f"short of {shortfall_text(missing)}", scope="host", shortfall=missing)
@@ -184,7 +198,8 @@ class IncomingMoves:
         heard = deps.clock.monotonic()
         unit = _DELIVERED.decode(deps.others.there.open(given.unit))
         for each in unit_files(record):
-            await files_of(deps).adopt(draft_of(move_id, each), each)
+            if not each.memory:  # put in place once the machine is this node's: see `arrive`
+                await files_of(deps).adopt(draft_of(move_id, each), each)
         reach("receive.accept.before")
         try:
             accepted = await deps.store.write(lambda tx: self._own(tx, unit, given.app, move_id, heard))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.api.contract.move import MoveParams
 from hawker.api.contract.move_peer import (
@@ -17,7 +18,16 @@ from hawker.api.contract.move_peer import (
     IncomingRequest,
 )
 from hawker.config.process_rules import LONGEST_STOP_S
-from hawker.errors import Conflict, Damaged, HawkerError, NoDestination, NotFound, NotServed, Unavailable
+from hawker.errors import (
+    Conflict,
+    Damaged,
+    HawkerError,
+    NoDestination,
+    NotFound,
+    NotServed,
+    SnapshotLost,
+    Unavailable,
+)
 from hawker.fsm import journal
 from hawker.fsm.contract import Abort, Backoff, Done, EndedRun, Ending, Flow, HandOff, Outcome, Retry, Step
 from hawker.fsm.run import State as RunState
@@ -32,6 +42,7 @@ from hawker.record.move import (
     UNTOUCHED,
     GrantRecord,
     IncomingState,
+    KeptMemory,
     MovedRecord,
     MoveMode,
     MoveRecord,
@@ -43,7 +54,7 @@ from hawker.worker.capacity import kept_layer
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.stop import PATIENT, Halt, halt, undo_halt
 from hawker.worker.lifecycle.volume_mount import unmount_volume
-from hawker.worker.moves.destinations import apart_first, candidates
+from hawker.worker.moves.destinations import COLD_START, apart_first, candidates, resumable
 from hawker.worker.moves.outgoing import (
     LOOK_S,
     OFTEN,
@@ -57,7 +68,16 @@ from hawker.worker.moves.outgoing import (
 )
 from hawker.worker.moves.ownership import taken_back
 from hawker.worker.moves.turns import PATIENCE_S, turn, turn_lost, undo_turn
-from hawker.worker.moves.unit import files_of, kept_root, moved_volume, stored_bytes, trim, unit_files
+from hawker.worker.moves.unit import (
+    files_of,
+    image_digest,
+    kept_memory,
+    kept_root,
+    moved_volume,
+    stored_bytes,
+    trim,
+    unit_files,
+)
 from hawker.worker.table import Happened
 
 PREPARE_S = 600.0
@@ -87,6 +107,10 @@ async def choose(context: Context[MoveInput]) -> Outcome:
         able = candidates(others.nodes(), others.me, move)
     except NoDestination as error:  # it went away since the move was ordered, or this daemon has not met it yet
         return Retry(str(error))
+    try:
+        able = await resumable(others, able, move)
+    except NoDestination as error:
+        return Abort(error)
     return Done(result=able if free is None or len(able) == 1 else await apart_first(others, able, free))
 
 
@@ -95,13 +119,14 @@ async def prepare(context: Context[MoveInput]) -> Outcome:
     deps, move, refusals = context.deps, move_in(context), list[str]()
     _ = deps.others.there  # raises, and so is tried again, while the daemon is on its way up and has met nobody
     try:
-        root = await kept_root(deps, _machine(deps, move))
-    except NotServed as error:
+        memory = await _memory(deps, move)
+        root = await kept_root(deps, _machine(deps, move), memory)
+    except (NotServed, SnapshotLost) as error:
         return Abort(error)
     for node in context.result("choose", list[NodeId]):
 
         def choose(tx: Tx, node: NodeId = node) -> MoveRecord:
-            return change_move(tx, deps, context.run_id, to=node, root=root)
+            return change_move(tx, deps, context.run_id, to=node, root=root, memory=memory)
 
         await deps.store.write(choose)
         try:
@@ -139,11 +164,24 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         raise Unavailable(found.reason or f"it is {found.state} there")
     if move.root is not None and not found.root:
         raise NotServed("its version is older, and would leave the root filesystem behind that the machine keeps")
+    if move.memory is not None and not found.memory:
+        raise NotServed(f"its version is older, and would leave the machine's memory behind: {COLD_START}")
     volume = moved_volume(deps, move)
     if not found.losses and (move.accept_loss or (volume is not None and volume.damaged)):
         raise NotServed("its version is older, and would not say what is lost of the volume")
     while _busy_volume(context, move):  # nothing new begins there
         await context.clock.sleep(LOOK_S)
+
+
+async def _memory(deps: FlowDeps, move: MoveRecord) -> KeptMemory | None:
+    """That of a machine which is moved suspended. Raises `SnapshotLost` when it is not any more."""
+    if move.memory is None:
+        return None
+    record = _machine(deps, move)
+    found = await kept_memory(deps, record)
+    if record is None or found is None or found.running.instance_id != move.memory.running.instance_id:
+        raise SnapshotLost("the machine is not suspended any more")
+    return replace(found, image=await image_digest(deps, record))
 
 
 def _machine(deps: FlowDeps, move: MoveRecord) -> MachineRecord | None:
@@ -225,9 +263,16 @@ async def stop(context: Context[MoveInput]) -> Outcome:
         if waits:
             return Retry(waits, after_s=_LOOK_PAUSED_S)
     context.reach("intended")
-    if move.machine is None:
+    if move.machine is None or move.memory is not None:
         return Done()
     return await halt(context)
+
+
+async def undo_stop(context: Context[MoveInput]) -> None:
+    """One that was suspended stays so."""
+    move = context.deps.store.get(MOVES, context.run_id)
+    if move is None or move.memory is None:
+        await undo_halt(context)
 
 
 _DROPPED = "it was suspended, and its memory is dropped for the move: its next start is a cold one"
@@ -240,7 +285,7 @@ def _stopping(tx: Tx, deps: FlowDeps, move: MoveRecord) -> str:
         return "the move was paused"
     change_move(tx, deps, move.id, state=MoveState.STOPPING, away_at=now if move.ran else None)
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
-    if record is not None and record.state in (State.STARTED, State.SUSPENDED):
+    if record is not None and record.state in (State.STARTED, State.SUSPENDED) and move.memory is None:
         dropped = Detail(error=_DROPPED) if move.drops_memory else None
         deps.table.change(tx, record, Happened("stop", "stopping", "user", dropped), state=State.STOPPING, awaited=None)
     return ""
@@ -251,16 +296,23 @@ async def close(context: Context[MoveInput]) -> Outcome:
     deps, move = context.deps, move_in(context)
     record = _machine(deps, move)
     if record is not None:
-        if deps.rootfs is not None:
-            await deps.rootfs.unmount(record.id, kept=kept_layer(record))
-        await unmount_volume(deps, record)
+        if move.memory is None:
+            if deps.rootfs is not None:
+                await deps.rootfs.unmount(record.id, kept=kept_layer(record))
+            await unmount_volume(deps, record)
         context.reach("unmounted")
         if deps.networks is not None:
             await deps.networks.delete(record.id)
         await deps.fences.renew_soon(record.app, without={record.id})
     if _busy_volume(context, move):
         return Retry("something else is under way at the volume", after_s=0.5)
-    if await kept_root(deps, record) != move.root:
+    try:
+        memory = await _memory(deps, move)
+    except SnapshotLost as error:
+        return Abort(error)
+    if memory != move.memory:
+        return Abort(Unavailable("the machine's memory is not what it was when the move began"))
+    if await kept_root(deps, record, memory) != move.root:
         return Abort(Unavailable("the machine's root filesystem was made or has grown since the move began"))
     for each in unit_files(move):
         await files_of(deps).flush(each)
@@ -271,7 +323,9 @@ async def close(context: Context[MoveInput]) -> Outcome:
 def _closed(tx: Tx, deps: FlowDeps, move: MoveRecord, stored: int) -> None:
     changed = change_move(tx, deps, move.id, state=MoveState.COPYING, stored_bytes=stored, closed_at=deps.clock.now())
     record = None if move.machine is None else tx.get(MACHINES, move.machine)
-    if record is not None:
+    if record is not None and move.memory is not None:
+        deps.table.change(tx, record, migrated("copying", changed))  # it stays suspended, and nobody may resume it
+    elif record is not None:
         deps.table.change(tx, record, migrated("stopped", changed), state=State.STOPPED)
 
 
@@ -373,7 +427,7 @@ MOVE = Flow(
         Step("prepare", prepare, undo=undo_prepare, timeout_s=86_400, backoff=_MEETING, durable=True, waits=True),
         Step("warm", warm, undo=undo_warm, timeout_s=7 * 86_400.0, backoff=Backoff(attempts=5), waits=True,
              points=("watched",)),
-        Step("stop", stop, undo=undo_halt, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=OFTEN,
+        Step("stop", stop, undo=undo_stop, undo_backoff=PATIENT, timeout_s=LONGEST_STOP_S + 30, backoff=OFTEN,
              durable=True, points=("intended", "asked")),
         Step("close", close, timeout_s=600, backoff=OFTEN, durable=True,
              points=("detached", "unmounted", "unrouted", "unlinked", "unbound")),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from hawker.api.contract.move import MoveRequest
+from hawker.api.contract.move_peer import ChangedBlocksQuery, MovedBlocksRequest, MovedPieceQuery
 from hawker.config import stop_config
 from hawker.errors import (
     BadRequest,
@@ -31,6 +32,7 @@ from hawker.record.move import (
     OPEN_MOVE_OF,
     OPEN_MOVES,
     PAUSED_AT_MOST_S,
+    KeptMemory,
     KeptRoot,
     MoveMode,
     MovePointer,
@@ -46,14 +48,14 @@ from hawker.volume.losses import noted, ranges_of
 from hawker.volume.moved_files import Lost, MovedFile, MovedFiles
 from hawker.worker import leases
 from hawker.worker.lifecycle.draft import BESIDE_MIB_PER_S
-from hawker.worker.moves.destinations import candidates, disk_free_mib
+from hawker.worker.moves.destinations import candidates, disk_free_mib, resumable
 from hawker.worker.moves.incoming import IncomingMoves
 from hawker.worker.moves.move import MOVE, MoveInput
 from hawker.worker.moves.outgoing import change_move, migrated
 from hawker.worker.moves.reclaims import Reclaims
 from hawker.worker.moves.snapshots import handed_snapshot, release_snapshot, snapshots_kept, snapshots_left
 from hawker.worker.moves.turns import AppTurns
-from hawker.worker.moves.unit import files_of, kept_root, stored_bytes, unit_files
+from hawker.worker.moves.unit import files_of, kept_memory, kept_root, stored_bytes, unit_files
 
 _ANYWHERE = MoveRequest()
 _MODES = frozenset({None, "auto", *MoveMode})
@@ -97,7 +99,9 @@ class MachineMoves(IncomingMoves):
         and `WrongState` for what cannot be moved now, `NoDestination` when there is nowhere to move it."""
         self.check(wish)
         deps = self._deps
-        root = await kept_root(deps, deps.table.find(deps.store, target.app, target.machine_id))
+        found = deps.table.find(deps.store, target.app, target.machine_id)
+        memory = None if wish.cold_start else await kept_memory(deps, found)
+        root = await kept_root(deps, found, memory)
 
         def apply(tx: Tx) -> MoveRecord:
             record = deps.table.find(tx, target.app, target.machine_id)
@@ -106,7 +110,7 @@ class MachineMoves(IncomingMoves):
             check_here(tx, record.id)
             if journal.active(tx, machine_resource(record.id)) is not None:
                 raise Conflict(f"machine {record.id} is {record.state} and not at rest: something is under way on it")
-            _check_movable(record, cold_start=bool(wish.cold_start))
+            _check_movable(record, memory, cold_start=bool(wish.cold_start))
             volume_id = volume_id_of(record.config)
             volume = None if volume_id is None else attached_to(tx, volume_id, record.id)
             if volume is not None:
@@ -116,7 +120,7 @@ class MachineMoves(IncomingMoves):
                 tx, MOVE.name, machine_resource(record.id), MoveInput(signal=signal, timeout_s=timeout_s)
             )
             self._check_alone(tx, record.app)
-            move = self._order(tx, run, record.app, record, volume, wish, root, back_of, alone=not back_of)
+            move = self._order(tx, run, record.app, record, volume, wish, root, memory, back_of, alone=not back_of)
             deps.table.change(tx, record, migrated("preparing", move))
             also(tx, move)
             return move
@@ -182,6 +186,7 @@ class MachineMoves(IncomingMoves):
         volume: VolumeRecord | None,
         wish: MoveRequest,
         root: KeptRoot | None = None,
+        memory: KeptMemory | None = None,
         back_of: str = "",
         alone: bool = False,
     ) -> MoveRecord:
@@ -198,6 +203,7 @@ class MachineMoves(IncomingMoves):
             machine=None if machine is None else machine.id,
             volume=None if volume is None else volume.id,
             root=root,
+            memory=memory,
             wanted=NodeId(wish.to) if wish.to else None,
             region=wish.region or owned.region,
             limit_mib_per_s=wish.limit_mib_per_s or 0,
@@ -207,7 +213,7 @@ class MachineMoves(IncomingMoves):
             ran=ran,
             back_of=back_of,
             alone=alone,
-            drops_memory=machine is not None and machine.state is State.SUSPENDED,
+            drops_memory=machine is not None and machine.state is State.SUSPENDED and memory is None,
             created_at=now,
             updated_at=now,
         )
@@ -246,7 +252,7 @@ class MachineMoves(IncomingMoves):
         except _NotOrdered as looked:
             move = looked.move
         others = self._deps.others.there
-        to = candidates(others.nodes(), others.me, move)[0]
+        to = (await resumable(others, candidates(others.nodes(), others.me, move), move))[0]
         stored = await stored_bytes(self._deps, move)
         at_most = move.limit_mib_per_s or (BESIDE_MIB_PER_S if move.mode is MoveMode.WARM else 0)
         free_mib = next(disk_free_mib(node) for node in others.nodes() if node.id == to)
@@ -319,31 +325,34 @@ class MachineMoves(IncomingMoves):
         return files_of(self._deps)
 
     def handed_over(
-        self, move_id: str, generation: int, root: bool | None = None, snapshot: str | None = None
+        self, move_id: str, asked: MovedPieceQuery | MovedBlocksRequest | ChangedBlocksQuery
     ) -> tuple[MovedFile, Lost]:
         """The file of the move that its destination may read now, or of a snapshot that follows by it, and what is
         noted as lost of it. Raises `NotFound`, `WrongState`."""
-        move = self.get(move_id)
+        move, generation = self.get(move_id), asked.generation
+        snapshot = None if isinstance(asked, ChangedBlocksQuery) else asked.snapshot
         if snapshot is not None and move.generation == generation:
             return handed_snapshot(self._deps.store, move, snapshot), None
-        found = [each for each in unit_files(move) if bool(each.layer) is bool(root)]
+        wanted = (bool(asked.root), asked.memory or "")
+        found = [each for each in unit_files(move) if (bool(each.layer), each.memory) == wanted]
         if move.generation != generation or not found:
             raise NotFound(f"move {move_id:.40} hands over no generation {generation}")
         if not move.hands_over:
             raise WrongState(f"the move is {move.state}: nothing is handed over")
-        return found[0], ranges_of(move.lost) if move.accept_loss and not root else None
+        return found[0], ranges_of(move.lost) if move.accept_loss and not any(wanted) else None
 
     async def note_unreadable(self, move_id: str, file: MovedFile, error: UnreadableBytes) -> None:
         """The disk here cannot read this of a file of the move: it counts as lost where the order accepts that, or the
         move ends for it. Durably. Raises `Damaged` for a move that ends."""
-        what = f"the root filesystem of machine {file.id}" if file.layer else f"volume {file.id}"
+        what = f"the {file.said}" if file.layer or file.memory else file.said
         damage = Damaged(f"{what} cannot be read at byte {error.offset}: its disk is damaged")
         if is_snapshot_id(file.id):  # it stays; the move is over
             raise Damaged(f"snapshot {file.id} cannot be read at byte {error.offset}: its disk is damaged") from error
 
         def apply(tx: Tx) -> bool:
             move = self.get(move_id, tx)
-            is_lost = move.accept_loss and not file.layer and move.state is MoveState.COPYING
+            is_volume = not file.layer and not file.memory
+            is_lost = move.accept_loss and is_volume and move.state is MoveState.COPYING
             fields = {"lost": noted(move.lost, [error.lost])} if is_lost else {"damage": str(damage)}
             change_move(tx, self._deps, move_id, **fields)
             return is_lost
@@ -367,9 +376,12 @@ class MachineMoves(IncomingMoves):
         return () if move.volume is None else snapshots_kept(self._deps.store, move.volume)
 
 
-def _check_movable(record: MachineRecord, *, cold_start: bool) -> None:
+def _check_movable(record: MachineRecord, memory: KeptMemory | None, *, cold_start: bool) -> None:
     """Raises `NotServed` for what no move takes along, `Conflict` and `WrongState` for what it does not now."""
-    if record.state is State.SUSPENDED and not cold_start:
+    instance = None if record.running is None else record.running.instance_id
+    if memory is not None and (record.state is not State.SUSPENDED or memory.running.instance_id != instance):
+        raise Conflict(f"machine {record.id} was suspended a moment ago, and is {record.state} now")
+    if record.state is State.SUSPENDED and memory is None and not cold_start:
         raise WrongState(
             f"machine {record.id} is suspended, and its memory is at this node: start or stop it first, or move it with"
             " `--cold-start` (`cold_start`), which stops it and drops its memory"

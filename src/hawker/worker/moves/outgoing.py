@@ -73,6 +73,8 @@ def give_back(tx: Tx, deps: FlowDeps, move_id: str, reason: str) -> None:
     if record is None:
         return
     record = deps.table.change(tx, record, migrated("aborted", move, reason))
+    if move.memory is not None and record.state is State.SUSPENDING:  # its memory was put aside, and is back
+        deps.table.change(tx, record, state=State.SUSPENDED, running=move.memory.running)
     if was not in UNTOUCHED and move.drops_memory:
         _rest(tx, deps, record)
     if was in UNTOUCHED or not move.ran:
@@ -126,6 +128,7 @@ def unit_of(deps: FlowDeps, move: MoveRecord, *, granted: bool = False) -> tuple
         volume=volume,
         volume_key=keys.open(volume.key) if granted and keys and volume is not None and volume.key is not None else b"",
         root=move.root,
+        memory=move.memory,
         snapshots=carried_snapshots(deps, move) if granted else (),
         ran=move.ran,
         back_of=move.back_of,

@@ -4,12 +4,12 @@ ended.
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 import msgspec
 
 from hawker.api.contract.market import OrderedApp
-from hawker.errors import NotFound, Unavailable, WrongState
+from hawker.errors import NotFound, NotServed, Unavailable, WrongState
 from hawker.fsm.contract import Abort, Backoff, Commit, Done, EndedRun, Ending, Flow, Outcome, Step
 from hawker.ids import AppName, InstanceId, new_ulid
 from hawker.image.blobs import NODE as OWN_READER
@@ -17,7 +17,7 @@ from hawker.image.blobs import ImageReader
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.app import APPS, AppRecord
-from hawker.record.machine import BY_NAME, Detail, machine_resource
+from hawker.record.machine import BY_IPV4, BY_NAME, Detail, MachineRecord, machine_resource
 from hawker.record.move import (
     AWAITED,
     FILLING,
@@ -35,7 +35,8 @@ from hawker.record.move import (
 )
 from hawker.record.node import NodeRecord, hold
 from hawker.record.volume import VOLUMES
-from hawker.store.contract import Tx
+from hawker.settings import Settings
+from hawker.store.contract import Reader, Tx
 from hawker.volume.disks import disk_of
 from hawker.volume.losses import ranges_of
 from hawker.volume.lost_files import LostFiles
@@ -48,8 +49,10 @@ from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.lifecycle.draft import UnitDrafts, ask_source, change_incoming, over
 from hawker.worker.lifecycle.pull import PullInput, image_resource
 from hawker.worker.lifecycle.start import Launch
+from hawker.worker.moves.arrive import ARRIVE_FLOW, ArriveInput
+from hawker.worker.moves.destinations import COLD_START
 from hawker.worker.moves.snapshots import enter_snapshots
-from hawker.worker.moves.unit import files_of, unit_files, with_root
+from hawker.worker.moves.unit import files_of, image_digest, unit_files, with_root
 from hawker.worker.table import Happened
 
 _LOOK_S = 0.2
@@ -78,6 +81,9 @@ async def image(context: Context[ReceiveInput]) -> Outcome:
             if not deps.images.is_here_for(each, ImageReader(org) if each.registry else OWN_READER):
                 await context.child("pull", image_resource(each, org), PullInput(image=each, org=org))
             deps.images.mark_used(each.digest)
+        if record.memory is not None and await image_digest(deps, record.machine) != record.memory.image:
+            what = "the image's file that was made here is not the one that the suspended machine has read of"
+            return Abort(NotServed(f"{what}: {COLD_START}"))
     return Done(commit=lambda tx: _ready(tx, context))
 
 
@@ -229,14 +235,25 @@ def _enter_volume(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, gen
     deps.volumes.insert(tx, mine)
 
 
+def check_address(reader: Reader, settings: Settings, machine: MachineRecord) -> None:
+    """What goes on from its memory has its address already. Raises `WrongState` where it is another machine's."""
+    address = machine.network.ipv4
+    if address and (
+        reader.get(BY_IPV4, address) is not None or IPv4Address(address) not in IPv4Network(settings.ipv4_pool)
+    ):
+        raise WrongState(f"its address {address} is not to be had at the node: {COLD_START}")
+
+
 def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, record: IncomingRecord) -> None:
     """As it was, but for what belongs to a node: IPv4 address, user ids, room."""
     machine = unit.machine
     assert machine is not None
     if tx.get(BY_NAME, f"{machine.app}/{machine.name}") is not None:
         raise WrongState(f"another machine of app '{machine.app}' has the name '{machine.name}' there")
-    network = machine.network
-    if deps.networks is not None:
+    network, memory = machine.network, record.memory
+    if deps.networks is not None and memory is not None:
+        check_address(tx, deps.settings, machine)
+    elif deps.networks is not None:
         address = free_ipv4(tx, IPv4Network(deps.settings.ipv4_pool), machine.id)
         network = msgspec.structs.replace(network, ipv4=address)
     run = Launch(instance_id=InstanceId(new_ulid(deps.clock)))
@@ -248,7 +265,7 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
         network=network,
         first_id=None,
         gpus=(),
-        holds=with_root(room if unit.ran else Resources(), record.root),
+        holds=with_root(room if unit.ran or memory is not None else Resources(), record.root),
         running=None,
         previous=None,
         awaited=run.instance_id if unit.ran else None,
@@ -258,6 +275,11 @@ def _enter_machine(tx: Tx, deps: FlowDeps, node: NodeRecord, unit: Delivered, re
     mine = with_ids(tx, id_pool(deps.settings, deps.driver.features), mine)
     deps.table.enter(tx, mine, unit.versions, unit.events)
     deps.secrets.pin_opened(tx, mine.app, mine.id, mine.version, unit.secrets)
+    if memory is not None:
+        mine = deps.table.change(tx, mine, Happened("migrate", "done", "user"), state=State.SUSPENDING)
+        arrival = ArriveInput(instance_id=memory.running.instance_id, move=record.move)
+        deps.runs.accept(tx, ARRIVE_FLOW, machine_resource(mine.id), arrival)
+        return
     damaged = unit.volume if unit.volume is not None and unit.volume.damaged else None
     said = None if damaged is None else Detail(error=_LOST.format(damaged.id))
     mine = deps.table.change(tx, mine, Happened("migrate", "started" if unit.ran else "done", "user", said))

@@ -10,7 +10,7 @@ from hawker.record.move import AWAITED, GRANTS, RETIRED, IncomingState, MoveReco
 from hawker.store.contract import Tx
 from hawker.worker.lifecycle.deps import Context, FlowDeps
 from hawker.worker.moves.outgoing import OFTEN, DeliverInput, give_back, move_in
-from hawker.worker.moves.unit import files_of, unit_files
+from hawker.worker.moves.unit import files_of, memories_of, retired_key, reveal_suspended, unit_files
 
 PATIENCE_S = 60.0
 """From when gossip called the destination down: a node that lives and was only cut off asks each minute."""
@@ -46,15 +46,19 @@ async def _has_let_go(deps: FlowDeps, move: MoveRecord) -> bool:
 async def restore(context: Context[DeliverInput]) -> Outcome:
     """The files that were put aside are where they were."""
     deps, move = context.deps, move_in(context)
+    memories = memories_of(deps)
+    if move.memory is not None and move.machine is not None and memories is not None:
+        await memories.make_place(move.machine)
     for each in unit_files(move):
         await files_of(deps).restore(each, move.generation)
         context.reach("restored")
+    await reveal_suspended(deps, move)
     return Done(commit=lambda tx: _restored(tx, move))
 
 
 def _restored(tx: Tx, move: MoveRecord) -> None:
     for each in unit_files(move):
-        tx.delete(RETIRED, f"{each.id}/{move.generation}")
+        tx.delete(RETIRED, retired_key(each, move.generation))
 
 
 async def reopen(context: Context[DeliverInput]) -> Outcome:

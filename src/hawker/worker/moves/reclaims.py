@@ -10,11 +10,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import anyio
+from msgspec.structs import replace
 
 from hawker.api.contract.move import LIST_MOVES, ListMovesQuery, Move
 from hawker.errors import Conflict, HawkerError, Moved, NoRoom, NotFound, Unprocessable, WrongState
 from hawker.failpoint import reach
 from hawker.ids import NodeId
+from hawker.machine import State
 from hawker.node import Capacity, shortfall, shortfall_text
 from hawker.record.app import PINNED
 from hawker.record.machine import BY_NAME, MACHINES
@@ -165,6 +167,8 @@ class Reclaims:
         missing = shortfall(self._room(), used(tx), unit.holds)
         if missing:
             raise NoRoom(f"short of {shortfall_text(missing)}", scope="host", shortfall=missing)
+        if unit.machine is not None and move.memory is not None:  # until its memory is where it was
+            unit = replace(unit, machine=replace(unit.machine, state=State.SUSPENDING, running=None))
         enter_retired(tx, deps, unit)
         tx.delete(RETIRED_UNITS, move.id)
 

@@ -18,7 +18,7 @@ from hawker.record.move import (
     RetiredRecord,
 )
 from hawker.record.volume import VOLUMES, VolumeRecord, volume_resource
-from hawker.runtime.driver import Exit
+from hawker.runtime.driver import Exit, Phase
 from hawker.store.contract import Reader, Tx
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.capacity import kept_layer
@@ -57,6 +57,8 @@ async def end(context: Context[SurrenderInput]) -> Outcome:
     if record is None or not runs(record):
         return Done()
     try:
+        if (await context.deps.driver.inspect(record.id)).phase is Phase.SUSPENDED:  # it is not woken for its end
+            await context.deps.driver.destroy(record.id)
         exit = await context.deps.driver.stop(record.id, "SIGKILL", 0.0)
     except NotFound:
         exit = Exit(exit_code=137, signal=9, exited_at=context.clock.now(), reason="the instance was gone")

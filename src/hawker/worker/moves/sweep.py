@@ -30,6 +30,7 @@ from hawker.store.contract import Durability, Tx
 from hawker.volume.moved_files import MovedFile
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.moves import ownership
+from hawker.worker.moves.arrive import is_arriving
 from hawker.worker.moves.deliver import DELIVER
 from hawker.worker.moves.outgoing import DeliverInput
 from hawker.worker.moves.reclaim import RECLAIM
@@ -79,8 +80,9 @@ class MoveSweep:
         await deps.moved_files.end_watches([file.id for each in moving for file in unit_files(each)])
         reclaimed = {file for each in moving if each.reclaimed for file in unit_files(each)}
         for key, kept in list(deps.store.scan(RETIRED)):
-            if kept.until <= now and MovedFile(kept.volume, kept.layer) not in reclaimed:
-                await deps.moved_files.forget(MovedFile(kept.volume, kept.layer), kept.generation)
+            file = MovedFile(kept.volume, kept.layer, kept.memory)
+            if kept.until <= now and file not in reclaimed:
+                await deps.moved_files.forget(file, kept.generation)
                 await deps.store.write(lambda tx, key=key: tx.delete(RETIRED, key))  # type: ignore[misc]
         for draft in await deps.moved_files.drafts():
             if not self._is_filled(draft):
@@ -93,7 +95,8 @@ class MoveSweep:
             return coming is not None and not coming.arrived
         move_id = draft.partition(".")[0]
         record, run = store.get(INCOMING, move_id), journal.active(store, incoming_resource(move_id))
-        return (record is not None and record.state in AWAITED) or (run is not None and run.state not in ENDED)
+        awaited = record is not None and (record.state in AWAITED or is_arriving(store, record))
+        return awaited or (run is not None and run.state not in ENDED)
 
     def _forget_old(self, tx: Tx) -> None:
         """Turns that are over; moves that ended, and signposts, after their days; never what is still owed, nor what

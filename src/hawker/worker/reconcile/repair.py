@@ -18,6 +18,7 @@ from hawker.machine import OFF, SETTLED, WITH_INSTANCE, State
 from hawker.netpolicy.policies import Fences
 from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, MachineRecord, machine_resource
+from hawker.record.move import OPEN_MOVE_OF
 from hawker.runtime.driver import ALIVE, Inspection, NodeDriver, Phase
 from hawker.store.contract import Store, Tx
 from hawker.worker.images import needed
@@ -216,8 +217,9 @@ class Repairs:
                 await self._networks.delete(machine_id)
 
     async def _plug_in_again(self, record: MachineRecord) -> None:
-        """What no process holds any more: the network of a machine whose memory is in a file, after a reboot."""
-        if self._networks is not None:
+        """What no process holds any more: the network of a machine whose memory is in a file, after a reboot. One that
+        is moving to another node is reached there next."""
+        if self._networks is not None and self._store.get(OPEN_MOVE_OF, record.id) is None:
             await self._networks.ensure(record.id, record.network)
             await self._fences.renew_for(record.app)
             if self._store.get(MACHINES, record.id) is None:  # destroyed meanwhile

@@ -68,6 +68,7 @@ def _about(node: NodeInfo) -> str:
             ("version", node.version),
             ("since", local(node.started_at)),
             ("machines", states or "none"),
+            *((("resumes", node.resumes), ("cpu model", node.cpu_model)) if node.resumes else ()),
         )
     )
 
