@@ -11,7 +11,7 @@ from hawker.cli.draining import Drained, Left, Mover, Resident, copy_of, data_of
 from hawker.clock import ManualClock
 from hawker.config import MachineConfig
 from hawker.config.machine import Mount, RootfsConfig
-from hawker.errors import Conflict, HawkerError, LeaseHeld, NoRoom, Unavailable
+from hawker.errors import Conflict, HawkerError, LeaseHeld, NoRoom, Unavailable, WrongState
 from hawker.ids import NodeId
 from hawker.machine import State
 from hawker.record.move import BUSY
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 SPARE = MachineConfig(image="web", standbys=("3d8f0000000001",))
 NODE = NodeId("aaaaaaaa")
 FIRST, SECOND = "3d8f0000000001", "3d8f0000000002"
+MEMORY_STAYS = "its memory is at this node: move it with `--cold-start`"
 LEASE = LeaseInfo(description="", expires_at=1, owner="ann")
 WITH_VOLUME = MachineConfig(image="web", mounts=(Mount(volume="vol_0000000000000000", path="/data"),))
 
@@ -35,11 +36,15 @@ class PassingClock(ManualClock):
 class Drain:
     """A node, and what was said while it was drained."""
 
-    def __init__(self, node: FakeNode, *, keep: bool = False, said: list[str] | None = None) -> None:
+    def __init__(
+        self, node: FakeNode, *, keep: bool = False, said: list[str] | None = None, cold_start: bool = False
+    ) -> None:
         self.node = node
         self.said: list[str] = [] if said is None else said
         caller = InProcessCaller(node.handlers(), ManualClock(), "tester")
-        self.mover = Mover(caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep)
+        self.mover = Mover(
+            caller, PassingClock(), NODE, self.said.append, within_s=30.0, keep=keep, cold_start=cold_start
+        )
 
     async def of(self, *machine_ids: str) -> list[Drained]:
         return await self.mover.move_all([Resident(app="shop", machine_id=each) for each in machine_ids])
@@ -60,7 +65,8 @@ def node_with(*machines: Machine) -> FakeNode:
         ({}, None),
         ({"state": State.STOPPED}, None),
         ({"state": State.CREATED}, None),
-        ({"state": State.SUSPENDED}, Left.SUSPENDED),
+        ({"state": State.SUSPENDED}, None),
+        ({"state": State.SUSPENDED, "lease": LEASE}, Left.LEASED),
         ({"state": State.UPDATING}, Left.BUSY),
         ({"state": State.DESTROYING}, Left.GONE),
         ({"lease": LEASE}, Left.LEASED),
@@ -69,11 +75,6 @@ def node_with(*machines: Machine) -> FakeNode:
 )
 def test_machines_that_can_be_moved(fields: dict[str, Any], why: Left | None) -> None:
     assert stays(machine(FIRST, **fields)) is why
-
-
-def test_a_suspended_machine_is_moved_by_a_cold_start_unless_it_is_leased() -> None:
-    assert stays(machine(FIRST, state=State.SUSPENDED), cold_start=True) is None
-    assert stays(machine(FIRST, state=State.SUSPENDED, lease=LEASE), cold_start=True) is Left.LEASED
 
 
 @pytest.mark.parametrize(
@@ -232,8 +233,25 @@ async def test_a_copy_whose_checks_fail_goes_too() -> None:
 async def test_no_room_for_one_keeps_no_other_from_being_looked_at() -> None:
     node = node_with(machine(FIRST), machine(SECOND, state=State.SUSPENDED))
     node.failures["create_machine"] = NoRoom("no host has room", scope="region", shortfall={"memory_mb": 1})
+    node.in_the_way = [WrongState(MEMORY_STAYS)]
     moved = await Drain(node).of(SECOND, FIRST)
-    assert [each.why for each in moved] == ["no host has room", Left.SUSPENDED.value]
+    assert [each.why for each in moved] == ["no host has room", f"failed_precondition: {MEMORY_STAYS}"]
+
+
+async def test_a_suspended_machine_goes_with_its_memory_and_without_it_only_where_it_cannot_and_may() -> None:
+    node = node_with(machine(FIRST, state=State.SUSPENDED))
+    (moved,) = await Drain(node).of(FIRST)
+    assert moved.note == "to node 4e5f6071, where it is suspended"
+    for met in (WrongState(MEMORY_STAYS), MEMORY_STAYS):
+        node = node_with(machine(FIRST, state=State.SUSPENDED))
+        node.in_the_way = [met]
+        (moved,) = await Drain(node, cold_start=True).of(FIRST)
+        assert moved.note == "to node 4e5f6071, where it is stopped: its memory was dropped"
+        assert [each.body.cold_start for each in node.calls["move_machine"]] == [None, True]
+    node = node_with(machine(FIRST, state=State.SUSPENDED))
+    node.in_the_way = ["no node has room"]
+    (moved,) = await Drain(node, cold_start=True).of(FIRST)
+    assert moved.why.endswith("no node has room") and not node.call("move_machine").body.cold_start
 
 
 async def test_one_that_is_gone_meanwhile_is_passed_over() -> None:

@@ -39,7 +39,7 @@ from hawker.cli.exits import Failure
 from hawker.clock import Clock
 from hawker.config import Persist, persistence
 from hawker.config.placement import APART_FROM, apart_from
-from hawker.errors import HawkerError, NotFound, Unavailable
+from hawker.errors import HawkerError, NotFound, Unavailable, WrongState
 from hawker.ids import NodeId
 from hawker.machine import GONE, OFF, State
 from hawker.record.move import SCHEDULED
@@ -152,13 +152,14 @@ LONGEST_NAME = 57
 _PASSING = "passing"
 _MOVED = re.compile("-m[0-9a-f]{4}$")
 _MOVED_FROM = "hawker_moved_from"
+_COLD_START = "--cold-start"
+"""A node names it where a machine's memory is what keeps it from moving."""
 
 
 class Left(Enum):
     """Why a machine stays where it is."""
 
     VOLUMES = "it has a volume, and --keep-volumes leaves those where they are"
-    SUSPENDED = "it is suspended and its memory is on this node: start or stop it first, or drop it with --cold-start"
     LEASED = "a client holds its lease: wait until the lease is released or expires"
     BUSY = "an operation is under way on it: try again in a moment"
     GONE = "it is being destroyed"
@@ -187,14 +188,12 @@ class Drained(ValueObject, frozen=True, kw_only=True):
     note: str = ""
 
 
-def stays(machine: Machine, *, keep_volumes: bool = False, cold_start: bool = False) -> Left | None:
-    """Why the machine cannot be moved; None when it can."""
+def stays(machine: Machine, *, keep_volumes: bool = False) -> Left | None:
+    """Why the machine cannot be moved; None when it can, as far as the machine says."""
     if machine.state in GONE:
         return Left.GONE
     if keep_volumes and has_volume(machine):
         return Left.VOLUMES
-    if machine.state is State.SUSPENDED and not cold_start:
-        return Left.SUSPENDED
     if machine.lease is not None:
         return Left.LEASED
     return None if machine.state in OFF | {State.STARTED, State.CREATED, State.SUSPENDED} else Left.BUSY
@@ -276,7 +275,7 @@ class Mover:
         """What cannot be moved is said, and keeps nobody else from being moved."""
         try:
             machine = await self._at_rest(resident)
-            left = stays(machine, keep_volumes=self._keep_volumes, cold_start=self._cold_start)
+            left = stays(machine, keep_volumes=self._keep_volumes)
             if left is Left.GONE:
                 return Drained(resident=resident, name=machine.name, why=left.value, gone=True)
             if left is not None:
@@ -296,7 +295,7 @@ class Mover:
             machine = await self._caller.call(
                 GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
             )
-            left = stays(machine, keep_volumes=self._keep_volumes, cold_start=self._cold_start)
+            left = stays(machine, keep_volumes=self._keep_volumes)
             if left not in (Left.BUSY, Left.LEASED) or self._clock.monotonic() >= deadline:
                 return machine
             if not told:
@@ -338,7 +337,24 @@ class Mover:
 
     async def _move_whole(self, resident: Resident, machine: Machine) -> Drained:
         """With its data: the same machine elsewhere. The nodes do it; a drain that is cut short leaves that be."""
+        say, sleeps = partial(self._say_of, resident), machine.state is State.SUSPENDED
+        cold = False
+        try:
+            done = await self._moved(resident, cold_start=False)
+        except (WrongState, moves.AbortedMove) as error:
+            if not sleeps or not self._cold_start or _COLD_START not in str(error):
+                raise
+            cold = True
+            say(f"{error}; moved once more, without its memory")
+            done = await self._moved(resident, cold_start=True)
+        away = "" if done.away_ms is None or sleeps else f", and was away for {done.away_ms / 1000:.1f} s"
+        along = f"with {data_of(machine)} " if data_of(machine) else ""
+        stays_so = ", where it is stopped: its memory was dropped" if cold else ", where it is suspended" * sleeps
+        note = f"{along}to node {done.to}{away}{stays_so}{moves.loss_note(done)}"
+        say(f"moved {note}")
+        return Drained(resident=resident, name=machine.name, copy=resident.machine_id, note=note)
 
+    async def _moved(self, resident: Resident, *, cold_start: bool) -> Move:
         async def order(accept_loss: bool) -> Move:
             opened = await self._opened(resident)
             if opened is not None:
@@ -348,21 +364,19 @@ class Mover:
             wish = MoveRequest(
                 source=self._node_id,
                 limit_mib_per_s=self._limit,
-                cold_start=machine.state is State.SUSPENDED or None,
+                cold_start=cold_start or None,
                 accept_loss=accept_loss or None,
             )
             return await self._caller.call(MOVE_MACHINE, params=resident.params, body=wish)
 
-        say = partial(self._say_of, resident)
-        done = await moves.completed_move(
-            self._caller, order, self._clock, say, accept_loss=self._accept_loss, within_s=self._within_s
+        return await moves.completed_move(
+            self._caller,
+            order,
+            self._clock,
+            partial(self._say_of, resident),
+            accept_loss=self._accept_loss,
+            within_s=self._within_s,
         )
-        away = "" if done.away_ms is None else f", and was away for {done.away_ms / 1000:.1f} s"
-        along = f"with {data_of(machine)} " if data_of(machine) else ""
-        stopped = ", where it is stopped: its memory was dropped" if machine.state is State.SUSPENDED else ""
-        note = f"{along}to node {done.to}{away}{stopped}{moves.loss_note(done)}"
-        say(f"moved {note}")
-        return Drained(resident=resident, name=machine.name, copy=resident.machine_id, note=note)
 
     def _say_of(self, resident: Resident, text: str) -> None:
         self._say(f"{resident.app}: {text}")

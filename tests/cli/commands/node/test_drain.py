@@ -39,6 +39,7 @@ def test_machines_are_moved_with_progress_and_a_table(hawker: Hawker, node: Fake
 def test_machines_that_stay_are_told_by_the_status(hawker: Hawker, node: FakeNode) -> None:
     node.add("shop", machine(FIRST), machine(SECOND, state=State.SUSPENDED))
     node.residents = (NodeMachine(id=FIRST, app="shop"), NodeMachine(id=SECOND, app="shop"))
+    node.in_the_way = [WrongState("it is suspended, and its memory is at this node")]
     said = hawker("node", "drain", "0badcafe", "--output", "json")
     assert said.status == 1
     moved = msgspec.json.decode(said.out)

@@ -35,7 +35,7 @@ from hawker.cli import moves
 from hawker.cli.connect import talk
 from hawker.cli.draining import Drained, Mover, Resident
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.moves import cold_start_option, limit_option
+from hawker.cli.moves import limit_option
 from hawker.cli.nodes import find_fleet_node, loss_of, said_of
 from hawker.cli.options import completed, within_option
 from hawker.cli.output import Form, note, output_option, show, size, table
@@ -72,13 +72,20 @@ async def _change(caller: Caller, node: str, route: Unary[NodeParams, NoQuery, N
     return await caller.call(route, params=NodeParams(node_id=found.id))
 
 
+_cold_start_option = click.option(
+    "--cold-start",
+    is_flag=True,
+    help="Drop the memory of suspended machines where it cannot go along: they are stopped there.",
+)
+
 _HELP = """Disable scheduling on NODE, and move its machines to other nodes of its region. The command orders a copy of
 each machine elsewhere, and destroys the machine when its copy runs and its checks pass. Machines of one app move one
 after the other.
 
 A machine with a volume, or one that keeps its root filesystem, moves with it, keeps its id and name, and is off for
-what it wrote while that was copied. Each copy of another has a new id, and a name made of the old one. Spares of a
-machine stand by for its copy before the machine is destroyed; a moved spare stays a spare.
+what it wrote while that was copied. A suspended microVM moves with its memory. Each copy of another machine has a new
+id, and a name made of the old one. Spares of a machine stand by for its copy before the machine is destroyed; a moved
+spare stays a spare.
 
 If you interrupt a drain, repeat the command: it continues. Machines without room elsewhere stay, and so do those in
 use: each is listed with what to do, and the exit status is 1. `hawker node uncordon` enables scheduling again.
@@ -95,7 +102,7 @@ Examples:
 @click.option("--keep", is_flag=True, help="Stop the moved machines, do not destroy them.")
 @click.option("--keep-volumes", is_flag=True, help="Leave machines with volumes where they are.")
 @limit_option
-@cold_start_option
+@_cold_start_option
 @within_option
 @output_option
 @click.pass_context
@@ -181,7 +188,7 @@ Examples:
 
 @click.command("evacuate", help=_EVACUATE_HELP)
 @click.argument("node", metavar="NODE", shell_complete=completed("nodes"))
-@cold_start_option
+@_cold_start_option
 @moves.accept_loss_option
 @within_option
 @output_option
