@@ -330,8 +330,9 @@ SCENARIOS: tuple[Scenario, ...] = (
 )  # fmt: skip
 
 
-BETWEEN_NODES = frozenset({"move", "deliver", "receive", "bring_snapshots", "reclaim", "surrender"})
-"""Flows that one node alone never runs: the test of moves between real nodes kills both nodes at their places."""
+BETWEEN_NODES = frozenset({"move", "deliver", "receive", "arrive", "bring_snapshots", "reclaim", "surrender"})
+"""Flows that one node alone never runs: the test of moves between real nodes kills both nodes at their places. Those of
+`arrive`, which takes in the memory of a suspended microVM, are played only."""
 
 _EDGES, _UNDO_EDGES = ("before", "after"), ("undo", "undone")
 
