@@ -20,9 +20,9 @@ from hawker.image.contents import ImageContents
 from hawker.image.early_build import EarlyBuilds
 from hawker.image.failure import BadImage
 from hawker.image.limits import BlockChoice, ImageLimits, ImageSettings
-from hawker.image.locks import KeyedLocks
 from hawker.image.manifest import Manifest
 from hawker.image.progress import PullProgress, PullStage, silent
+from hawker.keyed_locks import KeyedLocks
 from tests.fixtures.parts import ImageParts, layer, sha256, tar
 from tests.image.fake_registry import FakeRegistry
 from tests.image.images import architecture, opened_cache

@@ -28,7 +28,7 @@ from hawker.fair.crowd import Crowd
 from hawker.fair.table import EDGE_FLOWS
 from hawker.feed import EdgeLogLine, GatePlace
 from hawker.ids import AppName, MachineId
-from hawker.image.locks import KeyedLocks
+from hawker.keyed_locks import KeyedLocks
 
 _HEAD = struct.Struct(">BIH")
 _MOST_UNSENT_BYTES = 1 << 20

@@ -23,9 +23,9 @@ from hawker.fair.threads import Pool, in_thread
 from hawker.ids import Digest
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage
-from hawker.image.locks import KeyedLocks
 from hawker.image.reference import digest_of, hex_of
 from hawker.image.source import open_regular
+from hawker.keyed_locks import KeyedLocks
 from hawker.log import bind
 
 

@@ -30,7 +30,6 @@ from hawker.image.failure import BadImage, disk_room
 from hawker.image.image_index import ImageIndex, ImageName, ImageNames
 from hawker.image.layout import archive_name, receive
 from hawker.image.limits import ImageSettings
-from hawker.image.locks import KeyedLocks
 from hawker.image.manifest import Manifest, Resolved, find_manifest, host_platform, named
 from hawker.image.neighbours import Neighbours, NoNeighbours
 from hawker.image.progress import PullProgress, PullStage, Report, silent
@@ -41,6 +40,7 @@ from hawker.image.registry import Credentials
 from hawker.image.source import ImageSource
 from hawker.image.sources import ImageSources, Login
 from hawker.image.transport import RegistryTransport, TryLater, new_session
+from hawker.keyed_locks import KeyedLocks
 from hawker.log import bind
 
 _log = bind("hawker.image")

@@ -19,10 +19,10 @@ from hawker.ids import Digest
 from hawker.image.blobs import ArrivingBlob, BlobReaders, BlobStore, ImageReader, PartialBlob
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, disk_room, no_room
-from hawker.image.locks import KeyedLocks
 from hawker.image.progress import PullProgress, PullStage, Report
 from hawker.image.source import ImageSource, Piece
 from hawker.image.transport import TryLater, persist
+from hawker.keyed_locks import KeyedLocks
 from hawker.value_object import ValueObject
 
 _BATCH = 1 << 20

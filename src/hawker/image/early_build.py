@@ -21,10 +21,10 @@ from hawker.ids import Digest
 from hawker.image.blobs import ArrivingBlob, BlobLost
 from hawker.image.block_image import Blocks
 from hawker.image.contents import ImageContents
-from hawker.image.locks import KeyedLocks
 from hawker.image.manifest import Manifest
 from hawker.image.progress import PullProgress, Report
 from hawker.image.unpack import LayerBlob
+from hawker.keyed_locks import KeyedLocks
 from hawker.log import bind
 
 _log = bind("hawker.image")

@@ -11,7 +11,7 @@ from hawker.image.blobs import BlobReaders, BlobStore, remove_file
 from hawker.image.block_image import Blocks
 from hawker.image.config import Image
 from hawker.image.image_index import ImageIndex
-from hawker.image.locks import KeyedLocks
+from hawker.keyed_locks import KeyedLocks
 
 GRACE_S = 600.0  # an unreferenced blob may belong to a pull whose next step has not begun
 

@@ -18,7 +18,7 @@ from hawker.fair.crowd import Crowd
 from hawker.fair.table import CERTIFICATES as CERTIFICATES_SHARE
 from hawker.feed import ShownChallenge
 from hawker.ids import AppName, NodeId
-from hawker.image.locks import KeyedLocks
+from hawker.keyed_locks import KeyedLocks
 from hawker.log import bind
 from hawker.record.app import APPS, CERTIFICATE_ORDERS, CERTIFICATES, CertificateRecord, org_of
 from hawker.store.contract import Reader, Store, Tx

@@ -23,8 +23,8 @@ from hawker.ids import AppName, Digest, NodeId
 from hawker.image.blobs import BlobStore, PartialBlob
 from hawker.image.config import Layer
 from hawker.image.failure import BadImage, disk_room, no_room
-from hawker.image.locks import KeyedLocks
 from hawker.image.reference import is_digest
+from hawker.keyed_locks import KeyedLocks
 from hawker.log import bind
 from hawker.netpolicy.private_networks import number_of
 from hawker.record.app import APPS, CARRIED_APPS, POLICIES, RELEASES, SECRET_KEYS, SECRETS, AppRecord

@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hawker.api.contract.market import OrderedApp
-from hawker.api.contract.move import MoveRequest
 from hawker.api.contract.move_peer import (
     RELEASE_SNAPSHOT,
     DeliverRequest,
@@ -21,7 +20,7 @@ from hawker.fsm.contract import Done, Flow, Outcome, Retry, Step
 from hawker.ids import AppName, VolumeId
 from hawker.proof.violation import Invariant as I
 from hawker.record.app import APPS
-from hawker.record.machine import MACHINES, MachineRecord
+from hawker.record.machine import MACHINES
 from hawker.record.move import (
     GRANTS,
     INCOMING,
@@ -31,14 +30,12 @@ from hawker.record.move import (
     Delivered,
     IncomingRecord,
     IncomingState,
-    KeptMemory,
-    KeptRoot,
     MoveRecord,
     MoveState,
     coming_snapshots,
 )
 from hawker.record.node import NODE
-from hawker.record.volume import VOLUMES, VolumeRecord
+from hawker.record.volume import VOLUMES
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.moves.file_bugs import (
     BelievesOldMarks,
@@ -153,20 +150,8 @@ def _never_releases() -> Sequence[Flow[Any]]:
 class _SameGeneration(MachineMoves):
     """What goes to another node has the generation that it had."""
 
-    def _order(
-        self,
-        tx: Tx,
-        run: str,
-        app: AppName,
-        machine: MachineRecord | None,
-        volume: VolumeRecord | None,
-        wish: MoveRequest,
-        root: KeptRoot | None = None,
-        memory: KeptMemory | None = None,
-        back_of: str = "",
-        alone: bool = False,
-    ) -> MoveRecord:
-        move = super()._order(tx, run, app, machine, volume, wish, root, memory, back_of, alone)
+    def _order(self, tx: Tx, *order: Any, **also: Any) -> MoveRecord:
+        move = super()._order(tx, *order, **also)
         same = msgspec.structs.replace(move, generation=move.generation - 1)
         tx.put(MOVES, move.id, same)
         return same

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from hawker.image.locks import KeyedLocks
+from hawker.keyed_locks import KeyedLocks
 
 pytestmark = pytest.mark.anyio
 
