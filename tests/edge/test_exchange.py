@@ -1,14 +1,19 @@
 """Requests that machines have replayed: to whom, how often, with what of the body; and what must not happen."""
 
 import asyncio
+import gc
 import json
 import re
+import weakref
+from typing import Any
 
 import pytest
 
 from hawker.config.machine import HttpOptions, ReplayCache
 from hawker.edge import dialing, visits
 from hawker.edge.body import KEPT_BYTES
+from hawker.edge.exchange import HttpExchange
+from hawker.edge.http_connection import HttpConnection
 from hawker.edge.replay import MAX_JSON_BYTES
 from hawker.feed import GatePlace
 from hawker.machine import State
@@ -58,6 +63,28 @@ async def test_a_request_is_replayed_to_another_app_with_its_body_and_where_it_w
     assert found and found[1].decode() == first.id and bank_saw[0].count(b"fly-replay-src") == 1
     assert b"forged" not in bank_saw[0] and b"POST /x HTTP/1.1\r\nhost: shop\r\n" in bank_saw[0]
     assert host.counted("replays") == 1
+
+
+async def test_an_exchange_that_has_ended_leaves_nothing_to_the_collector(
+    host: PlayedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[HttpExchange]] = []
+
+    class Watched(HttpExchange):
+        def __init__(self, *parts: Any) -> None:
+            super().__init__(*parts)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(HttpConnection, "carrier", Watched)
+    async with app_server(named(b"shop")) as shop:
+        port = free_port()
+        await host.publish(route(port, shop, handlers=("http",)))
+        gc.disable()
+        try:
+            assert (await ask(port, get("/"))).endswith(b"shop")
+            await eventually(lambda: len(made) == 1 and made[0]() is None)
+        finally:
+            gc.enable()
 
 
 async def test_an_order_in_json_changes_what_the_target_gets(host: PlayedHost) -> None:

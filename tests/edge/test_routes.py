@@ -1,7 +1,9 @@
 """Which machines are found at which port of the host."""
 
 import msgspec
+import pytest
 
+from hawker.edge import routes as routes_module
 from hawker.edge.routes import MAX_PORTS_OF_APP, Door, Routes
 from hawker.feed import AppAddress, GatePlace, MachineRoute
 from hawker.ids import AppName, NodeId
@@ -200,3 +202,20 @@ def test_datagrams_reach_machines_of_all_hosts_and_no_connection_does_through_th
     far = routes_of(msgspec.structs.replace(machine, gate=gate))
     assert far.doors == here.doors
     assert far.service(machine.app, machine.id, 0, udp=True) is None, "its own gate lets in"
+
+
+def test_names_that_clients_make_up_are_forgotten_and_a_change_of_machines_counts_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routes_module, "_MOST_ASKED", 8)
+    first = route(80, 8080, app="shop", handlers=("http",))
+    routes, door = routes_of(first), Door("127.0.0.1", 80)
+    for number in range(50):
+        assert routes.app_named(door, f"made-up-{number}.example", None, tls=False) == "shop"
+        assert len(routes._meant) <= 8
+    assert routes.app_named(door, "bank.example", None, tls=False) == "shop"
+    bank = route(80, 8081, app="bank", handlers=("http",))
+    routes.put(bank)
+    assert routes.app_named(door, "bank.example", None, tls=False) == "bank"
+    routes.forget(bank.id)
+    assert routes.app_named(door, "bank.example", None, tls=False) == "shop"

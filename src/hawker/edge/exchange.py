@@ -99,7 +99,7 @@ class HttpExchange:
         self._app: AppName | None = None
         self._held = False  # it waits for a machine
         self._repeated = False
-        self._goes_on: Callable[[], _Leg | None] = lambda: None  # where it goes if the machine is lost
+        self._goes_on: Callable[[], _Leg | None] | None = None  # where it goes if the machine is lost
         self._kept = KeptBody(services.kept)
         self._asked_at = 0.0  # when the machine was
         self._whole: tuple[Trailer, ...] | None = None if head.has_body else ()
@@ -121,7 +121,7 @@ class HttpExchange:
         except ProxyError as error:
             self.refuse(error)
         finally:
-            self._machine = None
+            self._machine = self._goes_on = None  # no circle is left: who collects those stops everybody
             self._kept.drop()
             self.deadline = inf
 
@@ -158,7 +158,7 @@ class HttpExchange:
 
     def host_unheard(self) -> None:
         """What may be done twice is not kept waiting for a host that is probably gone."""
-        if self._machine is not None and self._goes_on() is not None:
+        if self._machine is not None and self._goes_on is not None and self._goes_on() is not None:
             self._machine.abort()
 
     def client_may_read(self, *, reading: bool) -> None:

@@ -25,6 +25,8 @@ _HOP = frozenset(
     transfer-encoding http2-settings""".split()
 )
 """Fields of one connection, which go no further."""
+_READ = _HOP | {b"host", b"content-length", b"expect"}
+"""What a head says of itself."""
 _NO_BODY = frozenset({204, 304})
 _TARGET, _METHOD_ALONE = re.compile(rb"[\x21\x22\x24-\x7e]+"), re.compile(_METHOD)
 _NONE_OF_HTTP2 = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
@@ -104,8 +106,12 @@ class _Fields:
         self.encodings: list[bytes] = []
         self.tokens: set[bytes] = set()
         self.upgrade = self.expect = self.te = b""
-        for name, value in fields:
-            self._take(name.lower(), value)
+        for given, value in fields:
+            name = given.lower()
+            if name in _READ:
+                self._take(name, value)
+            elif b"_" not in name:
+                self.kept.append((name, value))
         if self.tokens - {b"close", b"keep-alive", b"upgrade", b"te"}:
             self.kept = [field for field in self.kept if field[0] not in self.tokens]
 
@@ -124,8 +130,6 @@ class _Fields:
             self.expect = value.strip().lower()
         elif name == b"te":
             self.te = value.lower()
-        elif name not in _HOP and b"_" not in name:
-            self.kept.append((name, value))
 
     @property
     def wants_upgrade(self) -> bytes:

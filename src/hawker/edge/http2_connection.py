@@ -407,6 +407,7 @@ class Http2Connection(asyncio.Protocol):
             exchange.refuse(exchange.overdue)
         elif not exchange.answered and not stream.gone:
             stream.break_off()
+        stream.exchange = None
 
     # What goes to the client.
 

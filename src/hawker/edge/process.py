@@ -1,6 +1,7 @@
 """An edge process: builds each object once and joins them. It ends when its warden does, or when told to."""
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -164,10 +165,9 @@ class Edge:
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
         self.proxied = ProxiedConnections(self.accept, scarce, clock, self.counters)
-        self._listeners = Listeners(channel, self._doors, self.proxied.accept, self.datagrams.open, clock)
-
-    def _doors(self) -> Iterable[Door]:
-        return self._routes.doors
+        self._listeners = Listeners(
+            channel, lambda: self._routes.doors, self.proxied.accept, self.datagrams.open, clock
+        )
 
     def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
         found, clock, figures = (self._routes, self._visits), self._clock, self.figures
@@ -447,6 +447,7 @@ async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
         become(user)
     async with anyio.create_task_group() as tasks:
         edge = Edge(Path(), channel, clock, tasks)
+        gc.freeze()  # what is here now stays: the collector would walk it, and nobody is answered meanwhile
         tasks.start_soon(_until_told, edge, tasks.cancel_scope)
         tasks.start_soon(_until_too_large, edge, tasks.cancel_scope)
         await edge.serve()

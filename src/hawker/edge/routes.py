@@ -17,6 +17,7 @@ from hawker.value_object import ValueObject
 MAX_PORTS_OF_APP = 128
 """Addresses with ports that one app may have on a host."""
 MAX_PORTS = 2048
+_MOST_ASKED = 4096
 _HTTP = frozenset({"http", "edge_http"})
 _HTTPS = 443
 _UDP, _TCP = "udp", "tcp"
@@ -83,6 +84,7 @@ class Routes:
         self._doors: dict[MachineId, list[Door]] = {}
         self._machines_of: dict[AppName, dict[MachineId, MachineRoute]] = {}
         self._newest: dict[tuple[Door, AppName], ServiceTarget] = {}  # as was asked since the last change
+        self._meant: dict[tuple[Door, str, AppName | None, bool], AppName | None] = {}  # the same
         self.refused: dict[MachineId, DoorRefused] = {}
 
     def replace(
@@ -108,7 +110,7 @@ class Routes:
 
     def put(self, machine: MachineRoute) -> None:
         self.forget(machine.id)
-        self._newest.clear()
+        self._drop_asked()
         if machine.state in GONE:
             return
         self.machines[machine.id] = machine
@@ -122,7 +124,7 @@ class Routes:
         self.refused.pop(machine_id, None)
         if machine is None:
             return
-        self._newest.clear()
+        self._drop_asked()
         del self._machines_of[machine.app][machine_id]
         if not self._machines_of[machine.app]:
             del self._machines_of[machine.app]
@@ -196,6 +198,14 @@ class Routes:
         another app's requests by importing a certificate that he made himself. With TLS the claimer comes first, since
         it has the certificate; and a name whose claimer is not there is nobody's."""
 
+        asked = door, host, claimer, tls
+        if asked not in self._meant:
+            if len(self._meant) >= _MOST_ASKED:  # clients make up as many names as they like
+                self._meant.clear()
+            self._meant[asked] = self._app_meant(door, host, claimer, tls=tls)
+        return self._meant[asked]
+
+    def _app_meant(self, door: Door, host: str, claimer: AppName | None, *, tls: bool) -> AppName | None:
         def serves(app: AppName) -> bool:
             target = self.newest(door, app)
             return target is not None and target.ends_tls is tls and (tls or target.serves_http)
@@ -217,6 +227,10 @@ class Routes:
             and target.serves_http
         }
         return min(served) if served and _HTTPS not in served else _HTTPS
+
+    def _drop_asked(self) -> None:
+        self._newest.clear()
+        self._meant.clear()
 
     def _found_at(self, machine: MachineRoute) -> Iterator[tuple[Door, ServiceTarget]]:
         """Each door once. An address that an app has alone is no other's, whatever a machine's config asks for."""

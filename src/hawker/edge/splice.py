@@ -78,6 +78,7 @@ class Side(asyncio.Protocol):
                 self.peer.transport.close()
             else:
                 reset(self.peer.transport)
+        self.peer = None
         if self._lost is not None:
             self._lost()
 

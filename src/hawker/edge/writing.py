@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
-from hawker.config.machine import HttpOptions, Port
+from hawker.config.machine import Port
 from hawker.edge.head import Field, RequestHead, ResponseHead
 from hawker.edge.refusal import Code, ProxyError
 from hawker.value_object import ValueObject
@@ -86,12 +86,12 @@ def request_to_machine(head: RequestHead, origin: Origin, lines: bytes, request_
 
 def answer_fields(head: ResponseHead, request_id: bytes, port: Port) -> list[Field]:
     """Of an answer of a machine, as the client gets it, without what frames it."""
-    options = port.http_options or HttpOptions()
-    pristine = bool(options.response and options.response.pristine)
-    given = (options.response.headers if options.response else None) or {}
-    dropped = {name.lower().encode() for name in given}
-    if not pristine:
-        dropped |= _VOUCHED
+    response = port.http_options.response if port.http_options else None
+    pristine = bool(response and response.pristine)
+    given = (response.headers if response else None) or {}
+    dropped = frozenset[bytes]() if pristine else _VOUCHED
+    if given:
+        dropped |= {name.lower().encode() for name in given}
     out = [field for field in head.fields if field[0] not in dropped and not field[0].startswith(_INSIDE)]
     if not pristine and not head.interim:
         out += ((b"server", VIA), (b"via", b"1.1 " + VIA), (b"fly-request-id", request_id))
