@@ -165,7 +165,7 @@ async def test_a_body_that_was_too_large_to_keep_is_not_replayed(host: PlayedHos
             answer = await ask(port, get("/", f"Content-Length: {size}", method="POST") + b"x" * size)
             assert expected in answer
     assert len(bank_saw) == 1 and bank_saw[0].endswith(b"x" * KEPT_BYTES)
-    assert host.edge.kept_bytes == 0
+    assert host.edge.kept.total == 0
 
 
 async def test_a_body_that_comes_later_goes_on_to_the_target(host: PlayedHost) -> None:

@@ -126,7 +126,7 @@ class Edge:
         self._hop_dialer = parts.hops(identity, clock, self._host_lost)
         dialer = Dialer(self._visits, clock, self._hop_dialer, self.figures)
         self._pool = MachinePool(self._now)
-        self._kept, self._region, self._drain_s = Crowd(EDGE_KEPT_BYTES), "local", LEAVE_S
+        self.kept, self._region, self._drain_s = Crowd(EDGE_KEPT_BYTES), "local", LEAVE_S
         self.certificates = CertificateBook(folder, clock)
         descriptors = DescriptorCount(self._now)
         self.memory, self.too_large = MemoryWatch(self._now, parts.memory, give_back), asyncio.Event()
@@ -149,7 +149,7 @@ class Edge:
                 dialer=dialer,
                 pool=self._pool,
                 replays=ReplayRoutes(),
-                kept=self._kept,
+                kept=self.kept,
                 table=table,
                 entrance=RoundRobin(alone=_ALONE),
                 clock=clock,
@@ -165,9 +165,10 @@ class Edge:
         self._shaking = ConnectionTable(EDGE_HANDSHAKES, scarce, is_own)
         self.handshakes = self._with_tls()
         self.proxied = ProxiedConnections(self.accept, scarce, clock, self.counters)
-        self._listeners = Listeners(
-            channel, lambda: self._routes.doors, self.proxied.accept, self.datagrams.open, clock
-        )
+        self._listeners = Listeners(channel, self._doors, self.proxied.accept, self.datagrams.open, clock)
+
+    def _doors(self) -> Iterable[Door]:
+        return self._routes.doors
 
     def _with_datagrams(self, scarce: Scarce) -> DatagramFlows:
         found, clock, figures = (self._routes, self._visits), self._clock, self.figures
@@ -194,11 +195,6 @@ class Edge:
     def held(self) -> int:
         """How many wait for a machine."""
         return self._visits.waiting
-
-    @property
-    def kept_bytes(self) -> int:
-        """Of requests that may be sent again."""
-        return self._kept.total
 
     async def serve(self) -> None:
         """Until the warden is gone."""

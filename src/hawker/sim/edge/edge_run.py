@@ -421,8 +421,8 @@ def _left_in(host: PlayedHost) -> Iterator[Violation]:
     for gate in edge.gates.of.values():
         if gate.total:
             yield Violation(Invariant.LEFT_EMPTY, host.id, f"counts {gate.total} in {gate.route.id}")
-    if edge.held or edge.kept_bytes:
-        yield Violation(Invariant.LEFT_EMPTY, host.id, f"holds {edge.held} requests and keeps {edge.kept_bytes} bytes")
+    if edge.held or edge.kept.total:
+        yield Violation(Invariant.LEFT_EMPTY, host.id, f"holds {edge.held} requests and keeps {edge.kept.total} bytes")
     if edge.counters.values.get("mistakes"):
         yield Violation(Invariant.ANSWERS, host.id, f"made {edge.counters.values['mistakes']} mistakes")
 
