@@ -1,20 +1,23 @@
-"""The edge beside HAProxy, in one run: requests a second of one core, and the latency that each adds at 500 requests a
-second. The machine behind both is an HAProxy that answers by itself. Proxies run on core 0, all else on core 1. `hop`
-is an edge whose machine is on another host: both edges are on core 0, and each request is a hop of its own, with TLS.
+"""The edge beside HAProxy and Caddy, in one run: requests a second of one core, and the latency that each adds at 500
+requests a second. The machine behind all is an HAProxy that answers by itself. Proxies run on core 0, all else on core
+1. `hop` is an edge whose machine is on another host: both edges are on core 0, and each request is a hop of its own,
+with TLS. `edge is` the part of a proxy's requests a second that the edge does, of the medians of this run.
 
-Needs Debian's haproxy and wrk: `PYTHONPATH=. python bench/edge.py [--seconds S]`.
+Needs Debian's haproxy and wrk, and caddy, which is left out where it is not there (`make bench-setup` installs them):
+`PYTHONPATH=. python bench/edge.py [--seconds S] [--rounds N]`.
 """
 
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,6 +64,20 @@ frontend web
   default_backend app
 backend app
   server one {host}:{app}
+"""
+
+_CADDY = """\
+{{
+	admin off
+	auto_https off
+	log {{
+		level ERROR
+	}}
+}}
+http://:{port} {{
+	bind {host}
+	reverse_proxy {host}:{app}
+}}
 """
 
 
@@ -156,13 +173,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     given = parser.parse_args()
     os.sched_setaffinity(0, {1})
-    ports = {"direct": free_port(), "haproxy": free_port(), "edge": free_port(), "hop": free_port()}
+    names = ["direct", "haproxy", "edge", "hop"]
+    if shutil.which("caddy"):
+        names.insert(2, "caddy")
+    else:
+        print("Caddy is left out: it is not installed (`make bench-setup`)")
+    ports = {name: free_port() for name in names}
     gate = GatePlace(node=NodeId("bbbbbbbb"), host=HOST, port=free_port())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench")))
         for name, text in (("direct", _APP), ("haproxy", _PROXY)):
             (folder / name).write_text(text.format(host=HOST, port=ports[name], app=ports["direct"]))
             stack.enter_context(running(int(name == "direct"), ports[name], "haproxy", "-f", str(folder / name)))
+        if "caddy" in ports:
+            file = folder / "Caddyfile"
+            file.write_text(_CADDY.format(host=HOST, port=ports["caddy"], app=ports["direct"]))
+            own = ("GOMAXPROCS=1", f"XDG_CONFIG_HOME={folder}", f"XDG_DATA_HOME={folder}")
+            words = ("env", *own, "caddy", "run", "--adapter", "caddyfile", "--config", str(file))
+            stack.enter_context(running(0, ports["caddy"], *words))
         stack.enter_context(running(0, ports["edge"], *edge_at(folder, ports["edge"], ports["direct"])))
         stack.enter_context(running(0, gate.port, *edge_at(folder / "far", 0, ports["direct"], own=gate)))
         stack.enter_context(
@@ -174,11 +202,18 @@ def main() -> None:
             for name, port in ports.items():
                 rates[name].append(requests_per_s(port, given.seconds))
                 times[name] += asyncio.run(latencies_ms(port, given.seconds))
-    print(f"{'':10}{'req/s':>10}{'p50 ms':>10}{'p99 ms':>10}{'added p50':>12}{'added p99':>12}")
+    show(rates, times)
+
+
+def show(rates: Mapping[str, Sequence[float]], times: Mapping[str, Sequence[float]]) -> None:
+    """What was measured of each way, of all rounds; what a way adds is beside the machine without a proxy."""
+    print(f"{'':10}{'req/s':>10}{'edge is':>10}{'p50 ms':>10}{'p99 ms':>10}{'added p50':>12}{'added p99':>12}")
     shown = {name: (statistics.median(found), statistics.quantiles(found, n=100)[98]) for name, found in times.items()}
+    edge = statistics.median(rates["edge"])
     for name, (p50, p99) in shown.items():
+        rate = statistics.median(rates[name])
         added = f"{p50 - shown['direct'][0]:12.2f}{p99 - shown['direct'][1]:12.2f}"
-        print(f"{name:10}{statistics.median(rates[name]):10,.0f}{p50:10.2f}{p99:10.2f}{added}")
+        print(f"{name:10}{rate:10,.0f}{edge / rate:10.2f}{p50:10.2f}{p99:10.2f}{added}")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,9 @@ find_missing() {
     [ "$level" = test ] && return
     need podman podman
     need iperf3 iperf3
+    need haproxy haproxy # these three: beside the edge
+    need caddy caddy
+    need wrk wrk
 }
 
 install_packages() {
@@ -105,9 +108,12 @@ install_packages() {
     # shellcheck disable=SC2086  # a list of words
     apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 -o Acquire::Retries=3 $missing || return 1
     # Debian starts a registry on all addresses as soon as it is installed. The tests run their own on loopback.
-    case "$missing" in
-        *docker-registry*) [ ! -d /run/systemd/system ] || systemctl disable --now docker-registry ;;
-    esac
+    # Likewise what the benchmarks start by themselves.
+    for service in docker-registry haproxy caddy; do
+        case "$missing " in
+            *" $service "*) [ ! -d /run/systemd/system ] || systemctl disable --now "$service" ;;
+        esac
+    done
 }
 
 find_missing
