@@ -27,15 +27,16 @@ import msgspec
 from hawker.auth.node_certificate import identity_of
 from hawker.config import Service
 from hawker.config.machine import Concurrency, Port
-from hawker.feed import NODE_IDENTITY, AllMachines, GatePlace, MachineRoute
+from hawker.feed import NODE_IDENTITY, AllMachines, GatePlace, MachineRoute, SealedCertificate
 from hawker.host.own_user import WRITES
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 
 HAWKER = str(Path(sys.executable).with_name("hawker"))
 HOST = "127.0.0.1"
+HTTP = ("http",)
 CONNECTIONS, RATE_PER_S, WAIT_S = 64, 500, 20.0
-_APP = """
+APP = """
 global
   nbthread 1
   maxconn 2000
@@ -108,21 +109,21 @@ def running(core: int, port: int, *argv: str) -> Iterator[None]:
 
 
 def edge_at(
-    folder: Path, port: int, app: int, *, gate: GatePlace | None = None, own: GatePlace | None = None
+    folder: Path,
+    doors: Sequence[tuple[int, int, tuple[str, ...]]],
+    *,
+    gate: GatePlace | None = None,
+    own: GatePlace | None = None,
+    certificates: tuple[SealedCertificate, ...] = (),
 ) -> tuple[str, ...]:
-    """An edge that knows one machine, from the file that it would have kept; no daemon is there. `gate` is where the
-    machine's is, if not here; `own` where this one answers other edges."""
+    """An edge that knows one machine, from the file that it would have kept; no daemon is there. A door is its port,
+    the machine's, and its handlers. `gate` is where the machine's is, if not here; `own` where this one answers other
+    edges."""
     (folder / "edge" / WRITES).mkdir(parents=True)
     place = gate or own
     if place is not None:
         node = NodeId("aaaaaaaa") if own is None else own.node
         (folder / "edge" / NODE_IDENTITY).write_text(identity_of(node, [bytes(32)]))
-    service = Service(
-        protocol="tcp",
-        internal_port=app,
-        ports=(Port(port=port or 1, handlers=("http",)),),
-        concurrency=Concurrency(type="requests", soft_limit=10_000, hard_limit=10_000),
-    )
     machine = MachineRoute(
         id=MachineId("1"),
         app=AppName("bench"),
@@ -130,11 +131,19 @@ def edge_at(
         version="1",
         instance=InstanceId("1"),
         hosts=(HOST,),
-        services=(service,),
+        services=tuple(
+            Service(
+                protocol="tcp",
+                internal_port=app,
+                ports=(Port(port=port, handlers=handlers),),
+                concurrency=Concurrency(type="requests", soft_limit=50_000, hard_limit=50_000),
+            )
+            for port, app, handlers in doors
+        ),
         publish="" if own else "*",
         gate=gate,
     )
-    routes = AllMachines(machines=(machine,), addresses=(HOST,), gate=own)
+    routes = AllMachines(machines=(machine,), addresses=(HOST,), gate=own, certificates=certificates)
     (folder / "edge" / WRITES / "routes").write_bytes(msgspec.msgpack.encode(routes))
     return HAWKER, "edge", "--data-dir", str(folder), "--log-level", "error"
 
@@ -179,10 +188,10 @@ def main() -> None:
     else:
         print("Caddy is left out: it is not installed (`make bench-setup`)")
     ports = {name: free_port() for name in names}
-    gate = GatePlace(node=NodeId("bbbbbbbb"), host=HOST, port=free_port())
+    app, gate = ports["direct"], GatePlace(node=NodeId("bbbbbbbb"), host=HOST, port=free_port())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench")))
-        for name, text in (("direct", _APP), ("haproxy", _PROXY)):
+        for name, text in (("direct", APP), ("haproxy", _PROXY)):
             (folder / name).write_text(text.format(host=HOST, port=ports[name], app=ports["direct"]))
             stack.enter_context(running(int(name == "direct"), ports[name], "haproxy", "-f", str(folder / name)))
         if "caddy" in ports:
@@ -191,11 +200,10 @@ def main() -> None:
             own = ("GOMAXPROCS=1", f"XDG_CONFIG_HOME={folder}", f"XDG_DATA_HOME={folder}")
             words = ("env", *own, "caddy", "run", "--adapter", "caddyfile", "--config", str(file))
             stack.enter_context(running(0, ports["caddy"], *words))
-        stack.enter_context(running(0, ports["edge"], *edge_at(folder, ports["edge"], ports["direct"])))
-        stack.enter_context(running(0, gate.port, *edge_at(folder / "far", 0, ports["direct"], own=gate)))
-        stack.enter_context(
-            running(0, ports["hop"], *edge_at(folder / "near", ports["hop"], ports["direct"], gate=gate))
-        )
+        stack.enter_context(running(0, ports["edge"], *edge_at(folder, [(ports["edge"], app, HTTP)])))
+        stack.enter_context(running(0, gate.port, *edge_at(folder / "far", [(1, app, HTTP)], own=gate)))
+        near = edge_at(folder / "near", [(ports["hop"], app, HTTP)], gate=gate)
+        stack.enter_context(running(0, ports["hop"], *near))
         rates: dict[str, list[float]] = {name: [] for name in ports}
         times: dict[str, list[float]] = {name: [] for name in ports}
         for _ in range(given.rounds):
