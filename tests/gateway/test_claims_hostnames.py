@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from hawker.api.contract.app import CREATE_APP, DELETE_APP, AppParams, CreateAppRequest
@@ -13,12 +14,14 @@ from hawker.api.contract.certificate import (
     CertificateParams,
     ImportCertificateRequest,
 )
-from hawker.errors import HawkerError, NotFound, Unavailable, Unprocessable
+from hawker.api.contract.owner import KEEP_HOSTNAME, HostnameParams, HostnameRequest
+from hawker.errors import HawkerError, NotFound, QuotaExceeded, Unavailable, Unprocessable
+from hawker.fair.table import HOSTNAMES as HOSTNAMES_SHARE
 from hawker.fleet import app_handlers
 from hawker.gateway.claims import ABANDONED_S, HostnameQuorum
 from hawker.gateway.fan_out import FanOut, Reach
 from hawker.ids import AppName
-from hawker.record.app import HOSTNAMES
+from hawker.record.app import HOSTNAMES, HostnameClaim, org_of
 from hawker.secret.certificates import AFFIRM_EVERY_S
 from tests.certificates import issued
 from tests.gateway.town import FAR, HERE, Client, Host, Town, town_of
@@ -124,7 +127,7 @@ async def test_a_new_name_needs_a_majority_and_one_that_the_app_has_needs_nobody
 async def test_a_name_that_was_claimed_and_not_taken_is_free_after_a_while(town: Town) -> None:
     first, second, *_ = town.hosts.values()
     quorum = HostnameQuorum(first.id, town, town, FanOut(Reach(town, town)))
-    await quorum.keep(NAME, AppName("shop-1"))
+    await quorum.keep(NAME, AppName("shop-1"), "acme")
     with pytest.raises(Unprocessable):
         await put(second, "shop-2")
     await first.worker.parts.deps.clock.sleep(ABANDONED_S)
@@ -163,10 +166,60 @@ async def test_a_name_from_before_there_were_claims_is_claimed_and_never_given_t
             await put(second, "shop-2")
 
 
-async def test_a_fleet_has_so_many_names(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_handlers, "MAX_HOSTNAMES", 0)
-    with pytest.raises(Unprocessable, match="at most 0 host names"):
-        await put(next(iter(town.hosts.values())), "shop-1")
+OTHER_NAMES = [f"{number}.example.com" for number in range(3)]
+
+
+async def claim(town: Town, count: int, org: str = "") -> None:
+    """Of an app of this organization that nobody here knows, at every keeper."""
+    for host in town.hosts.values():
+        for name in OTHER_NAMES[:count]:
+            kept = HostnameClaim(app=AppName("crowd"), home=host.id, at=0.0, org=org)
+            await host.worker.store.write(lambda tx, name=name, kept=kept: tx.put(HOSTNAMES, name, kept))  # type: ignore[misc]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = msgspec.structs.replace(HOSTNAMES_SHARE, total=8, each=3, reserve=2)
+    monkeypatch.setattr(app_handlers, "HOSTNAMES_SHARE", share)
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_name_over_the_share_of_its_organization_is_refused_and_one_of_another_is_not(town: Town) -> None:
+    first = next(iter(town.hosts.values()))
+    org = org_of(first.worker.store, "shop-1")
+    await claim(town, 3, org)
+    with pytest.raises(QuotaExceeded, match=f"organization {org} has 3 of the 3 .* at most 3.*: remove some"):
+        await put(first, "shop-1")
+    assert kept_for(town) == set()
+    await claim(town, 3, "crowd")
+    await put(first, "shop-1")
+    claims = [host.worker.store.get(HOSTNAMES, NAME) for host in town.hosts.values()]
+    assert {each.org for each in claims if each is not None} == {org}
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_name_needs_room_at_a_majority_of_its_keepers_alone(town: Town) -> None:
+    first = next(iter(town.hosts.values()))
+    org = org_of(first.worker.store, "shop-1")
+    quorum = HostnameQuorum(first.id, town, town, FanOut(Reach(town, town)))
+    full = town.hosts[quorum.keepers(NAME)[0]]
+    for name in OTHER_NAMES:
+        kept = HostnameClaim(app=AppName("crowd"), home=first.id, at=0.0, org=org)
+        await full.worker.store.write(lambda tx, name=name, kept=kept: tx.put(HOSTNAMES, name, kept))  # type: ignore[misc]
+    await put(first, "shop-1")
+    assert full.worker.store.get(HOSTNAMES, NAME) is None and kept_for(town) == {"shop-1"}
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_name_that_an_older_home_claims_counts_for_its_app(town: Town) -> None:
+    first = next(iter(town.hosts.values()))
+    await claim(town, 3)
+    await put(first, "shop-1")
+    keeper = town.hosts[HostnameQuorum(first.id, town, town, FanOut(Reach(town, town))).keepers(NAME)[0]]
+    params = HostnameParams(hostname="one-more.example.com")
+    older = HostnameRequest(app="crowd", home=first.id)
+    with pytest.raises(QuotaExceeded, match="organization crowd has 3"):
+        await api(keeper).call(KEEP_HOSTNAME, params=params, body=older)
 
 
 async def test_a_name_of_an_app_that_is_not_there_is_not_kept(town: Town) -> None:

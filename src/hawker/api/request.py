@@ -127,6 +127,7 @@ class CallReader(Generic[P, Q, B]):
             version=request.header(b"hawker-version"),
             deadline_s=read_deadline(request.header(DEADLINE_HEADER.encode())),
             source=request.source,
+            certified=request.certified,
         )
 
 

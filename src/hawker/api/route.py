@@ -218,6 +218,8 @@ class Call(ValueObject, Generic[P, Q, B], frozen=True, kw_only=True):
     deadline_s: float | None = None
     source: str = ""
     """The address that the call came from; empty where there is none."""
+    certified: str = ""
+    """The node whose certificate the caller showed; empty where none was asked for."""
     metadata: CallMetadata = msgspec.field(default_factory=CallMetadata)
 
     @property

@@ -68,6 +68,14 @@ CERTIFICATES = Share(
     key="organization",
     over="422; the last quarter is for organizations with less than an equal part",
 )
+HOSTNAMES = Share(
+    name="host names of apps that a keeper of a fleet keeps",
+    total=10_000,
+    each=1500,
+    reserve=2500,
+    key="organization",
+    over="422, `quota_exceeded`; the last quarter is for organizations with less than an equal part",
+)
 EDGE_VISITS = Share(
     name="requests and connections of clients in machines",
     total=50_000,
@@ -332,6 +340,7 @@ SHARES = (
     EDGE_HANDSHAKES,
     EDGE_PROXIED,
     CERTIFICATES,
+    HOSTNAMES,
     EDGE_VISITS,
     EDGE_HOLDS,
     EDGE_HOLDS_OF_ORG,

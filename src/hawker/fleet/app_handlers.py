@@ -38,12 +38,14 @@ from hawker.api.route import Call, NoQuery
 from hawker.app import app_name, network_name
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
-from hawker.errors import Conflict, NotFound, NotServed, Unprocessable
+from hawker.errors import Conflict, Forbidden, NotFound, NotServed, QuotaExceeded
+from hawker.fair.crowd import Crowd
+from hawker.fair.table import HOSTNAMES as HOSTNAMES_SHARE
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import AppName, NodeId
 from hawker.netpolicy.private_networks import keep, settle
 from hawker.record import views
-from hawker.record.app import APPS, HOSTNAMES, NAMES, HostnameClaim, NameRecord, NetworkOwner
+from hawker.record.app import APPS, HOSTNAMES, NAMES, HostnameClaim, NameRecord, NetworkOwner, org_of
 from hawker.record.machine import DESTROYED, MACHINES
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 from hawker.store.contract import Bucket, Reader, Store, Tx
@@ -58,8 +60,14 @@ class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
     app: str
 
 
-MAX_HOSTNAMES = 10_000
-"""That a node keeps for apps."""
+class _OfOrg(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a claim that is read for a count."""
+
+    app: AppName
+    org: str = ""
+
+
+_CLAIMS = Bucket(HOSTNAMES.name, _OfOrg)
 _LIVES = (Fate.ALIVE, Fate.SUSPECT)
 _PLACES = {
     "machine": (Bucket(MACHINES.name, _OfApp), Bucket(DESTROYED.name, _OfApp)),
@@ -194,7 +202,9 @@ class PeerAppHandlers:
     async def keep_hostname(self, call: Call[HostnameParams, NoQuery, HostnameRequest]) -> HostnameKept:
         """For the app that asked first, until it is released."""
         hostname, body, now = call.params.hostname, call.body, self._clock.now()
-        asks = HostnameClaim(app=app_name(body.app), home=NodeId(body.home), at=now)
+        if call.certified not in ("", body.home):
+            raise Forbidden(f"node {call.certified} claims a host name for an app of node {body.home:.40}")
+        asks = HostnameClaim(app=app_name(body.app), home=NodeId(body.home), at=now, org=(body.org or "")[:80])
         known = self._app_of_hostname(hostname)
 
         def apply(tx: Tx) -> HostnameClaim:
@@ -203,8 +213,8 @@ class PeerAppHandlers:
                 return HostnameClaim(app=known, home=self._node, at=now)
             if there is not None and there.app not in (asks.app, body.instead_of):
                 return there
-            if there is None and tx.count(HOSTNAMES) >= MAX_HOSTNAMES:
-                raise Unprocessable(f"hostname: a fleet has at most {MAX_HOSTNAMES} host names")
+            if there is None:
+                _check_room(tx, asks)
             tx.put(HOSTNAMES, hostname, asks)
             return asks
 
@@ -220,3 +230,21 @@ class PeerAppHandlers:
                 tx.delete(HOSTNAMES, hostname)
 
         await self._store.write(apply)
+
+
+def _check_room(tx: Tx, asks: HostnameClaim) -> None:
+    """For one more. Raises `QuotaExceeded`."""
+    share, mine = HOSTNAMES_SHARE, _org_of(tx, asks)
+    crowd = Crowd(share)
+    for _, claim in tx.scan(_CLAIMS):
+        crowd.enter(_org_of(tx, claim))
+    if not crowd.fits(mine):
+        said = f"hostname: organization {mine} has {crowd.counts.get(mine, 0)} of the {crowd.total} host names of"
+        said += f" apps that are kept; one has at most {share.each}, and of the last"
+        said += f" {share.reserve} of {share.total} an equal part"
+        raise QuotaExceeded(f"{said}: remove some, or use a wildcard", shortfall={"hostnames": 1})
+
+
+def _org_of(reader: Reader, claim: HostnameClaim | _OfOrg) -> str:
+    """As its home says; of an older one what this node knows."""
+    return claim.org or org_of(reader, claim.app)

@@ -31,7 +31,7 @@ from hawker.api.contract.owner import (
 )
 from hawker.api.directory import AppIndex, Directory
 from hawker.app import network_id, network_ids
-from hawker.errors import HawkerError, NameTaken, NotFound, Unavailable, Unprocessable
+from hawker.errors import HawkerError, NameTaken, NotFound, QuotaExceeded, Unavailable, Unprocessable
 from hawker.gateway.fan_out import FanOut
 from hawker.ids import AppName, NodeId
 
@@ -194,10 +194,11 @@ class HostnameQuorum:
     def keepers(self, hostname: str) -> tuple[NodeId, ...]:
         return keepers(f"host:{hostname}", [node.id for node in self._directory.nodes()])
 
-    async def keep(self, hostname: str, app: AppName) -> None:
-        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, and `Unavailable` when too
-        few keepers answer: then nothing is kept."""
-        request = HostnameRequest(app=app, home=self._home)
+    async def keep(self, hostname: str, app: AppName, org: str) -> None:
+        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, `QuotaExceeded` when too
+        many keepers have as many of the organization as they may, and `Unavailable` when too few answer: then nothing
+        is kept."""
+        request = HostnameRequest(app=app, home=self._home, org=org)
         among = self.keepers(hostname)
         got, silent = 0, list[HawkerError]()
         for node in among:  # one after the other, as for the names of apps
@@ -215,6 +216,9 @@ class HostnameQuorum:
             got += 1
         if got <= len(among) // 2:
             await self.release(hostname, app)
+            for refusal in silent:
+                if isinstance(refusal, QuotaExceeded):
+                    raise refusal
             reasons = "; ".join(map(str, silent))
             raise Unavailable(f"too few nodes answer that keep whose {hostname} is: nothing was made: {reasons}")
 

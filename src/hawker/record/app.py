@@ -57,11 +57,13 @@ NAMES = Bucket("app_names", NameRecord)  # app name
 
 
 class HostnameClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A host name that this node keeps for an app, in a fleet; `home` is the node that has the app's certificates."""
+    """A host name that this node keeps for an app, in a fleet; `home` is the node that has the app's certificates.
+    `org` is the slug of the app's organization, as its home says it; empty in claims of older versions."""
 
     app: AppName
     home: NodeId
     at: float  # Unix seconds, by this node's clock: when the app last asked for it
+    org: str = ""
 
 
 HOSTNAMES = Bucket("hostnames", HostnameClaim)  # host name

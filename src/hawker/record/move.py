@@ -205,12 +205,14 @@ class MovePointer(msgspec.Struct, frozen=True, kw_only=True):
 
 class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     """At an app's home: whose turn it is among the moves of the app's machines and volumes, over all nodes. `node` is
-    the move's source, which asks again while the move is under way. Others may have the turn after `until`: Unix
-    seconds, by the home's clock."""
+    the move's source, which asks again while the move is under way. Others may have the turn after `until`. Since
+    `since` moves of this node have had it without a break; 0 is not known. Both are Unix seconds, by the home's
+    clock."""
 
     move: str  # id of the move
     node: NodeId
     until: float
+    since: float = 0.0
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,9 +58,9 @@ class HostnameKeepers(Protocol):
 
     def keepers(self, hostname: str) -> tuple[NodeId, ...]: ...
 
-    async def keep(self, hostname: str, app: AppName) -> None:
-        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, and `Unavailable` when too
-        few of them answer: then nothing is kept."""
+    async def keep(self, hostname: str, app: AppName, org: str) -> None:
+        """For this app alone, from now on. Raises `Unprocessable` where it is another app's, `QuotaExceeded` where the
+        organization has as many as it may, and `Unavailable` when too few of them answer: then nothing is kept."""
 
     async def release(self, hostname: str, app: AppName) -> None:
         """As far as they answer."""
@@ -112,12 +112,13 @@ class Certificates:
     @asynccontextmanager
     async def claiming(self, app: str, hostname: str) -> AsyncIterator[None]:
         """What is done within gives the app this host name; it is claimed before, unless the app has it already. Raises
-        `Unprocessable` where it is another app's, `Unavailable` when too few keepers answer."""
+        `Unprocessable` where it is another app's, `QuotaExceeded` where its organization has as many as it may,
+        `Unavailable` when too few keepers answer."""
         async with self._changing.hold(hostname):
             if self._keepers is None or app == PLATFORM or self._has(app, hostname):
                 yield
                 return
-            await self._keepers.keep(hostname, AppName(app))
+            await self._keepers.keep(hostname, AppName(app), org_of(self._store, app))
             try:
                 yield
             except HawkerError:
@@ -149,7 +150,7 @@ class Certificates:
             if self._affirmed.get(hostname) == among:
                 return
             try:
-                await self._keepers.keep(hostname, app)
+                await self._keepers.keep(hostname, app, org_of(self._store, app))
             except Unprocessable as error:
                 _log.warning("two apps have one host name", extra={"hostname": hostname, "reason": str(error)})
             except HawkerError:

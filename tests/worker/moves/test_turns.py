@@ -4,13 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from hawker.api.contract.move import CANCEL_MOVE, GET_MOVE, PAUSE_MOVE, RESUME_MOVE, Move, MoveParams
+from hawker.api.contract.move_turn import TurnRequest
+from hawker.errors import Forbidden
 from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from hawker.record.app import APPS
 from hawker.record.move import MOVES, OPEN_MOVES, TURNS, MoveRecord, MoveState, TurnRecord
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP
-from hawker.worker.moves.turns import PATIENCE_S, TURN_S
+from hawker.worker.moves.turns import LONGEST_S, PATIENCE_S, REST_S, TURN_S, AppTurns, next_turn
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -20,8 +22,18 @@ anyio_backend = in_virtual_time
 STRANGER = "0" * 26
 
 
-def turn_at(fleet: PlayedFleet) -> TurnRecord | None:
+def last_turn(fleet: PlayedFleet) -> TurnRecord | None:
     return fleet.hosts[0].world.store.get(TURNS, AppName(APP))
+
+
+def turn_at(fleet: PlayedFleet) -> TurnRecord | None:
+    """None once it is over."""
+    turn = last_turn(fleet)
+    return turn if turn is not None and turn.until > fleet._clock.now() else None
+
+
+def turns_of(fleet: PlayedFleet) -> AppTurns:
+    return AppTurns(fleet.worker(0).parts.deps)
 
 
 def record_of(fleet: PlayedFleet, move: Move) -> MoveRecord:
@@ -168,4 +180,78 @@ async def test_turns_that_are_over_are_forgotten() -> None:
     async with played_fleet() as fleet:
         await give(fleet, STRANGER, fleet.id(1), 30.0)
         await fleet._clock.sleep(150)
+        assert last_turn(fleet) is None
+
+
+def next_of(held: TurnRecord | None, node: NodeId, now: float) -> TurnRecord | None:
+    return next_turn(held, STRANGER, node, now)
+
+
+def test_turn_is_one_node_s_for_so_long_and_then_for_others() -> None:
+    mine, others, now = NodeId("mine0000"), NodeId("others00"), 1000.0
+    held = next_of(None, mine, now)
+    assert held == TurnRecord(move=STRANGER, node=mine, until=now + TURN_S, since=now)
+    while (following := next_of(held, mine, now)) is not None:
+        held, now = following, now + TURN_S / 4
+    assert now == held.until == held.since + LONGEST_S
+    assert next_of(held, mine, now + REST_S - 1) is None
+    again = next_of(held, others, now)
+    assert again is not None and again.since == now
+    rested = next_of(held, mine, now + REST_S)
+    assert rested is not None and rested.since == now + REST_S
+
+
+def test_turn_that_a_node_leaves_and_takes_again_goes_on_with_its_time() -> None:
+    mine = NodeId("mine0000")
+    held = TurnRecord(move=STRANGER, node=mine, until=1000.0, since=400.0)
+    soon, late = next_of(held, mine, 1001.0), next_of(held, mine, 1000.0 + REST_S)
+    assert soon is not None and soon.since == 400.0
+    assert late is not None and late.since == 1000.0 + REST_S
+    older = TurnRecord(move=STRANGER, node=mine, until=1000.0)
+    first = next_of(older, mine, 500.0)
+    assert first is not None and first.since == 500.0
+
+
+async def test_a_turn_is_neither_taken_nor_left_in_another_node_s_name() -> None:
+    async with played_fleet() as fleet:
+        turns, mine, others = turns_of(fleet), fleet.id(1), fleet.id(2)
+        await give(fleet, STRANGER, mine, 100.0)
+        before = turn_at(fleet)
+        with pytest.raises(Forbidden, match=f"node {others} asks"):
+            await turns.take(STRANGER, TurnRequest(app=APP, node=mine), others)
+        said = await turns.take(STRANGER, TurnRequest(app=APP, node=others), others)
+        assert said.node == mine
+        await turns.leave(STRANGER, APP, others)
+        assert turn_at(fleet) == before
+        await turns.leave(STRANGER, APP, mine)
         assert turn_at(fleet) is None
+
+
+async def test_a_turn_of_a_move_under_way_is_not_another_s_who_says_that_it_has_ended() -> None:
+    async with played_fleet() as fleet:
+        await apart(fleet)
+        move = await fleet.move(1, 0)
+        await fleet.worker(1).api.call(PAUSE_MOVE, params=MoveParams(move_id=move.id))
+        await eventually(fleet._clock, lambda: turn_at(fleet), 60, 0.01)
+        lie = TurnRequest(app=APP, node=fleet.id(2), instead_of=move.id)
+        assert (await turns_of(fleet).take(STRANGER, lie, fleet.id(2))).move == move.id
+        await fleet.worker(1).api.call(CANCEL_MOVE, params=MoveParams(move_id=move.id))
+        await give(fleet, move.id, fleet.id(1), TURN_S)
+        assert (await turns_of(fleet).take(STRANGER, lie, fleet.id(2))).move == STRANGER
+
+
+async def test_a_node_whose_time_is_over_lets_another_s_move_have_the_turn() -> None:
+    async with played_fleet() as fleet:
+        await apart(fleet)
+        now, longest = fleet._clock.now(), TurnRequest(app=APP, node=fleet.id(2))
+        over = TurnRecord(move=STRANGER, node=fleet.id(2), until=now, since=now - LONGEST_S)
+        await fleet.hosts[0].world.store.write(lambda tx: tx.put(TURNS, AppName(APP), over))
+        assert (await turns_of(fleet).take(STRANGER, longest, fleet.id(2))).move == ""
+        waiting = await fleet.move_free(2, 1)
+        await eventually(fleet._clock, lambda: bool(record_of(fleet, waiting).waits), 60, 0.001)
+        assert "let those of others go first" in record_of(fleet, waiting).waits
+        first = await fleet.move(1, 0)
+        await eventually(fleet._clock, lambda: record_of(fleet, first).has_turn, 30, 0.0005)
+        assert (await fleet.ended(1, first.id)).state is MoveState.DONE
+        assert (await fleet.ended(2, waiting.id)).state is MoveState.DONE
+        assert await fleet.settled() == []

@@ -7,7 +7,7 @@ import msgspec
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.move import MoveParams
 from hawker.api.route import Tag, Unary
-from hawker.errors import NotFound
+from hawker.errors import Forbidden, NotFound
 from hawker.permission import Action
 
 
@@ -27,7 +27,8 @@ class TurnQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MoveTurn(Answer, frozen=True, kw_only=True):
-    """Whose turn it is now: the move, and its source."""
+    """Whose turn it is now: the move, and its source. Without a `move` it is nobody's for a minute, for the moves of
+    this `node` have had it for as long as one node's may."""
 
     move: str
     node: str
@@ -42,7 +43,7 @@ TAKE_TURN = Unary(
     response=MoveTurn,
     tag=Tag.NODE,
     summary="Let a move have the turn of its app, of which this node is the home, for ten minutes, or say whose it is",
-    errors=(NotFound,),
+    errors=(Forbidden, NotFound),
     action=Action.WRITE,
     timeout_s=5.0,
 )

@@ -9,7 +9,7 @@ from hawker.api.contract.app import App, AppParams
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.market import OrderedApp
 from hawker.api.route import Tag, Unary
-from hawker.errors import Conflict, NotFound, Unavailable, Unprocessable
+from hawker.errors import Conflict, Forbidden, NotFound, QuotaExceeded, Unavailable, Unprocessable
 from hawker.permission import Action
 
 
@@ -72,12 +72,13 @@ class NetworkKept(Answer, frozen=True, kw_only=True):
 
 
 class HostnameRequest(Request, frozen=True, kw_only=True):
-    """Keep the host name for `app`, whose home is the node `home`; also if it is kept for the app `instead_of`, which
-    made nothing of it."""
+    """Keep the host name for `app` of the organization `org`, whose home is the node `home`; also if it is kept for the
+    app `instead_of`, which made nothing of it. Homes of older versions name no organization."""
 
     app: str
     home: str
     instead_of: str | None = None
+    org: str | None = None
 
 
 class HostnameKept(Answer, frozen=True, kw_only=True):
@@ -198,7 +199,7 @@ KEEP_HOSTNAME = Unary(
     response=HostnameKept,
     tag=Tag.NODE,
     summary="Claim a host name for an app",
-    errors=(Unprocessable,),
+    errors=(Forbidden, QuotaExceeded, Unprocessable),
     timeout_s=PEER_TIMEOUT_S,
 )
 

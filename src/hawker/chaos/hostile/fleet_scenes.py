@@ -365,8 +365,8 @@ async def moves_nobody_ordered(stage: Stage) -> Findings:
 
 
 async def turns_of_moves(stage: Stage) -> Findings:
-    """The turn of the bystander's moves, asked for by a taken node for moves that there are not, and left in another
-    move's name."""
+    """The turn of the bystander's moves, asked for by a taken node for moves that there are not and in another node's
+    name, and left in another move's name."""
     url, token, tls = _peer_url(stage), _node_token(stage), _as_a_node(stage)
     me, app, found = stage.ground.daemons[-1].node_id, stage.bystander.app, list[str]()
 
@@ -387,6 +387,9 @@ async def turns_of_moves(stage: Stage) -> Findings:
     if held.ok and (not again.ok or again.value["move"] != held.value["move"]):
         found.append(f"a move's turn was ended in another's name: {again.text[:80]}")
     await storm(stage, 12, lambda number: ask("PUT", stage.clock.token_bytes(13).hex()))
+    others = await ask("PUT", mine, node=stage.ground.daemons[0].node_id)
+    if others.status != 403:
+        found.append(f"a turn was asked for in another node's name: {others.status} {others.text[:80]}")
     for app_name in ("", "x" * 5000, "no-such-app"):
         if (await ask("PUT", mine, app=app_name)).ok:
             found.append(f"there is a turn of an app that is not there: {app_name[:20]!r}")
@@ -470,7 +473,8 @@ SCENES = (
         From.PEER,
         "moves",
         turns_of_moves,
-        "a turn is left by its move alone, and is over ten minutes after it was last asked for",
+        "a turn is its move's and its certified node's, over ten minutes after it was last asked for, and for others"
+        " after two hours",
     ),
     _scene(
         "another's network",

@@ -191,11 +191,11 @@ class MoveHandlers:
 
     @answers(TAKE_TURN)
     async def take_turn(self, call: Call[MoveParams, NoQuery, TurnRequest]) -> MoveTurn:
-        return await self._moves.turns.take(call.params.move_id, call.body)
+        return await self._moves.turns.take(call.params.move_id, call.body, call.certified)
 
     @answers(LEAVE_TURN)
     async def leave_turn(self, call: Call[MoveParams, TurnQuery, None]) -> None:
-        await self._moves.turns.leave(call.params.move_id, call.query.app)
+        await self._moves.turns.leave(call.params.move_id, call.query.app, call.certified)
 
     @answers(OFFER_MOVE)
     async def offer(self, call: Call[MoveParams, NoQuery, IncomingRequest]) -> IncomingMove:

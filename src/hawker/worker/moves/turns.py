@@ -2,7 +2,8 @@
 whose turn it is; a move asks for it before anything is begun, and once more before its machine is stopped.
 
 A home that is away, or too old to know of turns, keeps nobody from moving. A turn is left when its move ends; who waits
-for one asks the move's source, too, and takes it over from a move that has ended.
+for one asks the move's source, too, and takes it over from a move that has ended. The home believes no node but of its
+own moves, and lets none have the turn without an end: one that an attacker took keeps others from moving for a while.
 """
 
 from functools import partial
@@ -12,7 +13,7 @@ import msgspec
 from hawker.api.contract.move import MoveParams
 from hawker.api.contract.move_peer import SHOW_OUTGOING
 from hawker.api.contract.move_turn import LEAVE_TURN, TAKE_TURN, MoveTurn, TurnQuery, TurnRequest
-from hawker.errors import Conflict, DeadlineExceeded, Fault, HawkerError, NotFound, Unavailable
+from hawker.errors import Conflict, DeadlineExceeded, Fault, Forbidden, HawkerError, NotFound, Unavailable
 from hawker.fsm.contract import Abort, Done, Outcome
 from hawker.ids import AppName, NodeId
 from hawker.log import bind
@@ -27,8 +28,15 @@ TURN_S = 600.0
 PATIENCE_S = 600.0
 """How long a move waits for its turn."""
 
+LONGEST_S = 7200.0
+"""For how long moves of one node have the turn of an app, one after the other or one alone."""
+
+REST_S = 60.0
+"""Then it is for others; also a node that has left its turn goes on with its time if it asks within this."""
+
 _LOOK_S = 1.0
 _TRIES = 3  # of a home that does not answer
+_CHECK_S = 2.0  # less than who asks the home waits for it
 _AWAY = (DeadlineExceeded, Fault, Unavailable)
 
 _log = bind("hawker.moves")
@@ -40,37 +48,63 @@ class AppTurns:
     def __init__(self, deps: FlowDeps) -> None:
         self._deps = deps
 
-    async def take(self, move_id: str, asked: TurnRequest) -> MoveTurn:
-        """Whose turn it is then. Durably. Raises `NotFound` where this is not the app's home."""
-        now = self._deps.clock.now()
-        wanted = TurnRecord(move=move_id, node=NodeId(asked.node), until=now + TURN_S)
+    async def take(self, move_id: str, asked: TurnRequest, certified: str = "") -> MoveTurn:
+        """Whose turn it is then. Durably. `certified` is the node that asks, if it has shown who it is. Raises
+        `NotFound` where this is not the app's home, and `Forbidden` for another node's move."""
+        if certified not in ("", asked.node):
+            raise Forbidden(f"node {certified} asks for the turn of a move of node {asked.node:.40}")
+        node, now = NodeId(asked.node), self._deps.clock.now()
+        ended = await self._ended(asked)
 
-        def apply(tx: Tx) -> TurnRecord:
+        def apply(tx: Tx) -> TurnRecord | None:
             app = tx.get(APPS, asked.app)
             if app is None or app.home is not None:
                 raise NotFound(f"this node is not the home of app '{asked.app:.80}'")
             held = tx.get(TURNS, app.name)
-            if held is not None and held.until > now and held.move not in (move_id, asked.instead_of):
+            if held is not None and held.until > now and (held.move, held.node) not in ((move_id, node), ended):
                 return held
-            tx.put(TURNS, app.name, wanted)
-            return wanted
+            given = next_turn(held, move_id, node, now)
+            if given is not None:
+                tx.put(TURNS, app.name, given)
+            return given
 
         found = await self._deps.store.write(apply)
-        return MoveTurn(move=found.move, node=found.node)
+        return MoveTurn(move="", node=node) if found is None else MoveTurn(move=found.move, node=found.node)
 
-    async def leave(self, move_id: str, app: str) -> None:
+    async def _ended(self, asked: TurnRequest) -> tuple[str, NodeId] | None:
+        """The move that has the turn and its source, if this one is to follow it and it has ended: who asks may lie."""
+        held = None if asked.instead_of is None else self._deps.store.get(TURNS, AppName(asked.app))
+        if held is None or held.move != asked.instead_of:
+            return None
+        there = MoveTurn(move=held.move, node=held.node)
+        return (held.move, held.node) if await _has_ended(self._deps, there, _CHECK_S) else None
+
+    async def leave(self, move_id: str, app: str, certified: str = "") -> None:
+        """The turn of the move of the node that says so. Its record stays for a while: `next_turn` reads it."""
+        now = self._deps.clock.now()
+
         def apply(tx: Tx) -> None:
             held = tx.get(TURNS, AppName(app))
-            if held is not None and held.move == move_id:
-                tx.delete(TURNS, AppName(app))
+            if held is not None and held.move == move_id and certified in ("", held.node) and held.until > now:
+                tx.put(TURNS, AppName(app), msgspec.structs.replace(held, until=now))
 
         await self._deps.store.write(apply)
 
 
+def next_turn(held: TurnRecord | None, move_id: str, node: NodeId, now: float) -> TurnRecord | None:
+    """Of a move for which nobody else has the turn; `held` is the last one. None while it is for other nodes. Pure."""
+    since = now
+    if held is not None and held.node == node and now < held.until + REST_S:
+        since = held.since or now
+        if now >= since + LONGEST_S:
+            return None
+    return TurnRecord(move=move_id, node=node, until=min(now + TURN_S, since + LONGEST_S), since=since)
+
+
 def forget_turns(tx: Tx, now: float) -> None:
-    """At their home: those that are over."""
+    """At their home: those that are over, and nothing follows from them."""
     for app, turn in list(tx.scan(TURNS)):
-        if turn.until <= now:
+        if turn.until + REST_S <= now:
             tx.delete(TURNS, app)
 
 
@@ -146,10 +180,12 @@ async def keep_turn(deps: FlowDeps, move: MoveRecord) -> None:
 async def _ask(deps: FlowDeps, move: MoveRecord) -> str:
     """For whom it waits; empty when it is its turn. Raises what the home's node raises."""
     held = await _take(deps, move, None)
-    if held.move != move.id and await _has_ended(deps, held):
+    if held.move not in ("", move.id) and await _has_ended(deps, held):
         held = await _take(deps, move, held.move)
     if held.move == move.id:
         return ""
+    if not held.move:
+        return f"it waits for its turn: moves of app '{move.app}' from this node let those of others go first"
     return f"it waits for its turn: move {held.move} of app '{move.app}' is under way at node {held.node}"
 
 
@@ -161,14 +197,15 @@ async def _take(deps: FlowDeps, move: MoveRecord, instead_of: str | None) -> Mov
     return await deps.others.there.caller(home).call(TAKE_TURN, params=MoveParams(move_id=move.id), body=asked)
 
 
-async def _has_ended(deps: FlowDeps, held: MoveTurn) -> bool:
-    """As its source says."""
+async def _has_ended(deps: FlowDeps, held: MoveTurn, wait_s: float | None = None) -> bool:
+    """As its source says, which is waited for so long, or as long as for any call."""
     if held.node == deps.others.there.me:
         found = deps.store.get(MOVES, held.move)
         return found is None or found.state not in OPEN_MOVES
     try:
         caller = deps.others.there.caller(NodeId(held.node))
-        return (await caller.call(SHOW_OUTGOING, params=MoveParams(move_id=held.move))).state not in OPEN_MOVES
+        shown = await caller.call(SHOW_OUTGOING, params=MoveParams(move_id=held.move), timeout_s=wait_s)
+        return shown.state not in OPEN_MOVES
     except NotFound:
         return True
     except HawkerError:
