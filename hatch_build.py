@@ -19,7 +19,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 TARGETS = ("x86_64", "aarch64")
 FLAGS = (
     "-std=c11 -D_GNU_SOURCE -Os -static -s -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables"
-    " -Wl,--gc-sections -Wall -Wextra -Werror"
+    " -fno-unwind-tables -Wl,--gc-sections -Wall -Wextra -Werror"
 ).split()
 ONE_FILE_PROGRAMS = ("hello", "keeper", "userns")  # every other source in guest/ is the pilot's
 DIRECTORY_PROGRAMS = ("launcher",)  # all of guest/<name>/
