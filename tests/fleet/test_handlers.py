@@ -34,12 +34,12 @@ from hawker.errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from hawker.fleet.handlers import ClusterHandlers
 from hawker.fleet.membership import Fleet
 from hawker.gossip.contract import Fate
+from hawker.handlers.assembly import node_info_of
 from hawker.ids import NodeId
 from hawker.permission import Attempt
 from hawker.record.node import NODE
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.up.wiring import node_handlers
-from hawker.worker.handlers import node_info_of
 from tests.fleet.desk import OTHER, Crowd, Desk, Forgetful
 
 pytestmark = pytest.mark.anyio

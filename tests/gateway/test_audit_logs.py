@@ -18,10 +18,10 @@ from hawker.clock import Clock, ManualClock
 from hawker.errors import BadRequest, Forbidden, NotFound, Unavailable
 from hawker.gateway import fleet_logs
 from hawker.gateway.fleet_logs import fleet_audit
+from hawker.handlers.logs import AuditHandlers
 from hawker.ids import NodeId
 from hawker.permission import Action, Attempt
 from hawker.sim.harness.loop import LoopClock
-from hawker.worker.handlers.logs import AuditHandlers
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from hawker.record.machine import Lease, claimed_by, counted, current_lease, tak
 from hawker.sim.node.crash_points import Death
 from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import MemoryWorld
-from tests.worker.handlers.test_placements import fits
+from tests.handlers.test_placements import fits
 from tests.worker.invariants import check_at_rest, check_store
 
 pytestmark = pytest.mark.anyio

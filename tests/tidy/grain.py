@@ -10,7 +10,7 @@ from tests.tidy.tree import File, Finding, Tree
 FLOOR_LINES = 60
 FOLDER_MODULES = 45
 SAME_STEM = 3
-CONTRACT_FOLDERS = ("src/hawker/api/contract/", "src/hawker/cli/commands/", "src/hawker/worker/handlers/")
+CONTRACT_FOLDERS = ("src/hawker/api/contract/", "src/hawker/cli/commands/", "src/hawker/handlers/")
 """Where a file is named for its noun, which other rooms have a file for, too; so are the rooms of nouns."""
 _NOUNS = ("src/hawker/record/",)
 

@@ -24,7 +24,9 @@ RUNGS: tuple[frozenset[str], ...] = tuple(
             "volume secret netpolicy history logs auth".split(),
             # 4: roles, which talk HTTP and read the catalog
             "worker market gateway flyfront fleet edge dns deploys cli".split(),
-            # 5: wholes
+            # 5: what a node answers: they know the worker
+            ["handlers"],
+            # 6: wholes
             "up chaos proof sim __main__".split(),
         ),
     )

@@ -16,7 +16,7 @@ def mirrored(tree: Tree) -> Iterator[Finding]:
 
 
 def places_of_test(file: File) -> list[str]:
-    """`worker/handlers/runs.py` by `tests/worker/handlers/test_runs.py` or, all of it, `tests/worker/test_handlers.py`;
+    """`worker/moves/runs.py` by `tests/worker/moves/test_runs.py` or, all of it, `tests/worker/test_moves.py`;
     never a whole room by one file."""
     parts = file.module.split(".")[1:]
     whole = range(len(parts), 0 if len(parts) == 1 else 1, -1)

@@ -33,12 +33,10 @@ def test_a_module_of_bare_declarations_needs_no_test() -> None:
 
 
 def test_a_package_below_a_room_may_have_one_test() -> None:
-    package = {"src/hawker/worker/handlers/__init__.py": CODE, "src/hawker/worker/handlers/runs.py": CODE}
-    assert subjects(package) == ["hawker.worker.handlers", "hawker.worker.handlers.runs"]
-    assert subjects({**package, "tests/worker/test_handlers.py": "def test_x(): ..."}) == []
-    assert subjects({**package, "tests/worker/handlers/test_runs.py": "def test_x(): ..."}) == [
-        "hawker.worker.handlers"
-    ]
+    package = {"src/hawker/worker/moves/__init__.py": CODE, "src/hawker/worker/moves/runs.py": CODE}
+    assert subjects(package) == ["hawker.worker.moves", "hawker.worker.moves.runs"]
+    assert subjects({**package, "tests/worker/test_moves.py": "def test_x(): ..."}) == []
+    assert subjects({**package, "tests/worker/moves/test_runs.py": "def test_x(): ..."}) == ["hawker.worker.moves"]
 
 
 def test_a_room_may_not_be_tested_by_one_file() -> None:

@@ -16,11 +16,11 @@ from hawker.fleet.app_handlers import PeerAppHandlers
 from hawker.fleet.handlers import ClusterHandlers
 from hawker.fsm.contract import Flow
 from hawker.gossip.contract import Member
+from hawker.handlers.assembly import FleetSide, node_info_of, worker_handlers
+from hawker.handlers.node import AgentFindings
 from hawker.ids import NodeId
 from hawker.node import labels_of
 from hawker.worker.assembly import AssembledWorker
-from hawker.worker.handlers import FleetSide, node_info_of, worker_handlers
-from hawker.worker.handlers.node import AgentFindings
 from hawker.worker.lifecycle import FLOWS
 from hawker.worker.order import AppBundles
 

@@ -4,12 +4,11 @@ the end says so.
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.move import GET_MOVE, MoveParams
-from hawker.api.contract.move_peer import IncomingMove, MovedPieceQuery
+from hawker.api.contract.move_peer import MovedPieceQuery
 from hawker.api.contract.volume import (
     CREATE_BACKUP,
     CREATE_VOLUME,
@@ -24,11 +23,10 @@ from hawker.host.unreadable import FileRange, UnreadableBytes
 from hawker.ids import VolumeId
 from hawker.machine import State
 from hawker.record.machine import EVENTS
-from hawker.record.move import MOVES, IncomingRecord, MoveMode, MoveRecord, MoveState
+from hawker.record.move import MOVES, MoveMode, MoveRecord, MoveState
 from hawker.record.volume import VOLUMES, VolumeRecord
 from hawker.sim.harness.loop import eventually
 from hawker.sim.node.sim_worker import APP
-from hawker.worker.handlers import moves
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -202,20 +200,3 @@ async def test_nothing_of_a_kept_root_filesystem_counts_as_lost() -> None:
             await moves_there.note_unreadable(made.id, file, UnreadableBytes(Path("kept"), FileRange(4096, 4096)))
         move = await fleet.ended(0, made.id)
         assert move.lost == () and "the root filesystem" in move.damage
-
-
-@pytest.mark.parametrize("accept_loss", [True, False])
-async def test_a_node_that_knows_of_no_losses_is_given_none(accept_loss: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = moves._incoming
-
-    def older(record: IncomingRecord) -> IncomingMove:
-        return msgspec.structs.replace(said(record), losses=False)
-
-    monkeypatch.setattr(moves, "_incoming", older)
-    async with played_fleet() as fleet:
-        move = await fleet.ended(0, (await fleet.move(0, 1, accept_loss=accept_loss)).id)
-        assert (move.state is MoveState.ABORTED and "version is older" in move.reason) is accept_loss
-        if accept_loss:
-            assert move.copied_bytes == 0 and move.away_at is None
-        else:
-            assert move.state is MoveState.DONE

@@ -69,6 +69,8 @@ from hawker.config import MachineConfig
 from hawker.errors import NameTaken
 from hawker.fsm.run import State as RunState
 from hawker.fsm.view import RunView
+from hawker.handlers.assembly import intake_of
+from hawker.handlers.machines import MachineHandlers
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.policy import Direction, Transport
@@ -77,8 +79,6 @@ from hawker.sim.harness.loop import eventually
 from hawker.sim.node.fake_host import SimHost
 from hawker.up.wiring import node_handlers
 from hawker.worker.assembly import AssembledWorker
-from hawker.worker.handlers import intake_of
-from hawker.worker.handlers.machines import MachineHandlers
 from hawker.worker.order import HomeOfAll, OrderLedger
 from hawker.worker.reconcile import Reconciler
 

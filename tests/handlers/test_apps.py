@@ -37,13 +37,13 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoQuery
 from hawker.clock import SystemClock
 from hawker.errors import Forbidden, NameTaken, NotFound, NotServed, QuotaExceeded, Unprocessable, WrongState
+from hawker.handlers.apps import AppFileHandlers, IpHandlers
 from hawker.permission import Attempt
 from hawker.quota.quotas import Quotas, UsageCount
 from hawker.record.org import QuotaRule
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES, MemoryWorld
 from hawker.worker.apps import AppFiles
-from hawker.worker.handlers.apps import AppFileHandlers, IpHandlers
 from tests.worker.invariants import check_at_rest
 
 pytestmark = pytest.mark.anyio

@@ -58,6 +58,7 @@ from hawker.errors import BadRequest, Damaged, HawkerError, NotFound
 from hawker.fair.table import VOLUME_HANDOVERS
 from hawker.fair.turns import Turns
 from hawker.fsm.runner import Runner
+from hawker.handlers.machines import target_of
 from hawker.host.changed_blocks import BlockRange
 from hawker.host.unreadable import UnreadableBytes
 from hawker.ids import AppName, NodeId, RunId
@@ -74,7 +75,6 @@ from hawker.record.move import (
 )
 from hawker.volume.moved_blocks import HANDED_BLOCKS, Digests, groups
 from hawker.volume.moved_files import Lost, MovedFile, StoredPiece
-from hawker.worker.handlers.machines import target_of
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.moves.deliver import DELIVER
 from hawker.worker.moves.orders import MachineMoves, PlannedMove

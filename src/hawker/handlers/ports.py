@@ -35,6 +35,7 @@ from hawker.errors import HawkerError, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS, PORT_CONNECTIONS_OF_CALLER
 from hawker.fair.turns import Turns
 from hawker.feed import ENDS_TLS, EVERYWHERE, NOT_YET, PUBLISH, ExplainedDoor, ListenState, RouteCandidate
+from hawker.handlers.machines import MachineFinder
 from hawker.machine import State
 from hawker.record.machine import MachineRecord
 from hawker.record.node import NodeRecord
@@ -44,7 +45,6 @@ from hawker.value_object import ValueObject
 from hawker.worker.apps import AppTable
 from hawker.worker.edge_door import hosts_of, published_at
 from hawker.worker.edge_line import EdgeLine
-from hawker.worker.handlers.machines import MachineFinder
 
 if TYPE_CHECKING:
     from hawker.api import relay as relaying

@@ -4,8 +4,8 @@ import pytest
 
 from hawker.api.contract.exec import ProcessesQuery
 from hawker.errors import BadRequest
+from hawker.handlers.inside import process_stats
 from hawker.runtime.driver import ProcessInfo, ProcessSocket
-from hawker.worker.handlers.inside import process_stats
 
 NOW = 1000.0
 WEB = ProcessInfo(

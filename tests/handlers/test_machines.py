@@ -27,12 +27,12 @@ from hawker.archive.archive import Archive
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
 from hawker.errors import BadRequest, NotFound, Unavailable, Unprocessable, WrongState
+from hawker.handlers.assembly import worker_handlers
+from hawker.handlers.machines import MachineFinder, target_of
 from hawker.machine import State
 from hawker.permission import Attempt
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.handlers.machines import MachineFinder, target_of
 
 pytestmark = pytest.mark.anyio
 

@@ -28,11 +28,11 @@ from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotFound, OverShare, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS
 from hawker.feed import PUBLISH, ExplainedDoor, ListenState
+from hawker.handlers.machines import MachineFinder
+from hawker.handlers.ports import MachinePortHandlers, PublishedPortHandlers, place_of, published_ports
 from hawker.ids import AppName
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.worker.edge_line import EdgeLine
-from hawker.worker.handlers.machines import MachineFinder
-from hawker.worker.handlers.ports import MachinePortHandlers, PublishedPortHandlers, place_of, published_ports
 
 pytestmark = pytest.mark.anyio
 

@@ -18,6 +18,8 @@ from hawker.api.contract.node import (
 from hawker.api.handlers import Handlers
 from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotServed, Unavailable
+from hawker.handlers.assembly import worker_handlers
+from hawker.handlers.node import DoctorHandlers
 from hawker.ids import MachineId
 from hawker.record.node import COPY
 from hawker.runtime.driver import LostPart
@@ -27,8 +29,6 @@ from hawker.sim.node.sim_worker import SimWorker
 from hawker.sim.node.world import ROOM, MemoryWorld
 from hawker.store.contract import Bucket
 from hawker.store.sqlite import SqliteStore
-from hawker.worker.handlers import worker_handlers
-from hawker.worker.handlers.node import DoctorHandlers
 
 pytestmark = pytest.mark.anyio
 

@@ -20,11 +20,11 @@ from hawker.api.grant import Everything
 from hawker.api.route import Call
 from hawker.app import DEFAULT_ORG
 from hawker.errors import BadRequest, NotFound
+from hawker.handlers.orgs import OrgHandlers
 from hawker.machine import State
 from hawker.permission import Attempt
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.handlers.orgs import OrgHandlers
 
 pytestmark = pytest.mark.anyio
 HOME = OrgParams(org_slug=DEFAULT_ORG)

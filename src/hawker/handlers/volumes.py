@@ -57,6 +57,7 @@ from hawker.backup.format import saved_at
 from hawker.clock import Clock
 from hawker.errors import BadRequest, Fault, NotFound, Unprocessable
 from hawker.fsm.run import State
+from hawker.handlers.orgs import readable_apps
 from hawker.ids import AppName, NodeId, SnapshotId, VolumeId
 from hawker.log import bind
 from hawker.permission import Action, Attempt
@@ -86,7 +87,6 @@ from hawker.volume.snapshots import Snapshots
 from hawker.volume.table import VolumeTable
 from hawker.worker import leases
 from hawker.worker.apps import AppTable
-from hawker.worker.handlers.orgs import readable_apps
 from hawker.worker.order import serves_region
 from hawker.worker.table import MachineTable, volume_event
 

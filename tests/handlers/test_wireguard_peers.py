@@ -11,11 +11,11 @@ from hawker.api.grant import Everything
 from hawker.api.route import Call, NoQuery
 from hawker.auth.caveat import Actions, Apps, Caveat, Orgs
 from hawker.errors import Forbidden
+from hawker.handlers.wireguard_peers import WireguardHandlers
 from hawker.ids import NodeId
 from hawker.permission import Attempt
 from hawker.record.app import WIREGUARD_PEERS
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.wireguard_peers import GatewayFacts
 
 pytestmark = pytest.mark.anyio

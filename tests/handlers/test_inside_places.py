@@ -2,11 +2,11 @@ import msgspec
 import pytest
 
 from hawker.errors import BadRequest
+from hawker.handlers.inside import names_of, place_of
 from hawker.machine import State
 from hawker.node import Resources
 from hawker.record.machine import MachineRecord, Previous
 from hawker.sim.node.sim_worker import config_of
-from hawker.worker.handlers.inside import names_of, place_of
 from tests.worker.machines import machine
 
 CONTAINERS = config_of(containers=[{"name": "web"}, {"name": "db"}])

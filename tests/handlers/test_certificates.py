@@ -22,11 +22,11 @@ from hawker.api.contract.certificate import (
 )
 from hawker.api.route import Call, NoQuery
 from hawker.errors import BadRequest, NotFound, NotServed, Unprocessable
+from hawker.handlers.certificates import CertificateHandlers
 from hawker.secret.certificate_orders import CertificateBuyer
 from hawker.secret.ownership import NameLookup
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import HOST_ADDRESSES
-from hawker.worker.handlers.certificates import CertificateHandlers
 from tests.certificates import issued
 
 pytestmark = pytest.mark.anyio

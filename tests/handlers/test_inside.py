@@ -24,12 +24,12 @@ from hawker.api.contract.machine_operation import CREATE_LEASE
 from hawker.api.contract.node import LogChunk
 from hawker.errors import BadRequest, DeadlineExceeded, LeaseHeld, NotFound, OverShare, WrongState
 from hawker.fair.table import FOLLOWERS_OF_MACHINE
+from hawker.handlers.inside import joined
 from hawker.ids import MachineId
 from hawker.machine import State
 from hawker.runtime.driver import OutputChunk
 from hawker.sim.node.sim_worker import SimWorker, params
 from hawker.sim.node.world import MemoryWorld
-from hawker.worker.handlers.inside import joined
 
 pytestmark = pytest.mark.anyio
 

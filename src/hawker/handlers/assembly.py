@@ -1,4 +1,4 @@
-"""The worker's answers to the route table, one file per noun. They translate; what they call decides."""
+"""Makes the handlers of one node of the objects of its worker, and binds them to the rows of the route table."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -6,30 +6,30 @@ from typing import TYPE_CHECKING
 from hawker.api.handlers import Handlers
 from hawker.catalog.contract import Catalog
 from hawker.deferred import deferred
+from hawker.handlers.apps import AppFileHandlers, AppHandlers, IpHandlers
+from hawker.handlers.catalog import CatalogHandlers
+from hawker.handlers.certificates import CertificateHandlers
+from hawker.handlers.images import ImageHandlers, RegistryHandlers
+from hawker.handlers.inside import InsideHandlers
+from hawker.handlers.logs import AppLogHandlers, AuditHandlers
+from hawker.handlers.machines import HistoryHandlers, MachineFinder, MachineHandlers, MetadataHandlers
+from hawker.handlers.metrics import MeasuredFleet, MetricsHandlers
+from hawker.handlers.moves import MoveHandlers
+from hawker.handlers.network_policies import PolicyHandlers
+from hawker.handlers.node import AgentFindings, DoctorHandlers, NodeHandlers, OwnInfo
+from hawker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
+from hawker.handlers.orgs import OrgHandlers, QuotaHandlers
+from hawker.handlers.placements import PlacementHandlers
+from hawker.handlers.ports import MachinePortHandlers, PublishedPortHandlers
+from hawker.handlers.runs import RunHandlers
+from hawker.handlers.secrets import SecretHandlers, SecretKeyHandlers
+from hawker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
+from hawker.handlers.wireguard_peers import WireguardHandlers
 from hawker.ids import NodeId
 from hawker.place import Place
 from hawker.value_object import ValueObject
 from hawker.worker.assembly import AssembledWorker, reconciler_of
 from hawker.worker.bids import Bidder
-from hawker.worker.handlers.apps import AppFileHandlers, AppHandlers, IpHandlers
-from hawker.worker.handlers.catalog import CatalogHandlers
-from hawker.worker.handlers.certificates import CertificateHandlers
-from hawker.worker.handlers.images import ImageHandlers, RegistryHandlers
-from hawker.worker.handlers.inside import InsideHandlers
-from hawker.worker.handlers.logs import AppLogHandlers, AuditHandlers
-from hawker.worker.handlers.machines import HistoryHandlers, MachineFinder, MachineHandlers, MetadataHandlers
-from hawker.worker.handlers.metrics import MeasuredFleet, MetricsHandlers
-from hawker.worker.handlers.moves import MoveHandlers
-from hawker.worker.handlers.network_policies import PolicyHandlers
-from hawker.worker.handlers.node import AgentFindings, DoctorHandlers, NodeHandlers, OwnInfo
-from hawker.worker.handlers.operations import LeaseHandlers, MemoryHandlers, OperationHandlers
-from hawker.worker.handlers.orgs import OrgHandlers, QuotaHandlers
-from hawker.worker.handlers.placements import PlacementHandlers
-from hawker.worker.handlers.ports import MachinePortHandlers, PublishedPortHandlers
-from hawker.worker.handlers.runs import RunHandlers
-from hawker.worker.handlers.secrets import SecretHandlers, SecretKeyHandlers
-from hawker.worker.handlers.volumes import BackupHandlers, SnapshotHandlers, VolumeHandlers
-from hawker.worker.handlers.wireguard_peers import WireguardHandlers
 from hawker.worker.memory import MachineMemory
 from hawker.worker.moves.unit import memories_of
 from hawker.worker.order import AppBundles, NoAppBundles, OrderHandlers, OrderIntake, OrderLedger

@@ -27,12 +27,12 @@ from hawker.api.contract.volume import (
 )
 from hawker.api.route import Page
 from hawker.errors import BadRequest, NoRoom, NotFound, Unprocessable
+from hawker.handlers.volumes import org_volume, volume
 from hawker.ids import AppName, MachineId, VolumeId
 from hawker.record.volume import SNAPSHOTS, VOLUMES, VolumeRecord, VolumeState
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.sim.node.world import MemoryWorld
 from hawker.volume.disks import Usage
-from hawker.worker.handlers.volumes import org_volume, volume
 
 pytestmark = pytest.mark.anyio
 

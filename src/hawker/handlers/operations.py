@@ -48,6 +48,7 @@ from hawker.clock import Clock
 from hawker.config.duration import parse_seconds
 from hawker.config.process_rules import LONGEST_STOP_S, signal_name, signal_number
 from hawker.errors import BadRequest, NotFound, Unavailable, Unprocessable, WrongState
+from hawker.handlers.machines import MachineFinder, target_of
 from hawker.machine import GONE, Operation, State, judge
 from hawker.record import views
 from hawker.record.machine import EVENTS, EventRecord, MachineRecord
@@ -55,7 +56,6 @@ from hawker.runtime.driver import Driver, Memory
 from hawker.store.contract import Store, Tx
 from hawker.worker import changes, leases
 from hawker.worker.changes import Changes
-from hawker.worker.handlers.machines import MachineFinder, target_of
 from hawker.worker.memory import MachineMemory
 from hawker.worker.operations import Operations
 from hawker.worker.table import MachineTable

@@ -47,12 +47,12 @@ from hawker.errors import BadRequest, DeadlineExceeded, Unavailable, WrongState,
 from hawker.fair.table import EXECS, FOLLOWERS, FOLLOWERS_OF_MACHINE
 from hawker.fair.threads import Pool, in_thread
 from hawker.fair.turns import Turns
+from hawker.handlers.machines import MachineFinder
 from hawker.ids import InstanceId, MachineId
 from hawker.machine import GONE, Operation, judge
 from hawker.record.machine import MachineRecord
 from hawker.runtime.driver import Attachment, CopyDirection, Driver, ExecSession, ExecSpec, OutputChunk, ProcessInfo
 from hawker.store.contract import Store
-from hawker.worker.handlers.machines import MachineFinder
 from hawker.worker.leases import check
 from hawker.worker.table import MachineTable
 from hawker.worker.usage import UsageMeter

@@ -9,8 +9,8 @@ from hawker.api.in_process import InProcessCaller
 from hawker.catalog.change import Token
 from hawker.catalog.contract import OnTouched, ResultTable, RowChange, Statement
 from hawker.errors import BadRequest, NotServed, Unprocessable
+from hawker.handlers.catalog import CatalogHandlers
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.handlers.catalog import CatalogHandlers
 
 pytestmark = pytest.mark.anyio
 _TABLE = ResultTable(columns=("id", "data"), rows=(("a", b"\0\xff"), ("b", None)))

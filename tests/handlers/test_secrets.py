@@ -32,10 +32,10 @@ from hawker.api.contract.secret import (
 from hawker.api.grant import Everything
 from hawker.api.route import Call
 from hawker.errors import BadRequest, Forbidden, NotFound, Unprocessable, WrongState
+from hawker.handlers.secrets import SecretHandlers
 from hawker.permission import Action, Attempt
 from hawker.secret.keyring import KeyType
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.worker.handlers.secrets import SecretHandlers
 
 pytestmark = pytest.mark.anyio
 HERE = AppParams(app_name=APP)
