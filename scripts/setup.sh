@@ -90,6 +90,8 @@ find_missing() {
     need wireguard-go wireguard-go # machines of two hosts
     need wireguard-tools wg
     need tcpdump tcpdump
+    need xfsprogs mkfs.xfs # file systems whose files share blocks
+    need btrfs-progs mkfs.btrfs
     need docker-registry docker-registry
     need debootstrap debootstrap
     need nodejs node

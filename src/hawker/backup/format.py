@@ -31,7 +31,7 @@ HOLE = bytes(NAME_BYTES)
 MOST_VOLUME_BYTES = 16 << 40
 MOST_PACK_BYTES = SEGMENT_BYTES + SEGMENT_CHUNKS * 1024
 MOST_SEGMENT_BYTES = 64 << 10
-MOST_MANIFEST_BYTES = 33 << 20  # the names of all segments of the largest volume, and a little
+MOST_MANIFEST_BYTES = 34 << 20  # 33 bytes for each segment of the largest volume, and a little
 MOST_CONFIG_BYTES = 4096
 MOST_MARKS_BYTES = 64 << 20  # some 600,000 objects
 MOST_CHECKS_BYTES = 64 << 20  # of some 400,000 backups
@@ -89,7 +89,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`backups/ORG/APP/VOLUME/TIME`: one backup. It is written last, so what has one is whole. `segments` are the names
     of all its segments, one after the other. `volume_key` is what opens an encrypted volume; `stored_bytes` what is
     no hole, `sent_bytes` what this backup added to the repository. `created_at` is the moment of the content, in Unix
-    seconds."""
+    seconds. `filled` is how many chunks of each segment are no holes, a byte each; of an older version it is empty."""
 
     format: int
     volume: str
@@ -105,6 +105,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     segments: bytes
     stored_bytes: int
     sent_bytes: int
+    filled: bytes = b""
 
     def names(self) -> list[bytes]:
         """Of the segments."""
@@ -119,6 +120,8 @@ def checked(manifest: BackupManifest) -> BackupManifest:
         raise ArchiveDamaged(f"a volume of {manifest.size_bytes} bytes cannot be")
     if len(manifest.segments) != segments_in(manifest.size_bytes) * NAME_BYTES:
         raise ArchiveDamaged("it does not list the segments of a volume of its size")
+    if len(manifest.filled) not in (0, segments_in(manifest.size_bytes)):
+        raise ArchiveDamaged("it does not say of each segment how much of it is stored")
     return manifest
 
 
@@ -168,6 +171,11 @@ class RepositoryKeys:
             return HOLE
         joined = b"".join(chunks)
         return hashlib.blake2b(joined, digest_size=NAME_BYTES, key=self._names, person=b"segment").digest()
+
+    def content_name(self, manifest: BackupManifest) -> bytes:
+        """Equal for equal contents of this repository, and for nothing else."""
+        told = b"%d " % manifest.size_bytes + manifest.segments
+        return hashlib.blake2b(told, digest_size=NAME_BYTES, key=self._names, person=b"content").digest()
 
     def seal(self, owner: str, data: bytes) -> bytes:
         return self._vault.seal(owner, data)

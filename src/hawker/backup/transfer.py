@@ -8,7 +8,7 @@ import errno
 import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import anyio
@@ -33,6 +33,7 @@ from hawker.backup.repository import BackupRepository, pack_digest
 from hawker.errors import HawkerError, Unprocessable, one_error
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
+from hawker.host.extents import SharedFiles
 from hawker.host.unreadable import PatientReader
 from hawker.value_object import ValueObject
 
@@ -47,6 +48,10 @@ class _Read(ValueObject, frozen=True):
     chunks: list[bytes]
 
 
+_UNCHANGED = _Read(memoryview(b""), [])
+"""It was not read: what the parent has at its place is what it is."""
+
+
 async def save(
     repository: BackupRepository,
     file: Path,
@@ -55,14 +60,16 @@ async def save(
     parent: BackupManifest | None,
     *,
     doubted: bool = False,
+    base: Path | None = None,
 ) -> BackupManifest:
     """Have the backup; `file` must not change meanwhile. `about` is its manifest but for what is measured here,
     `parent` an earlier backup of the same volume, if there is one. Where it is `doubted` that what is kept of the
-    volume is whole, all of that is read, and what is not is written anew. Returns the manifest as it is written. Raises
+    volume is whole, all of that is read, and what is not is written anew. `base` is a file that has what `parent` is a
+    backup of: where `file` shares its blocks, nothing is read. Returns the manifest as it is written. Raises
     `Unavailable` while the repository is pruned, `UnreadableBytes` for what the file's disk cannot read: then there is
     no such backup."""
     async with repository.writing() as keep_on:
-        return await _save(repository, file, backup, about, parent, doubted, keep_on)
+        return await _save(repository, file, backup, about, parent, doubted, base, keep_on)
 
 
 async def _save(
@@ -72,22 +79,27 @@ async def _save(
     about: BackupManifest,
     parent: BackupManifest | None,
     doubted: bool,
+    base: Path | None,
     keep_on: Callable[[], Awaitable[None]],
 ) -> BackupManifest:
-    before = [] if parent is None else parent.names()
     keys = await repository.keys(make=True)
-    with file.open("rb") as source:
+    with ExitStack() as opened:
+        source = opened.enter_context(file.open("rb"))
         size = os.fstat(source.fileno()).st_size
         if not 0 < size <= MOST_VOLUME_BYTES:
             raise Unprocessable(f"a volume of {size} bytes cannot be backed up")
-        saving = _Saving(repository, keys, PatientReader(file, source.fileno()), size, before, doubted, keep_on)
+        kept = None if base is None or doubted else opened.enter_context(base.open("rb"))
+        before = _Before(parent, None if kept is None else SharedFiles(kept.fileno(), source.fileno()))
+        reader = PatientReader(file, source.fileno())
+        saving = _Saving(repository, keys, reader, size, before, doubted, keep_on)
         await _each(segments_in(size), saving.take)
     made = msgspec.structs.replace(
         about,
         size_bytes=size,
         segments=b"".join(saving.names),
-        stored_bytes=min(saving.stored, size),
+        stored_bytes=min(sum(saving.filled) * CHUNK_BYTES, size),
         sent_bytes=saving.sent,
+        filled=bytes(saving.filled),
     )
     await keep_on()
     await repository.put_manifest(backup, made)
@@ -114,9 +126,34 @@ async def _each(count: int, take: Callable[[int], Awaitable[None]]) -> None:
         raise failed[0]
 
 
+class _Before:
+    """What the parent has at each place. `shared` compares the file that it is a backup of with the one of now."""
+
+    def __init__(self, parent: BackupManifest | None, shared: SharedFiles | None) -> None:
+        self._names = [] if parent is None else parent.names()
+        self._filled = b"" if parent is None else parent.filled
+        self._size = 0 if parent is None else parent.size_bytes
+        self._shared = shared
+
+    def name(self, number: int) -> bytes:
+        return self._names[number] if number < len(self._names) else HOLE
+
+    def filled(self, number: int) -> int:
+        return self._filled[number]
+
+    def is_unchanged(self, number: int, size: int) -> bool:
+        """Whether the segment is certainly what the parent has there, told without a look at its bytes."""
+        if self._shared is None or number >= len(self._filled):
+            return False
+        start, end = number * SEGMENT_BYTES, min(size, (number + 1) * SEGMENT_BYTES)
+        if end != min(self._size, (number + 1) * SEGMENT_BYTES):
+            return False  # it has another number of chunks
+        return not self._shared.differing(start, end - start)
+
+
 class _Saving:
-    """The segments of one file, taken in any order: `names` has those that were taken at their places. Of equal ones
-    the first is sent."""
+    """The segments of one file, taken in any order: `names` has those that were taken at their places, and `filled` how
+    many of their chunks are no holes. Of equal ones the first is sent."""
 
     def __init__(
         self,
@@ -124,12 +161,13 @@ class _Saving:
         keys: RepositoryKeys,
         source: PatientReader,
         size: int,
-        before: Sequence[bytes],
+        before: _Before,
         doubted: bool,
         keep_on: Callable[[], Awaitable[None]],
     ) -> None:
         self.names = [HOLE] * segments_in(size)
-        self.stored = self.sent = 0
+        self.filled = [0] * segments_in(size)
+        self.sent = 0
         self._repository = repository
         self._keys = keys
         self._source = source
@@ -142,13 +180,16 @@ class _Saving:
     async def take(self, number: int) -> None:
         keys = self._keys
         await self._keep_on()
-        read = await in_thread(Pool.DISKS, _read, self._source, number, self._size, keys)
+        old = self._before.name(number)
+        read = await in_thread(Pool.DISKS, self._look, number)
+        if read is _UNCHANGED:
+            self.names[number], self.filled[number] = old, self._before.filled(number)
+            return
         name = HOLE if read is None else keys.segment_name(read.chunks)
         if read is None or name == HOLE:
             return
         self.names[number] = name
-        self.stored += sum(CHUNK_BYTES for chunk in read.chunks if chunk != HOLE)
-        old = self._before[number] if number < len(self._before) else HOLE
+        self.filled[number] = sum(chunk != HOLE for chunk in read.chunks)
         if name in self._begun or (name == old and not self._doubted):
             return
         self._begun.add(name)
@@ -156,6 +197,11 @@ class _Saving:
         if sent:
             self.sent += sent
             inside("sent")
+
+    def _look(self, number: int) -> _Read | None:
+        if self._before.is_unchanged(number, self._size):
+            return _UNCHANGED
+        return _read(self._source, number, self._size, self._keys)
 
     async def _have(self, read: _Read, name: bytes, old: bytes) -> int:
         """Bytes sent of a segment, of whose predecessor at the same place nothing is doubted."""

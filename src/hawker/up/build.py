@@ -251,12 +251,13 @@ def _backups(
     """Where backups go; as with an archive, whether it is there is seen when the first one is sent."""
     if settings.backup_url is None or file_of is None:
         return None
+    floor_bytes = settings.free_disk_floor_mib * MIB
     assert settings.backup_passphrase_file is not None, "settings without one are refused"
     endpoint, region = settings.backup_endpoint, settings.backup_region
     to = open_backend(settings.backup_url, endpoint=endpoint, region=region, environ=os.environ, base=Path.cwd())
     passphrase = partial(backups.read_passphrase, settings.backup_passphrase_file)
     repository = backups.BackupRepository(to, place.backup, passphrase, clock)
-    return host_backups.HostBackups(repository, place.snapshots, file_of, keys, clock)
+    return host_backups.HostBackups(repository, place.snapshots, file_of, keys, clock, floor_bytes)
 
 
 def _gpus(settings: Settings) -> "vfio.PciDevices | None":

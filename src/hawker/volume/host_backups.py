@@ -1,5 +1,6 @@
 """Backups of a real host's volumes: a snapshot's file goes to the repository, a new volume's file comes from it."""
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -14,20 +15,28 @@ from hawker.clock import Clock
 from hawker.errors import Fault, NotFound
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
-from hawker.host.sparse import publish
+from hawker.host.extents import tells_places
+from hawker.host.sparse import allocated_bytes, publish, shares_blocks
 from hawker.ids import VolumeId
+from hawker.log import bind
 from hawker.record.volume import Fstype, SnapshotRecord
 from hawker.time_window import DAY_S
 from hawker.volume.disks import BackupFound, BackupSize, damaged_at
 from hawker.volume.encryption import VolumeKeys
 
+_log = bind("hawker.backups")
 PRUNE_PATIENCE_S = 600.0
+_BASE = "saved-"
 VERIFIED_BYTES_PER_S = 8 << 20
 """What a node reads of the repository at most to verify it: it has the whole day."""
 
 
 class HostBackups:
-    """Keeps `disks.Backups`. `file_of` is where a volume's blocks are; `snapshots` has the files of snapshots."""
+    """Keeps `disks.Backups`. `file_of` is where a volume's blocks are; `snapshots` has the files of snapshots.
+
+    Where files share blocks, the snapshot of a volume's last backup stays beside the volume's file: the next backup
+    reads only where its own differs. Its name is that of the content which the backup lists, so it serves no other. It
+    goes with the volume's directory. The node keeps `floor_bytes` of the disk free."""
 
     def __init__(
         self,
@@ -36,12 +45,15 @@ class HostBackups:
         file_of: Callable[[VolumeId], Path],
         keys: VolumeKeys,
         clock: Clock,
+        floor_bytes: int = 0,
     ) -> None:
         self._repository = repository
         self._snapshots = snapshots
         self._file_of = file_of
         self._keys = keys
         self._clock = clock
+        self._floor_bytes = floor_bytes
+        self._shares: bool | None = None
 
     async def save(self, backup: str, snapshot: SnapshotRecord, name: str) -> BackupSize:
         file = self._snapshots / snapshot.id
@@ -52,9 +64,33 @@ class HostBackups:
         earlier = [each for each in await self._repository.backups(f"{below}/") if each < backup]
         about, last = self._about(backup, snapshot, name), await self._last(earlier)
         doubted = await self._is_doubted(earlier)
+        base = None if last is None else await self._base(snapshot.volume, last)
         with damaged_at(f"volume {snapshot.volume}"):
-            made = await save(self._repository, file, backup, about, last, doubted=doubted)
+            made = await save(self._repository, file, backup, about, last, doubted=doubted, base=base)
+        kept = await self._base_file(snapshot.volume, made)
+        await in_thread(Pool.DISKS, self._keep_base, file, kept)
         return BackupSize(stored_bytes=made.stored_bytes, sent_bytes=made.sent_bytes)
+
+    async def _base(self, volume_id: VolumeId, last: BackupManifest) -> Path | None:
+        file = await self._base_file(volume_id, last)
+        return file if await in_thread(Pool.DISKS, file.exists) else None
+
+    async def _base_file(self, volume_id: VolumeId, manifest: BackupManifest) -> Path:
+        content = (await self._repository.keys()).content_name(manifest)
+        return self._file_of(volume_id).with_name(f"{_BASE}{content.hex()}")
+
+    def _keep_base(self, snapshot: Path, base: Path) -> None:
+        """What cannot be kept costs the next backup a whole read, and nothing else. Written anew, a volume needs as
+        much beside it."""
+        try:
+            if self._shares is None:
+                self._shares = shares_blocks(self._snapshots) and tells_places(snapshot)
+            remove_bases(base.parent)
+            disk = os.statvfs(self._snapshots)
+            if self._shares and disk.f_bavail * disk.f_frsize >= allocated_bytes(snapshot) + self._floor_bytes:
+                os.link(snapshot, base)
+        except OSError as error:
+            _log.warning("nothing is kept to compare the next backup with", extra={"error": str(error)})
 
     async def _last(self, earlier: list[str]) -> BackupManifest | None:
         """What is damaged is no reason to make no further backup: what it has is sent anew, where it is not there."""
@@ -139,3 +175,9 @@ class HostBackups:
     async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
         found = (await self._repository.checks()).backups
         return {name: check for name, check in found.items() if name.startswith(prefix)}
+
+
+def remove_bases(volume: Path) -> None:
+    """Of the volume that has this directory."""
+    for base in volume.glob(f"{_BASE}*"):
+        base.unlink(missing_ok=True)

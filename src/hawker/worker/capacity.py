@@ -7,6 +7,7 @@ looks at every file, so it is done now and then.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -76,7 +77,8 @@ class PromisedDisk:
         self._measured = _Measured(free_bytes=self.free_bytes, stored_bytes=stored)
 
     def _snapshots(self) -> Iterator[Path]:
-        return self._place.snapshots.glob("*")
+        """Those that people see, and one of each volume's last backup."""
+        return chain(self._place.snapshots.glob("*"), self._place.volumes.glob("*/saved-*"))
 
 
 def _stored(file: Path) -> int:
