@@ -1,7 +1,9 @@
 """How long backups of a volume take, and what they send: a sparse file of 10 GB with 1 GiB that cannot be compressed,
-into a directory. Beside it restic, where it is installed, over the same bytes in the same run.
+into a directory. Beside it restic, where it is installed, over the same bytes in the same run. With xfs or btrfs, all
+of it is on such a file system in a file of DIRECTORY, which is mounted for the run: there files share blocks, and
+backups are made of such copies, as a node makes them.
 
-    python bench/backup.py [DIRECTORY [SIZE_GB STORED_GB]]
+    python bench/backup.py [DIRECTORY [SIZE_GB STORED_GB [xfs|btrfs]]]
 """
 
 import os
@@ -10,6 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +24,8 @@ from hawker.backup.format import FORMAT, BackupManifest
 from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import restore, save, verify
 from hawker.clock import SystemClock
+from hawker.host.sparse import shares_blocks
+from tests.fixtures.sharing_disk import sharing_disk
 
 GB, MIB = 1 << 30, 1 << 20
 _ABOUT = BackupManifest(
@@ -87,8 +93,16 @@ class Own:
         self._count = 0
 
     def back_up(self, file: Path) -> None:
+        """Of a copy that shares the file's blocks, where there can be one; the last one is there to compare with."""
         self._count += 1
-        self._last = anyio.run(save, self._repository, file, f"acme/web/vol_a/{self._count}", _ABOUT, self._last)
+        base = file.with_name("base")
+        copy = file.with_name("copy") if shares_blocks(file.parent) else file
+        if copy != file:
+            subprocess.run(["cp", "--reflink=always", str(file), str(copy)], check=True)
+        of = partial(save, base=base if base.exists() else None)
+        self._last = anyio.run(of, self._repository, copy, f"acme/web/vol_a/{self._count}", _ABOUT, self._last)
+        if copy != file:
+            copy.rename(base)
 
     def restore(self, target: Path) -> None:
         anyio.run(restore, self._repository, self._last, target)
@@ -145,5 +159,8 @@ def main(below: Path, size_gb: int, stored_gb: int) -> None:
 
 if __name__ == "__main__":
     sizes = [int(text) for text in sys.argv[2:4]] or [10, 1]
-    with TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as directory:
-        main(Path(directory), *sizes)
+    with ExitStack() as opened:
+        below = Path(opened.enter_context(TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None)))
+        if len(sys.argv) > 4:
+            below = opened.enter_context(sharing_disk(below, sys.argv[4], size_mib=4 * sizes[0] * 1024))
+        main(below, *sizes)

@@ -49,6 +49,17 @@ def test_names_of_one_content_differ_between_repositories() -> None:
     assert KEYS.chunk_name(b"a") != RepositoryKeys(b"1" * 32, CLOCK).chunk_name(b"a")
 
 
+def test_contents_of_other_sizes_or_segments_have_other_names() -> None:
+    made = [
+        msgspec.structs.replace(ABOUT, size_bytes=size, segments=segments)
+        for size, segments in ((1, b"a"), (1, b"b"), (2, b"a"), (11, b"1 a"), (1, b"1 1 a"))
+    ]
+    assert len({KEYS.content_name(each) for each in made}) == len(made)
+    assert KEYS.content_name(made[0]) == KEYS.content_name(
+        msgspec.structs.replace(made[0], created_at=2.0, sent_bytes=3)
+    )
+
+
 def test_segment_of_holes_is_a_hole() -> None:
     assert KEYS.segment_name([HOLE, HOLE]) == HOLE
     assert KEYS.segment_name([KEYS.chunk_name(b"a"), HOLE]) not in (HOLE, KEYS.segment_name([KEYS.chunk_name(b"a")]))
@@ -63,11 +74,12 @@ def test_segment_of_holes_is_a_hole() -> None:
         {"size_bytes": -1},
         {"segments": bytes(NAME_BYTES)},
         {"segments": bytes(2 * NAME_BYTES + 1)},
+        {"filled": b"1"},
     ],
 )
 def test_manifest_that_cannot_be_is_refused(fields: dict[str, object]) -> None:
     good = msgspec.structs.replace(ABOUT, size_bytes=2 * SEGMENT_BYTES, segments=bytes(2 * NAME_BYTES))
-    assert checked(good).names() == [HOLE, HOLE]
+    assert checked(good).names() == checked(msgspec.structs.replace(good, filled=b"12")).names() == [HOLE, HOLE]
     with pytest.raises(ArchiveDamaged):
         checked(msgspec.structs.replace(good, **fields))
 

@@ -16,8 +16,9 @@ from hawker.backup.repository import BackupRepository
 from hawker.backup.transfer import compare, restore, save, verify
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable, Unprocessable
+from hawker.host.extents import SharedFiles
 from hawker.host.sparse import allocated_bytes
-from hawker.host.unreadable import UnreadableBytes
+from hawker.host.unreadable import FileRange, UnreadableBytes
 from tests.backup import golden
 from tests.backup.conftest import ABOUT, SIZE, bytes_of, files_below, opened
 from tests.fixtures.dying_disk import dying_disk
@@ -342,3 +343,55 @@ async def test_segment_that_cannot_be_read_does_not_stop_the_next_backup(
         stream.seek(SIZE - 1)
         stream.write(b"!")
     await verify(local, await save(local, volume, SECOND, ABOUT, first), set())
+
+
+def told(*same: bool) -> type[SharedFiles]:
+    """That segments differ nowhere, or everywhere."""
+
+    class Told(SharedFiles):
+        def differing(self, start: int, count: int) -> list[FileRange]:
+            number = start // SEGMENT_BYTES
+            return [] if number < len(same) and same[number] else [FileRange(start, count)]
+
+    return Told
+
+
+async def test_segment_whose_blocks_are_those_of_the_last_backup_is_not_read(
+    local: BackupRepository, volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is played lies about the first segment, and so shows that nobody looks."""
+    first, old, base = await save(local, volume, FIRST, ABOUT, None), bytes_of(volume), tmp_path / "base"
+    shutil.copy(volume, base)
+    with volume.open("r+b") as file:
+        file.write(b"!")
+        file.seek(SIZE - 1)
+        file.write(b"!")
+    monkeypatch.setattr("hawker.backup.transfer.SharedFiles", told(True))
+    second = await save(local, volume, SECOND, ABOUT, first, base=base)
+    await restore(local, second, tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == old[:-1] + b"!"
+    assert (second.stored_bytes, second.filled) == (first.stored_bytes, first.filled)
+    third = await save(local, volume, THIRD, ABOUT, second, base=base, doubted=True)
+    await restore(local, third, tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume), "where anything is doubted all is read"
+
+
+async def test_last_segment_of_a_volume_that_grew_is_read_though_its_blocks_are_the_same(
+    local: BackupRepository, volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, base = await save(local, volume, FIRST, ABOUT, None), tmp_path / "base"
+    shutil.copy(volume, base)
+    os.truncate(volume, 5 * SEGMENT_BYTES)
+    monkeypatch.setattr("hawker.backup.transfer.SharedFiles", told(*[True] * 5))
+    await restore(local, await save(local, volume, SECOND, ABOUT, first, base=base), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume)
+
+
+async def test_backup_of_an_older_version_says_too_little_to_leave_anything_unread(
+    local: BackupRepository, volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = msgspec.structs.replace(await save(local, volume, FIRST, ABOUT, None), filled=b"")
+    monkeypatch.setattr("hawker.backup.transfer.SharedFiles", told(*[True] * 5))
+    put(volume, os.urandom(SIZE))
+    await restore(local, await save(local, volume, SECOND, ABOUT, first, base=volume), tmp_path / "again")
+    assert bytes_of(tmp_path / "again") == bytes_of(volume)

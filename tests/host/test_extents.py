@@ -1,4 +1,4 @@
-"""Facts about which bytes of two files are told to differ, on real file systems: what is called the same is the same."""
+"""Facts about which bytes of two files are told to differ, on real file systems: what is called the same is that."""
 
 import os
 import random

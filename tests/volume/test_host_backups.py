@@ -1,21 +1,28 @@
 """Facts about backups of this host's volumes: real files, a real file system, another host that restores them."""
 
+import os
+import random
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveDamaged
+from hawker.backup.format import CHUNK_BYTES
 from hawker.backup.repository import BackupRepository
 from hawker.clock import SystemClock
 from hawker.errors import NotFound
+from hawker.host.unreadable import PatientReader
 from hawker.ids import AppName, SnapshotId, VolumeId
 from hawker.record.volume import Fstype, SealedKey, SnapshotRecord, SnapshotStatus
 from hawker.vault import Vault
 from hawker.volume.encryption import VolumeKeys
 from hawker.volume.host_backups import HostBackups
-from tests.backup.conftest import files_below
+from tests.backup.conftest import SIZE, files_below
+from tests.fixtures.sharing_disk import KINDS, lacks, sharing_disk
 
 pytestmark = pytest.mark.anyio
 CLOCK = SystemClock()
@@ -31,8 +38,11 @@ class Host:
         self.snapshots = root / "snapshots"
         self.snapshots.mkdir(parents=True)
         self.keys = VolumeKeys(Vault(key, CLOCK), CLOCK)
-        repository = BackupRepository(DirectoryBackend(place), root / "way", lambda: b"correct horse", CLOCK)
-        self.backups = HostBackups(repository, self.snapshots, self.file, self.keys, CLOCK)
+        self.repository = BackupRepository(DirectoryBackend(place), root / "way", lambda: b"correct horse", CLOCK)
+        self.backups = self.backups_with(floor_bytes=0)
+
+    def backups_with(self, floor_bytes: int) -> HostBackups:
+        return HostBackups(self.repository, self.snapshots, self.file, self.keys, CLOCK, floor_bytes)
 
     def file(self, volume_id: VolumeId) -> Path:
         return self.root / "volumes" / volume_id / "disk"
@@ -197,3 +207,110 @@ async def test_damage_that_was_found_is_written_anew_by_the_next_backup_once(
         assert there.content(volume) == b"a" * 1000
     after = await here.backups.save(LAST, here.snapshot(b"a" * 1000), "data")
     assert after.sent_bytes == 0
+
+
+# Where files share blocks.
+
+
+@pytest.fixture(params=KINDS)
+def sharing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
+    missing = lacks(request.param)
+    if missing is not None:
+        pytest.skip(missing)
+    with sharing_disk(tmp_path, request.param) as root:
+        yield Host(root / "here", tmp_path / "place")
+
+
+def bases(host: Host) -> list[Path]:
+    return sorted(host.file(VOLUME).parent.glob("saved-*"))
+
+
+def cloned(host: Host) -> SnapshotRecord:
+    """A snapshot of the volume, as a node takes it."""
+    record = host.snapshot(b"")
+    (host.snapshots / SNAPSHOT).unlink()
+    subprocess.run(["cp", "--reflink=always", host.file(VOLUME), host.snapshots / SNAPSHOT], check=True)
+    return record
+
+
+def write_volume(host: Host, at: int, data: bytes) -> None:
+    host.file(VOLUME).parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(host.file(VOLUME), os.O_WRONLY | os.O_CREAT), "wb") as stream:
+        stream.truncate(SIZE)
+        stream.seek(at)
+        stream.write(data)
+
+
+def punch_volume(host: Host, at: int) -> None:
+    subprocess.run(["fallocate", "-p", "-o", str(at), "-l", "300000", host.file(VOLUME)], check=True)
+
+
+def name_of(day: int) -> str:
+    return f"acme/web/{VOLUME}/202612{day:02}T161500Z-aaaa"
+
+
+@pytest.mark.root
+async def test_each_of_many_backups_is_what_the_volume_was_though_only_changes_are_read(
+    sharing: Host, there: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, read, was = random.Random(7), list[int](), dict[str, bytes]()
+    whole = PatientReader.read
+
+    def counted(self: PatientReader, offset: int, count: int) -> bytes:
+        read.append(count)
+        return whole(self, offset, count)
+
+    monkeypatch.setattr(PatientReader, "read", counted)
+    write_volume(sharing, 0, chance.randbytes(SIZE - 3 * CHUNK_BYTES))
+    for day in range(1, 9):
+        record = cloned(sharing)
+        await sharing.backups.save(name_of(day), record, "data")
+        was[name_of(day)] = sharing.content(VOLUME)
+        assert len(bases(sharing)) == 1, "of the last one only"
+        (sharing.snapshots / SNAPSHOT).unlink()
+        if day == 1:
+            assert sum(read) >= SIZE - 3 * CHUNK_BYTES
+            read.clear()
+        for _ in range(day % 4):
+            write_volume(
+                sharing, chance.randrange(SIZE - CHUNK_BYTES), chance.randbytes(chance.choice([7, CHUNK_BYTES]))
+            )
+        if day % 3 == 0:
+            punch_volume(sharing, chance.randrange(SIZE))
+    assert 0 < sum(read) < 7 * SIZE // 2
+    for backup, content in was.items():
+        await there.backups.restore(backup, VOLUME)
+        assert there.content(VOLUME) == content
+        there.file(VOLUME).unlink()
+
+
+@pytest.mark.root
+async def test_backup_is_compared_with_the_last_one_and_with_no_other(sharing: Host, there: Host) -> None:
+    write_volume(sharing, 0, b"a" * SIZE)
+    await sharing.backups.save(name_of(1), cloned(sharing), "data")
+    await there.backups.save(name_of(2), there.snapshot(b"b" * SIZE), "data")  # it was at another node, and came back
+    await sharing.backups.save(name_of(3), cloned(sharing), "data")
+    for day, content in ((2, b"b" * SIZE), (3, b"a" * SIZE)):
+        await there.backups.restore(name_of(day), VOLUME)
+        assert there.content(VOLUME) == content
+        there.file(VOLUME).unlink()
+
+
+@pytest.mark.root
+async def test_nothing_is_kept_to_compare_with_where_the_disk_has_no_room(sharing: Host) -> None:
+    write_volume(sharing, 0, b"a" * SIZE)
+    await sharing.backups.save(name_of(1), cloned(sharing), "data")
+    [kept] = bases(sharing)
+    assert kept.read_bytes() == sharing.content(VOLUME)
+    sharing.backups = sharing.backups_with(floor_bytes=1 << 60)
+    await sharing.backups.save(name_of(2), cloned(sharing), "data")
+    assert bases(sharing) == []
+
+
+@pytest.mark.root
+async def test_backup_of_a_volume_that_is_gone_meanwhile_leaves_nothing_where_it_was(sharing: Host) -> None:
+    write_volume(sharing, 0, b"a" * SIZE)
+    record = cloned(sharing)
+    shutil.rmtree(sharing.file(VOLUME).parent)
+    await sharing.backups.save(BACKUP, record, "data")
+    assert not sharing.file(VOLUME).parent.exists()

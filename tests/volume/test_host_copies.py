@@ -15,7 +15,7 @@ from hawker.host.mount import is_mounted, unmount
 from hawker.host.sparse import Drafted, draft
 from hawker.ids import SnapshotId, VolumeId, new_snapshot_id, new_volume_id
 from hawker.volume import host_copies as module
-from hawker.volume.host_copies import HostCopies
+from hawker.volume.host_copies import HostCopies, remove_bases
 from tests.fixtures.dying_disk import dying_disk
 from tests.host.strangers import stranger
 
@@ -225,3 +225,14 @@ async def test_a_disk_a_strangers_namespace_holds_is_copied_as_one_moment(host: 
             assert (copied / "file").read_text() == "kept"
         finally:
             unmount(copied)
+
+
+def test_what_was_kept_for_the_next_backups_goes_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("vol_a/disk", "vol_a/saved-1", "vol_b/disk", "vol_b/saved-2"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    remove_bases(tmp_path, "vol_a")
+    assert sorted(each.name for each in tmp_path.glob("*/*")) == ["disk", "disk", "saved-2"]
+    remove_bases(tmp_path)
+    assert [each.name for each in tmp_path.glob("*/*")] == ["disk", "disk"]
+    remove_bases(tmp_path / "none")

@@ -82,11 +82,12 @@ def test_between_two_looks_no_more_is_promised_than_at_the_last(host: Host) -> N
     assert host.usable() == 970
 
 
-def test_blocks_that_snapshots_share_are_needed_again(host: Host) -> None:
+@pytest.mark.parametrize("name", ["snapshots/s1", "volumes/vol_1/saved-ab"])
+def test_blocks_that_snapshots_share_are_needed_again(host: Host, name: str) -> None:
     host.disk._shares = True
     host.write(PROMISED[0], 40)
     assert host.usable() == 1000
-    host.write("snapshots/s1", 30)
+    host.write(name, 30)
     host.others = -30  # shared: the disk has them once
     assert host.usable() == 970
 

@@ -54,7 +54,7 @@ from hawker.version import VERSION
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import Ciphers, VolumeKeys
 from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
-from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies
+from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies, remove_bases
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.moved_files import FilePlace, HostMovedFiles, MovedFile
 from hawker.volume.table import VolumeTable
@@ -250,6 +250,7 @@ def _backups(
 ) -> "host_backups.HostBackups | None":
     """Where backups go; as with an archive, whether it is there is seen when the first one is sent."""
     if settings.backup_url is None or file_of is None:
+        remove_bases(place.volumes)
         return None
     floor_bytes = settings.free_disk_floor_mib * MIB
     assert settings.backup_passphrase_file is not None, "settings without one are refused"

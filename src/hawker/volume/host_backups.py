@@ -23,10 +23,10 @@ from hawker.record.volume import Fstype, SnapshotRecord
 from hawker.time_window import DAY_S
 from hawker.volume.disks import BackupFound, BackupSize, damaged_at
 from hawker.volume.encryption import VolumeKeys
+from hawker.volume.host_copies import BASE, remove_bases
 
 _log = bind("hawker.backups")
 PRUNE_PATIENCE_S = 600.0
-_BASE = "saved-"
 VERIFIED_BYTES_PER_S = 8 << 20
 """What a node reads of the repository at most to verify it: it has the whole day."""
 
@@ -77,7 +77,7 @@ class HostBackups:
 
     async def _base_file(self, volume_id: VolumeId, manifest: BackupManifest) -> Path:
         content = (await self._repository.keys()).content_name(manifest)
-        return self._file_of(volume_id).with_name(f"{_BASE}{content.hex()}")
+        return self._file_of(volume_id).with_name(f"{BASE}{content.hex()}")
 
     def _keep_base(self, snapshot: Path, base: Path) -> None:
         """What cannot be kept costs the next backup a whole read, and nothing else. Written anew, a volume needs as
@@ -85,7 +85,7 @@ class HostBackups:
         try:
             if self._shares is None:
                 self._shares = shares_blocks(self._snapshots) and tells_places(snapshot)
-            remove_bases(base.parent)
+            remove_bases(base.parent.parent, base.parent.name)
             disk = os.statvfs(self._snapshots)
             if self._shares and disk.f_bavail * disk.f_frsize >= allocated_bytes(snapshot) + self._floor_bytes:
                 os.link(snapshot, base)
@@ -175,9 +175,3 @@ class HostBackups:
     async def checks(self, prefix: str) -> Mapping[str, BackupCheck]:
         found = (await self._repository.checks()).backups
         return {name: check for name, check in found.items() if name.startswith(prefix)}
-
-
-def remove_bases(volume: Path) -> None:
-    """Of the volume that has this directory."""
-    for base in volume.glob(f"{_BASE}*"):
-        base.unlink(missing_ok=True)

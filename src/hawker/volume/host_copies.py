@@ -21,6 +21,8 @@ from hawker.volume.disks import CopyRoom, damaged_at
 
 LONGEST_FREEZE_S = 60.0
 PARALLEL_COPIES = 2
+BASE = "saved-"
+"""How the name of a copy begins that lies beside its volume's file: the next backup is compared with it."""
 
 _TRIES = 3
 
@@ -162,3 +164,9 @@ def written_at(file: Path) -> int:
 def _remove(*files: Path) -> None:
     for file in files:
         file.unlink(missing_ok=True)
+
+
+def remove_bases(volumes: Path, of: str = "*") -> None:
+    """What was kept for the next backup of each volume in this directory, or of one."""
+    for base in volumes.glob(f"{of}/{BASE}*"):
+        base.unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from hawker.place import Place
 from hawker.record.machine import MachineRecord
 from hawker.settings import LEAST_LAYER_MIB, Settings
 from hawker.value_object import ValueObject
+from hawker.volume.host_copies import BASE
 
 MEASURE_EVERY_S = 5.0
 _PROMISED = ("volumes/*/disk", "machines/*/disks/*", "machines/*/disks/*.volumes/*", "machines/*/layers/*/disk")
@@ -78,7 +79,7 @@ class PromisedDisk:
 
     def _snapshots(self) -> Iterator[Path]:
         """Those that people see, and one of each volume's last backup."""
-        return chain(self._place.snapshots.glob("*"), self._place.volumes.glob("*/saved-*"))
+        return chain(self._place.snapshots.glob("*"), self._place.volumes.glob(f"*/{BASE}*"))
 
 
 def _stored(file: Path) -> int:
