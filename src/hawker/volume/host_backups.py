@@ -16,7 +16,7 @@ from hawker.errors import Fault, NotFound
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.extents import tells_places
-from hawker.host.sparse import allocated_bytes, publish, shares_blocks
+from hawker.host.sparse import allocated_bytes, draft, draft_file, publish, shares_blocks
 from hawker.ids import VolumeId
 from hawker.log import bind
 from hawker.record.volume import Fstype, SnapshotRecord
@@ -67,8 +67,7 @@ class HostBackups:
         base = None if last is None else await self._base(snapshot.volume, last)
         with damaged_at(f"volume {snapshot.volume}"):
             made = await save(self._repository, file, backup, about, last, doubted=doubted, base=base)
-        kept = await self._base_file(snapshot.volume, made)
-        await in_thread(Pool.DISKS, self._keep_base, file, kept)
+        await self._keep_base(file, await self._base_file(snapshot.volume, made))
         return BackupSize(stored_bytes=made.stored_bytes, sent_bytes=made.sent_bytes)
 
     async def _base(self, volume_id: VolumeId, last: BackupManifest) -> Path | None:
@@ -79,18 +78,22 @@ class HostBackups:
         content = (await self._repository.keys()).content_name(manifest)
         return self._file_of(volume_id).with_name(f"{BASE}{content.hex()}")
 
-    def _keep_base(self, snapshot: Path, base: Path) -> None:
-        """What cannot be kept costs the next backup a whole read, and nothing else. Written anew, a volume needs as
-        much beside it."""
+    async def _keep_base(self, snapshot: Path, base: Path) -> None:
+        """What cannot be kept costs the next backup a whole read, and nothing else. A volume that is written anew needs
+        as much beside it."""
         try:
-            if self._shares is None:
-                self._shares = shares_blocks(self._snapshots) and tells_places(snapshot)
-            remove_bases(base.parent.parent, base.parent.name)
-            disk = os.statvfs(self._snapshots)
-            if self._shares and disk.f_bavail * disk.f_frsize >= allocated_bytes(snapshot) + self._floor_bytes:
-                os.link(snapshot, base)
+            await in_thread(Pool.DISKS, remove_bases, base.parent.parent, base.parent.name)
+            if await in_thread(Pool.DISKS, self._may_keep, snapshot):
+                await draft(snapshot, draft_file(base))
+                await publish(draft_file(base), base)
         except OSError as error:
             _log.warning("nothing is kept to compare the next backup with", extra={"error": str(error)})
+
+    def _may_keep(self, snapshot: Path) -> bool:
+        if self._shares is None:
+            self._shares = shares_blocks(self._snapshots) and tells_places(snapshot)
+        disk = os.statvfs(self._snapshots)
+        return self._shares and disk.f_bavail * disk.f_frsize >= allocated_bytes(snapshot) + self._floor_bytes
 
     async def _last(self, earlier: list[str]) -> BackupManifest | None:
         """What is damaged is no reason to make no further backup: what it has is sent anew, where it is not there."""
@@ -140,16 +143,16 @@ class HostBackups:
 
     async def restore(self, backup: str, volume_id: VolumeId) -> None:
         target = self._file_of(volume_id)
-        draft = target.with_name(f"{target.name}.draft")
+        drafted = draft_file(target)
         if await in_thread(Pool.DISKS, target.exists):
             return
         await in_thread(Pool.DISKS, lambda: target.parent.mkdir(parents=True, exist_ok=True, mode=0o700))
         try:
-            await restore(self._repository, await self._repository.manifest(backup), draft)
+            await restore(self._repository, await self._repository.manifest(backup), drafted)
             inside("drafted")
-            await publish(draft, target)
+            await publish(drafted, target)
         except BaseException:
-            draft.unlink(missing_ok=True)
+            drafted.unlink(missing_ok=True)
             raise
 
     async def list(self, prefix: str) -> list[str]:
