@@ -227,7 +227,7 @@ async def test_a_disk_a_strangers_namespace_holds_is_copied_as_one_moment(host: 
             unmount(copied)
 
 
-def test_what_was_kept_for_the_next_backups_goes_and_nothing_else(tmp_path: Path) -> None:
+def test_copies_kept_for_the_next_backups_go_and_nothing_else(tmp_path: Path) -> None:
     for name in ("vol_a/disk", "vol_a/saved-1", "vol_b/disk", "vol_b/saved-2"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
