@@ -6,11 +6,10 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
@@ -35,12 +34,12 @@ from hawker.edge.listeners import Listeners
 from hawker.edge.machine_connection import MachinePool
 from hawker.edge.proxy_protocol import ProxiedConnections
 from hawker.edge.replay_cache import ReplayRoutes
-from hawker.edge.requester import HttpServices
+from hawker.edge.requester import HttpServices, RequestTasks
 from hawker.edge.rest import SHORT_S, RestWish, may_rest, to_restore
 from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
-from hawker.edge.visits import Counters, Visits
+from hawker.edge.visits import Counters, Spawn, Visits
 from hawker.edge.warden import CHANNEL_FD, MemoryWatch, give_back, memory_bytes
 from hawker.edge.worker_link import UNHEARD, WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
@@ -116,7 +115,7 @@ class Edge:
         self.counters = Counters({}, self.figures)
         self._said: dict[tuple[AppName, str], int] = {}
         self._short_since: dict[AppName, float] = {}  # apps of which fewer run than are to
-        self._routes = Routes()
+        self._requests, self._routes = RequestTasks(self.counters), Routes()
         self.gates = parts.gates(clock.random)
         self._link = parts.link(folder, clock)
         self._visits = parts.visits(
@@ -241,21 +240,15 @@ class Edge:
         inside = sum(gate.total - gate.lasting for gate in self.gates.of.values())
         return self._http.drain(at_once=at_once) + inside + self.held + len(self._shaking) + len(self.proxied.table)
 
+    @property
+    def spawn(self) -> Spawn:
+        return self._requests.spawn
+
     def watch(self) -> None:
         """Begin what is done now and then, whoever connects."""
+        self._tasks.start_soon(self._requests.serve)
         self._tasks.start_soon(self._tick)
         self._tasks.start_soon(self._look_who_rests)
-
-    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        self._tasks.start_soon(self._guarded, work, arguments)
-
-    async def _guarded(self, work: Callable[..., Coroutine[Any, Any, None]], arguments: tuple[Any, ...]) -> None:
-        """A mistake of ours costs the connection that met it, and no other."""
-        try:
-            await work(*arguments)
-        except Exception:  # noqa: BLE001 - logged, with where it was
-            self.counters.add("mistakes")
-            _log.exception("a connection ended by a mistake of ours")
 
     def say(self, line: EdgeLogLine) -> None:
         """Some lines a second of each app and code; the others are only counted."""

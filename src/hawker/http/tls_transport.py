@@ -155,10 +155,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             except ssl.SSLError as error:
                 self._fail(error)
                 return
-            if data:
-                self._inner.data_received(data)
-            else:
+            if not data:
                 self._end()
+                continue
+            self._inner.data_received(data)
+            if not (self._incoming.pending or self._tls.pending()):
+                break  # what has not come is not asked for: each refusal is an exception
         self._answer_control()
 
     def _answer_control(self) -> None:
