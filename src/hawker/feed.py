@@ -250,7 +250,7 @@ class MachineClosed(msgspec.Struct, frozen=True, kw_only=True, tag="closed"):
 class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     """One address and port of the host; `refused` says why nothing listens there, empty when it does. `app` has it
     where nothing in a connection names one. With `tls` others that have the edge end TLS may share it, else with `http`
-    others that speak HTTP. With `udp` it is for datagrams."""
+    others that speak HTTP. With `udp` it is for datagrams. `owned`: the app has the address alone."""
 
     address: str
     """Of this host, `0.0.0.0` or `::` for all."""
@@ -260,6 +260,7 @@ class ListenState(msgspec.Struct, frozen=True, kw_only=True):
     http: bool = False
     tls: bool = False
     udp: bool = False
+    owned: bool = False
     refused: str = ""
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from hawker.api.contract.app import IpAssignment, IpAssignments, IpNetwork
 from hawker.api.contract.network_policy import NetworkPolicy, PolicyMachine, PolicyPort, Rule, Selector
+from hawker.api.contract.port import EdgeAddress
 from hawker.api.route import Call
 from hawker.policy import Direction, Transport
 
@@ -54,9 +55,13 @@ POLICIES = (
 
 class FakeAddresses:
     ips: tuple[IpAssignment, ...] = IPS
+    edge_addresses: tuple[EdgeAddress, ...] = ()
 
     async def _list_ips(self, call: Call[Any, Any, Any]) -> IpAssignments:
         return IpAssignments(ips=self.ips)
+
+    async def _list_edge_addresses(self, call: Call[Any, Any, Any]) -> tuple[EdgeAddress, ...]:
+        return self.edge_addresses
 
     async def _assign_ip(self, call: Call[Any, Any, Any]) -> IpAssignment:
         return IPS[0]

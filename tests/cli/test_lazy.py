@@ -7,6 +7,7 @@ import click
 import pytest
 
 import hawker
+from hawker.cli.commands.edge import TABLE as EDGE_TABLE
 from hawker.cli.commands.machine import TABLE as MACHINE_TABLE
 from hawker.cli.commands.node import TABLE as NODE_TABLE
 from hawker.cli.commands.volumes import TABLE as VOLUMES_TABLE
@@ -15,7 +16,14 @@ from hawker.cli.main import TABLE
 from hawker.sim.commands.worker import TABLE as SIM_TABLE
 from tests.cli.fake_node import TOKEN, FakeNode, machine
 
-PLACES = [*TABLE.items(), *MACHINE_TABLE.items(), *NODE_TABLE.items(), *SIM_TABLE.items(), *VOLUMES_TABLE.items()]
+PLACES = [
+    *TABLE.items(),
+    *EDGE_TABLE.items(),
+    *MACHINE_TABLE.items(),
+    *NODE_TABLE.items(),
+    *SIM_TABLE.items(),
+    *VOLUMES_TABLE.items(),
+]
 _GROUPS = {f"hawker.cli.commands.{name}" for name in ("machine", "node", "volumes")}
 _SOURCE = Path(hawker.__file__).parent
 _FOLDERS = ("cli/commands", "up/commands", "sim/commands")

@@ -121,7 +121,7 @@ _NO_JSON = {
     "audit export": "lines of JSON always",
     "catalog schema": "SQL",
     "completion": "a shell script",
-    "edge": "a daemon: it writes a log",
+    "edge serve": "a daemon: it writes a log",
     "edge-process": "a daemon: it writes a log",
     "dns": "a daemon: it writes a log",
     "presence": "a daemon: it writes a log",

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from hawker.feed import MachineGone
+from hawker.feed import AllMachines, AppAddress, MachineGone
 from hawker.machine import State
-from tests.edge.edge_kit import PlayedHost, free_port, route
+from tests.edge.edge_kit import HOST, PlayedHost, free_port, route
 from tests.waiting import eventually
 
 
@@ -18,3 +18,12 @@ async def test_a_port_is_listened_at_while_a_machine_publishes_it(host: PlayedHo
     host.worker.say(MachineGone(id=machine.id))
     await eventually(lambda: len(list(host.edge.bound())) == 1)
     await eventually(lambda: len(host.sockets.bound) == 1)
+
+
+async def test_an_address_that_an_app_has_alone_is_told_apart(host: PlayedHost) -> None:
+    machine = route(free_port(), 1)
+    await host.publish(machine)
+    assert [each.owned for each in host.edge.bound()] == [False]
+    own = (AppAddress(app=machine.app, ip=HOST),)
+    host.worker.say(AllMachines(machines=(machine,), addresses=(HOST,), app_addresses=own))
+    await eventually(lambda: [each.owned for each in host.edge.bound()] == [True])

@@ -14,6 +14,7 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.port import (
     EXPLAIN_ROUTE,
+    LIST_EDGE_ADDRESSES,
     LIST_PUBLISHED_PORTS,
     MACHINE_PORT,
     ExplainQuery,
@@ -27,10 +28,17 @@ from hawker.api.handlers import Handlers, SocketChannel
 from hawker.api.in_process import InProcessCaller
 from hawker.errors import NotFound, OverShare, Unavailable, Unprocessable, WrongState
 from hawker.fair.table import PORT_CONNECTIONS
-from hawker.feed import PUBLISH, ExplainedDoor, ListenState
+from hawker.feed import PUBLISH, EdgeReport, ExplainedDoor, ListenState
 from hawker.handlers.machines import MachineFinder
-from hawker.handlers.ports import MachinePortHandlers, PublishedPortHandlers, place_of, published_ports
+from hawker.handlers.ports import (
+    MachinePortHandlers,
+    PublishedPortHandlers,
+    edge_addresses,
+    place_of,
+    published_ports,
+)
 from hawker.ids import AppName
+from hawker.record.node import NODE
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 from hawker.worker.edge_line import EdgeLine
 
@@ -245,3 +253,42 @@ async def test_an_explanation_says_which_edge_was_asked(worker: SimWorker) -> No
     api = InProcessCaller(handlers, parts.deps.clock, "ann")
     said = await api.call(EXPLAIN_ROUTE, params=AppParams(app_name=APP), query=ExplainQuery(url="http://shop"))
     assert (said.node, said.region, said.listeners) == (parts.node.id, parts.node.region, ())
+
+
+def owned(ip: str, port: int = 80, refused: str = "") -> ListenState:
+    return ListenState(address=ip, port=port, app=AppName(APP), owned=True, refused=refused)
+
+
+def test_an_address_that_an_app_has_alone_is_up_while_the_edge_listens_there() -> None:
+    states = (
+        owned("2001:db8::7"),
+        owned("203.0.113.20", refused="Cannot assign requested address"),
+        owned("203.0.113.7", 22, refused="in use by another program of this host"),
+        owned("203.0.113.7"),
+        owned("203.0.113.7", 443, refused="in use by another program of this host"),
+        owned("fdaa:0:18:5d1d:1f17:3d8f:1c2:2"),
+        *state(),
+    )
+    found = edge_addresses(states, leaving=False)
+    assert [(each.ip, each.up, each.why) for each in found] == [
+        ("203.0.113.7", True, ""),
+        ("203.0.113.20", False, "Cannot assign requested address"),
+        ("2001:db8::7", True, ""),
+    ], "neither a private one nor what machines publish at an address of the host"
+
+
+async def test_an_address_is_down_while_its_node_drains(worker: SimWorker) -> None:
+    async def report() -> EdgeReport:
+        return EdgeReport(call=1, bound=(owned("203.0.113.7"),))
+
+    parts, store = worker.parts, worker.parts.deps.store
+    machines, line = MachineFinder(store, parts.deps.table, parts.apps), SimpleNamespace(report=report)
+    handlers = Handlers()
+    PublishedPortHandlers(parts.node, store, parts.apps, machines, cast(EdgeLine, line), ()).bind(handlers)
+    api = InProcessCaller(handlers, parts.deps.clock, "ann")
+    (found,) = await api.call(LIST_EDGE_ADDRESSES)
+    assert (found.app, found.up) == (APP, True)
+    leaving = msgspec.structs.replace(parts.node, draining=True)
+    await store.write(lambda tx: tx.put(NODE, "self", leaving))
+    (found,) = await api.call(LIST_EDGE_ADDRESSES)
+    assert (found.up, found.why) == (False, "the node is draining")

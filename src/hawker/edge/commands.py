@@ -120,7 +120,7 @@ def _woken_by_signals() -> socket.socket:
 
 
 command = click.Command(
-    "edge",
+    "serve",
     callback=_run,
     help=_HELP,
     params=[

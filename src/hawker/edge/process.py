@@ -370,6 +370,7 @@ class Edge:
                     http=target is not None and target.serves_http,
                     tls=target is not None and target.ends_tls,
                     udp=door.udp,
+                    owned=self._routes.owner_of(door.address) == app,
                     refused=refused,
                 )
 

@@ -2,8 +2,9 @@
 what configs ask for, beside what the edge of the host says.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -14,9 +15,11 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.machine import MachineParams
 from hawker.api.contract.port import (
     EXPLAIN_ROUTE,
+    LIST_EDGE_ADDRESSES,
     LIST_PUBLISHED_PORTS,
     MACHINE_PORT,
     CandidateState,
+    EdgeAddress,
     ExplainQuery,
     FromClient,
     FromPort,
@@ -27,7 +30,7 @@ from hawker.api.contract.port import (
     RouteExplanation,
 )
 from hawker.api.handlers import Handlers, SocketChannel, answers
-from hawker.api.route import Call, NoQuery
+from hawker.api.route import Call, NoParams, NoQuery
 from hawker.config import Service
 from hawker.config.machine import Port
 from hawker.deferred import deferred
@@ -37,8 +40,9 @@ from hawker.fair.turns import Turns
 from hawker.feed import ENDS_TLS, EVERYWHERE, NOT_YET, PUBLISH, ExplainedDoor, ListenState, RouteCandidate
 from hawker.handlers.machines import MachineFinder
 from hawker.machine import State
+from hawker.names import is_private_address
 from hawker.record.machine import MachineRecord
-from hawker.record.node import NodeRecord
+from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.driver import Driver
 from hawker.store.contract import Store
 from hawker.value_object import ValueObject
@@ -145,6 +149,7 @@ class PublishedPortHandlers:
     def bind(self, handlers: Handlers) -> None:
         handlers.on(LIST_PUBLISHED_PORTS, self.list)
         handlers.on(EXPLAIN_ROUTE, self.explain)
+        handlers.on(LIST_EDGE_ADDRESSES, self.addresses)
 
     async def list(self, call: Call[MachineParams, NoQuery, None]) -> tuple[PublishedPortState, ...]:
         record = self._machines.find(call.params)
@@ -161,6 +166,24 @@ class PublishedPortHandlers:
             node=self._node.id,
             region=self._node.region,
         )
+
+    async def addresses(self, call: Call[NoParams, NoQuery, None]) -> tuple[EdgeAddress, ...]:
+        node = self._store.get(NODE, "self")
+        return edge_addresses((await self._edge.report()).bound, leaving=node is not None and node.draining)
+
+
+def edge_addresses(states: Iterable[ListenState], *, leaving: bool) -> tuple[EdgeAddress, ...]:
+    """In order. One port that listens is enough: another one may be taken by a program of the host. Private addresses
+    are no router's. Of a node that is `leaving` all are down: other hosts have machines of the apps, or will."""
+    found: dict[str, EdgeAddress] = {}
+    for state in states:
+        if not state.owned or is_private_address(state.address):
+            continue
+        why = "the node is draining" if leaving else state.refused
+        before = found.get(state.address)
+        if before is None or not before.up:
+            found[state.address] = EdgeAddress(ip=state.address, app=state.app, up=not why, why=why)
+    return tuple(found[ip] for ip in sorted(found, key=lambda ip: (":" in ip, ip_address(ip).packed)))
 
 
 class AskedPlace(ValueObject, frozen=True):

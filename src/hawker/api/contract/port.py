@@ -13,7 +13,7 @@ import msgspec
 from hawker.api.contract.app import AppParams
 from hawker.api.contract.body import Answer, Request
 from hawker.api.contract.machine import MachineParams
-from hawker.api.route import NoQuery, Socket, Tag, Unary
+from hawker.api.route import NoParams, NoQuery, Socket, Tag, Unary
 from hawker.errors import NotFound, OverShare, Unavailable, Unprocessable, WrongState
 from hawker.permission import Action
 
@@ -146,4 +146,27 @@ EXPLAIN_ROUTE = Unary(
     errors=(NotFound, Unavailable, Unprocessable),
 )
 
-PUBLISHED_PORT_ROUTES = (LIST_PUBLISHED_PORTS, EXPLAIN_ROUTE)
+
+class EdgeAddress(Answer, frozen=True, kw_only=True):
+    """An address that `app` has alone. `up` says that the edge of the asked node's host listens there, so that routers
+    may send to it what is for the address; `why` says why not, empty when it does."""
+
+    ip: str
+    app: str
+    up: bool
+    why: str = ""
+
+
+LIST_EDGE_ADDRESSES = Unary(
+    name="list_edge_addresses",
+    method="GET",
+    path="/hawker/v1/edge/addresses",
+    params=NoParams,
+    response=tuple[EdgeAddress, ...],
+    tag=Tag.NODE,
+    summary="List the addresses that apps have alone, and whether the host of the node serves them",
+    errors=(Unavailable,),
+    action=Action.METRICS,
+)
+
+PUBLISHED_PORT_ROUTES = (LIST_PUBLISHED_PORTS, EXPLAIN_ROUTE, LIST_EDGE_ADDRESSES)
