@@ -282,7 +282,7 @@ async def test_an_address_is_down_while_its_node_drains(worker: SimWorker) -> No
         return EdgeReport(call=1, bound=(owned("203.0.113.7"),))
 
     parts, store = worker.parts, worker.parts.deps.store
-    machines, line = MachineFinder(store, parts.deps.table, parts.apps), SimpleNamespace(report=report)
+    machines, line = MachineFinder(store, parts.deps.table, parts.apps), SimpleNamespace(report=report, is_up=True)
     handlers = Handlers()
     PublishedPortHandlers(parts.node, store, parts.apps, machines, cast(EdgeLine, line), ()).bind(handlers)
     api = InProcessCaller(handlers, parts.deps.clock, "ann")
@@ -292,3 +292,8 @@ async def test_an_address_is_down_while_its_node_drains(worker: SimWorker) -> No
     await store.write(lambda tx: tx.put(NODE, "self", leaving))
     (found,) = await api.call(LIST_EDGE_ADDRESSES)
     assert (found.up, found.why) == (False, "the node is draining")
+
+
+async def test_an_address_is_neither_up_nor_down_where_the_edge_is_not_there(worker: SimWorker) -> None:
+    with pytest.raises(WrongState, match="edge"):
+        await worker.api.call(LIST_EDGE_ADDRESSES)

@@ -168,6 +168,9 @@ class PublishedPortHandlers:
         )
 
     async def addresses(self, call: Call[NoParams, NoQuery, None]) -> tuple[EdgeAddress, ...]:
+        """Without an edge nothing is said, not that nothing is served: it may be about to find the daemon again."""
+        if not self._edge.is_up:
+            raise WrongState("the edge of this host is not there: it begins with the first machine that needs it")
         node = self._store.get(NODE, "self")
         return edge_addresses((await self._edge.report()).bound, leaving=node is not None and node.draining)
 

@@ -165,7 +165,7 @@ LIST_EDGE_ADDRESSES = Unary(
     response=tuple[EdgeAddress, ...],
     tag=Tag.NODE,
     summary="List the addresses that apps have alone, and whether the host of the node serves them",
-    errors=(Unavailable,),
+    errors=(WrongState, Unavailable),
     action=Action.METRICS,
 )
 

@@ -36,7 +36,7 @@ def announce(ctx: click.Context, router: Router | None, form: Form) -> None:
     With --router the addresses that are up are printed as static routes of BIRD 2 or FRR, which your BGP or OSPF passes
     on to your routers. Hawker starts neither program and changes none of their files. Run the command every few
     seconds, and load what it prints when it has changed. When it fails, keep what you have: the node's daemon is away,
-    and the edge goes on without it.
+    or has not met its edge yet, and the edge goes on without it.
 
     \b
     Examples:
