@@ -223,7 +223,10 @@ def config_of(key: bytes, passphrase: bytes, clock: Clock) -> RepositoryConfig:
 def repository_key(config: RepositoryConfig, passphrase: bytes, clock: Clock) -> bytes:
     """Raises `ArchiveDamaged` for another format, `Fault` for another passphrase."""
     if config.format != FORMAT or len(config.salt) != _SALT_BYTES:
-        raise ArchiveDamaged(f"the repository has format {config.format}; this version reads {FORMAT}")
+        raise ArchiveDamaged(
+            f"the repository has format {config.format}; this version reads {FORMAT}: use the version that wrote it, or"
+            " a newer one, or another place"
+        )
     return Vault(_stretched(passphrase, config.salt), clock).open("repository", config.key)
 
 

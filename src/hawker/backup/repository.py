@@ -92,9 +92,12 @@ class BackupRepository:
     async def _open(self, make: bool) -> RepositoryKeys:
         passphrase = await in_thread(Pool.ARCHIVE, self._passphrase)
         found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)
+        if found is None and await self._place.names(_BACKUPS, MOST_LISTED):
+            raise ArchiveDamaged(
+                f"{self.name} has backups and no `config`, which has their key: put that back, or with `hawker volumes"
+                " key import` what `hawker volumes key export` wrote"
+            )
         if found is None and make:
-            if await self._place.names(_BACKUPS, MOST_LISTED):
-                raise ArchiveDamaged(f"{self.name} has backups and no `config`: put that back, it has their key")
             key = self._clock.token_bytes(KEY_BYTES)
             config = await in_thread(Pool.ARCHIVE, objects.config_of, key, passphrase, self._clock)
             made = msgspec.msgpack.encode(config)
@@ -113,7 +116,10 @@ class BackupRepository:
         except Fault as error:
             if isinstance(error, ArchiveDamaged):
                 raise
-            raise ArchiveRefused(f"the passphrase does not open the backups in {self.name}") from error
+            raise ArchiveRefused(
+                f"the passphrase does not open the backups in {self.name}: they were begun with another one, or"
+                " somebody has changed it since (`hawker volumes key passphrase`)"
+            ) from error
 
     async def key_under(self, passphrase: bytes | None) -> bytes:
         """The repository's key, sealed under this passphrase, or as it is: what `put_key` takes."""
@@ -154,7 +160,7 @@ class BackupRepository:
         keys, key = await self.keys(), f"{_BACKUPS}{backup}"
         sealed = await self._get(key, objects.MOST_MANIFEST_BYTES)
         if sealed is None:
-            raise NotFound(f"backup {backup} not found in {self.name}")
+            raise NotFound(f"backup {backup} not found in {self.name}: `hawker volumes backups` lists those of an app")
         try:
             return objects.checked(objects.decoded(keys.open(key, sealed), BackupManifest))
         except ArchiveDamaged as error:

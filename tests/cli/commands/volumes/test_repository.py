@@ -4,11 +4,13 @@ import subprocess
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from hawker.archive.directory import DirectoryBackend
 from hawker.archive.failure import ArchiveRefused
 from hawker.backup.checks import BackupCheck
+from hawker.backup.format import RepositoryConfig
 from hawker.backup.transfer import save
 from hawker.cli.exits import ExitStatus
 from tests.backup.conftest import ABOUT, bytes_of, opened
@@ -54,6 +56,30 @@ def test_another_passphrase_is_refused(hawker: Hawker, kept: Kept) -> None:
     kept.passphrase.write_bytes(b"another passphrase")
     said = hawker("volumes", "verify", str(kept.place), "--passphrase-file", str(kept.passphrase))
     assert said.status == ExitStatus.FAILED and "does not open the backups" in said.err
+
+
+@pytest.mark.parametrize("command", ["contents", "verify", "prune"])
+def test_directory_without_backups_is_named_and_becomes_no_repository(
+    hawker: Hawker, kept: Kept, tmp_path: Path, command: str
+) -> None:
+    """Of a name with a slip in it, nothing is said to be whole."""
+    said = hawker("volumes", command, str(tmp_path / "slip"), "--passphrase-file", str(kept.passphrase))
+    assert said.status != ExitStatus.OK and f"there are no backups in {tmp_path / 'slip'}" in said.err
+    assert not (tmp_path / "slip").exists()
+
+
+@pytest.mark.parametrize("command", ["contents", "verify", "prune"])
+def test_repository_that_lost_its_key_or_is_of_another_format_says_what_to_do(
+    hawker: Hawker, kept: Kept, command: str
+) -> None:
+    config = kept.place / "config"
+    newer = msgspec.structs.replace(msgspec.msgpack.decode(config.read_bytes(), type=RepositoryConfig), format=2)
+    config.write_bytes(msgspec.msgpack.encode(newer))
+    said = hawker(*words(kept, command))
+    assert said.status == ExitStatus.FAILED and "has format 2; this version reads 1: use the version" in said.err
+    config.unlink()
+    said = hawker(*words(kept, command))
+    assert said.status == ExitStatus.FAILED and "`hawker volumes key import`" in said.err
 
 
 def test_contents_of_a_repository_are_listed_with_sizes(hawker: Hawker, kept: Kept) -> None:

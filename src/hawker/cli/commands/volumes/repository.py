@@ -103,6 +103,7 @@ def verify_backups(
         raise Failure("--restore reads all of a backup: leave --sample out")
 
     async def look(repository: BackupRepository) -> int:
+        await repository.keys()  # of a place that is none, nothing is whole
         every = backups or await repository.backups("")
         look_at = _restored(scratch) if restored else _read(sample)
         found = await _verdicts(repository, _newest(every) if restored and not backups else every, look_at, form)
@@ -196,6 +197,7 @@ def prune_backups(
     Needs no node; refused while a backup is under way."""
 
     async def run(repository: BackupRepository) -> BackupPruneReport:
+        await repository.keys()  # a prune makes no repository of a place that is none
         return await prune(repository, SystemClock().now(), daily=daily, weekly=weekly)
 
     show(on_repository(where, endpoint, region, passphrase_file, run), form, _pruned)
@@ -255,6 +257,7 @@ def list_contents(where: str, passphrase_file: Path, endpoint: str | None, regio
     Needs no node."""
 
     async def look(repository: BackupRepository) -> tuple[RepositoryEntry, ...]:
+        await repository.keys()
         return tuple([await _entry(repository, each) for each in await repository.backups("")])
 
     show(on_repository(where, endpoint, region, passphrase_file, look), form, _contents)
