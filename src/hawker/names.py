@@ -29,10 +29,13 @@ class NamedMachine(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     ip: str
     node: NodeId
     region: str
+    """Where its node is: a part of some names."""
     started: bool
+    """It runs; names of an app, a region or a pair of metadata lead to it only then."""
     listed: bool = True
     group: str = ""
     metadata: dict[str, str] = {}
+    """Keys and values: `VALUE.KEY.kv._metadata` and the app name the machines that have the pair."""
     name: str = ""
 
     @property
@@ -45,13 +48,16 @@ class NamedApp(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     name: AppName
     network_id: int
+    """The number of its private network: only machines of that one are told of it."""
 
 
 class NamedPeer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A computer that is in a private network over WireGuard. `here`: through this node."""
 
     name: str
+    """Its label in `NAME._peer.internal`."""
     ip: str
+    """Its private address, which says its network."""
     here: bool = False
 
     @property
@@ -69,13 +75,16 @@ class NamedAddress(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     app: AppName
     ip: str
+    """IPv4 or IPv6, as the world asks for it."""
 
 
 class ZoneProof(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What a certificate authority looks for as TXT of a name, without its last dot."""
 
     name: str
+    """The whole name, `_acme-challenge.` and more."""
     text: str
+    """The content of the TXT record."""
 
 
 class KnownZone(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +92,7 @@ class KnownZone(msgspec.Struct, frozen=True, kw_only=True):
     `addresses` is reached at `shared`; `name_servers` are where the world asks."""
 
     domain: str
+    """Apps are `APP.` and this, in lower case, without its last dot."""
     listen: tuple[str, ...] = ()
     name_servers: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
@@ -96,6 +106,7 @@ class KnownNames(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     region: str
+    """Where this node is: what is nearest to a machine is found by it."""
     upstream: tuple[str, ...] = ()
     apps: tuple[NamedApp, ...] = ()
     machines: tuple[NamedMachine, ...] = ()

@@ -13,9 +13,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """Amounts of what a node sells. Shared and performance cpus are counted apart: only shared ones may be oversold."""
 
     shared_cpus: int = 0
+    """Virtual cpus."""
     performance_cpus: int = 0
+    """Whole cpus of the host."""
     memory_mib: int = 0
+    """MiB."""
     disk_mib: int = 0
+    """MiB of volumes and root filesystems."""
 
     def plus(self, other: "Resources") -> "Resources":
         return Resources(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
@@ -32,8 +36,11 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     apart: who has which is in the machines' records."""
 
     cpus: int
+    """Whole cpus, 0 or more."""
     memory_mib: int
+    """MiB that are for sale."""
     disk_mib: int
+    """MiB that are for sale."""
     shared_ratio: float = 8.0
     gpus: tuple[Gpu, ...] = ()
 

@@ -9,8 +9,8 @@ from tests.tidy.tree import File, Finding, Tree
 DESCRIBED = tuple(
     f"src/hawker/{place}"
     for place in """
-        api/ audit/ catalog/ feed.py fsm/ gateway/ gossip/ image/limits.py logs/ market/preferences.py record/
-        runtime/driver.py runtime/spec.py
+        api/ archive/ audit/ backup/ catalog/ config/ feed.py fsm/ gateway/ gossip/ image/ logs/ market/preferences.py
+        names.py node.py record/ runtime/driver.py runtime/spec.py
     """.split()
 )
 """Where each public value's fields are described one by one. A setting is described by its option of `hawker up`."""

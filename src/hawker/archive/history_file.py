@@ -27,18 +27,25 @@ class MachineRow(msgspec.Struct, frozen=True, kw_only=True):
     IPv6 address; `details_json` is what its record has beside the other fields."""
 
     id: str
+    """The machine's id, which is also in the file's place in the archive."""
     app: str
+    """The name of the app that had the machine."""
     name: str
+    """What its owner called it."""
     node: str
     region: str
     state: str
+    """The last one, by the API's word, `destroyed` as a rule."""
     version: str
     image: str
+    """The reference as the order gave it."""
     image_digest: str
+    """Of the manifest that the reference meant for this platform: `sha256:` and 64 hex digits."""
     private_ip: str
     created_at: Moment
     updated_at: Moment
     config_json: str
+    """The last config, as the API has it."""
     details_json: str
 
 
@@ -46,20 +53,28 @@ class VersionRow(msgspec.Struct, frozen=True, kw_only=True):
     """One version of the config."""
 
     version: str
+    """A ULID: later versions have higher ones."""
     created_at: Moment
     image: str
+    """The reference in this version's config."""
     image_digest: str
+    """Of the manifest that it meant when the version was made."""
     config_json: str
+    """The config, as the API has it."""
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened. `request_json` is its `request` as the API has it."""
 
     id: str
+    """Unique within the machine."""
     at: Moment
     type: str
+    """What happened: `launch`, `start`, `exit` and so on, as the API has it."""
     status: str
+    """What came of it: `created`, `started`, `renamed` and so on, as the API has it."""
     source: str
+    """Who did it, by the API's word: `user` or `flyd`."""
     request_json: str | None
 
 
@@ -68,7 +83,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     what a person reads about it; `parent` is the run that began it. Times are None for what has not come to pass."""
 
     id: str
+    """Unique within the node; `StepRow.run` names it."""
     flow: str
+    """The kind of operation: `create`, `start`, `stop` and so on."""
     state: str
     accepted_at: Moment
     started_at: Moment | None
@@ -78,7 +95,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     parent: str | None
     input_json: str | None
+    """What the operation was asked to do; None where nothing readable was kept."""
     result_json: str | None
+    """What it came to; None before its end and for operations without one."""
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +107,16 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     number: int
     step: str
+    """Its name in the flow."""
     attempt: int
     outcome: str
+    """How the attempt ended: `done`, `retry`, `failed`, `handed_off`, `undone` or `undo_failed`."""
     started_at: Moment
     ended_at: Moment
     error: str | None
+    """What a person reads about a failure; None after success."""
     result_json: str | None
+    """What the attempt left for the steps after it; None where that is nothing."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +202,9 @@ class ArchiveTable(ValueObject, frozen=True):
     """A table's columns are the fields of its rows' type; `order` is how they are read."""
 
     name: str
+    """In the SQLite file."""
     sql: str
+    """The whole `CREATE TABLE`: a file with another text here is refused as damaged."""
     row: type[msgspec.Struct]
     order: str
 

@@ -61,6 +61,7 @@ class S3Waits(ValueObject, frozen=True, kw_only=True):
     sent after `whole_s`; whoever calls has tries of its own."""
 
     connect_s: float = 5.0
+    """Until a connection stands, its TLS counted."""
     silence_s: float = 60.0
     whole_s: float = 300.0
 

@@ -58,8 +58,11 @@ class BackupShareReport(ValueObject, frozen=True, kw_only=True):
     with what is wrong; `found` those that this look found."""
 
     parts: int
+    """How many of the repository's 256 parts were read, 0 to 256."""
     packs: int
+    """How many packs in them were read."""
     read_bytes: int
+    """How many sealed bytes were read."""
     damaged: tuple[tuple[str, str], ...]
     found: tuple[tuple[str, str], ...]
 

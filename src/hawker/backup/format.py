@@ -50,6 +50,7 @@ class RepositoryConfig(msgspec.Struct, frozen=True, kw_only=True):
     passphrase and `salt`."""
 
     format: int
+    """1. A version that does not know the number refuses the repository."""
     salt: bytes
     key: bytes
 
@@ -58,7 +59,9 @@ class StoredChunk(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A chunk that is stored: `offset` and `length` of its sealed bytes in the pack of that name."""
 
     chunk: bytes
+    """The keyed hash of the chunk's content, 32 bytes: the same content is stored once."""
     pack: bytes
+    """The name of the pack that has it, 32 bytes."""
     offset: int
     length: int
 
@@ -74,6 +77,7 @@ class PruneMarks(msgspec.Struct, frozen=True, kw_only=True):
     ended last. In Unix seconds."""
 
     since: dict[str, float] = {}
+    """By key; one whose moment is older than the grace is removed by the next prune."""
     at: float = 0.0
 
 
@@ -82,7 +86,9 @@ class AtWork(msgspec.Struct, frozen=True, kw_only=True):
     seconds, and no longer."""
 
     token: str
+    """Random, of the one who works. Of two that begin a prune at once, the one whose token stands goes on."""
     until: float
+    """Unix seconds. Who works moves it on; a mark that nobody moves on holds nobody up from then on."""
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,15 +98,24 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     seconds. `filled` is how many chunks of each segment are no holes, a byte each; of an older version it is empty."""
 
     format: int
+    """1. A manifest of another number is refused."""
     volume: str
+    """The id of the volume that was copied, `vol_` and more."""
     name: str
+    """What its owner called the volume; the volume made of the backup is called so, too."""
     app: str
+    """The name of the app that had the volume."""
     org: str
+    """The slug of the organization, which alone may restore the backup."""
     size_bytes: int
+    """The volume's whole size, holes counted, above 0: a volume made of it has at least as much."""
     fstype: str
+    """`ext4`, or `raw` for blocks without a file system."""
     encrypted: bool
+    """The content is what the disk had: it opens with `volume_key` alone."""
     volume_key: bytes | None
     guest_written: bool
+    """A microVM mounted the volume as a disk, so the host does not mount it: containers may not have it."""
     created_at: float
     segments: bytes
     stored_bytes: int

@@ -45,8 +45,11 @@ class Size(ValueObject, frozen=True):
     """How large a machine is. `memory_mb` counts MiB, as everywhere in the Machines API."""
 
     cpu_kind: str
+    """`shared` or `performance`: whether the cpus may be oversold."""
     cpus: int
+    """Virtual ones, 1 or more."""
     memory_mb: int
+    """MiB, what the machine may use at most."""
 
 
 PRESETS: dict[str, Size] = {
@@ -156,16 +159,27 @@ class Check(ValueObject, frozen=True):
     """One check with its defaults, the machine's own or a service's. `headers` may repeat a name. Times are seconds."""
 
     name: str
+    """In the answers of the API and in events; a service's is `servicecheck-NN-TYPE-PORT`."""
     type: str
+    """`tcp`: a connection is enough; `http`: an answer of 200 to 299 is."""
     port: int
+    """In the machine, 1 to 65535, at its private address."""
     interval_s: float
+    """From the end of one look to the next."""
     timeout_s: float
+    """A look that takes longer has failed."""
     grace_s: float
+    """From a start: so long a look that fails is repeated, at least every second, and is not told."""
     method: str
+    """Of the HTTP request, in capitals."""
     path: str
+    """Of the HTTP request, from the slash."""
     protocol: str
+    """`http` or `https`; `tcp` checks ignore it."""
     tls_skip_verify: bool
+    """Any certificate is good."""
     tls_server_name: str | None
+    """Whose certificate is wanted, also sent as SNI; None for the address."""
     headers: tuple[tuple[str, str], ...]
 
 
@@ -229,8 +243,10 @@ class EffectiveTempDir(ValueObject, frozen=True):
     """A volume of the machine's containers, made fresh for each instance. Sizes count MiB."""
 
     name: str
+    """By which containers mount it; unique in the machine."""
     storage: Storage
     size_mib: int
+    """How much it may hold, in MiB."""
 
 
 def image_names(config: MachineConfig) -> list[str]:

@@ -71,7 +71,9 @@ class UnservedField(ValueObject, frozen=True):
     """A field by its path, `[]` for each item and `{}` for each value. `harmless` values ask for nothing."""
 
     path: str
+    """From the config's root, `mounts[].path` say."""
     reason: str
+    """What a person is told, with what to use instead."""
     harmless: tuple[object, ...] = ()
 
 

@@ -231,8 +231,11 @@ class Staged(ValueObject, frozen=True):
     """What is in a staged tree, for tools that must know the size beforehand."""
 
     content_bytes: int
+    """Of all regular files, holes counted; metadata is not."""
     files: int
+    """Inodes, directories counted."""
     newest_s: int
+    """Unix seconds: the block image is made as if at this moment, so it is the same each time."""
 
 
 Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[bool]]

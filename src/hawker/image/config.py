@@ -19,9 +19,11 @@ class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
     cmd: tuple[str, ...] = ()
     user: str = ""
     working_dir: str = ""
+    """An absolute path where the command begins, "" for the root."""
     exposed_ports: tuple[str, ...] = ()
     stop_signal: str = ""
     labels: dict[str, str] = {}
+    """What its makers noted. Nothing here acts on them."""
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest
     size: int
     media_type: str
+    """How it is packed: it says the compression."""
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +43,11 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     digest: Digest
     reference: str
     registry: str
+    """The host that it came from, empty for what is not from a registry."""
     repository: str
+    """The name within the registry, without a tag."""
     tag: str
+    """As the reference had it, empty beside a digest alone."""
     config: ImageConfig
     config_digest: Digest
     layers: tuple[Layer, ...]
@@ -84,9 +90,13 @@ class ReadConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     run: ImageConfig
     os: str
+    """`linux` say; an image for another system than the node's is refused."""
     architecture: str
+    """By Go's name, `amd64` or `arm64` say; empty where the image does not say."""
     variant: str
+    """Of the architecture, `v8` say; empty for any."""
     diff_ids: tuple[str, ...]
+    """Lowest layer first, one for each; an unpacked layer that has another digest is refused."""
 
 
 def read_config(content: bytes) -> ReadConfig:

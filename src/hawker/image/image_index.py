@@ -32,6 +32,7 @@ class ImageName(msgspec.Struct, frozen=True, kw_only=True):
     is when, in Unix seconds, 0 where that is not known. Of a fleet's meanings of a name the newest counts."""
 
     reference: str
+    """As a config writes it, with registry and tag filled in."""
     digest: Digest
     imported: bool = False
     at: float = 0.0

@@ -61,8 +61,11 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """What an image runs on, as an index says it: `linux/arm64/v8`."""
 
     os: str = ""
+    """`linux` say; empty where it is not said."""
     architecture: str = ""
+    """By Go's name, `amd64` say; empty where it is not said."""
     variant: str = ""
+    """Of the architecture, `v8` say; empty for any."""
 
     def __str__(self) -> str:
         return "/".join(filter(None, (self.os, self.architecture, self.variant)))
@@ -72,11 +75,16 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A pointer to content."""
 
     media_type: str = ""
+    """Of what it points to; empty where it is not said."""
     digest: str = ""
+    """`sha256:` and 64 hex digits; what is fetched is held to it."""
     size: int = 0
+    """Bytes as stored, 0 or more; what is fetched is held to it."""
     urls: tuple[str, ...] | None = None
+    """Other places of the content. A layer that has any is refused."""
     platform: Platform | None = None
     annotations: dict[str, str] | None = None
+    """What its makers noted: a layout's tag is one of them."""
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -226,12 +234,16 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     is empty for what is not from one; `size_bytes` is of all layers, compressed."""
 
     reference: str
+    """With registry and tag filled in."""
     registry: str
     repository: str
+    """The name within the registry; a path for what is not from one."""
     tag: str
+    """Empty beside a digest alone."""
     digest: Digest
     size_bytes: int
     imported: bool = False
+    """It was uploaded here under this name, and no registry is asked about it."""
 
 
 def named(reference: Reference, digest: Digest, size_bytes: int, *, imported: bool = False) -> Resolved:

@@ -23,7 +23,9 @@ class PullProgress(ValueObject, frozen=True):
     stage: PullStage
     layer: Digest | None = None
     done_bytes: int = 0
+    """0 to `total_bytes`."""
     total_bytes: int = 0
+    """0 while that is not known."""
 
 
 Report: TypeAlias = Callable[[PullProgress], None]

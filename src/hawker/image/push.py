@@ -36,7 +36,9 @@ class PushedImage(ValueObject, frozen=True, kw_only=True):
     digest: Digest
     manifest: Manifest
     content: bytes
+    """The manifest, byte for byte: `digest` is of these bytes."""
     media_type: str
+    """Of the manifest, told to the registry."""
     blob: Callable[[Digest], Path]
 
 

@@ -54,7 +54,9 @@ class RegistryReference(ValueObject, frozen=True):
     """An image in a registry. `tag` is None only beside a digest; a digest pins the content whatever the tag says."""
 
     registry: str
+    """A host, with a port after a colon where it has one."""
     repository: str
+    """The name within the registry, in lower case."""
     tag: str | None
     digest: Digest | None = None
 
@@ -68,7 +70,9 @@ class LayoutReference(ValueObject, frozen=True):
     """An OCI image layout in a directory of the node."""
 
     path: str
+    """The directory, on the node."""
     tag: str | None = None
+    """Which image of the layout; None where it has one alone."""
 
     def __str__(self) -> str:
         return f"oci:{self.path}" + (f":{self.tag}" if self.tag else "")
@@ -84,6 +88,7 @@ class ArchiveReference(ValueObject, frozen=True):
 
     kind: ArchiveKind
     path: str
+    """The file, on the node."""
 
     def __str__(self) -> str:
         return f"{self.kind.value}:{self.path}"

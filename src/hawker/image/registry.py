@@ -48,6 +48,7 @@ class Credentials(ValueObject, frozen=True):
     """A user name and a password or access token. `realm` is a host that may have them too, as token server."""
 
     username: str
+    """Empty for a token that is the password alone."""
     password: Secret
     realm: str = ""
 
@@ -111,6 +112,7 @@ class AuthChallenge(ValueObject, frozen=True):
 
     scheme: str
     parameters: tuple[tuple[str, str], ...] = ()
+    """Names and values in the registry's order, `realm` and `service` say."""
 
     def get(self, name: str) -> str | None:
         return next((value for key, value in self.parameters if key == name), None)

@@ -21,6 +21,7 @@ class Stored(ValueObject, frozen=True):
     """A manifest or index as its source has it. `media_type` may be empty."""
 
     content: bytes
+    """Byte for byte: digests are of these bytes."""
     media_type: str = ""
 
 

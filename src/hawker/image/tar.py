@@ -169,14 +169,19 @@ class TarEntry(ValueObject, frozen=True):
     name: bytes
     kind: EntryKind
     mode: int
+    """Permission bits, with set-user-id, set-group-id and sticky; no kind of file."""
     uid: int
+    """The owner within the image."""
     gid: int
+    """The group within the image."""
     mtime_ns: int
+    """Unix nanoseconds, below 0 before 1970."""
     size: int
     stored: int
     extents: Extents
     link: bytes
     xattrs: tuple[tuple[str, bytes], ...]
+    """Names and values of extended attributes."""
 
 
 class TarReader:

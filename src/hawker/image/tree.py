@@ -32,10 +32,15 @@ class FileMeta(ValueObject, frozen=True):
     """What an inode has beside its content."""
 
     mode: int
+    """Permission bits, with set-user-id, set-group-id and sticky; no kind of file."""
     uid: int = 0
+    """The owner within the image."""
     gid: int = 0
+    """The group within the image."""
     mtime_ns: int = 0
+    """Unix nanoseconds."""
     xattrs: tuple[tuple[str, bytes], ...] = ()
+    """Names and values of extended attributes."""
 
 
 class TreeFile(ValueObject, frozen=True, eq=False):
@@ -44,11 +49,13 @@ class TreeFile(ValueObject, frozen=True, eq=False):
     meta: FileMeta
     content: int
     size: int
+    """Bytes, holes counted."""
 
 
 class Symlink(ValueObject, frozen=True, eq=False):
     meta: FileMeta
     target: bytes
+    """As written; it is followed within the image alone."""
 
 
 class Fifo(ValueObject, frozen=True, eq=False):
