@@ -30,6 +30,7 @@ class Keyring(msgspec.Struct, frozen=True, kw_only=True):
     with the one of number `primary`. `version` is raised by each change, so that of two the newer is known."""
 
     keys: dict[str, str]
+    """Never empty."""
     primary: int
     version: int = 1
 

@@ -17,13 +17,16 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
+    """What is sold, `a10` say: orders name it."""
     address: str
+    """On the host's PCI bus, `0000:65:00.0` say."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """`count` devices of a kind."""
 
     kind: str
+    """What is sold, `a10` say."""
     count: int
 
 

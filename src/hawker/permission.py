@@ -65,7 +65,10 @@ class Attempt(ValueObject, frozen=True):
 
     action: Action
     org: str | None = None
+    """The slug of the organization."""
     app: str | None = None
+    """The name of the app; its `org` is named, too."""
     machine: str | None = None
+    """The id of the machine; its `app` is named, too."""
     source: str = ""
     now: float = 0.0

@@ -24,10 +24,14 @@ class Coordinates(ValueObject, frozen=True):
     """Where a code is: that of the city's airport. Degrees, north and east."""
 
     name: str
+    """City and country, for people."""
     latitude: float
+    """-90 to 90."""
     longitude: float
+    """-180 to 180."""
     area: Area
     usa: bool = False
+    """It lies in the United States."""
 
 
 SPOTS: Mapping[str, Coordinates] = {

@@ -19,6 +19,7 @@ class TimeWindow(ValueObject, frozen=True):
     start_s: float
     length_s: float
     period_s: float = DAY_S
+    """Seconds, above 0: a day where nothing is said."""
 
     def opened(self, now: float) -> float | None:
         """When the one that is open now was opened, in Unix seconds; None while none is."""

@@ -18,6 +18,7 @@ class Allowance(ValueObject, frozen=True):
     """So many tokens a second in the long run, and up to `burst` at once by whoever has waited; both are above 0."""
 
     per_s: float
+    """Tokens that come back in a second."""
     burst: float
 
     def full_at(self, was_full_at: float, now: float, amount: float) -> float | None:

@@ -9,8 +9,9 @@ from tests.tidy.tree import File, Finding, Tree
 DESCRIBED = tuple(
     f"src/hawker/{place}"
     for place in """
-        api/ archive/ audit/ backup/ catalog/ config/ feed.py fsm/ gateway/ gossip/ image/ logs/ market/preferences.py
-        names.py node.py record/ runtime/driver.py runtime/spec.py
+        api/ archive/ audit/ auth/ backup/ catalog/ cluster.py config/ deploys/ fair/ feed.py flytoml/ fsm/ gateway/
+        gossip/ gpu.py image/ logs/ market/ names.py node.py permission.py record/ region.py runtime/driver.py
+        runtime/spec.py secret/ store/ time_window.py token_bucket.py volume/
     """.split()
 )
 """Where each public value's fields are described one by one. A setting is described by its option of `hawker up`."""

@@ -12,6 +12,7 @@ class Orgs(msgspec.Struct, frozen=True, array_like=True, tag="org"):
     """Only what belongs to one of these organizations."""
 
     names: tuple[str, ...]
+    """Slugs of organizations; none of them allows nothing."""
 
     def allows(self, attempt: Attempt) -> bool:
         return attempt.org in self.names
@@ -24,6 +25,7 @@ class Apps(msgspec.Struct, frozen=True, array_like=True, tag="app"):
     """Only these apps and what belongs to them."""
 
     names: tuple[str, ...]
+    """Names of apps; none of them allows nothing."""
 
     def allows(self, attempt: Attempt) -> bool:
         return attempt.app in self.names
@@ -36,6 +38,7 @@ class Machines(msgspec.Struct, frozen=True, array_like=True, tag="machine"):
     """Only these machines."""
 
     ids: tuple[str, ...]
+    """Of machines; none of them allows nothing."""
 
     def allows(self, attempt: Attempt) -> bool:
         return attempt.machine in self.ids
@@ -48,6 +51,7 @@ class Actions(msgspec.Struct, frozen=True, array_like=True, tag="action"):
     """Only these classes of actions, as the letters of `permission.Action`."""
 
     letters: str
+    """One for each class that is allowed, each once."""
 
     def __post_init__(self) -> None:
         actions_of(self.letters)
@@ -75,6 +79,7 @@ class Sources(msgspec.Struct, frozen=True, array_like=True, tag="source"):
     """Only for callers whose address is in one of these networks (CIDR)."""
 
     networks: tuple[str, ...]
+    """IPv4 and IPv6."""
 
     def __post_init__(self) -> None:
         for network in self.networks:
@@ -97,6 +102,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True, tag="holder"):
     """Whom the token was made for: a name for logs and leases, of which the first one counts. Refuses nothing."""
 
     name: str
+    """As the token's maker wrote it."""
 
     def allows(self, attempt: Attempt) -> bool:
         return True

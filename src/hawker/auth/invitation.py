@@ -33,7 +33,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     32 bytes. When it expires and how often it may be used stands at that node."""
 
     version: int = _VERSION
+    """1. Another number is refused as of another version of hawker."""
     cluster: str
+    """What is to be joined; who joins shows it, and is refused where it is another one's."""
     id: str
     secret: bytes
 
@@ -70,9 +72,12 @@ class JoinAttempt(ValueObject, frozen=True):
     """A host that joins. `key` is its private key for this join, 32 bytes: whoever repeats a join shows the same."""
 
     invite: str
+    """The invitation's id."""
     secret: bytes
+    """The invitation's, 32 bytes."""
     key: bytes
     node: str = ""
+    """The id of the node that joins; empty until it has one."""
 
     def __repr__(self) -> str:
         return f"JoinAttempt({self.invite})"

@@ -28,6 +28,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """`key` names the issuer's key, `nonce` makes the token unlike any other; `issued_at` is Unix seconds."""
 
     version: int
+    """Of the token's form; one that is not known here is refused."""
     key: bytes
     nonce: bytes
     issued_at: int
@@ -50,6 +51,7 @@ class Macaroon(ValueObject, frozen=True):
     raw_header: bytes
     raw_caveats: tuple[bytes, ...]
     tag: bytes
+    """The signature over header and caveats, which who adds a caveat signs on from."""
     header: Header
     caveats: tuple[Caveat, ...]
 

@@ -91,6 +91,7 @@ class Offered(ValueObject, frozen=True):
     """What a header brought that is good here: the root token, or macaroons with their chains of ids."""
 
     root: bool = False
+    """The root token was among them: everything is allowed."""
     macaroons: tuple[Macaroon, ...] = ()
 
 

@@ -45,7 +45,9 @@ class DeployInput(msgspec.Struct, frozen=True, kw_only=True):
     """`why` is what a deploy that goes back was stopped by, for people."""
 
     app: str
+    """The name of the app."""
     version: int
+    """The number of the release that is to be reached."""
     why: str = ""
 
 

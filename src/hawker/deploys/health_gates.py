@@ -29,8 +29,11 @@ class Expected(ValueObject, frozen=True):
     """The version that the deploy made, how long it must stay up in seconds, and whether its checks count."""
 
     version: str
+    """The machine's version, a ULID: with another one the gate is not this deploy's any more."""
     smoke_s: float
+    """Seconds from its start, 0 or more."""
     checks: bool = True
+    """The machine's own checks and its services' have to pass, too."""
 
 
 def judged(machine: Machine, expected: Expected, up_s: float | None) -> GateVerdict:

@@ -74,11 +74,15 @@ class WantedRelease(ValueObject, frozen=True, kw_only=True):
     bluegreen releases that a client drove by itself and did not bring to their end."""
 
     app: str
+    """The name of the app."""
     version: int
+    """The number of the release."""
     config: AppConfig
     configs: Mapping[str, MachineConfig]
     strategy: str
+    """`rolling`, `canary`, `bluegreen` or `immediate`: which machines are changed when."""
     ha: bool
+    """A new group with services and without volumes gets two machines; any other gets one."""
     now: float
     counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     scope: DeployScope = DeployScope()

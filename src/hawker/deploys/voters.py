@@ -62,8 +62,11 @@ class Voters(ValueObject, frozen=True):
     """The calls to the voters of one deploy, which are answered by a majority or count as not answered."""
 
     app: str
+    """The name of the app."""
     app_id: str
+    """The id, so that nobody votes about another app of that name."""
     version: int
+    """The number of the release that is deployed."""
     all: tuple[NodeId, ...]
     nodes: CoordinatingNodes
     clock: Clock

@@ -326,9 +326,13 @@ class BoundElsewhere(ValueObject, frozen=True, kw_only=True):
     """A shared resource that is no number of slots, in words."""
 
     name: str
+    """What is shared."""
     bound: str
+    """How much of it there is, with its unit."""
     key: str
+    """Whose part it is: an app, an organization, a machine or an address."""
     over: str
+    """What happens to who wants more."""
 
 
 USUAL_PULLS, USUAL_COPIES = 3, 2

@@ -23,6 +23,7 @@ class Share(ValueObject, frozen=True, kw_only=True):
     happens beyond it."""
 
     name: str
+    """What is shared, for people and metrics."""
     total: int
     each: int
     reserve: int = 0
@@ -44,8 +45,11 @@ class TurnsView(ValueObject, frozen=True, kw_only=True):
 
     share: Share
     used: int
+    """0 to the share's `total`."""
     waiting: int
+    """Tasks of all keys together, 0 or more."""
     keys: int
+    """0 or more."""
 
 
 class Turns:

@@ -14,10 +14,14 @@ class FileProblem(ValueObject, frozen=True):
     """`path` is the key in dots, empty for the whole file. A warning leaves the file usable."""
 
     line: int
+    """Counted from 1."""
     column: int
+    """Counted from 1."""
     path: str
     text: str
+    """What is wrong, for people."""
     warning: bool = False
+    """The file can be used as it is."""
 
     def line_of(self, file: str) -> str:
         """`fly.toml:14:3: http_service.internal_port: wanted a number, got "abc"`."""

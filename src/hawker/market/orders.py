@@ -64,7 +64,9 @@ class Order(ValueObject, frozen=True, kw_only=True):
     until: float
     key: str | None = None
     count: int = 1
+    """How many machines, 1 or more."""
     all_or_nothing: bool = False
+    """Fewer than `count` are none: those that were made go again."""
     known_at: AppNodes = msgspec.field(default_factory=AppNodes)
     avoid: frozenset[NodeId] = frozenset()
     metadata: CallMetadata = msgspec.field(default_factory=CallMetadata)
@@ -81,6 +83,7 @@ class Sending(ValueObject, frozen=True):
 
     node: NodeId
     name: str
+    """The order's id there: by it the node knows an order that comes twice."""
     number: int = 0
 
 

@@ -129,6 +129,7 @@ class Placed(ValueObject, frozen=True, kw_only=True):
     """`would` is where each would be filled, in a dry run; `error` is why the rest was not."""
 
     order_id: str = ""
+    """Empty in a dry run."""
     filled: Sequence[Filled] = ()
     would: Sequence[NodeId] = ()
     shown: tuple[BidShown, ...] = ()

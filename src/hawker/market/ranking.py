@@ -29,6 +29,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeId
     region: str
+    """That of the node."""
     bid: Bid
     filled: int = 0
 
@@ -41,9 +42,13 @@ class RankPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one resource adds to a score: `points`, of 1 in all."""
 
     name: str
+    """Of the resource, as the curves name it."""
     value: float
+    """As the curve takes it: a share of what is used then, bytes or a number of machines."""
     utility: float
+    """What the curve makes of the value, 0 to 1."""
     weight: float
+    """How much the resource counts beside others, 0 or more."""
     points: float
 
 
@@ -55,6 +60,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
     offer: Offer
     score: float
+    """The sum of the parts' points; the highest wins."""
     terms: tuple[_Term, ...]
 
     @property

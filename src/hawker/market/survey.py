@@ -59,6 +59,7 @@ class Field(ValueObject, frozen=True, kw_only=True):
 
     nodes: Sequence[Node]
     passed_over: dict[str, str]
+    """By node id, why it is not asked, in words for people."""
     fit: Sequence[Node]
 
 
@@ -287,6 +288,7 @@ class Surveyed(ValueObject, frozen=True, kw_only=True):
 
     nodes: Sequence[Node]
     passed_over: dict[str, str]
+    """By node id, why it was not asked, in words for people."""
     bids: dict[str, Bid | str]
     ranked: Sequence[Ranked]
     planned: Sequence[NodeId] = ()

@@ -61,7 +61,9 @@ class Issued(ValueObject, frozen=True):
     """PEM."""
 
     chain: str
+    """The host's own certificate first."""
     key: str
+    """Its private key."""
 
 
 class AcmeOrder:

@@ -45,7 +45,9 @@ class KeyPair(msgspec.Struct, frozen=True, kw_only=True):
     """A chain, the host's own certificate first, and its private key; both PEM. Never logged, never answered."""
 
     chain: bytes
+    """At least one certificate."""
     key: bytes
+    """It fits the first certificate."""
 
     def __repr__(self) -> str:
         return "KeyPair(...)"
@@ -58,7 +60,9 @@ class ReadCertificate(ValueObject, frozen=True, kw_only=True):
     kind: str
     authority: str
     not_before: float
+    """From when the first certificate is valid."""
     not_after: float
+    """Until when the first certificate is valid."""
 
 
 def hostname_of(text: str) -> str:

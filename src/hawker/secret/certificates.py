@@ -47,10 +47,14 @@ class FarCertificate(ValueObject, frozen=True):
     """One that another node has, sealed as this node seals its own."""
 
     hostname: str
+    """In A-labels and lower case; the first label may be `*`."""
     app: AppName
     sealed: bytes
+    """Chain and private key."""
     created_at: float
+    """Unix seconds; of two for one host name the later one counts."""
     not_after: float
+    """Unix seconds: until when it is valid."""
 
 
 class HostnameKeepers(Protocol):

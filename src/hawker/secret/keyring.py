@@ -106,6 +106,7 @@ class Key(ValueObject, frozen=True):
 
     type: KeyType
     value: bytes
+    """As long as its type asks."""
 
     def __repr__(self) -> str:
         return f"Key({self.type.value})"

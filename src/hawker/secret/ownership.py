@@ -29,10 +29,15 @@ class OwnershipProof(ValueObject, frozen=True, kw_only=True):
     for this app alone, and that the host name leads to addresses that the app has alone."""
 
     hostname: str
+    """What somebody wants a certificate for, in lower case."""
     app_value: str
+    """The text that shows it for this app."""
     org_value: str
+    """The text that shows it for every app of the organization."""
     challenge: tuple[str, str] = ("", "")
+    """A name of the host name's zone and where it has to lead; empty where we have no zone."""
     addresses: frozenset[str] = frozenset()
+    """Those that the app has alone; none where it has none."""
 
     @property
     def text_name(self) -> str:

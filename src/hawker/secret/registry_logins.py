@@ -29,10 +29,14 @@ class CarriedLogin(msgspec.Struct, frozen=True, kw_only=True):
     """A login as it travels between nodes, itself sealed; `password` is empty for one that was given up."""
 
     username: str
+    """As the registry knows it."""
     password: str
     realm: str
+    """A host that may be told the password too, as token server; empty for none."""
     at: float
+    """Unix seconds of the change: of two logins for one registry the later one counts."""
     by: str
+    """Who gave it or gave it up, as the token names them."""
 
 
 class Elsewhere(Protocol):

@@ -34,6 +34,7 @@ class Bucket(ValueObject, Generic[T], frozen=True):
     tolerated, so that an older program can read what a newer one added."""
 
     name: str
+    """Unique in the store, and never changed: what is stored is found by it."""
     type: type[T]
 
 

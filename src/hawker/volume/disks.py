@@ -24,10 +24,13 @@ class Disk(ValueObject, frozen=True):
 
     id: VolumeId
     size_bytes: int
+    """Its whole size, holes counted."""
     fstype: Fstype
     encrypted: bool
+    """What lies on the host is ciphertext; `key` opens it."""
     key: SealedKey | None = None
     guest_written: bool = False
+    """A microVM mounted it as a disk, so the host does not mount it."""
     repair: bool = False
 
 
@@ -35,7 +38,9 @@ class Usage(ValueObject, frozen=True):
     """Of a volume's filesystem, in its own blocks; `blocks_avail` is `blocks_free` without root's reserve."""
 
     block_size: int
+    """Bytes in one block."""
     blocks: int
+    """All, 0 or more."""
     blocks_free: int
     blocks_avail: int
 
@@ -134,7 +139,9 @@ class CopyRoom(ValueObject, frozen=True):
     """What a copy of a volume needs of the host's disk, and what is there for it. A copy by reference needs nothing."""
 
     needed_bytes: int
+    """0 or more."""
     free_bytes: int
+    """Beyond what the node keeps free."""
 
     @property
     def missing_bytes(self) -> int:
@@ -153,7 +160,9 @@ class BackupSize(msgspec.Struct, frozen=True, kw_only=True):
     """In bytes: what the volume has stored, and what was sent of that because it was not there yet."""
 
     stored_bytes: int
+    """Holes are not counted."""
     sent_bytes: int
+    """0 where the repository had everything."""
 
 
 class BackupFound(ValueObject, frozen=True, kw_only=True):
@@ -161,10 +170,13 @@ class BackupFound(ValueObject, frozen=True, kw_only=True):
     volume that was backed up."""
 
     size_bytes: int
+    """The size of the volume that was backed up: the new one has as much or more."""
     fstype: Fstype
     encrypted: bool
+    """The new volume has to be, too."""
     key: SealedKey | None
     guest_written: bool
+    """A microVM mounted the volume as a disk: the new one is for microVMs, too."""
 
 
 class Backups(Protocol):

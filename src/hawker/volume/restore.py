@@ -41,11 +41,14 @@ class VolumeOrigin(ValueObject, frozen=True, kw_only=True):
     size_gb: int
     fstype: Fstype
     encrypted: bool
+    """The new volume has to be, too."""
     key: SealedKey | None
     guest_written: bool
+    """A microVM mounted the origin as a disk: the new volume is for microVMs, too."""
     snapshot: SnapshotId | None = None
     volume: VolumeId | None = None
     backup: str | None = None
+    """ORG/APP/VOLUME/TIME of a backup; None where it is made from a snapshot or a volume."""
 
 
 def origin_of(order: CreateVolumeRequest, reader: Reader) -> tuple[str, VolumeOrigin] | None:
