@@ -64,6 +64,19 @@ async def test_a_sound_move_breaks_nothing_and_each_breach_is_found() -> None:
         assert Invariant.MOVE_ENDS in {each.invariant for each in moves_at_rest(sights)}
 
 
+async def test_unit_that_is_taken_back_from_an_owner_that_asks_no_more_is_found() -> None:
+    async with played_fleet() as fleet:
+        sights = await moved(fleet)
+        ((key, came),) = sights[1].reader.scan(INCOMING)
+        settled = msgspec.structs.replace(came, settled=True)
+        await fleet.hosts[1].world.store.write(lambda tx: tx.put(INCOMING, key, settled))
+        assert list(of_moves(sights)) == []
+        (move,) = [each for _, each in sights[0].reader.scan(MOVES)]
+        back = msgspec.structs.replace(move, reclaimed=move.generation + 1)
+        await fleet.hosts[0].world.store.write(lambda tx: tx.put(MOVES, move.id, back))
+        assert Invariant.SETTLED in {each.invariant for each in of_moves(sights)}
+
+
 async def test_machine_that_was_stopped_twice_for_a_move_is_found() -> None:
     async with played_fleet() as fleet:
         await moved(fleet)

@@ -226,6 +226,7 @@ class MoveHandlers:
             limit_mib_per_s=move.limit_mib_per_s,
             reclaimed=move.reclaimed,
             snapshots=self._moves.snapshots_kept(move) if move.reclaimed else (),
+            settled=self._moves.is_settled(move),
         )
 
     @answers(HAND_VOLUME)

@@ -118,6 +118,17 @@ def of_moves(sights: Iterable[NodeSight]) -> Iterator[Violation]:
         yield from _unsaid(sight)
         yield from _unheld(sight)
     yield from _turns(sights)
+    yield from _unsettled(sights)
+
+
+def _unsettled(sights: Iterable[NodeSight]) -> Iterator[Violation]:
+    """Who asks no more whether it was taken back has it for good."""
+    revoked = {(sight.node, move.id) for sight in sights for _, move in sight.reader.scan(MOVES) if move.reclaimed}
+    for sight in sights:
+        for _, came in sight.reader.scan(INCOMING):
+            if came.settled and (came.source, came.move) in revoked:
+                what = f"node {came.source} took it back, and told node {sight.node} that it never would"
+                yield Violation(Invariant.SETTLED, came.unit, what)
 
 
 def _unheld(sight: NodeSight) -> Iterator[Violation]:

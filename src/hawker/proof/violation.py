@@ -43,6 +43,7 @@ class Invariant(StrEnum):
     ZEROS_SAID = "zeros in place of what was lost are listed"
     OFF_ONCE = "a machine is stopped once for a move"
     GOES_BACK = "a machine that does not start where it came to goes back once"
+    SETTLED = "nothing is taken back once its new owner was told that it is not"
     MOVE_ENDS = "a move ends, and leaves nothing"
     HARD_LIMIT = "a machine never has more in flight than its hard limit"
     UNCUT = "nobody is let into a machine that rests or stops, and a rest cuts nobody"

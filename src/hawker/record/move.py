@@ -254,7 +254,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What another node is about to move here. `holds` is room of this node until it is accepted or dropped. `machine`
     and `volume` are as the source had them when it asked, and so are `root` and `memory`. `upto` is how far the draft
     of the volume is filled and on disk, `root_upto` how far that of the root filesystem; `compared_bytes` are those of
-    which both nodes compared a digest."""
+    which both nodes compared a digest. `settled`: its source has said that it can never take it back."""
 
     move: str  # id of the move, given by its source
     source: NodeId
@@ -272,6 +272,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int = 0  # 0 or more, received so far
     compared_bytes: int = 0
     back_of: str = ""  # as in `MoveRecord`
+    settled: bool = False  # nobody is asked any more whether it was taken back
     reason: str = ""  # why it was refused or dropped, for people; empty otherwise
     created_at: float  # Unix seconds, by the clock of this node
 

@@ -9,7 +9,7 @@ from hawker.proof.violation import Invariant, Violation
 from hawker.sim.harness.plan import RunOperation, RunOutcome, RunPlan
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
-from hawker.sim.moves.move_run import MoveVerb
+from hawker.sim.moves.move_plan import MoveVerb
 
 
 class Plan(RunPlan[RunOperation[MoveVerb]], frozen=True):

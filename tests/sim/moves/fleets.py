@@ -20,7 +20,8 @@ from hawker.machine import State
 from hawker.record.move import GRANTS, MOVES, OPEN_MOVES, MoveRecord, MoveState
 from hawker.sim.harness.loop import eventually
 from hawker.sim.moves.move_host import MoveHost
-from hawker.sim.moves.move_run import MovePlan, MoveSimulation
+from hawker.sim.moves.move_plan import MovePlan
+from hawker.sim.moves.move_run import MoveSimulation
 from hawker.sim.node.kit import SOUND, WorkerKit
 from hawker.sim.node.sim_worker import APP, SimWorker, params
 

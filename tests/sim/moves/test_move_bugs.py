@@ -4,7 +4,8 @@ import pytest
 
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.moves.move_bugs import PLANTS
-from hawker.sim.moves.move_run import draw, play
+from hawker.sim.moves.move_plan import draw
+from hawker.sim.moves.move_run import play
 from hawker.sim.node.kit import WorkerKit
 from tests.short_form import short_form
 
@@ -18,7 +19,8 @@ FOUND_AT = {
     "turn-not-durable": 18,
     "root-left": 4,
     "zeros-unsaid": 7,
-    "restarts-granted": 9,
+    "restarts-granted": 4,
+    "settles-early": 51,
     "reclaim-alive": 99,
     "reclaim-unfenced": 67,
     "reclaim-same-generation": 3,

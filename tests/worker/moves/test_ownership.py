@@ -2,10 +2,12 @@
 
 import pytest
 
-from hawker.errors import Moved
+from hawker.errors import Moved, WrongState
 from hawker.machine import State
 from hawker.record.move import MoveState
-from hawker.worker.moves.ownership import came_by, taken_back
+from hawker.sim.fleet.network import PassingCall
+from hawker.worker.moves.ownership import came_by, look, taken_back
+from hawker.worker.moves.sweep import MoveSweep
 from tests.sim.moves.fleets import played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -39,3 +41,38 @@ async def test_a_node_uses_nothing_that_was_taken_back() -> None:
         await fleet.ended(0, move_id)
         assert await fleet.settled() == []
         assert fleet.hosts[0].sight().running == {fleet.machine}
+
+
+async def test_a_node_asks_no_more_once_its_granter_can_take_nothing_back() -> None:
+    async with played_fleet() as fleet:
+        move = await fleet.ended(0, (await fleet.move(0, 1)).id)
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        await look(fleet.worker(1).parts.deps)
+        came = came_by(fleet.worker(1).store, fleet.machine)
+        assert came is not None and not came.settled
+        await fleet.hosts[0].age()
+        granter = fleet.worker(0).parts
+        await MoveSweep(granter.deps, granter.scheduled_moves).sweep()
+        await fleet.again(0, kept=0, power=True)
+        await look(fleet.worker(1).parts.deps)
+        came = came_by(fleet.worker(1).store, fleet.machine)
+        assert came is not None and came.settled
+
+        asked: list[str] = []
+
+        def hear(call: PassingCall) -> None:
+            asked.append(call.route)
+
+        fleet._fleet.call_network.hears = hear
+        await fleet.hosts[1].kill(kept=0, power=True)
+        with pytest.raises(WrongState, match="is not here any more"):
+            await fleet.reclaim(move.id, accept_loss=True)
+        fleet._fleet.call_network.unplugged.add(fleet.id(0))
+        await fleet.hosts[1].begin(fleet._tasks)
+        await fleet.worker(1).reaches(fleet.machine, State.STARTED)
+        deps = fleet.worker(1).parts.deps
+        assert await taken_back(deps, fleet.machine) is None
+        await look(deps)
+        assert "show_outgoing_move" not in asked and not deps.claims
+        fleet._fleet.call_network.unplugged.clear()
+        assert await fleet.settled() == []

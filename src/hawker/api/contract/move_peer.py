@@ -57,7 +57,8 @@ class OutgoingMove(Answer, frozen=True, kw_only=True):
     """What the source says of a move. `stored_bytes` is what there is to be copied; with `hands_over` it may be read
     now, with `closed` nobody writes to it any more. While `paused` the destination copies nothing.
     `limit_mib_per_s` is the newest; None from a node that says none. `reclaimed` is the generation under which the
-    source took it back, 0 when it did not; then `snapshots` are those of the volume that it has and keeps."""
+    source took it back, 0 when it did not; then `snapshots` are those of the volume that it has and keeps. With
+    `settled` it did not, and never can, whatever happens to it; an older node does not say so."""
 
     state: str
     generation: int
@@ -68,6 +69,7 @@ class OutgoingMove(Answer, frozen=True, kw_only=True):
     limit_mib_per_s: int | None = None
     reclaimed: int = 0
     snapshots: tuple[str, ...] = ()
+    settled: bool = False
 
 
 class DeliverRequest(Request, frozen=True, kw_only=True):

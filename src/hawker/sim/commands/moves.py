@@ -6,7 +6,8 @@ import click
 
 from hawker.sim.harness.seeded_simulator import SeededSimulator, seeded_options
 from hawker.sim.moves.move_bugs import PLANTS
-from hawker.sim.moves.move_run import MoveOutcome, MovePlan, draw, play, shrink
+from hawker.sim.moves.move_plan import MovePlan, draw
+from hawker.sim.moves.move_run import MoveOutcome, play, shrink
 from hawker.sim.node.kit import SOUND, WorkerKit
 
 

@@ -223,6 +223,13 @@ class _ReclaimsAlive(MachineMoves):
         return _AsksNoGossip(self._deps, self._room)
 
 
+class _SettlesEarly(MachineMoves):
+    """An owner is told that nobody takes it back while that can be done."""
+
+    def is_settled(self, move: MoveRecord) -> bool:
+        return move.state is MoveState.DONE
+
+
 class _RaisesNothing(Reclaims):
     def _generation(self, move: MoveRecord) -> int:
         return move.generation
@@ -348,6 +355,12 @@ PLANTS: tuple[PlantedBug[WorkerKit], ...] = (
         "reclaim-unfenced",
         "a node that returns does not ask whether what it had was taken back",
         WorkerKit(flows=_with_step("start", "rootfs", _asks_nobody)),
+        *I,
+    ),
+    _plant(
+        "settles-early",
+        "an owner is told that nobody takes it back while the former one still can",
+        WorkerKit(moves=_SettlesEarly),
         *I,
     ),
     _plant("reclaim-alive", "something is taken back from a node that lives", WorkerKit(moves=_ReclaimsAlive), *I),

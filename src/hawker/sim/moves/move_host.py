@@ -21,7 +21,7 @@ from hawker.node import Capacity
 from hawker.proof.move_checks import NodeSight, owned_at
 from hawker.record.app import AppRecord
 from hawker.record.machine import MACHINES
-from hawker.record.move import INCOMING, IncomingState
+from hawker.record.move import INCOMING, RETIRED, RETIRED_KEPT_S, RETIRED_UNITS, IncomingState
 from hawker.record.node import NODE, NodeRecord
 from hawker.runtime.fake_host import HEAP_BITS
 from hawker.sim.fleet.network import CallNetwork, SimEndpoint, SimPeers
@@ -205,6 +205,17 @@ class MoveHost:
             self._dark = False
             self.world.moved_files.cut_power()
             self.world.reboot()
+
+    async def age(self) -> None:
+        """What was left of moves was left a day ago."""
+
+        def apply(tx: Tx) -> None:
+            for key, unit in list(tx.scan(RETIRED_UNITS)):
+                tx.put(RETIRED_UNITS, key, msgspec.structs.replace(unit, until=unit.until - RETIRED_KEPT_S))
+            for key, file in list(tx.scan(RETIRED)):
+                tx.put(RETIRED, key, msgspec.structs.replace(file, until=file.until - RETIRED_KEPT_S))
+
+        await self.world.store.write(apply)
 
     async def _live(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         if self.world.store.get(NODE, "self") is None:

@@ -32,6 +32,7 @@ from hawker.record.move import (
     OPEN_MOVE_OF,
     OPEN_MOVES,
     PAUSED_AT_MOST_S,
+    RETIRED_UNITS,
     KeptMemory,
     KeptRoot,
     MoveMode,
@@ -370,6 +371,10 @@ class MachineMoves(IncomingMoves):
 
     def snapshots_left(self, move: MoveRecord) -> int:
         return snapshots_left(self._deps.store, move)
+
+    def is_settled(self, move: MoveRecord) -> bool:
+        """What was here of it has been forgotten, and that is on disk: see `MoveSweep`. Nobody can take it back."""
+        return move.state is MoveState.DONE and self._deps.store.get(RETIRED_UNITS, move.id) is None
 
     def snapshots_kept(self, move: MoveRecord) -> tuple[SnapshotId, ...]:
         """Those of its volume that are here."""

@@ -1,6 +1,7 @@
 """Whether what came to this node by a move is its own still: while the node was away, who granted it may have taken it
 back. The granter is asked before the first use of each such unit in the life of a daemon, and once a minute; when it is
-silent, the catalog is. What was taken back is given up at once: see `surrender`.
+silent, the catalog is. What was taken back is given up at once: see `surrender`. Once the granter has said that it
+never can take it back, nobody is asked any more; time says no such thing, for this node may have been away meanwhile.
 """
 
 import msgspec
@@ -59,7 +60,7 @@ def is_given_up(reader: Reader, came: IncomingRecord) -> bool:
 async def taken_back(deps: FlowDeps, unit: str) -> Abort | None:
     """Before it is used: the end of whatever was to use it, when it was taken back; it is given up."""
     came = came_by(deps.store, unit)
-    if came is None or (came.move in deps.claims and not is_given_up(deps.store, came)):
+    if came is None or ((came.settled or came.move in deps.claims) and not is_given_up(deps.store, came)):
         return None
     taken, tries = 0 if not is_given_up(deps.store, came) else came.generation, 0
     while not taken and tries < _TRIES:
@@ -80,14 +81,14 @@ async def taken_back(deps: FlowDeps, unit: str) -> Abort | None:
 async def look(deps: FlowDeps) -> None:
     """Ask for all that came, and give up what was taken back."""
     for _, came in list(deps.store.scan(INCOMING)):
-        if came.state is IncomingState.ACCEPTED and came_by(deps.store, came.unit) == came:
+        if came.state is IncomingState.ACCEPTED and not came.settled and came_by(deps.store, came.unit) == came:
             taken = 0 if is_given_up(deps.store, came) else await _generation_elsewhere(deps, came)
             if taken:
                 await _give_up(deps, came, taken)
 
 
 async def _generation_elsewhere(deps: FlowDeps, came: IncomingRecord) -> int | None:
-    """Under which its granter took it back, 0 when it did not; None when it says nothing."""
+    """Under which its granter took it back, 0 when it did not, for good or so far; None when it says nothing."""
     try:
         caller = deps.others.there.caller(came.source)
         said = await caller.call(SHOW_OUTGOING, params=MoveParams(move_id=came.move))
@@ -95,7 +96,15 @@ async def _generation_elsewhere(deps: FlowDeps, came: IncomingRecord) -> int | N
         return 0
     except HawkerError:
         return None
+    if said.settled and not said.reclaimed:
+        await deps.store.write(lambda tx: _settled(tx, came))
     return said.reclaimed
+
+
+def _settled(tx: Tx, came: IncomingRecord) -> None:
+    record = tx.get(INCOMING, came.move)
+    if record is not None:
+        tx.put(INCOMING, record.move, msgspec.structs.replace(record, settled=True))
 
 
 def _generation_seen(deps: FlowDeps, came: IncomingRecord) -> int:

@@ -73,6 +73,8 @@ class MoveSweep:
         if deps.others.are_there:
             await ownership.look(deps)
         await deps.store.write(self._forget_old, Durability.ORDERED)
+        if any(unit.until <= deps.clock.now() for _, unit in deps.store.scan(RETIRED_UNITS)):
+            await deps.store.write(self._forget_units)
         if deps.moved_files is None:
             return
         now = deps.clock.now()
@@ -106,9 +108,6 @@ class MoveSweep:
         for key, move in list(tx.scan(MOVES)):
             if move.state not in OPEN_MOVES and move.updated_at < oldest and not snapshots_left(tx, move):
                 tx.delete(MOVES, key)
-        for key, unit in list(tx.scan(RETIRED_UNITS)):
-            if unit.until <= self._deps.clock.now():
-                tx.delete(RETIRED_UNITS, key)
         for key, incoming in list(tx.scan(INCOMING)):
             if incoming.state not in AWAITED and incoming.created_at < oldest:
                 tx.delete(INCOMING, key)
@@ -117,6 +116,12 @@ class MoveSweep:
             if post.at < oldest and tx.get(OPEN_MOVE_OF, key) is None and not followed:
                 tx.delete(MOVED, key)
                 tx.delete(GRANTS, key)
+
+    def _forget_units(self, tx: Tx) -> None:
+        """Durably, always: from now on their owners are told that nobody takes them back, and ask no more."""
+        for key, unit in list(tx.scan(RETIRED_UNITS)):
+            if unit.until <= self._deps.clock.now():
+                tx.delete(RETIRED_UNITS, key)
 
     def _take_up(self, tx: Tx, move_id: str) -> None:
         move = tx.get(MOVES, move_id)
