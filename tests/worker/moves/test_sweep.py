@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hawker.record.move import COMING_SNAPSHOTS, GRANTS, MOVED, MOVES, SIGNPOSTS_KEPT_S
+from hawker.record.move import COMING_SNAPSHOTS, GRANTS, MOVED, MOVES, RETIRED_UNITS, SIGNPOSTS_KEPT_S, RetiredUnit
 from hawker.record.volume import SNAPSHOTS
 from hawker.sim.harness.loop import eventually
 from hawker.store.contract import Tx
@@ -32,6 +32,15 @@ async def test_signposts_and_ended_moves_are_forgotten_after_their_days() -> Non
         parts = fleet.worker(0).parts
         await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
         assert (store.count(MOVED), store.count(MOVES), store.count(GRANTS)) == (0, 0, 0)
+
+
+async def test_unit_that_can_be_taken_back_no_more_is_not_there_again_after_a_power_cut() -> None:
+    async with played_fleet() as fleet:
+        store, parts = fleet.hosts[0].world.store, fleet.worker(0).parts
+        await store.write(lambda tx: tx.put(RETIRED_UNITS, "old", RetiredUnit(until=fleet._clock.now())))
+        await MoveSweep(parts.deps, parts.scheduled_moves).sweep()
+        await fleet.again(0, kept=0, power=True)
+        assert fleet.hosts[0].world.store.count(RETIRED_UNITS) == 0
 
 
 async def test_a_move_is_remembered_as_long_as_snapshots_are_to_follow_by_it() -> None:
