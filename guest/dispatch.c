@@ -207,6 +207,8 @@ bool dispatch(struct peer *peer, enum frame type, uint32_t channel, struct curso
     case FRAME_MEMORY:
     case FRAME_USAGE:
         return peer_speaks(peer, 3) && channel != 0 && upkeep_take(peer, type, channel, payload);
+    case FRAME_TRIM:
+        return peer_speaks(peer, 5) && channel != 0 && upkeep_take(peer, type, channel, payload);
     case FRAME_STDIN:
     case FRAME_STDIN_END:
     case FRAME_CREDIT:

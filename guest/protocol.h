@@ -2,7 +2,7 @@
 #ifndef PROTOCOL_H
 #define PROTOCOL_H
 
-enum { PROTOCOL_MAGIC = 0x504b5748, PROTOCOL_VERSION = 4, FRAME_MAX = 65536, FRAME_HEAD = 9 };
+enum { PROTOCOL_MAGIC = 0x504b5748, PROTOCOL_VERSION = 5, FRAME_MAX = 65536, FRAME_HEAD = 9 };
 
 enum frame {
     FRAME_HELLO = 1,
@@ -27,6 +27,7 @@ enum frame {
     FRAME_MEMORY = 20,
     FRAME_USAGE = 21,
     FRAME_ATTACH = 22, /* version 4 */
+    FRAME_TRIM = 23,   /* version 5 */
     FRAME_READY = 33,
     FRAME_REFUSED = 34,
     FRAME_EXIT = 35,

@@ -93,15 +93,26 @@ static int grow(const struct mount *mount, struct failure *why) {
     return ioctl(mount->root, EXT4_IOC_RESIZE_FS, &room) < 0 ? fail(why, errno, "grow", mount->target) : 0;
 }
 
-static void grown(struct peer *peer, uint32_t channel, struct mount *mount, const struct failure *why) {
+static struct fstrim_range trimmed; /* by the errand that is sent next, which has it for its own */
+
+/* What lies beyond the end, and a disk that drops nothing, are no failure. */
+static int trim(const struct mount *mount, struct failure *why) {
+    struct statfs about;
+    if (fstatfs(mount->root, &about) < 0) return fail(why, errno, "trim", mount->target);
+    if (trimmed.start / (uint64_t)about.f_bsize >= about.f_blocks) return 0;
+    if (ioctl(mount->root, FITRIM, &trimmed) == 0 || errno == EOPNOTSUPP || errno == ENOTTY) return 0;
+    return fail(why, errno, "trim", mount->target);
+}
+
+static void tended(struct peer *peer, uint32_t channel, struct mount *mount, const struct failure *why) {
     (void)mount;
     peer_send_done(peer, channel, why);
 }
 
-static void begin_growing(struct peer *peer, uint32_t channel, struct mount *mount) {
+static void begin(struct peer *peer, uint32_t channel, struct mount *mount, errand_fn errand, const char *what) {
     struct failure why;
-    if (errand_send(peer, channel, mount, grow, grown)) return;
-    fail(&why, EAGAIN, "grow", mount->target);
+    if (errand_send(peer, channel, mount, errand, tended)) return;
+    fail(&why, EAGAIN, what, mount->target);
     peer_send_done(peer, channel, &why);
 }
 
@@ -119,6 +130,10 @@ static void refuse_target(struct peer *peer, enum frame type, uint32_t channel, 
 static bool for_mount(struct peer *peer, enum frame type, uint32_t channel, struct cursor *payload) {
     const char *target = take_string(payload);
     uint32_t timeout_ms = type == FRAME_FREEZE ? (uint32_t)take_number(payload, 4) : 0;
+    if (type == FRAME_TRIM) {
+        trimmed.start = take_number(payload, 8);
+        trimmed.len = take_number(payload, 8);
+    }
     if (payload->failed) return false;
     struct mount *mount = mount_find(target);
     if (!mount)
@@ -128,7 +143,9 @@ static bool for_mount(struct peer *peer, enum frame type, uint32_t channel, stru
     else if (type == FRAME_THAW)
         freeze_end(peer, channel, mount);
     else if (type == FRAME_GROW)
-        begin_growing(peer, channel, mount);
+        begin(peer, channel, mount, grow, "grow");
+    else if (type == FRAME_TRIM)
+        begin(peer, channel, mount, trim, "trim");
     else
         tell_usage(peer, channel, mount);
     return true;

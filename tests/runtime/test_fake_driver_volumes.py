@@ -70,10 +70,13 @@ async def test_whatever_ends_it_takes_the_snapshot_along(driver: FakeDriver, hos
     assert host.memories == set()
 
 
-async def test_volumes_are_asked_for_by_name_and_only_of_what_runs(driver: FakeDriver) -> None:
+async def test_volumes_are_asked_for_by_name_and_only_of_what_runs(driver: FakeDriver, host: FakeHost) -> None:
     await driver.grow_volume(MACHINE, "data", 1 << 30)
     usage = await driver.volume_usage(MACHINE, "data")
     assert usage.blocks * usage.block_size == 1 << 30
+    await driver.trim_volume(MACHINE, "data", 0, 1 << 20)
+    await driver.trim_volume(MACHINE, "", 0, 1 << 10)
+    assert host.trimmed == {(MACHINE, "data"): 1 << 20, (MACHINE, ""): 1 << 10}
     with pytest.raises(NotFound, match="no volume other"):
         await driver.volume_usage(MACHINE, "other")
     await driver.suspend(MACHINE)

@@ -27,6 +27,10 @@ def content(disk: VolumeDisk) -> bytes:
     return Path(disk.file).read_bytes()
 
 
+def stored(disk: VolumeDisk) -> int:
+    return Path(disk.file).stat().st_blocks * 512
+
+
 async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: Path) -> None:
     async with guests(tmp_path) as there:
         disk = volume(tmp_path, 16)
@@ -50,3 +54,20 @@ async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: P
         await there.hears(spec, "wrote", since=said)
         with pytest.raises(NotFound, match="no volume other"):
             await there.driver.volume_usage(spec.machine_id, "other")
+
+
+async def test_what_a_guest_deletes_takes_no_room_once_its_volume_is_trimmed(tmp_path: Path) -> None:
+    async with guests(tmp_path) as there:
+        disk = volume(tmp_path, 64)
+        written = "dd if=/dev/urandom of=/data/file bs=1M count=24; sync; echo stored"
+        spec = there.spec(f"{written}; rm /data/file; sync; echo deleted; sleep 1000", volumes=(disk,))
+        await there.driver.start(spec)
+        assert isinstance(there.driver, GuestVolumes)
+        await there.hears(spec, "deleted\n")
+        await there.driver.trim_volume(spec.machine_id, "data", 64 * MIB, MIB)  # beyond its end
+        await there.driver.trim_volume(spec.machine_id, "", 0, 1 << 30)
+        assert stored(disk) > 24 * MIB
+        await there.driver.trim_volume(spec.machine_id, "data", 0, 1 << 30)
+        assert stored(disk) < 12 * MIB
+        with pytest.raises(NotFound, match="no volume other"):
+            await there.driver.trim_volume(spec.machine_id, "other", 0, MIB)

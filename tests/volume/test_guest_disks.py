@@ -9,16 +9,20 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hawker.errors import BadRequest, NotServed, Unavailable
+from hawker.errors import BadRequest, NotServed, Unavailable, WrongState
+from hawker.host import ext4
 from hawker.host.ext4 import read_superblock
 from hawker.host.mount import mounts
+from hawker.ids import MachineId, NodeId
 from hawker.machine import State
 from hawker.record.volume import GB, Fstype
 from hawker.runtime.driver import VolumeUsage
-from hawker.volume.guest_disks import GuestDisks
+from hawker.volume.attachment import volume_name
+from hawker.volume.guest_disks import GuestDisks, GuestMovedFiles
+from hawker.volume.moved_files import FilePlace, MovedFile
 from tests.contract.disks import VOLUME, disk
 from tests.volume.own_disk import own_disk
-from tests.worker.lifecycle.guests import Guest
+from tests.worker.lifecycle.guests import MACHINE, Guest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
@@ -154,3 +158,31 @@ async def test_raw_and_encrypted_ones_are_refused_with_the_reason(disks: GuestDi
 async def test_a_disk_of_its_own_at_the_directory_of_volumes_is_no_stray_either(tmp_path: Path, guest: Guest) -> None:
     with own_disk(tmp_path) as directory:
         assert await GuestDisks(directory, guest.driver, guest.use).strays() == ()
+
+
+async def test_files_are_trimmed_by_the_guest_that_has_them(disks: GuestDisks, guest: Guest, tmp_path: Path) -> None:
+    layer = tmp_path / "layer"
+    layer.touch()
+    os.truncate(layer, 5 << 30)
+
+    def place_of(file: MovedFile) -> FilePlace:
+        return FilePlace(layer if file.layer else disks.file(VOLUME), tmp_path / "mounted")
+
+    files = GuestMovedFiles(NodeId("0badcafe"), tmp_path / "volumes", place_of, guest.driver, guest.use)
+    volume, root = MovedFile(VOLUME), MovedFile(MACHINE, "kept-3")
+    assert await files.trim(volume, 0) is None and await files.trim(root, 0) is None
+    await guest.run(disks.file(VOLUME))
+    assert await files.trim(volume, 0) == ext4.TRIMMED_AT_ONCE
+    assert await files.trim(volume, ext4.TRIMMED_AT_ONCE) is None, "it has no more"
+    assert await files.trim(root, ext4.TRIMMED_AT_ONCE) == 2 * ext4.TRIMMED_AT_ONCE
+    assert await files.trim(MovedFile(MACHINE, memory="state"), 0) is None
+    name = volume_name(VOLUME)
+    assert guest.host.trimmed == {(MACHINE, name): ext4.TRIMMED_AT_ONCE, (MACHINE, ""): 2 * ext4.TRIMMED_AT_ONCE}
+
+    async def refuses(machine_id: MachineId, name: str, start: int, count: int) -> None:
+        raise WrongState("the machine was started by an older version")
+
+    guest.driver.trim_volume = refuses  # type: ignore[method-assign]
+    assert await files.trim(volume, 0) is None
+    await guest.suspend()
+    assert await files.trim(volume, 0) is None

@@ -89,7 +89,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 _RESIZE_FS = 0x40086610  # EXT4_IOC_RESIZE_FS
 _FITRIM = 0xC0185879
-_TRIMMED_AT_ONCE = 4 << 30
+TRIMMED_AT_ONCE = 4 << 30
 _NO_TRIM = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EROFS})
 _CAP_SYS_RESOURCE = 24
 _MENDED = 1  # e2fsck(8): what was wrong and is not any more
@@ -218,8 +218,8 @@ def trim(target: Path, start: int) -> int | None:
         found = os.fstatvfs(fd)
         if start >= found.f_frsize * found.f_blocks:
             return None
-        fcntl.ioctl(fd, _FITRIM, struct.pack("=QQQ", start, _TRIMMED_AT_ONCE, 0))
-        return start + _TRIMMED_AT_ONCE
+        fcntl.ioctl(fd, _FITRIM, struct.pack("=QQQ", start, TRIMMED_AT_ONCE, 0))
+        return start + TRIMMED_AT_ONCE
     except OSError as error:
         if error.errno not in _NO_TRIM:
             raise

@@ -49,6 +49,10 @@ class GuestVolumes(Protocol):
     async def volume_usage(self, machine_id: MachineId, name: str) -> VolumeUsage:
         """How full the volume's file system is now."""
 
+    async def trim_volume(self, machine_id: MachineId, name: str, start: int, count: int) -> None:
+        """The volume's file takes no room any more for what its file system does not use of these bytes, where its
+        device drops anything; with no `name` the file of the root filesystem that the machine keeps."""
+
 
 class LostPart(StrEnum):
     """What a running instance can lose on the host without ending."""

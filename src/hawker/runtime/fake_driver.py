@@ -298,6 +298,11 @@ class FakeDriver:
         blocks = self._host.volume_sizes.get((machine_id, name), 0) // BLOCK_BYTES
         return VolumeUsage(block_size=BLOCK_BYTES, blocks=blocks, blocks_free=blocks, blocks_avail=blocks)
 
+    async def trim_volume(self, machine_id: MachineId, name: str, start: int, count: int) -> None:
+        if name:
+            self._volume(machine_id, name)
+        self._host.trimmed[machine_id, name] = start + count
+
     async def resumes(self) -> SavedBy:
         return self._host.saved_by
 

@@ -291,6 +291,7 @@ class FakeHost:
         self.arrived: dict[MachineId, int] = {}  # the same, of memories that came from another host
         self.saved_by = SavedBy(vmm="fake 1", cpu_model="model 1")
         self.volume_sizes: dict[tuple[MachineId, str], int] = {}  # bytes, as guests were told
+        self.trimmed: dict[tuple[MachineId, str], int] = {}  # up to which byte
         self.still: set[tuple[MachineId, str]] = set()  # volumes that a guest holds still
         self._instances: dict[MachineId, Instance] = {}
         self._faults: dict[str, list[FakeFault]] = {}

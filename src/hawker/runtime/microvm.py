@@ -44,6 +44,7 @@ from hawker.runtime.vmm.qemu import Qemu
 
 _PASSES = 3
 _GROW_TIMEOUT_S = 60.0
+_TRIM_TIMEOUT_S = 10.0  # a move waits no longer
 _UNACCELERATED = "no kernel came up with it here"
 
 
@@ -220,6 +221,11 @@ class MicroVMDriver(PilotDriver):
         volume = self._volume(machine_id, name)
         async with self._asked(machine_id, ANSWER_TIMEOUT_S) as pilot:
             return await requests.usage(pilot, volume.target)
+
+    async def trim_volume(self, machine_id: MachineId, name: str, start: int, count: int) -> None:
+        target = self._volume(machine_id, name).target if name else "/"
+        async with self._asked(machine_id, _TRIM_TIMEOUT_S) as pilot:
+            await requests.trim(pilot, target, start, count)
 
     # --- memories
 

@@ -53,7 +53,7 @@ from hawker.vault import Vault, load_or_create_key
 from hawker.version import VERSION
 from hawker.volume.disks import Copies, Disks
 from hawker.volume.encryption import Ciphers, VolumeKeys
-from hawker.volume.guest_disks import GuestCopies, GuestDisks, VolumeUse
+from hawker.volume.guest_disks import GuestCopies, GuestDisks, GuestMovedFiles, VolumeUse
 from hawker.volume.host_copies import PARALLEL_COPIES, HostCopies, remove_bases
 from hawker.volume.host_disks import HostDisks
 from hawker.volume.moved_files import FilePlace, HostMovedFiles, MovedFile
@@ -167,7 +167,7 @@ async def deps_of(
         copies=copies,
         moved_files=None
         if file_of is None
-        else HostMovedFiles(node_id, place.volumes, places_of(file_of, rootfs, place.snapshots, driver)),
+        else _moved_files(node_id, place, driver, store, places_of(file_of, rootfs, place.snapshots, driver)),
         volume_keys=keys,
         backups=_backups(settings, place, clock, keys, file_of),
         gpus=_gpus(settings),
@@ -243,6 +243,14 @@ def places_of(
         return rootfs.kept(MachineId(file.id), file.layer)
 
     return place_of
+
+
+def _moved_files(
+    node_id: NodeId, place: Place, driver: NodeDriver, store: Store, places: Callable[[MovedFile], FilePlace]
+) -> HostMovedFiles:
+    if isinstance(driver, GuestVolumes) and driver.features.disks:
+        return GuestMovedFiles(node_id, place.volumes, places, driver, VolumeUse(store, driver))
+    return HostMovedFiles(node_id, place.volumes, places)
 
 
 def _backups(

@@ -17,7 +17,7 @@ from hawker.host.block import loops
 from hawker.host.ext4 import read_superblock
 from hawker.host.mount import mounts
 from hawker.host.sparse import draft
-from hawker.ids import MachineId, VolumeId
+from hawker.ids import MachineId, NodeId, VolumeId
 from hawker.machine import OFF, State
 from hawker.record.machine import MACHINES
 from hawker.record.volume import VOLUMES, Fstype
@@ -28,6 +28,7 @@ from hawker.volume.attachment import volume_name
 from hawker.volume.disks import Disk, Usage
 from hawker.volume.host_copies import LONGEST_FREEZE_S, HostCopies, written_at
 from hawker.volume.host_disks import HostDisks, enlarge, is_grown
+from hawker.volume.moved_files import FilePlace, HostMovedFiles, MovedFile
 
 
 class Guests(GuestVolumes, Protocol):
@@ -176,6 +177,43 @@ def _believable(block_size: int, blocks: int, free: int, available: int, disk: D
     """What a guest says, if it can be so: growth by itself, and the bill, go by it."""
     sound = block_size > 0 and 0 <= available <= free <= blocks and blocks * block_size <= disk.size_bytes
     return Usage(block_size, blocks, free, available) if sound else None
+
+
+class GuestMovedFiles(HostMovedFiles):
+    """Keeps `MovedFiles`; what is mounted is mounted by guests."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        directory: Path,
+        place_of: Callable[[MovedFile], FilePlace],
+        guests: Guests,
+        use: VolumeUse,
+    ) -> None:
+        super().__init__(node, directory, place_of)
+        self._guests = guests
+        self._use = use
+
+    async def trim(self, file: MovedFile, start: int) -> int | None:
+        """By the kernel of the guest that has it; by nobody where that has just ended, or is older than this call."""
+        size, machine_id = self._existing(file).stat().st_size, await self._owner(file)
+        if machine_id is None or start >= size:
+            return None
+        name = "" if file.layer else volume_name(VolumeId(file.id))
+        try:
+            await self._guests.trim_volume(machine_id, name, start, ext4.TRIMMED_AT_ONCE)
+        except (NotFound, WrongState):
+            return None
+        return start + ext4.TRIMMED_AT_ONCE
+
+    async def _owner(self, file: MovedFile) -> MachineId | None:
+        if file.memory:
+            return None
+        if file.layer:
+            machine_id = MachineId(file.id)
+            return machine_id if (await self._guests.inspect(machine_id)).phase is Phase.RUNNING else None
+        hold = await self._use.of(VolumeId(file.id))
+        return hold.machine_id if hold.use is Use.GUEST else None
 
 
 # Copies of volumes that guests have: a running guest holds its file system still meanwhile. That of a suspended one

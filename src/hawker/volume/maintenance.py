@@ -150,7 +150,7 @@ TRIM_S = 60.0
 
 
 class Trims:
-    """Of volumes that are mounted here; a guest's kernel trims those of microVMs, or nobody does."""
+    """Of volumes that are mounted, here or in a guest."""
 
     def __init__(self, store: Store, clock: Clock, files: MovedFiles) -> None:
         self._store = store

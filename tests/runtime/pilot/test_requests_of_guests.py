@@ -23,6 +23,7 @@ pytestmark = pytest.mark.anyio
 QUESTIONS = [
     partial(requests.set_clock, now=1.5),
     partial(requests.grow, target="/data"),
+    partial(requests.trim, target="/data", start=0, count=1),
     partial(requests.memory),
     partial(requests.usage, target="/data"),
 ]
@@ -66,6 +67,8 @@ async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> Non
         async with await greeted(run) as pilot:
             await requests.set_clock(pilot, 1.5)
             await requests.grow(pilot, "/data")
+            await requests.trim(pilot, "/data", 5, 7)
+            assert guest.asked[-1] == (FrameKind.TRIM, target + numbers(5, 7))
             told = await requests.memory(pilot), await requests.usage(pilot, "/data")
             async with freeze(pilot, "/data", 2.5):
                 assert guest.asked[-1] == (FrameKind.FREEZE, target + frames.number(2500, 4))
@@ -73,7 +76,7 @@ async def test_each_question_is_asked_as_the_protocol_has_it(run: RunDir) -> Non
         GuestMemory(total=9, available=8, free=7, swap_total=2, swap_free=1),
         VolumeUsage(block_size=4096, blocks=9, blocks_free=3, blocks_avail=2),
     )
-    assert [kind for kind, _ in guest.asked] == [16, 19, 20, 21, 17, 18]
+    assert [kind for kind, _ in guest.asked] == [16, 19, 23, 20, 21, 17, 18]
     assert guest.asked[0][1] == numbers(1_500_000_000) and guest.asked[-1][1] == target
 
 
@@ -96,19 +99,20 @@ async def test_a_request_not_done_says_why(
     error: type[Exception],
     why: str,
 ) -> None:
-    guest = Guest(CLOCK=answer, GROW=answer, MEMORY=answer, USAGE=answer)
+    guest = Guest(CLOCK=answer, GROW=answer, TRIM=answer, MEMORY=answer, USAGE=answer)
     with answering(run, guest):
         async with await greeted(run) as pilot:
             with pytest.raises(error, match=why):
                 await ask(pilot)  # type: ignore[misc]
 
 
-async def test_an_older_pilot_is_not_asked(run: RunDir) -> None:
+@pytest.mark.parametrize(("version", "ask"), [(2, QUESTIONS[1]), (4, QUESTIONS[2])], ids=["grow", "trim"])
+async def test_an_older_pilot_is_not_asked(run: RunDir, version: int, ask: Callable[[Connection], object]) -> None:
     guest = Guest()
-    with answering(run, guest, version=2):
+    with answering(run, guest, version=version):
         async with await greeted(run) as pilot:
             with pytest.raises(WrongState, match="older version"):
-                await requests.grow(pilot, "/data")
+                await ask(pilot)  # type: ignore[misc]
     assert guest.asked == []
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hawker.api.contract.move_peer import IncomingRequest
-from hawker.errors import NotServed
+from hawker.errors import NotServed, Unavailable
 from hawker.ids import AppName, MachineId, NodeId, VolumeId
 from hawker.machine import State
 from hawker.node import Resources
@@ -52,6 +52,17 @@ def test_a_root_that_a_microvm_wrote_goes_to_no_node_of_containers_and_the_other
     for root, features in ((ROOT, GUEST_FEATURES), (guests, FEATURES)):
         with pytest.raises(NotServed, match="wrote the root filesystem"):
             check_root(root, features)
+
+
+async def test_a_move_goes_on_though_nobody_trims_its_files() -> None:
+    async with played_fleet() as fleet:
+
+        async def is_busy(file: MovedFile, start: int) -> int | None:
+            raise Unavailable("the machine does not answer")
+
+        fleet.hosts[0].world.moved_files.trim = is_busy  # type: ignore[method-assign]
+        assert (await fleet.ended(0, (await fleet.move(0, 1)).id)).state is MoveState.DONE
+        assert await fleet.settled() == []
 
 
 async def test_a_kept_root_goes_with_its_machine_and_back_and_is_retired_each_time() -> None:

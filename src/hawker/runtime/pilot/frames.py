@@ -10,7 +10,7 @@ from enum import IntEnum
 from hawker.value_object import ValueObject
 
 MAGIC = 0x504B5748
-VERSION = 4
+VERSION = 5
 OLDEST_VERSION = 1  # of a pilot that may still run: machines outlive the hawker that started them
 FRAME_MAX = 65536
 PAYLOAD_MAX = FRAME_MAX - 5
@@ -44,6 +44,7 @@ class FrameKind(IntEnum):
     MEMORY = 20
     USAGE = 21
     ATTACH = 22  # to a pilot of version 4
+    TRIM = 23  # to a pilot of version 5 with a kernel of its own
     READY = 33
     REFUSED = 34
     EXIT = 35

@@ -25,6 +25,7 @@ _PROCESSES_MAX = 512  # a pilot lists no more
 _PROCESSES_BYTES_MAX = 4 << 20
 THAW_TIMEOUT_S = 5.0
 GROW_VERSION = 3  # of the protocol that asks such things of a guest
+TRIM_VERSION = 5
 _BLOCK_MAX = 1 << 20  # bytes
 _SIZE_MAX = 1 << 63  # bytes
 _T = TypeVar("_T")
@@ -141,6 +142,12 @@ async def grow(pilot: Connection, target: str) -> None:
     await _do(pilot, FrameKind.GROW, frames.string(target))
 
 
+async def trim(pilot: Connection, target: str, start: int, count: int) -> None:
+    """Have the disk drop what the file system at `target` does not use of these bytes."""
+    _check_version(pilot, TRIM_VERSION)
+    await _do(pilot, FrameKind.TRIM, frames.string(target) + frames.number(start, 8) + frames.number(count, 8))
+
+
 async def memory(pilot: Connection) -> GuestMemory:
     return await _ask(pilot, FrameKind.MEMORY, b"", FrameKind.MEMORY_IS, read_memory)
 
@@ -171,11 +178,15 @@ async def _do(pilot: Connection, kind: FrameKind, payload: bytes) -> None:
         raise Unavailable(f"the guest could not do it: {why}")
 
 
+def _check_version(pilot: Connection, needed: int) -> None:
+    if pilot.version < needed:
+        raise WrongState("the machine was started by an older version, which cannot do this: stop and start it")
+
+
 async def _ask(
     pilot: Connection, kind: FrameKind, payload: bytes, answer: FrameKind, read: Callable[[PayloadReader], _T]
 ) -> _T:
-    if pilot.version < GROW_VERSION:
-        raise WrongState("the machine was started by an older version, which cannot do this: stop and start it")
+    _check_version(pilot, GROW_VERSION)
     inbox = Inbox()
     pilot.send(frames.encode(kind, pilot.open_channel(inbox), payload))
     frame = await inbox.take()

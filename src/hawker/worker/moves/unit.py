@@ -2,9 +2,11 @@
 that is suspended. Whatever is done with the files of a move is done with each of them.
 """
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
-from hawker.errors import NotServed
+from hawker.errors import HawkerError, NotServed
 from hawker.fsm.contract import Resource
 from hawker.ids import MachineId, VolumeId
 from hawker.machine import State
@@ -59,13 +61,14 @@ async def stored_bytes(deps: FlowDeps, move: MoveRecord) -> int:
 
 
 async def trim(deps: FlowDeps, file: MovedFile) -> None:
-    """What was deleted is not copied; not for long."""
+    """What was deleted is not copied; not for long, and no move ends because of it."""
     until, start = deps.clock.monotonic() + _TRIM_S, 0
-    while deps.clock.monotonic() < until:
-        following = await files_of(deps).trim(file, start)
-        if following is None:
-            return
-        start = following
+    with suppress(HawkerError):  # a guest that is busy, or does not answer
+        while deps.clock.monotonic() < until:
+            following = await files_of(deps).trim(file, start)
+            if following is None:
+                return
+            start = following
 
 
 def moved_volume(deps: FlowDeps, move: MoveRecord) -> VolumeRecord | None:
