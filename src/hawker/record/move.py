@@ -253,8 +253,9 @@ FILLING = frozenset({IncomingState.READY, IncomingState.WARM})
 class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What another node is about to move here. `holds` is room of this node until it is accepted or dropped. `machine`
     and `volume` are as the source had them when it asked, and so are `root` and `memory`. `upto` is how far the draft
-    of the volume is filled and on disk, `root_upto` how far that of the root filesystem; `compared_bytes` are those of
-    which both nodes compared a digest. `settled`: its source has said that it can never take it back."""
+    of the volume is filled and on disk, `root_upto` how far that of the root filesystem and `memory_upto`, by
+    name, those of the memory's files; `compared_bytes` are those of which both nodes compared a digest. `settled`: its
+    source has said that it can never take it back."""
 
     move: str  # id of the move, given by its source
     source: NodeId
@@ -269,6 +270,7 @@ class IncomingRecord(msgspec.Struct, frozen=True, kw_only=True):
     state: IncomingState = IncomingState.HOLDING
     upto: int = 0
     root_upto: int = 0
+    memory_upto: dict[str, int] = {}
     copied_bytes: int = 0  # 0 or more, received so far
     compared_bytes: int = 0
     back_of: str = ""  # as in `MoveRecord`

@@ -15,6 +15,8 @@ from hawker.runtime.driver import Phase
 from hawker.runtime.fake_host import FakeFault
 from hawker.runtime.saved_memory import SavedBy
 from hawker.sim.harness.loop import eventually
+from hawker.volume.moved_files import Lost, MovedFile, StoredPiece
+from hawker.worker.lifecycle import draft
 from tests.sim.moves.fleets import PlayedFleet, played_fleet
 from tests.worker.hourglass import in_virtual_time
 
@@ -62,6 +64,29 @@ async def test_a_suspended_machine_goes_on_at_its_new_node_with_its_memory_and_l
     assert before is not None and after.running is not None and after.running.instance_id == before.instance_id
     assert after.holds.memory_mib > 0 and fleet.hosts[0].world.host.memories == set()
     assert not any(each.startswith("exit/") for each in fleet.worker(1).events(fleet.machine))
+    await goes_on(fleet, 1, memory)
+    assert await fleet.settled() == []
+
+
+async def test_what_is_on_disk_of_a_memory_is_not_copied_again_after_a_power_cut(
+    fleet: PlayedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draft, "_SYNCED_BYTES", 1)
+    memory, files, asked = await suspended(fleet), fleet.hosts[0].world.moved_files, list[int]()
+    piece = files.piece
+
+    async def notes(file: MovedFile, offset: int, count: int, lost: Lost = None) -> StoredPiece | None:
+        if file.memory:
+            asked.append(offset)
+        return await piece(file, offset, count, lost)
+
+    monkeypatch.setattr(files, "piece", notes)
+    move = await fleet.move(0, 1)
+    await eventually(fleet._clock, lambda: len(asked) > 3, 60, 0.0005)
+    await fleet.again(1, power=True)
+    first = asked.copy()
+    assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+    assert first[0] == 0 and min(asked[len(first) :]) > 0
     await goes_on(fleet, 1, memory)
     assert await fleet.settled() == []
 

@@ -7,7 +7,7 @@ has every block compared at the end.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -69,6 +69,8 @@ _UNLIKE = 1 << 18  # blocks that are remembered by name; with more, all that wer
 _NUMBER, _UPTO = 4, 8
 
 T = TypeVar("T")
+Upto: TypeAlias = tuple[MovedFile, int]
+"""A file, and up to which offset its draft is filled and on disk."""
 
 
 def change_incoming(tx: Tx, move_id: str, **fields: Any) -> IncomingRecord:
@@ -189,12 +191,17 @@ class CopyPace:
         self._limit = record.limit_mib_per_s
         self._ask_at = self._free_at + _ORDERS_S
 
-    async def note(self, copied: int = 0, compared: int = 0, **upto: int) -> None:
+    async def note(self, copied: int = 0, compared: int = 0, upto: Upto | None = None) -> None:
         """So much more, and no faster than it may be; what lies before `upto` is on disk."""
         self._copied, self._compared = self._copied + copied, self._compared + compared
-        fields = {"copied_bytes": self._copied, "compared_bytes": self._compared, **upto}
         store, clock = self._deps.store, self._deps.clock
-        await store.write(lambda tx: change_incoming(tx, self._record.move, **fields), Durability.ORDERED)
+
+        def note(tx: Tx) -> None:
+            noted = change_incoming(tx, self._record.move, copied_bytes=self._copied, compared_bytes=self._compared)
+            if upto is not None:
+                change_incoming(tx, noted.move, **_on_disk(noted, *upto))
+
+        await store.write(note, Durability.ORDERED)
         await self._obey()
         limit = self._limit or (BESIDE_MIB_PER_S if self.beside else 0)
         if limit:
@@ -217,7 +224,7 @@ class CopyPace:
 
 
 class DraftPace(Protocol):
-    async def note(self, copied: int = 0, compared: int = 0, **upto: int) -> None:
+    async def note(self, copied: int = 0, compared: int = 0, upto: Upto | None = None) -> None:
         """So much more, and no faster than it may be; what lies before `upto` is on disk."""
 
 
@@ -235,6 +242,7 @@ class FileDraft:
         self._deps = deps
         self._record = record
         self._pace = pace
+        self._file = file
         self._draft = draft_of(record.move, file)
         self._root = bool(file.layer) or None
         self._memory = file.memory or None
@@ -301,8 +309,7 @@ class FileDraft:
             unsynced += len(piece.data)
             if unsynced >= _SYNCED_BYTES:
                 await files.sync(self._draft)
-                upto = {} if self._memory else {"root_upto" if self._root else "upto": offset}
-                await self._pace.note(len(piece.data), **upto)
+                await self._pace.note(len(piece.data), upto=(self._file, offset))
                 unsynced = 0
             else:
                 await self._pace.note(len(piece.data))
@@ -444,11 +451,19 @@ class FileDraft:
             await clock.sleep(_LOOK_S)
 
 
+def _on_disk(record: IncomingRecord, file: MovedFile, offset: int) -> dict[str, Any]:
+    """The fields of the record that say so, for `_begun`."""
+    if file.memory:
+        return {"memory_upto": {**record.memory_upto, file.memory: offset}}
+    return {"root_upto" if file.layer else "upto": offset}
+
+
 def _begun(record: IncomingRecord, file: MovedFile) -> tuple[int, int]:
     """How large the draft is to be, and how far it is on disk."""
-    if file.memory:  # after a crash it is copied anew
+    if file.memory:
         assert record.memory is not None, "it is a file of the unit's memory"
-        return next(each.size_bytes for each in record.memory.files if each.name == file.memory), 0
+        size_bytes = next(each.size_bytes for each in record.memory.files if each.name == file.memory)
+        return size_bytes, record.memory_upto.get(file.memory, 0)
     if file.layer:
         assert record.root is not None, "a layer goes along as the unit's root"
         return record.root.size_bytes, record.root_upto

@@ -54,7 +54,7 @@ from hawker.volume.disks import CopyRoom, check_room
 from hawker.volume.moved_files import MovedFile
 from hawker.volume.snapshots import let_go
 from hawker.worker.lifecycle.deps import Context, FlowDeps
-from hawker.worker.lifecycle.draft import FileDraft
+from hawker.worker.lifecycle.draft import FileDraft, Upto
 from hawker.worker.moves.unit import files_of
 
 SNAPSHOT_MIB_PER_S = 50
@@ -348,10 +348,10 @@ class _SnapshotPace:
         self._deps = deps
         self._coming = coming
 
-    async def note(self, copied: int = 0, compared: int = 0, **upto: int) -> None:
+    async def note(self, copied: int = 0, compared: int = 0, upto: Upto | None = None) -> None:
         deps, clock = self._deps, self._deps.clock
-        if "upto" in upto:
-            await deps.store.write(lambda tx: _note_upto(tx, self._coming, upto["upto"]), Durability.ORDERED)
+        if upto is not None:
+            await deps.store.write(lambda tx: _note_upto(tx, self._coming, upto[1]), Durability.ORDERED)
         await clock.sleep((copied + compared / _COMPARED_FASTER) / (SNAPSHOT_MIB_PER_S << 20))
         while any(each.state in AWAITED for _, each in deps.store.scan(INCOMING)):
             await clock.sleep(_BEHIND_S)
