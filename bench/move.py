@@ -1,12 +1,15 @@
 """How long a machine is away when it moves with its volume, warm and cold in one run, between two daemons of this host;
-and what its writes cost meanwhile: a program in the machine that syncs 4 KiB over and over, timed with its start.
+and what its writes cost before, meanwhile and after: a program in the machine that writes 4 KiB over and over, each
+synced before the next (O_DSYNC). Files that the moves put aside are removed, so the disk has two copies at once.
 
-    python bench/move.py [MIB STORED] [GB OF THE VOLUME] [ROUNDS]
+    python bench/move.py [MIB STORED] [GB OF THE VOLUME] [ROUNDS] [--driver container|qemu] [--modes cold,warm]
 """
 
-import re
-import statistics
-import sys
+import argparse
+import platform
+import shutil
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, time
@@ -15,18 +18,73 @@ import anyio
 
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.move import GET_MOVE, MOVE_MACHINE, Move, MoveParams, MoveRequest
+from hawker.chaos.guests import bring_kernels
 from hawker.errors import HawkerError
+from hawker.value_object import ValueObject
 from tests.e2e.images import toolbox, write_layout
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import Host
 from tests.e2e.test_volumes import make
 from tests.e2e.two_hosts import met, two_hosts
+from tests.fixtures.parts import ImageParts
+from tests.kernel import kernels
+from tests.rootfs import host_programs
 from tests.waiting import eventually
 
-WITHIN_S = 900.0
-WRITES = """while true; do a=${EPOCHREALTIME/[.,]/}
-dd if=/dev/zero of=/data/probe bs=4k count=1 oflag=dsync conv=notrunc status=none; b=${EPOCHREALTIME/[.,]/}
-echo $a $((b-a)) >> /data/times; done"""
+WITHIN_S = 1800.0
+QUIET_S = 10.0
+"""So long the machine writes before each move, and after it."""
+
+ROOM_MIB = 4096
+"""Of the disk, beside two copies of what is stored: what the nodes leave free, their images and logs."""
+
+_CLOCK_GETTIME = {"x86_64": 228, "aarch64": 113}
+_NOW = "sub now { syscall(%d, 0, my $t = pack('qq', 0, 0)); my ($s, $n) = unpack('qq', $t); $s + $n / 1e9 }"
+_WRITES = """use Fcntl; sysopen(my $probe, '/data/probe', O_RDWR | O_CREAT | O_DSYNC) or die;
+open(my $times, '>>', '/data/times') or die; my $block = 'x' x 4096;
+for (;;) { my $at = now(); sysseek($probe, 0, 0); syswrite($probe, $block) == 4096 or die;
+syswrite($times, sprintf("%.6f %.3f\\n", $at, 1e3 * (now() - $at))) }"""
+_FIGURES = """my ($since, $until) = @ARGV; open(my $times, '<', '/data/times') or die; my (@took, $last); my $gap = 0;
+while (<$times>) { /^([\\d.]+) ([\\d.]+)$/ and $1 >= $since or next; last if $1 >= $until; my ($at, $ms) = ($1, $2);
+$gap = $at - $last if defined $last and $at - $last > $gap; $last = $at; push @took, $ms }
+@took = sort { $a <=> $b } @took;
+printf "%d %s %s %s", scalar @took, $took[@took / 2] // 0, $took[@took * 0.99] // 0, $gap"""
+
+
+class Writes(ValueObject, frozen=True):
+    """Those that began within `of_s` seconds; `gap_s` is the longest time between the beginnings of two."""
+
+    count: int
+    p50_ms: float
+    p99_ms: float
+    gap_s: float
+    of_s: float
+
+    @property
+    def per_second(self) -> float:
+        return self.count / self.of_s
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50_ms:.2f} ms, p99 {self.p99_ms:.2f} ms, {self.per_second:.0f} a second"
+
+
+def image_with_perl(place: Path) -> ImageParts:
+    """Debian's own Perl, without a library: what writes and counts in the machine begins no other process for it."""
+    perl = shutil.which("perl")
+    assert perl is not None, "it is essential in Debian"
+    root = host_programs(place)
+    said = subprocess.run(["ldd", perl], capture_output=True, text=True, check=True).stdout
+    base = Path(f"/usr/lib/{platform.machine()}-linux-gnu/perl-base")
+    libraries = [Path(word) for word in said.split() if word.startswith("/")]
+    for source, target in [(Path(perl), root / "bin/perl"), *((each, root / str(each)[1:]) for each in libraries)]:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
+    shutil.copytree(base, root / str(base)[1:])
+    return toolbox(place)
+
+
+def perl(script: str) -> list[str]:
+    return ["/bin/perl", "-e", f"{_NOW % _CLOCK_GETTIME[platform.machine()]} {script}"]
 
 
 async def started(shop: Shop, image: str, gb: int, mib: int) -> Machine:
@@ -35,7 +93,7 @@ async def started(shop: Shop, image: str, gb: int, mib: int) -> Machine:
         "image": image,
         "guest": {"memory_mb": 256},
         "mounts": [{"volume": volume.id, "path": "/data"}],
-        "init": {"exec": ["/bin/bash", "-c", WRITES]},
+        "init": {"exec": perl(_WRITES)},
         "stop_config": {"signal": "SIGKILL", "timeout": 1},
     }
 
@@ -80,22 +138,14 @@ async def moved(shop: Shop, machine: Machine, to: str, mode: str) -> tuple[Move,
     return move, monotonic() - began
 
 
-async def writes(shop: Shop, machine: Machine, begin: float, end: float) -> list[float]:
-    """Milliseconds of each write that began between these moments."""
-    text = await shop.said(machine.id, "tail", "-n", "3000", "/data/times")
-    pairs = [(int(each[1]) / 1e6, int(each[2]) / 1e3) for each in re.finditer(r"^(\d+) (\d+)$", text, re.M)]
-    return [ms for at, ms in pairs if begin <= at < end]
+async def writes(shop: Shop, machine: Machine, since: float, until: float) -> Writes:
+    """Those that began between these moments: Unix seconds."""
+    text = await shop.said(machine.id, *perl(_FIGURES), str(since), str(until))
+    count, p50_ms, p99_ms, gap_s = text.split()
+    return Writes(int(count), float(p50_ms), float(p99_ms), float(gap_s), until - since)
 
 
-def told(name: str, ms: list[float]) -> str:
-    if len(ms) < 10:
-        return f"{name}: {len(ms)} writes"
-    return (
-        f"{name}: p50 {statistics.median(ms):.1f} ms, p99 {sorted(ms)[int(len(ms) * 0.99)]:.1f} ms of {len(ms)} writes"
-    )
-
-
-async def measure(hosts: tuple[Host, Host], image: str, mib: int, gb: int, rounds: int) -> None:
+async def measure(hosts: Sequence[Host], image: str, given: argparse.Namespace) -> None:
     await met(hosts)
     async with hosts[0].node.client() as client:
         shop = Shop(client, "bench")
@@ -107,35 +157,61 @@ async def measure(hosts: tuple[Host, Host], image: str, mib: int, gb: int, round
                 return False
 
         await eventually(opened, WITHIN_S)
-        machine = await started(shop, image, gb, mib)
-        assert machine.config is not None and machine.config.mounts
-        volume = str(machine.config.mounts[0].volume)
-        for _ in range(rounds):
-            for mode in ("cold", "warm"):
-                here = 0 if (hosts[0].node.data_dir / "volumes" / volume / "disk").exists() else 1
-                now = time()
-                before = await writes(shop, machine, now - 3, now)  # a later look gets the end only
-                move, took = await moved(shop, machine, hosts[1 - here].node.node_id, mode)
-                print(
-                    f"{move.mode}: {move.stored_bytes >> 20} MiB stored of {gb} GB, away {move.away_ms} ms,"
-                    f" {move.rate >> 20} MiB/s, {took:.1f} s in all, {move.copied_bytes >> 20} MiB copied"
-                )
-                if mode == "warm":
-                    began = move.created_at.timestamp()
-                    await anyio.sleep(3)
-                    end = began + took - (move.away_ms or 0) / 1000
-                    print(told("  writes during the copy", await writes(shop, machine, began, end)))
-                    print(told("  writes before", before))
+        machine = await started(shop, image, given.gb, given.mib)
+        for _ in range(given.rounds):
+            for mode in given.modes.split(","):
+                await measure_one(hosts, shop, machine, mode, given)
 
 
-def main(mib: int, gb: int, rounds: int) -> None:
+async def measure_one(
+    hosts: Sequence[Host], shop: Shop, machine: Machine, mode: str, given: argparse.Namespace
+) -> None:
+    assert machine.config is not None and machine.config.mounts
+    volume = str(machine.config.mounts[0].volume)
+    here = 0 if (hosts[0].node.data_dir / "volumes" / volume / "disk").exists() else 1
+    await anyio.sleep(QUIET_S)
+    now = time()
+    before = await writes(shop, machine, now - QUIET_S, now)
+    move, took = await moved(shop, machine, hosts[1 - here].node.node_id, mode)
+    began, ended = move.created_at.timestamp(), time()
+    await anyio.sleep(QUIET_S)
+    print(
+        f"{given.driver}, {move.mode}: {move.stored_bytes >> 20} MiB stored of {given.gb} GB, away {move.away_ms} ms,"
+        f" {move.rate >> 20} MiB/s, {took:.1f} s in all, {move.copied_bytes >> 20} MiB copied"
+    )
+    print(f"  writes before: {before}")
+    if mode == "warm":
+        during = await writes(shop, machine, began, ended - (move.away_ms or 0) / 1000)
+        print(f"  during the copy: {during}, {during.per_second / before.per_second:.2f} of before")
+    across = await writes(shop, machine, began, ended + QUIET_S)
+    print(f"  after: {await writes(shop, machine, ended, ended + QUIET_S)}")
+    print(f"  no write began for {across.gap_s:.2f} s")
+    for host in hosts:  # nothing is taken back here
+        for kept in (host.node.data_dir / "volumes/.retired").glob("*"):
+            kept.unlink()
+
+
+def main(given: argparse.Namespace) -> None:
     with TemporaryDirectory(prefix="hawker-bench-") as place:
-        image = write_layout(Path(place) / "layout", toolbox(Path(place) / "programs"))
-        room = ("--disk-mib", str(4 * gb * 1024))  # most of a volume is not stored
-        with two_hosts(Path(place), (room, room)) as hosts:
-            anyio.run(measure, hosts, image, mib, gb, rounds)
+        free_mib = shutil.disk_usage(place).free >> 20
+        if free_mib < 2 * given.mib + ROOM_MIB:
+            raise SystemExit(f"{2 * given.mib + ROOM_MIB} MiB of {place} are needed, and {free_mib} are free")
+        image = write_layout(Path(place) / "layout", image_with_perl(Path(place) / "programs"))
+        room = ("--disk-mib", str(4 * given.gb * 1024), "--driver", given.driver)  # most of a volume is not stored
+
+        def prepare(host: Host) -> None:
+            if given.driver == "qemu":
+                bring_kernels(host.node.place, kernels())
+
+        with two_hosts(Path(place), (room, room), prepare) as hosts:
+            anyio.run(measure, hosts, image, given)
 
 
 if __name__ == "__main__":
-    given = [int(each) for each in sys.argv[1:]]
-    main(*given, *(1024, 10, 2)[len(given) :])
+    options = argparse.ArgumentParser()
+    options.add_argument("mib", type=int, nargs="?", default=1024)
+    options.add_argument("gb", type=int, nargs="?", default=10)
+    options.add_argument("rounds", type=int, nargs="?", default=2)
+    options.add_argument("--driver", choices=("container", "qemu"), default="container")
+    options.add_argument("--modes", default="cold,warm")
+    main(options.parse_args())

@@ -1,6 +1,7 @@
 """What the microVM driver does beyond `Driver`: volumes that only their guest may touch."""
 
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -59,11 +60,20 @@ async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: P
 async def test_what_a_guest_deletes_takes_no_room_once_its_volume_is_trimmed(tmp_path: Path) -> None:
     async with guests(tmp_path) as there:
         disk = volume(tmp_path, 64)
-        written = "dd if=/dev/urandom of=/data/file bs=1M count=24; sync; echo stored"
-        spec = there.spec(f"{written}; rm /data/file; sync; echo deleted; sleep 1000", volumes=(disk,))
+        script = (
+            "trap ': > /data/file; echo deleted' USR1; head -c 25165824 /dev/urandom > /data/file; echo stored;"
+            " while :; do sleep 0.2; done"
+        )
+        spec = there.spec(script, volumes=(disk,))
         await there.driver.start(spec)
         assert isinstance(there.driver, GuestVolumes)
+        await there.hears(spec, "stored\n")
+        async with there.driver.freeze_volume(spec.machine_id, "data", 30):
+            assert stored(disk) > 24 * MIB
+        await there.driver.signal(spec.machine_id, signal.SIGUSR1)
         await there.hears(spec, "deleted\n")
+        async with there.driver.freeze_volume(spec.machine_id, "data", 30):
+            pass  # that it is gone is on disk, too
         await there.driver.trim_volume(spec.machine_id, "data", 64 * MIB, MIB)  # beyond its end
         await there.driver.trim_volume(spec.machine_id, "", 0, 1 << 30)
         assert stored(disk) > 24 * MIB
