@@ -18,7 +18,7 @@ from hawker.clock import SystemClock
 from hawker.errors import WrongState
 from hawker.runtime.driver import ExecSpec, Phase, ProcessPhase, ProcessState
 from hawker.runtime.pilot import frames, requests
-from hawker.runtime.pilot.driver import PilotDriver
+from hawker.runtime.pilot.driver import ATTACH_VERSION, PilotDriver
 from hawker.runtime.pilot.processes import FIRST_VERSION
 from hawker.runtime.process import process_driver
 from hawker.runtime.spec import Ends, InstanceSpec
@@ -152,8 +152,11 @@ async def test_a_request_the_earlier_pilot_does_not_know_is_refused_and_harms_no
         if pilot.version < requests.GROW_VERSION:
             with pytest.raises(WrongState, match="started by an older version"):
                 await requests.grow(pilot, "/")
-    with pytest.raises(WrongState, match="started by an older version"):
-        await driver.attach(MACHINE, 0)
+        with pytest.raises(WrongState, match="started by an older version"):
+            await requests.trim(pilot, "/", 0, 1)
+    if version_of(earlier) < ATTACH_VERSION:
+        with pytest.raises(WrongState, match="started by an older version"):
+            await driver.attach(MACHINE, 0)
     if version_of(earlier) < FIRST_VERSION:
         for call in (
             driver.start_process(MACHINE, 0, 2),
