@@ -57,7 +57,7 @@ async def test_a_guest_grows_its_volume_holds_it_still_and_counts_it(tmp_path: P
             await there.driver.volume_usage(spec.machine_id, "other")
 
 
-async def test_what_a_guest_deletes_takes_no_room_once_its_volume_is_trimmed(tmp_path: Path) -> None:
+async def test_file_that_a_guest_deleted_takes_no_room_once_its_volume_is_trimmed(tmp_path: Path) -> None:
     async with guests(tmp_path) as there:
         disk = volume(tmp_path, 64)
         script = (

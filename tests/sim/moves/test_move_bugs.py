@@ -19,7 +19,7 @@ FOUND_AT = {
     "turn-not-durable": 18,
     "root-left": 4,
     "zeros-unsaid": 7,
-    "restarts-granted": 4,
+    "restarts-granted": 6,
     "settles-early": 51,
     "reclaim-alive": 99,
     "reclaim-unfenced": 67,

@@ -68,7 +68,7 @@ async def test_a_suspended_machine_goes_on_at_its_new_node_with_its_memory_and_l
     assert await fleet.settled() == []
 
 
-async def test_what_is_on_disk_of_a_memory_is_not_copied_again_after_a_power_cut(
+async def test_memory_that_is_on_disk_is_not_copied_again_after_a_power_cut(
     fleet: PlayedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(draft, "_SYNCED_BYTES", 1)
