@@ -15,7 +15,8 @@ import anyio
 from hawker.api.contract.machine import Machine
 from hawker.api.contract.move import MOVE_MACHINE, Move, MoveRequest
 from hawker.chaos.moves.blow import MoveTrialPlan
-from hawker.chaos.moves.move_trial import MoveTrial, brokered, lab_fleet, write_layout_of
+from hawker.chaos.moves.move_trial import MoveTrial, write_layout_of
+from hawker.chaos.moves.moving_machine import MovingMachine, brokered, lab_fleet
 from hawker.chaos.moves.writers import DatabaseWriter
 from hawker.clock import SystemClock
 from hawker.record.move import MoveState
@@ -31,12 +32,12 @@ class MeasuredMoves(MoveTrial):
     async def _blows(self, machine: Machine) -> None:
         for _ in range(self.moves):
             await self._clock.sleep(QUIET_S)
-            _, destination = self._ends()
+            _, destination = self._moving.ends()
             self._writer.forget()
             wish = MoveRequest(to=destination.id, mode="warm")
-            made = await self._broker.call(MOVE_MACHINE, params=self._params, body=wish)
-            known = {each.id for each in await self._patiently(self._all_moves)} - {made.id}
-            (move,) = await self._at_rest(known)
+            made = await self._moving.broker.call(MOVE_MACHINE, params=self._moving.params, body=wish)
+            known = {each.id for each in await self._moving.patiently(self._moving.all_moves)} - {made.id}
+            (move,) = await self._moving.at_rest(known)
             assert move.state == MoveState.DONE, move
             await self._clock.sleep(QUIET_S)
             self._tell_of(move)
@@ -72,7 +73,8 @@ async def measure(place: Path, scale: int, moves: int) -> None:
     with lab_fleet(place, clock, street=13) as fleet:
         async with brokered(fleet) as broker:
             reference = f"oci:{place / 'image'}"
-            trial = MeasuredMoves(MoveTrialPlan(), clock, lambda row: None, print, fleet, broker, writer, reference)
+            moving = MovingMachine(clock, fleet, broker)
+            trial = MeasuredMoves(MoveTrialPlan(), clock, lambda row: None, print, moving, writer, reference)
             trial.moves = moves
             await trial.run()
     print("\n".join(trial.findings) or "sums agree, amcheck clean, nothing acknowledged is lost")

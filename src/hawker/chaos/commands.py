@@ -78,7 +78,8 @@ def steps(
     """Kill a daemon around every step of every operation. Before, inside and after it; then start another one, and
     check that nothing is lost, doubled, half-visible or left over.
 
-    The command uses a temporary node on loopback, and removes it at the end.
+    The command uses a temporary node on loopback, and removes it at the end. Flows of two nodes are killed at by
+    `hawker chaos move --flow`.
 
     \b
     Examples:
@@ -165,20 +166,22 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
 @click.option("--flow", type=click.Choice(["move", "deliver", "receive", "scheduled_move", "bring_snapshots"]),
               help="Only deaths in this flow; default all.")  # fmt: skip
 @click.option("--place", "places", multiple=True, help="Only deaths at places that begin so; may be repeated.")
+@click.option("--both", is_flag=True, help="At each place kill the daemons of both ends.")
 @click.option("--no-cuts", is_flag=True, help="Cut no links.")
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False, exists=True),
               help="Where to make the temporary directory.")  # fmt: skip
 @click.option("--json", "json", is_flag=True, help="Print one JSON document instead of the table.")
 def move(
-    workload: str, modes: tuple[str, ...], flow: str | None, places: tuple[str, ...], no_cuts: bool,
-    data_dir: Path | None, json: bool,
+    workload: str, modes: tuple[str, ...], flow: str | None, places: tuple[str, ...], both: bool,
+    no_cuts: bool, data_dir: Path | None, json: bool,
 ) -> int:  # fmt: skip
     """Move a machine and kill the nodes at every step.
 
-    A machine with a volume goes between two real nodes, again and again: now, at a time that was ordered, and with a
-    snapshot of the volume that follows it. At every step of the flows `move`, `deliver`, `receive` and
-    `bring_snapshots` kill the daemon that is at it, source or destination; cut the link between them. A client writes
-    all the time: whatever it was told is on disk must be there afterwards, and the machine must run at one node.
+    A machine with a volume goes between two real nodes, again and again: now, at a time that was ordered, with a
+    snapshot of the volume that follows it, and to a node that cannot start it, from which it goes back. At every step
+    of the flows `move`, `deliver`, `receive` and `bring_snapshots` kill the daemon that is at it, source or
+    destination, or both; cut the link between them. A client writes all the time: whatever it was told is on disk must
+    be there afterwards, and the machine must run at one node.
 
     For root. Hosts are network namespaces; all of it is gone at the end.
 
@@ -187,6 +190,7 @@ def move(
       hawker chaos move
       hawker chaos move --workload database --mode warm
       hawker chaos move --place move.grant --no-cuts
+      hawker chaos move --flow deliver --both --no-cuts
     """
     if not json:
         click.echo(line(HEAD))
@@ -195,7 +199,8 @@ def move(
         workload=workload,
         modes=modes or ("warm", "cold"),
         places=places or ((f"{flow}.",) if flow else ()),
-        kinds=(MoveKind.SCHEDULED, MoveKind.FOLLOWED),
+        kinds=(MoveKind.SCHEDULED, MoveKind.FOLLOWED, MoveKind.BACK),
+        both=both,
         cuts=() if no_cuts else CUTS,
         where=data_dir,
     )

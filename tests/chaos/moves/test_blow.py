@@ -22,9 +22,10 @@ def test_move_dies_at_the_places_of_its_own_flows_once_each() -> None:
 
 
 def test_plan_leaves_out_moves_that_come_by_none_of_its_places() -> None:
-    kinds = (MoveKind.SCHEDULED, MoveKind.FOLLOWED)
+    kinds = (MoveKind.SCHEDULED, MoveKind.FOLLOWED, MoveKind.BACK)
     everything = [move.name for move in MoveTrialPlan(kinds=kinds).moves()]
-    assert everything == ["warm", "cold", "warm, cancelled", "cold, cancelled", "warm, scheduled", "warm, followed"]
+    plain = ["warm", "cold", "warm, cancelled", "cold, cancelled"]
+    assert everything == [*plain, "warm, scheduled", "warm, followed", "warm, back"]
     narrowed = MoveTrialPlan(places=("bring_snapshots.bring",), kinds=kinds).moves()
     assert [move.name for move in narrowed] == ["warm, followed"]
     assert [move.name for move in MoveTrialPlan(modes=("cold",), places=("receive",), cancels=False).moves()] == [
@@ -38,3 +39,11 @@ def test_blow_says_who_dies_and_how_long_a_link_is_cut() -> None:
     assert str(Blow(OrderedMove("warm"), cut_s=2, cut_at=MoveState.WARMING)) == "cut 2 s at warming"
     assert not Blow(OrderedMove("warm"), "move.grant.after").at_destination
     assert Blow(OrderedMove("warm"), "bring_snapshots.bring.before").at_destination
+    assert str(Blow(OrderedMove("warm"), "move.grant.after", both=True)) == "move.grant.after, both"
+    assert str(Blow(OrderedMove("warm"))) == "none"
+
+
+def test_move_back_has_its_ends_the_other_way_round() -> None:
+    back = OrderedMove("warm", kind=MoveKind.BACK)
+    assert Blow(back, "move.grant.after").at_destination and not Blow(back, "receive.fetch.copied").at_destination
+    assert back.about(MET, ()) == ["move.accept.before", "receive.fetch.copied"]

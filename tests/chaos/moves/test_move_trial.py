@@ -13,8 +13,10 @@ from hawker.record.move import MoveState
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
 
 KINDS = (MoveKind.SCHEDULED, MoveKind.FOLLOWED)
+WHOLE = (*KINDS, MoveKind.BACK)
 SHORTEST = ("move.grant.after", "receive.fetch.copied")
 LATER = ("scheduled_move.begin.after", "bring_snapshots.bring.arrived")
+GIVEN_BACK = ("move.grant.after", "receive.accept.before")
 SHORT = ("move.close.after", "move.grant.after", "receive.fetch.copied", "receive.accept.after")
 
 
@@ -48,9 +50,21 @@ async def test_a_scheduled_move_happens_once_and_a_snapshot_follows_whoever_dies
     ]
 
 
-@pytest.mark.long(reason="some eighty daemons die, and a link is cut for 45 s; the tests above are the short form")
+@pytest.mark.long(
+    reason="eight moves on a fleet of its own, each after three starts that fail; the simulator of moves plays them in "
+    "`make check`"
+)
+async def test_a_machine_that_does_not_start_goes_back_whoever_dies_meanwhile(tmp_path: Path) -> None:
+    """Both at once: who gives it back, and who takes it."""
+    kinds = (MoveKind.BACK,)
+    plan = MoveTrialPlan(modes=("warm",), places=GIVEN_BACK, cancels=False, kinds=kinds, both=True, where=tmp_path)
+    rows = [(row.blow, row.end) for row in await played(plan) if row.move == "warm, back"]
+    assert rows == [("none", "done"), *((f"{place}, both", "done") for place in GIVEN_BACK)]
+
+
+@pytest.mark.long(reason="some hundred daemons die, and a link is cut for 45 s; the tests above are the short form")
 async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -> None:
-    rows = await played(MoveTrialPlan(kinds=KINDS, cuts=CUTS, where=tmp_path))
+    rows = await played(MoveTrialPlan(kinds=WHOLE, cuts=CUTS, where=tmp_path))
     assert {"done", "aborted"} <= {row.end for row in rows}
     assert any(row.blow.endswith(".undone") for row in rows)
 

@@ -15,17 +15,20 @@ _AT_DESTINATION = ("receive.", "bring_snapshots.")
 
 
 class MoveKind(StrEnum):
-    """`SCHEDULED` is ordered for a time that has come; `FOLLOWED` has a snapshot of the volume that follows it."""
+    """`SCHEDULED` is ordered for a time that has come; `FOLLOWED` has a snapshot of the volume that follows it; after
+    `BACK` the machine does not start at its destination, and goes back."""
 
     PLAIN = "plain"
     SCHEDULED = "scheduled"
     FOLLOWED = "followed"
+    BACK = "back"
 
 
 _ABOUT = {
     MoveKind.PLAIN: _FLOWS,
     MoveKind.SCHEDULED: ("scheduled_move.",),
     MoveKind.FOLLOWED: ("bring_snapshots.",),
+    MoveKind.BACK: _FLOWS,
 }
 
 
@@ -41,6 +44,10 @@ class OrderedMove(ValueObject, frozen=True):
         told = self.mode if self.kind is MoveKind.PLAIN else f"{self.mode}, {self.kind}"
         return told if self.cancel_at is None else f"{told}, cancelled"
 
+    @property
+    def goes_back(self) -> bool:
+        return self.kind is MoveKind.BACK
+
     def has_one_of(self, places: Sequence[str]) -> bool:
         """Whether it may come by a place that begins so."""
         return any(each.startswith(own) or own.startswith(each) for own in _ABOUT[self.kind] for each in places)
@@ -54,34 +61,36 @@ class OrderedMove(ValueObject, frozen=True):
 
 class Blow(ValueObject, frozen=True):
     """A daemon that dies at `place`, or a link that is cut for `cut_s` once the move has got to `cut_at`, or both: then
-    the link is cut while the daemon is away."""
+    the link is cut while the daemon is away. With `both` the daemon of the other end dies with it."""
 
     move: OrderedMove
     place: str = ""
     cut_s: float = 0.0
     cut_at: MoveState | None = None
+    both: bool = False
 
     @property
     def at_destination(self) -> bool:
-        return self.place.startswith(_AT_DESTINATION)
+        """Of the move that was ordered. One that goes back has its ends the other way round."""
+        return self.place.startswith(_AT_DESTINATION) is not (self.move.goes_back and bool(self.place))
 
     def __str__(self) -> str:
         cut = f"cut {self.cut_s:g} s" + (f" at {self.cut_at}" if self.cut_at else "")
-        if not self.cut_s:
-            return self.place or "none"
-        return f"{self.place}, {cut}" if self.place else cut
+        told = [self.place, "both" if self.both else "", cut if self.cut_s else ""]
+        return ", ".join(filter(None, told)) or "none"
 
 
 class MoveTrialPlan(ValueObject, frozen=True, kw_only=True):
     """`workload` is ledger, root, blocks, git or database. `modes` are those of moves; `places` narrows to those that
     begin with one of these. `cancels`: moves are cancelled, too, for the places of their undos. `kinds` are played
-    beside plain moves, in the first mode."""
+    beside plain moves, in the first mode. `both`: at each place both daemons die."""
 
     workload: str = "ledger"
     modes: tuple[str, ...] = ("warm", "cold")
     places: tuple[str, ...] = ()
     cancels: bool = True
     kinds: tuple[MoveKind, ...] = ()
+    both: bool = False
     cuts: tuple[Blow, ...] = ()
     where: Path | None = None
 
