@@ -32,7 +32,7 @@ from hawker.chaos.hostile.judgement import HostileReport, HostileRow
 from hawker.chaos.hostile.lab import end_with_the_pipe, run_apart
 from hawker.chaos.hostile.planted import HOLES, before_it
 from hawker.chaos.hostile.trial import SCENES, HostilePlan, run_hostile
-from hawker.chaos.moves.blow import CUTS, MoveKind, MoveTrialPlan
+from hawker.chaos.moves.blow import CUTS, MOVE_FLOWS, MoveKind, MoveTrialPlan
 from hawker.chaos.moves.move_report import HEAD, BlowRow, BlowsReport, blow_line, line
 from hawker.chaos.moves.move_report import summary as moves_summary
 from hawker.chaos.moves.move_trial import run_move_trial
@@ -163,7 +163,7 @@ def fleet(nodes: int, orders: int, loss: int, partition: float, json: bool) -> i
               help="What writes: synced numbers (in a kept root filesystem), blocks, commits, PostgreSQL.")  # fmt: skip
 @click.option("--mode", "modes", multiple=True, type=click.Choice(["warm", "cold"]),
               help="Only moves of this mode; default both.")  # fmt: skip
-@click.option("--flow", type=click.Choice(["move", "deliver", "receive", "scheduled_move", "bring_snapshots"]),
+@click.option("--flow", type=click.Choice(MOVE_FLOWS),
               help="Only deaths in this flow; default all.")  # fmt: skip
 @click.option("--place", "places", multiple=True, help="Only deaths at places that begin so; may be repeated.")
 @click.option("--both", is_flag=True, help="At each place kill the daemons of both ends.")
@@ -178,8 +178,8 @@ def move(
     """Move a machine and kill the nodes at every step.
 
     A machine with a volume goes between two real nodes, again and again: now, at a time that was ordered, with a
-    snapshot of the volume that follows it, and to a node that cannot start it, from which it goes back. At every step
-    of the flows `move`, `deliver`, `receive` and `bring_snapshots` kill the daemon that is at it, source or
+    snapshot of the volume that follows it, to a node that cannot start it, from which it goes back, and to one that is
+    lost, from which it is taken back. At every step of the flows of moves kill the daemon that is at it, source or
     destination, or both; cut the link between them. A client writes all the time: whatever it was told is on disk must
     be there afterwards, and the machine must run at one node.
 
@@ -199,7 +199,7 @@ def move(
         workload=workload,
         modes=modes or ("warm", "cold"),
         places=places or ((f"{flow}.",) if flow else ()),
-        kinds=(MoveKind.SCHEDULED, MoveKind.FOLLOWED, MoveKind.BACK),
+        kinds=(MoveKind.SCHEDULED, MoveKind.FOLLOWED, MoveKind.BACK, MoveKind.RECLAIMED),
         both=both,
         cuts=() if no_cuts else CUTS,
         where=data_dir,

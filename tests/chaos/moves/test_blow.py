@@ -22,10 +22,10 @@ def test_move_dies_at_the_places_of_its_own_flows_once_each() -> None:
 
 
 def test_plan_leaves_out_moves_that_come_by_none_of_its_places() -> None:
-    kinds = (MoveKind.SCHEDULED, MoveKind.FOLLOWED, MoveKind.BACK)
+    kinds = (MoveKind.SCHEDULED, MoveKind.FOLLOWED, MoveKind.BACK, MoveKind.RECLAIMED)
     everything = [move.name for move in MoveTrialPlan(kinds=kinds).moves()]
     plain = ["warm", "cold", "warm, cancelled", "cold, cancelled"]
-    assert everything == [*plain, "warm, scheduled", "warm, followed", "warm, back"]
+    assert everything == [*plain, "warm, scheduled", "warm, followed", "warm, back", "warm, reclaimed"]
     narrowed = MoveTrialPlan(places=("bring_snapshots.bring",), kinds=kinds).moves()
     assert [move.name for move in narrowed] == ["warm, followed"]
     assert [move.name for move in MoveTrialPlan(modes=("cold",), places=("receive",), cancels=False).moves()] == [
@@ -46,4 +46,11 @@ def test_blow_says_who_dies_and_how_long_a_link_is_cut() -> None:
 def test_move_back_has_its_ends_the_other_way_round() -> None:
     back = OrderedMove("warm", kind=MoveKind.BACK)
     assert Blow(back, "move.grant.after").at_destination and not Blow(back, "receive.fetch.copied").at_destination
-    assert back.about(MET, ()) == ["move.accept.before", "receive.fetch.copied"]
+    assert back.about((*MET, "receive.image.child_accepted"), ()) == ["move.accept.before", "receive.fetch.copied"]
+
+
+def test_reclaim_dies_at_the_source_and_surrender_at_the_destination() -> None:
+    reclaimed = OrderedMove("warm", kind=MoveKind.RECLAIMED)
+    places = ("reclaim.order.after", "surrender.drop.before")
+    assert reclaimed.about((*MET, *places), ()) == list(places)
+    assert [Blow(reclaimed, place).at_destination for place in places] == [False, True]

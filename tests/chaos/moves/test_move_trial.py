@@ -13,7 +13,7 @@ from hawker.record.move import MoveState
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.anyio]
 
 KINDS = (MoveKind.SCHEDULED, MoveKind.FOLLOWED)
-WHOLE = (*KINDS, MoveKind.BACK)
+WHOLE = (*KINDS, MoveKind.BACK, MoveKind.RECLAIMED)
 SHORTEST = ("move.grant.after", "receive.fetch.copied")
 LATER = ("scheduled_move.begin.after", "bring_snapshots.bring.arrived")
 GIVEN_BACK = ("move.grant.after", "receive.accept.before")

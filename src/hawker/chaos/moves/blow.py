@@ -11,17 +11,20 @@ from hawker.value_object import ValueObject
 
 NEVER_ACCEPTED = ("move.accept.before", "scheduled_move.accept.before")
 _FLOWS = ("move.", "deliver.", "receive.")
-_AT_DESTINATION = ("receive.", "bring_snapshots.")
+_AT_DESTINATION = ("receive.", "bring_snapshots.", "surrender.")
+_ONLY_FETCHED = "receive.image.child_accepted"  # its machine ran where it goes back to, so the image is there
 
 
 class MoveKind(StrEnum):
     """`SCHEDULED` is ordered for a time that has come; `FOLLOWED` has a snapshot of the volume that follows it; after
-    `BACK` the machine does not start at its destination, and goes back."""
+    `BACK` the machine does not start at its destination, and goes back; after `RECLAIMED` the destination is lost, the
+    source takes the machine back, and the lost one returns."""
 
     PLAIN = "plain"
     SCHEDULED = "scheduled"
     FOLLOWED = "followed"
     BACK = "back"
+    RECLAIMED = "reclaimed"
 
 
 _ABOUT = {
@@ -29,7 +32,10 @@ _ABOUT = {
     MoveKind.SCHEDULED: ("scheduled_move.",),
     MoveKind.FOLLOWED: ("bring_snapshots.",),
     MoveKind.BACK: _FLOWS,
+    MoveKind.RECLAIMED: ("reclaim.", "surrender."),
 }
+MOVE_FLOWS = tuple(sorted({place.removesuffix(".") for places in _ABOUT.values() for place in places}))
+"""At the places of which daemons die."""
 
 
 class OrderedMove(ValueObject, frozen=True):
@@ -48,6 +54,10 @@ class OrderedMove(ValueObject, frozen=True):
     def goes_back(self) -> bool:
         return self.kind is MoveKind.BACK
 
+    @property
+    def is_reclaimed(self) -> bool:
+        return self.kind is MoveKind.RECLAIMED
+
     def has_one_of(self, places: Sequence[str]) -> bool:
         """Whether it may come by a place that begins so."""
         return any(each.startswith(own) or own.startswith(each) for own in _ABOUT[self.kind] for each in places)
@@ -56,7 +66,8 @@ class OrderedMove(ValueObject, frozen=True):
         """Of the places that its nodes came by, those at which one is to die, each once."""
         undoing = self.cancel_at is not None
         kept = [each for each in met if each.startswith(_ABOUT[self.kind]) and each.startswith(narrowed or ("",))]
-        return list(dict.fromkeys(each for each in kept if (".undo" in each) is undoing))
+        own = [each for each in kept if not (self.goes_back and each == _ONLY_FETCHED)]
+        return list(dict.fromkeys(each for each in own if (".undo" in each) is undoing))
 
 
 class Blow(ValueObject, frozen=True):

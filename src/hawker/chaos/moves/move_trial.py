@@ -6,8 +6,8 @@ the end.
 """
 
 import tarfile
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from hawker.chaos.fleet.real_fleet import LabNode
 from hawker.chaos.moves.blow import NEVER_ACCEPTED, Blow, MoveKind, MoveTrialPlan, OrderedMove
 from hawker.chaos.moves.move_report import BlowRow, BlowsReport
 from hawker.chaos.moves.moving_machine import APP, LOOK_S, WITHIN_S, MovingMachine, brokered, lab_fleet
+from hawker.chaos.moves.reclaimed_move import ReclaimedMove
 from hawker.chaos.moves.refusal import BY_CRUN, refusing
 from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, RootWriter, Writer, led_to
 from hawker.clock import Clock
@@ -96,6 +97,9 @@ class MoveTrial:
         self._writer = writer
         self._reference = reference
         self._port = 0
+        self._writing = anyio.CancelScope()
+        self._may_write = anyio.Event()
+        self._may_write.set()
         self.rows: list[BlowRow] = []
         self.findings: list[str] = []
 
@@ -107,18 +111,35 @@ class MoveTrial:
             self._port = port
             await self._writer.load(port)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._writer.write, port)
+                tasks.start_soon(self._write)
                 try:
                     await self._blows(machine)
                 except HawkerError as error:
                     self.findings.append(f"the trial could not go on: {type(error).__name__}: {error}")
                 tasks.cancel_scope.cancel()
 
+    async def _write(self) -> None:
+        """All the time, but while it is to be silent."""
+        while True:
+            await self._may_write.wait()
+            with anyio.CancelScope() as self._writing:
+                await self._writer.write(self._port)
+
+    @contextmanager
+    def _silence(self) -> Iterator[None]:
+        self._may_write = anyio.Event()
+        self._writing.cancel()
+        try:
+            yield
+        finally:
+            self._may_write.set()
+
     async def _blows(self, machine: Machine) -> None:
         for move in self._plan.moves():
             places = await self._rehearse(move, machine)
             for place in places:
-                await self._deal(Blow(move, place, both=self._plan.both), machine)
+                both = self._plan.both and not move.is_reclaimed
+                await self._deal(Blow(move, place, both=both), machine)
         for blow in self._plan.cuts:
             if blow.move.mode in self._plan.modes:
                 await self._deal(blow, machine)
@@ -158,6 +179,8 @@ class MoveTrial:
         dies, other = (destination, source) if blow.at_destination else (source, destination)
         if blow.place:
             await self._moving.again(dies, blow.place)
+        if blow.move.is_reclaimed:
+            return await self._taken_back(blow, row, machine)
         with refusing(destination.daemon) if blow.move.goes_back else nullcontext():
             return await self._befallen(blow, row, machine, dies, other)
 
@@ -194,6 +217,30 @@ class MoveTrial:
         if blow.place and blow.cut_s:
             await self._clock.sleep(blow.cut_s)
             await run_sync(self._moving.fleet.lab.heal)
+        return await self._ended(blow, row, machine, (source, destination), known, findings)
+
+    async def _taken_back(self, blow: Blow, row: BlowRow, machine: Machine) -> BlowRow:
+        """Raises `HawkerError` as well."""
+        source, destination = self._moving.ends()
+        known = {each.id for each in await self._moving.patiently(self._moving.all_moves)}
+        with self._silence():
+            await self._order(MoveRequest(to=destination.id, mode=blow.move.mode), known, once=False)
+            (move,) = await self._moving.at_rest(known)
+            reclaimed = ReclaimedMove(self._moving, source, destination, blow.place)
+            await reclaimed.lose_and_take_back(move.id)
+            self._writer.forget()
+        return await self._ended(blow, row, machine, (source, destination), known, [])
+
+    async def _ended(
+        self,
+        blow: Blow,
+        row: BlowRow,
+        machine: Machine,
+        ends: tuple[LabNode, LabNode],
+        known: set[str],
+        findings: list[str],
+    ) -> BlowRow:
+        """What came of it, once all is at rest. Raises `HawkerError` as well."""
         began = self._clock.monotonic()
         moves = await self._moving.at_rest(known, begun=blow.place not in NEVER_ACCEPTED)
         recovered_s = self._clock.monotonic() - began
@@ -204,7 +251,7 @@ class MoveTrial:
         ended = (*returned, *ordered, None)[0]
         if len(ordered) > 1 or len(returned) != blow.move.goes_back:
             findings.append(f"of one order came {len(ordered)} moves, and {len(returned)} back")
-        findings += await self._judged(ended, source, destination, machine)
+        findings += await self._judged(ended, *ends, machine)
         end = ended.state if ended is not None else "none"
         return msgspec.structs.replace(row, end=end, recovered_s=recovered_s, away_s=away_s, findings=tuple(findings))
 

@@ -1,0 +1,170 @@
+"""Suspended microVMs between two real nodes, under QEMU: deaths of the node that takes a memory in, a memory that
+cannot be gone on with there, and the commands that empty a node. That one moves is in test_moves.py."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from hawker.api.contract.cluster import UNCORDON_NODE, NodeParams
+from hawker.api.contract.machine import Machine
+from hawker.api.contract.machine_operation import SUSPEND_MACHINE
+from hawker.api.contract.move import LIST_MOVES, ListMovesQuery
+from hawker.chaos.guests import bring_kernels
+from hawker.errors import HawkerError
+from tests.e2e.command_line import CommandLine, Done
+from tests.e2e.shop import Shop
+from tests.e2e.test_fleet_join import WITHIN_S, Host
+from tests.e2e.test_moves import TOKEN, begun, ended, owns, said, with_ledger
+from tests.e2e.two_hosts import met, two_hosts
+from tests.kernel import kernels
+from tests.microvm import lack_of_qemu
+from tests.waiting import eventually
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.root,
+    pytest.mark.slow,
+    pytest.mark.long(
+        reason="emulated machines boot and are resumed; the simulator plays the same deaths with `make check`, and "
+        "tests/cli/test_draining.py the commands with a played node"
+    ),
+]
+
+ARRIVAL = (
+    "arrive.network.before",
+    "arrive.rootfs.after",
+    "arrive.volume.after",
+    "arrive.take_in.before",
+    "arrive.take_in.placed",
+    "arrive.take_in.taken_in",
+    "arrive.take_in.after",
+)
+
+
+class Away:
+    """A suspended microVM that counts in its memory, and the two hosts between which it goes."""
+
+    def __init__(self, hosts: tuple[Host, Host], shop: Shop, machine: Machine) -> None:
+        self.hosts = hosts
+        self.shop = shop
+        self.machine = machine
+
+    def ends(self) -> tuple[Host, Host]:
+        first, second = self.hosts
+        return (first, second) if owns(first, self.machine) else (second, first)
+
+    async def suspend(self) -> None:
+        await self.shop.client.call(SUSPEND_MACHINE, params=self.shop.params(self.machine.id))
+        await self.shop.wait(self.machine.id, "suspended")
+
+    async def is_suspended(self) -> bool:
+        try:
+            return (await self.shop.get(self.machine.id)).state == "suspended"
+        except HawkerError:
+            return False
+
+    async def goes_on(self) -> None:
+        """With all that it had in its memory, and nothing that it wrote lost or written twice."""
+        await self.shop.start(self.machine.id)
+        await self.shop.wait(self.machine.id, "started")
+        assert (await self.shop.said(self.machine.id, "cat", "/dev/token")).strip() == "memory"
+        there = await said(self.shop, self.machine)
+        await eventually(lambda: self._has_said(there + 1), WITHIN_S)
+        numbers = [int(line) for line in (await self.shop.said(self.machine.id, "cat", "/data/ledger")).split()]
+        assert numbers == list(range(1, len(numbers) + 1)), "a program that begins anew counts from 1 again"
+
+    async def _has_said(self, number: int) -> bool:
+        return await said(self.shop, self.machine) >= number
+
+
+@pytest.fixture
+async def away(tmp_path: Path, toolbox_image: str) -> AsyncIterator[Away]:
+    if reason := lack_of_qemu():
+        pytest.skip(reason)
+    flags = (("--driver", "qemu"),) * 2
+    with two_hosts(tmp_path, flags, lambda host: bring_kernels(host.node.place, kernels())) as hosts:
+        await met(hosts)
+        async with hosts[0].node.client() as client:
+            shop = Shop(client, "moves")
+            await shop.open()
+            found = Away(hosts, shop, await with_ledger(shop, toolbox_image, memory_mb=256, program=TOKEN))
+            await found.suspend()
+            yield found
+
+
+async def test_memory_arrives_whoever_dies_while_it_is_taken_in(away: Away) -> None:
+    for place in ARRIVAL:
+        await _dies(away.hosts, away.machine, place)
+    async with away.hosts[0].node.client() as client:
+        await Away(away.hosts, Shop(client, "moves"), away.machine).goes_on()
+
+
+async def _dies(hosts: tuple[Host, Host], machine: Machine, place: str) -> None:
+    """The node that takes it in, at that place."""
+    source, to = hosts if owns(hosts[0], machine) else (hosts[1], hosts[0])
+    to.node.kill()
+    _boot(to, place)
+    await met(hosts)
+    async with source.node.client() as client:
+        shop = Shop(client, "moves")
+        move = await begun(shop, machine, to.node.node_id)
+        assert await anyio.to_thread.run_sync(to.node.ended) == -9, place
+        _boot(to)
+        done = await ended(shop, move.id)
+        assert done.state == "done", (place, done.reason)
+        await met(hosts)
+        away = Away(hosts, shop, machine)
+        await eventually(away.is_suspended, WITHIN_S)
+        assert away.ends()[0] is to, place
+
+
+def _boot(host: Host, failpoint: str | None = None) -> None:
+    host.node.launch("--advertise", host.address, "--peer-port", str(host.port), failpoint=failpoint).wait_ready()
+
+
+async def test_machine_boots_cold_where_its_memory_cannot_be_gone_on_with_and_says_so(away: Away) -> None:
+    """What came is torn by then, by the host's disk say: nobody is told that it goes on."""
+    shop, machine = away.shop, away.machine
+    _, to = away.ends()
+    move = await ended(shop, (await begun(shop, machine, to.node.node_id)).id)
+    assert move.state == "done", move.reason
+    await shop.wait(machine.id, "suspended")
+    memory = to.node.data_dir / "machines" / machine.id / "run" / "vmm" / "snapshot" / "memory"
+    with memory.open("r+b") as file:
+        file.truncate(memory.stat().st_size // 2)
+    before = {event.timestamp for event in await shop.events(machine.id)}
+    await shop.start(machine.id)
+    await shop.wait(machine.id, "started")
+    events = [event for event in await shop.events(machine.id) if event.timestamp not in before]
+    print([(event.type, event.status, event.error, event.request) for event in events])
+    assert any("snapshot is torn" in str(event) for event in events), events
+    await eventually(lambda: _counts_anew(shop, machine), WITHIN_S)
+    numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
+    again = len(numbers) - 1 - numbers[::-1].index(1)
+    assert numbers[:again] == list(range(1, again + 1)) and again > 0, "what it had written is on its disk"
+
+
+async def _counts_anew(shop: Shop, machine: Machine) -> bool:
+    numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
+    return numbers.count(1) == 2
+
+
+async def test_commands_that_empty_a_node_take_a_suspended_machine_along_with_its_memory(away: Away) -> None:
+    """A drain to the other node, and an evacuation back."""
+    shop = away.shop
+    for command in ("drain", "evacuate"):
+        source, to = away.ends()
+        params = NodeParams(node_id=to.node.node_id)
+        await shop.client.call(UNCORDON_NODE, params=params)
+        line = CommandLine(source.node.environment | {"HAWKER_DATA_DIR": str(source.node.data_dir)})
+        done: Done = await anyio.to_thread.run_sync(partial(line, "node", command, source.node.node_id))
+        print(done.out)
+        assert done.status == 0, done
+        assert away.ends() == (to, source), done.out
+        await eventually(away.is_suspended, WITHIN_S)
+    moves = (await shop.client.call(LIST_MOVES, query=ListMovesQuery(app=shop.app))).moves
+    assert [(move.state, move.mode) for move in moves] == [("done", "cold")] * 2, moves
+    await away.goes_on()
