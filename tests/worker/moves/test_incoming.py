@@ -2,7 +2,7 @@
 
 import pytest
 
-from hawker.api.contract.move import MOVE_MACHINE, MoveParams, MoveRequest
+from hawker.api.contract.move import GET_MOVE, MOVE_MACHINE, MoveParams, MoveRequest
 from hawker.api.contract.move_peer import SHOW_INCOMING
 from hawker.errors import (
     Fault,
@@ -14,6 +14,7 @@ from hawker.record.volume import SealedKey
 from hawker.sim.node.sim_worker import params
 from hawker.store.contract import Tx
 from tests.sim.moves.fleets import played_fleet
+from tests.waiting import eventually
 from tests.worker.hourglass import in_virtual_time
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +59,18 @@ async def test_a_machine_does_not_go_to_the_node_of_its_spare_or_without_its_lab
         body = MoveRequest(to=fleet.id(2))
         made = await fleet.worker(0).api.call(MOVE_MACHINE, params=params(labelled), body=body)
         assert "does not have the label disk=fast" in (await fleet.ended(0, made.id)).reason
+
+
+async def test_a_disk_that_refuses_what_was_granted_delays_the_new_owner_and_the_old_one_says_why() -> None:
+    async with played_fleet() as fleet:
+        fleet.hosts[1].world.moved_files.refuses = True
+        move = await fleet.move(0, 1)
+
+        async def says_why() -> bool:
+            told = await fleet.worker(0).api.call(GET_MOVE, params=MoveParams(move_id=move.id))
+            return told.state == MoveState.GRANTED and "its disk refuses the file of" in told.reason
+
+        await eventually(says_why)
+        fleet.hosts[1].world.moved_files.refuses = False
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert await fleet.settled() == []

@@ -100,6 +100,7 @@ class MoveTrial:
         self._writing = anyio.CancelScope()
         self._may_write = anyio.Event()
         self._may_write.set()
+        self._known = set[str]()
         self.rows: list[BlowRow] = []
         self.findings: list[str] = []
 
@@ -158,6 +159,11 @@ class MoveTrial:
             await self._moving.again(stall)
         return move.about(met, self._plan.places)
 
+    async def _known_moves(self) -> set[str]:
+        """All that there ever were: a node that came back a moment ago may not be asked yet."""
+        self._known |= {each.id for each in await self._moving.patiently(self._moving.all_moves)}
+        return set(self._known)
+
     # A blow.
 
     async def _deal(self, blow: Blow, machine: Machine) -> None:
@@ -189,7 +195,7 @@ class MoveTrial:
         source, destination = self._moving.ends()
         if blow.place.startswith("receive.image."):
             await self._forget_image(destination)
-        known = {each.id for each in await self._moving.patiently(self._moving.all_moves)}
+        known = await self._known_moves()
         self._writer.forget()
         slow = blow.cut_at is not None or blow.move.cancel_at is not None
         at = datetime.fromtimestamp(self._clock.now(), UTC) if blow.move.kind is MoveKind.SCHEDULED else None
@@ -222,7 +228,7 @@ class MoveTrial:
     async def _taken_back(self, blow: Blow, row: BlowRow, machine: Machine) -> BlowRow:
         """Raises `HawkerError` as well."""
         source, destination = self._moving.ends()
-        known = {each.id for each in await self._moving.patiently(self._moving.all_moves)}
+        known = await self._known_moves()
         with self._silence():
             await self._order(MoveRequest(to=destination.id, mode=blow.move.mode), known, once=False)
             (move,) = await self._moving.at_rest(known)
@@ -246,6 +252,7 @@ class MoveTrial:
         recovered_s = self._clock.monotonic() - began
         await self._moving.patiently(partial(self._has_written, self._writer.acknowledged))
         away_s = self._writer.longest_s
+        self._known |= {each.id for each in moves}
         ordered = [each for each in moves if each.back_of is None]
         returned = [each for each in moves if each.back_of is not None and each.state == MoveState.DONE]
         ended = (*returned, *ordered, None)[0]

@@ -2,6 +2,7 @@
 writes to it, and a draft that was not synced is lost with the power. A piece is a block; each write is to the next one.
 """
 
+import errno
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -24,7 +25,8 @@ LAYER_BYTES = 256 << 20
 
 class FakeMovedFiles(FakeHostPart):
     """Keeps `MovedFiles` in memory, beside the volumes, the layers that machines keep and the memories of those that
-    are suspended. While `spoils` is above 0, that many more pieces are written wrong, as by a disk that lies."""
+    are suspended. While `spoils` is above 0, that many more pieces are written wrong, as by a disk that lies. While it
+    `refuses`, no draft is put in its place."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class FakeMovedFiles(FakeHostPart):
     ) -> None:
         super().__init__(crash_points)
         self.spoils = 0
+        self.refuses = False
         self.drafted: dict[str, dict[int, bytes]] = {}
         self.retired: dict[tuple[str, int], int] = {}  # by id and generation
         self.plain: set[str] = set()  # machines that keep a directory
@@ -174,6 +177,8 @@ class FakeMovedFiles(FakeHostPart):
 
     async def adopt(self, draft: str, file: MovedFile) -> None:
         await self._edge("adopt")
+        if self.refuses:
+            raise OSError(errno.EROFS, "Read-only file system")
         if draft in self.drafted:
             content = self._drafted(draft)
             there = {offset // BLOCK_BYTES for offset in self.drafted[draft]}

@@ -197,9 +197,7 @@ class IncomingMoves:
             raise Unavailable(f"node {record.source}, which granted it, does not answer") from said
         heard = deps.clock.monotonic()
         unit = _DELIVERED.decode(deps.others.there.open(given.unit))
-        for each in unit_files(record):
-            if not each.memory:  # put in place once the machine is this node's: see `arrive`
-                await files_of(deps).adopt(draft_of(move_id, each), each)
+        await self._put_in_place(record)
         reach("receive.accept.before")
         try:
             accepted = await deps.store.write(lambda tx: self._own(tx, unit, given.app, move_id, heard))
@@ -210,6 +208,16 @@ class IncomingMoves:
         reach("receive.accept.after")
         deps.claims.add(move_id)
         return accepted
+
+    async def _put_in_place(self, record: IncomingRecord) -> None:
+        """All but a memory, which follows once the machine is this node's: see `arrive`. Raises `Unavailable` while its
+        disk refuses."""
+        for each in unit_files(record):
+            try:
+                if not each.memory:
+                    await files_of(self._deps).adopt(draft_of(record.move, each), each)
+            except OSError as error:
+                raise Unavailable(f"its disk refuses the file of {each.id}: {error.strerror}") from error
 
     def _own(self, tx: Tx, unit: Delivered, app: OrderedApp, move_id: str, heard: float) -> IncomingRecord:
         """Raises `Unavailable` when the granter's word is old: it may have taken it back since."""
