@@ -147,7 +147,6 @@ async def test_machine_boots_cold_where_its_memory_cannot_be_gone_on_with_and_sa
 async def _counts_anew(shop: Shop, machine: Machine) -> bool:
     """Behind what it had written, which is on its disk."""
     numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
-    print(len(numbers), numbers[:3], numbers[-3:], [each.state for each in [await shop.get(machine.id)]])
     starts = [place for place, number in enumerate(numbers) if number == 1]
     return len(starts) == 2 and numbers[: starts[1]] == list(range(1, starts[1] + 1))
 
