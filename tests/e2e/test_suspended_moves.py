@@ -1,5 +1,5 @@
-"""Suspended microVMs between two real nodes, under QEMU: deaths of the node that takes a memory in, a memory that
-cannot be gone on with there, and the commands that empty a node. That one moves is in test_moves.py."""
+"""Suspended microVMs between two real nodes, under QEMU: deaths of the node that takes a memory in, and the commands
+that empty a node. That one moves is in test_moves.py."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -123,32 +123,6 @@ async def _dies(hosts: tuple[Host, Host], machine: Machine, place: str) -> None:
 
 def _boot(host: Host, failpoint: str | None = None) -> None:
     host.node.launch("--advertise", host.address, "--peer-port", str(host.port), failpoint=failpoint).wait_ready()
-
-
-async def test_machine_boots_cold_where_its_memory_cannot_be_gone_on_with_and_says_so(away: Away) -> None:
-    """What came is torn by then, by the host's disk say: nobody is told that it goes on."""
-    shop, machine = away.shop, away.machine
-    _, to = away.ends()
-    move = await ended(shop, (await begun(shop, machine, to.node.node_id)).id)
-    assert move.state == "done", move.reason
-    await shop.wait(machine.id, "suspended")
-    memory = to.node.data_dir / "machines" / machine.id / "run" / "vmm" / "snapshot" / "memory"
-    with memory.open("r+b") as file:
-        file.truncate(memory.stat().st_size // 2)
-    before = {event.timestamp for event in await shop.events(machine.id)}
-    await shop.start(machine.id)
-    await shop.wait(machine.id, "started")
-    events = [event for event in await shop.events(machine.id) if event.timestamp not in before]
-    print([(event.type, event.status, event.error, event.request) for event in events])
-    assert any("snapshot is torn" in str(event) for event in events), events
-    await eventually(lambda: _counts_anew(shop, machine), WITHIN_S)
-
-
-async def _counts_anew(shop: Shop, machine: Machine) -> bool:
-    """Behind what it had written, which is on its disk."""
-    numbers = [int(line) for line in (await shop.said(machine.id, "cat", "/data/ledger")).split()]
-    starts = [place for place, number in enumerate(numbers) if number == 1]
-    return len(starts) == 2 and numbers[: starts[1]] == list(range(1, starts[1] + 1))
 
 
 async def test_commands_that_empty_a_node_take_a_suspended_machine_along_with_its_memory(away: Away) -> None:

@@ -18,6 +18,7 @@ async def test_a_node_that_refuses_gives_the_machine_back_under_a_generation_of_
         fleet.hosts[1].refuses = True
         move = await fleet.ended(0, (await fleet.move(0, 1)).id)
         await fleet.worker(0).reaches(fleet.machine, State.STARTED)
+        assert not fleet.hosts[0].world.moved_files.watched, "nobody needs to know what it writes any more"
         assert await fleet.settled() == [] and move.state is MoveState.ABORTED
         assert "refused it" in move.reason
         record = fleet.hosts[0].world.store.get(MACHINES, fleet.machine)

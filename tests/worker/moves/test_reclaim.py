@@ -40,3 +40,14 @@ async def test_a_reclaim_waits_until_a_node_that_was_cut_off_must_have_heard() -
         assert PATIENCE_S - 5 <= fleet._clock.monotonic() - began <= PATIENCE_S + 15
         await fleet.hosts[1].begin(fleet._tasks)
         assert await fleet.settled() == []
+
+
+async def test_a_reclaim_of_what_nobody_heard_of_notes_no_more_what_the_machine_writes() -> None:
+    async with played_fleet() as fleet:
+        move_id = await fleet.granted_to_a_lost_node()
+        assert fleet.hosts[0].world.moved_files.watched
+        await fleet.reclaim(move_id, now=True)
+        await fleet.ended(0, move_id)
+        assert not fleet.hosts[0].world.moved_files.watched
+        await fleet.hosts[1].begin(fleet._tasks)
+        assert await fleet.settled() == []

@@ -84,6 +84,11 @@ class FakeMovedFiles(FakeHostPart):
             spans = spans_of(each for each in range(PIECES) if _written(each, before) != _written(each, content))
         return BlockChanges(f"{name}/{len(marks) - 1}", spans)
 
+    @property
+    def watched(self) -> set[str]:
+        """Ids of the files of which it is noted what is written."""
+        return set(self._watches)
+
     async def unwatch(self, file: MovedFile) -> None:
         self._watches.pop(file.id, None)
 

@@ -103,6 +103,8 @@ async def retire(context: Context[DeliverInput]) -> Outcome:
     """It is whole elsewhere: what is here of it goes, its files after a day."""
     deps, move = context.deps, move_in(context)
     if context.result("deliver", str) != "accepted":
+        for each in unit_files(move):
+            await files_of(deps).unwatch(each)
         await leave_turn(deps, move)
         return Done()
     await _seen(context, move)

@@ -50,6 +50,7 @@ async def restore(context: Context[DeliverInput]) -> Outcome:
     if move.memory is not None and move.machine is not None and memories is not None:
         await memories.make_place(move.machine)
     for each in unit_files(move):
+        await files_of(deps).unwatch(each)
         await files_of(deps).restore(each, move.generation)
         context.reach("restored")
     await reveal_suspended(deps, move)
