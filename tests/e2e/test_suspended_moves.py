@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.long(
-        reason="an emulated machine boots and is resumed; tests/cli/test_draining.py has the commands with a played node"
+        reason="an emulated machine boots and is resumed; tests/cli/test_draining.py has the commands without it"
     ),
 ]
 
