@@ -17,6 +17,7 @@ WHOLE = (*KINDS, MoveKind.BACK, MoveKind.RECLAIMED)
 SHORTEST = ("move.grant.after", "receive.fetch.copied")
 LATER = ("scheduled_move.begin.after", "bring_snapshots.bring.arrived")
 GIVEN_BACK = ("move.grant.after", "receive.accept.before")
+TAKEN_BACK = ("reclaim.order.after", "reclaim.restore.restored", "surrender.end.after", "surrender.drop.retired")
 SHORT = ("move.close.after", "move.grant.after", "receive.fetch.copied", "receive.accept.after")
 
 
@@ -60,6 +61,17 @@ async def test_a_machine_that_does_not_start_goes_back_whoever_dies_meanwhile(tm
     plan = MoveTrialPlan(modes=("warm",), places=GIVEN_BACK, cancels=False, kinds=kinds, both=True, where=tmp_path)
     rows = [(row.blow, row.end) for row in await played(plan) if row.move == "warm, back"]
     assert rows == [("none", "done"), *((f"{place}, both", "done") for place in GIVEN_BACK)]
+
+
+@pytest.mark.long(
+    reason="five moves on a fleet of its own, and five nodes that are lost; the simulator of moves plays them in "
+    "`make check`, and tests/e2e/test_reclaim.py one without a death"
+)
+async def test_a_machine_is_taken_back_once_whoever_dies_and_the_lost_node_gives_it_up(tmp_path: Path) -> None:
+    kinds = (MoveKind.RECLAIMED,)
+    plan = MoveTrialPlan(modes=("warm",), places=TAKEN_BACK, cancels=False, kinds=kinds, where=tmp_path)
+    rows = [(row.blow, row.end) for row in await played(plan) if row.move == "warm, reclaimed"]
+    assert rows == [("none", "aborted"), *((place, "aborted") for place in TAKEN_BACK)]
 
 
 @pytest.mark.long(reason="some hundred daemons die, and a link is cut for 45 s; the tests above are the short form")
