@@ -17,11 +17,11 @@ from hawker.cli.main import ROOT
 from hawker.errors import HawkerError
 from hawker.fair.table import ELSEWHERE, SHARES
 from hawker.fsm.diagram import page
+from hawker.observe.edge_page import EDGE_FAMILIES
 from hawker.observe.metrics import build_metrics
 from hawker.settings import LEAST, Settings
 from hawker.up.commands.up import settings_options
 from hawker.up.wiring import NODE_FLOWS
-from hawker.worker.edge_page import EDGE_FAMILIES
 
 GENERATED = Path(__file__).parents[1] / "docs" / "generated"
 _JUDGED = "conformance.md"  # written by `make conformance`, and held to the code by tests/conformance/test_page.py

@@ -19,9 +19,9 @@ from hawker.gateway.fan_out import FanOut, Reach
 from hawker.host.address import network_prefix
 from hawker.netpolicy import private_networks
 from hawker.netpolicy.private_networks import keep, settled
+from hawker.netpolicy.wireguard_peers import GatewayFacts
 from hawker.record.app import APPS, NetworkOwner
 from hawker.up.wiring import node_handlers
-from hawker.worker.wireguard_peers import GatewayFacts
 from tests.gateway.town import FAR, HERE, SHOP, Broker, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time
 

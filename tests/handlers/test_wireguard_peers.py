@@ -1,4 +1,4 @@
-"""Who may see and change an organization's peers. What becomes of one is in tests/worker/test_wireguard_peers.py."""
+"""Who may see and change an organization's peers. What becomes of one is in tests/netpolicy/test_wireguard_peers.py."""
 
 import base64
 from typing import Any
@@ -13,10 +13,10 @@ from hawker.auth.caveat import Actions, Apps, Caveat, Orgs
 from hawker.errors import Forbidden
 from hawker.handlers.wireguard_peers import WireguardHandlers
 from hawker.ids import NodeId
+from hawker.netpolicy.wireguard_peers import GatewayFacts
 from hawker.permission import Attempt
 from hawker.record.app import WIREGUARD_PEERS
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.wireguard_peers import GatewayFacts
 
 pytestmark = pytest.mark.anyio
 KEY = base64.b64encode(bytes(31) + b"\1").decode()

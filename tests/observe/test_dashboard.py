@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from hawker.api.contract.node import EDGE_METRICS, MACHINE_METRICS, METRICS
+from hawker.observe.edge_page import EDGE_FAMILIES
 from hawker.observe.metrics import build_metrics
 from hawker.settings import Settings
-from hawker.worker.edge_page import EDGE_FAMILIES
 from hawker.worker.scrape import UP
 from hawker.worker.usage import USAGE_NAMES
 

@@ -27,6 +27,7 @@ from hawker.feed import (
     ToWorker,
     frame,
 )
+from hawker.host.process_guard import ProcessGuard
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.app import org_of
@@ -34,7 +35,6 @@ from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineT
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge, autostarts, idle_s, published_at, worst
 from hawker.worker.ip_assignments import IpRequest
-from hawker.worker.process_guard import ProcessGuard
 from tests.certificates import issued
 from tests.waiting import eventually
 

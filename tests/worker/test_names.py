@@ -5,11 +5,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from hawker.host.process_guard import ProcessGuard
 from hawker.ids import MachineId, NodeId
 from hawker.names import BOUND, NamedApp, NamedMachine, is_kept, read_names
 from hawker.sim.node.sim_worker import APP, SimWorker
 from hawker.worker.names import NameBook, ResolverWait
-from hawker.worker.process_guard import ProcessGuard
 from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]

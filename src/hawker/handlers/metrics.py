@@ -25,11 +25,11 @@ from hawker.host.packet_counts import TrackedConnections, connection_table
 from hawker.logs.machine_logs import MachineLogs
 from hawker.machine import State
 from hawker.node import Capacity
+from hawker.observe.edge_page import edge_page
 from hawker.observe.metrics import MetricsRegistry
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket, Store
 from hawker.worker.edge_line import EdgeLine
-from hawker.worker.edge_page import edge_page
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.scrape import Scraper
 from hawker.worker.table import MachineTable

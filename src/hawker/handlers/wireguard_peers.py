@@ -26,10 +26,10 @@ from hawker.record.app import PeerRecord
 from hawker.store.contract import Store
 
 if TYPE_CHECKING:
-    from hawker.worker import wireguard_peers
-    from hawker.worker.wireguard_peers import GatewayFacts, PeerTable
+    from hawker.netpolicy import wireguard_peers
+    from hawker.netpolicy.wireguard_peers import GatewayFacts, PeerTable
 else:
-    wireguard_peers = deferred("hawker.worker.wireguard_peers")
+    wireguard_peers = deferred("hawker.netpolicy.wireguard_peers")
 
 
 class WireguardHandlers:

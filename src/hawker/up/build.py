@@ -27,6 +27,7 @@ from hawker.host.network import NodeNetwork
 from hawker.host.network_policy import NodePacketFilters
 from hawker.host.nftables import LinkLimits
 from hawker.host.own_user import can_become
+from hawker.host.process_guard import ProcessGuard
 from hawker.host.uplink import addresses_of, nameservers, own_address, records_of
 from hawker.ids import MachineId, NodeId, VolumeId, is_snapshot_id
 from hawker.image.cache import ImageCache
@@ -70,7 +71,6 @@ from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.lifecycle.root_disks import DiskRootfs
 from hawker.worker.lifecycle.rootfs import HostRootfs
 from hawker.worker.names import NameBook, ResolverWait, ZoneBook
-from hawker.worker.process_guard import ProcessGuard
 from hawker.worker.reconcile.host_notices import HostNotices
 from hawker.worker.run_owners import RunOwners
 from hawker.worker.scrape import HttpFetch
@@ -82,13 +82,13 @@ if TYPE_CHECKING:
     from hawker.host import vfio, vmm_user
     from hawker.host.mesh import device, peer_gateway, wireguard
     from hawker.logs import shipping
+    from hawker.netpolicy import wireguard_peers
     from hawker.volume import host_backups
-    from hawker.worker import wireguard_peers
 else:
     device = deferred("hawker.host.mesh.device")
     peer_gateway = deferred("hawker.host.mesh.peer_gateway")
     wireguard = deferred("hawker.host.mesh.wireguard")
-    wireguard_peers = deferred("hawker.worker.wireguard_peers")
+    wireguard_peers = deferred("hawker.netpolicy.wireguard_peers")
     backups = deferred("hawker.backup.repository")
     host_backups = deferred("hawker.volume.host_backups")
     shipping = deferred("hawker.logs.shipping")

@@ -48,6 +48,7 @@ from hawker.gossip.transport import SocketTransport, joined
 from hawker.host.floating import FloatingDevice, release_all
 from hawker.host.mesh.device import HostMesh, MeshKind
 from hawker.host.mesh.wireguard import KeyFile
+from hawker.host.process_guard import ProcessGuard
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import NodeId
 from hawker.node import labels_of
@@ -66,7 +67,6 @@ from hawker.worker.edge_door import EdgeDoor
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.lifecycle.machine_networks import HostNetworks
 from hawker.worker.names import NameBook
-from hawker.worker.process_guard import ProcessGuard
 from hawker.worker.reconcile import Finding, Kind
 
 _log = log.bind("hawker.up")

@@ -46,7 +46,7 @@ from hawker.worker.supervisor import ExitHandler, Supervisor
 from hawker.worker.usage import UsageMeter
 
 if TYPE_CHECKING:
-    from hawker.worker.wireguard_peers import GatewayFacts
+    from hawker.netpolicy.wireguard_peers import GatewayFacts
 
 DriverVerdicts: TypeAlias = Callable[[], Awaitable[tuple[DriverVerdict, ...]]]
 

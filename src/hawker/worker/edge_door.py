@@ -40,6 +40,7 @@ from hawker.feed import (
     WorkerInbox,
 )
 from hawker.host.own_user import show_to
+from hawker.host.process_guard import ProcessGuard
 from hawker.ids import AppName, MachineId
 from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
@@ -54,7 +55,6 @@ from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
 from hawker.worker.edge_line import EdgeLine
 from hawker.worker.operations import Operations
-from hawker.worker.process_guard import ProcessGuard
 
 IDLE = "hawker_idle_s"
 _SHORTEST_IDLE_S, _LONGEST_IDLE_S = 10.0, 86_400.0

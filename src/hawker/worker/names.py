@@ -13,6 +13,7 @@ from hawker.clock import Clock
 from hawker.feed import DNS_01, AppAddress
 from hawker.host.address import peer_ip
 from hawker.host.own_user import WRITES, read_own
+from hawker.host.process_guard import ProcessGuard
 from hawker.ids import MachineId, NodeId
 from hawker.log import bind
 from hawker.machine import GONE, State
@@ -36,7 +37,6 @@ from hawker.secret.certificates import Certificates, proof_name
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
-from hawker.worker.process_guard import ProcessGuard
 
 _REST_OF_TIME = 30
 """After a write nothing is written for so many times as long as it took."""

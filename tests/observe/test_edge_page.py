@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hawker.feed import RESPONSE_S, AppFigure, EdgeReport, MachineFigure, Times
 from hawker.ids import AppName, MachineId
-from hawker.worker.edge_page import EDGE_FAMILIES, edge_page
+from hawker.observe.edge_page import EDGE_FAMILIES, edge_page
 
 SHOP, ONE, TWO = AppName("shop"), MachineId("00000000000001"), MachineId("00000000000002")
 TIMES = Times(buckets=(1, *(0,) * (len(RESPONSE_S) - 1), 2), seconds=30.5)

@@ -12,10 +12,10 @@ from hawker.errors import Fault, NotFound, NotServed, Unavailable, Unprocessable
 from hawker.host.mesh.peer_gateway import PeerPlace
 from hawker.ids import MachineId, NodeId
 from hawker.netpolicy.private_networks import settle
+from hawker.netpolicy.wireguard_peers import MAX_PEERS_OF_ORG, GatewayFacts, PeerKeeper, PeerTable
 from hawker.record.app import APPS, NETWORKS, WIREGUARD_PEERS, NetworkOwner
 from hawker.record.machine import networks_here
 from hawker.sim.node.sim_worker import SimWorker
-from hawker.worker.wireguard_peers import MAX_PEERS_OF_ORG, GatewayFacts, PeerKeeper, PeerTable
 from tests.simulated_worker import anyio_backend, stall, worker
 
 __all__ = ["anyio_backend", "stall", "worker"]

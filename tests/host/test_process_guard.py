@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from hawker.clock import SystemClock
+from hawker.host.process_guard import ProcessGuard
 from hawker.host.spawn import spawn
-from hawker.worker.process_guard import ProcessGuard
 from tests.waiting import eventually
 
 
