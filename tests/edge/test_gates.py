@@ -64,6 +64,15 @@ def test_a_machine_that_fails_is_avoided_each_time_for_longer() -> None:
     assert gates.choose(targets, 21.0) is not None
 
 
+def test_a_gate_that_fails_many_at_once_is_avoided_as_if_it_failed_one() -> None:
+    gate = Gate(route(80, 1), 0.0)
+    for late_s in range(50):
+        gate.failed(0, 10.0 + late_s / 100)
+    assert gate.avoided(10.9) and not gate.avoided(11.0)
+    gate.failed(0, 11.0)
+    assert gate.avoided(12.9) and not gate.avoided(13.0), "and twice as long the second time"
+
+
 def test_a_machine_that_never_answered_is_tried_by_one_at_a_time_while_another_has_room() -> None:
     old, new = route(80, 1), route(80, 1)
     gates, targets = gates_of(old, new), [target_of(old), target_of(new)]

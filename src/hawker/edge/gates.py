@@ -57,6 +57,7 @@ class Gate:
         self._wake_after = -inf
         self._closed: InstanceId | None = None
         self._avoided_until, self._avoid_s = -inf, _AVOID_S
+        self._failed_until = -inf  # what fails before had begun before it was avoided
         self._emptied: list[Callable[[], None]] = []
 
     def update(self, route: MachineRoute, now: float) -> None:
@@ -65,7 +66,7 @@ class Gate:
             self.proven.clear()
         if route.state is State.STARTED and self.route.state is not State.STARTED:
             self.busy_at = self.opened_at = now
-            self._avoided_until, self._avoid_s = -inf, _AVOID_S
+            self._avoided_until, self._avoid_s, self._failed_until = -inf, _AVOID_S, -inf
             if self._closed == route.instance:  # it was suspended, and goes on
                 self._closed = None
         if route.state is State.STARTED or (self.waking and route.state in _ASLEEP and self.route.state not in _ASLEEP):
@@ -191,10 +192,11 @@ class Gate:
         self._avoid_s = _AVOID_S
 
     def failed(self, number: int, now: float) -> None:
-        """Its service took none: it is asked again later, each time later."""
+        """Its service took none: it is asked again later, each time later. Many that fail together are one time."""
         self.proven.discard(number)
-        self._avoided_until = now + self._avoid_s
-        self._avoid_s = min(_LONGEST_AVOID_S, 2 * self._avoid_s)
+        if now >= self._failed_until:
+            self._avoided_until = self._failed_until = now + self._avoid_s
+            self._avoid_s = min(_LONGEST_AVOID_S, 2 * self._avoid_s)
 
     def avoid(self, until: float) -> None:
         """Another host's gate did not let us in; it can be asked again then."""
