@@ -1,9 +1,13 @@
 """How moves are told; what follows one is in the tests of the commands."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from hawker.api.contract.move import Move
 from hawker.api.in_process import InProcessCaller
+from hawker.api.route import Call
 from hawker.cli.exits import Failure
 from hawker.cli.moves import about, follow, line, moves_table
 from hawker.clock import ManualClock
@@ -34,3 +38,15 @@ async def test_following_ends_with_the_move_and_raises_when_it_was_aborted() -> 
     node.ends = {"state": "aborted", "reason": "no room"}
     with pytest.raises(Failure, match="as before: no room"):
         await follow(caller, MOVE, ManualClock(), said.append)
+
+
+async def test_follower_looks_soon_at_first_and_seldom_later() -> None:
+    clock, looks = ManualClock(0), list[float]()
+
+    class SlowNode(FakeNode):
+        async def _get_move(self, call: Call[Any, Any, Any]) -> Move:
+            looks.append(round(clock.monotonic(), 2))
+            return msgspec.structs.replace(MOVE, state="done" if len(looks) == 6 else "copying")
+
+    await follow(InProcessCaller(SlowNode().handlers(), clock, "tester"), MOVE, clock, list[str]().append)
+    assert looks == [0.05, 0.15, 0.4, 0.9, 1.4, 1.9]

@@ -146,7 +146,6 @@ def _watched(machine: Machine) -> tuple[str, ...]:
     return (machine.config.standbys if machine.config else None) or ()
 
 
-LOOK_S = 0.5
 MOST_ATTEMPTS = 5
 LONGEST_NAME = 57
 _PASSING = "passing"
@@ -290,7 +289,7 @@ class Mover:
 
     async def _at_rest(self, resident: Resident) -> Machine:
         """Once nothing is under way on it, and nobody has its lease, if that is soon enough."""
-        deadline, told = self._clock.monotonic() + self._within_s, False
+        deadline, told, looks = self._clock.monotonic() + self._within_s, False, iter(moves.LOOKS_S)
         while True:
             machine = await self._caller.call(
                 GET_MACHINE, params=resident.params, query=GetMachineQuery(include_leases=True)
@@ -302,7 +301,7 @@ class Mover:
                 why = "a client holds its lease" if left is Left.LEASED else f"it is {machine.state}"
                 self._say(f"{resident.app}: {machine.name} ({machine.id}): waiting, {why}")
                 told = True
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(next(looks, moves.LOOKS_S[-1]))
 
     async def _move(self, resident: Resident, machine: Machine) -> Drained:
         """What fails once the copy is ready leaves both, and the next drain goes on there: it finds the copy by its
@@ -410,12 +409,12 @@ class Mover:
         if not runs:
             await waiting.reach(self._caller, params, (WaitState.STOPPED,), self._clock, self._within_s)
             return
-        deadline = self._clock.monotonic() + self._within_s
+        deadline, looks = self._clock.monotonic() + self._within_s, iter(moves.LOOKS_S)
         machine = await waiting.started(self._caller, params, copy.version, self._clock, self._within_s)
         while not all(check.status == _PASSING for check in machine.checks):
             if self._clock.monotonic() >= deadline:
                 raise Failure(f"checks of its copy {copy.id} do not pass after {self._within_s:g} s")
-            await self._clock.sleep(LOOK_S)
+            await self._clock.sleep(next(looks, moves.LOOKS_S[-1]))
             machine = await self._caller.call(GET_MACHINE, params=params)
 
     async def _end(self, resident: Resident, machine: Machine) -> None:

@@ -26,7 +26,7 @@ from hawker.clock import Clock, SystemClock
 from hawker.errors import Conflict, Damaged, HawkerError, LeaseHeld, MoveUnderWay, Unavailable
 from hawker.record.move import BUSY, SCHEDULED, MoveState
 
-LOOK_S = 0.5
+LOOKS_S = (0.05, 0.1, 0.25, 0.5)  # between two looks; the last one from then on
 SAY_EVERY_S = 5.0
 AGAIN_S = 2.0
 """Between two orders of a move that something else is in the way of."""
@@ -148,12 +148,12 @@ async def follow(caller: Caller, move: Move, clock: Clock, say: Callable[[str], 
     away is asked again. Raises `AbortedMove`."""
     if move.state == SCHEDULED:
         return move
-    said, at = ("", False), clock.monotonic()
+    said, at, looks = ("", False), clock.monotonic(), iter(LOOKS_S)
     while move.state not in ENDED:
         if (move.state, move.paused) != said or clock.monotonic() - at >= SAY_EVERY_S:
             said, at = (move.state, move.paused), clock.monotonic()
             say(line(move))
-        await clock.sleep(LOOK_S)
+        await clock.sleep(next(looks, LOOKS_S[-1]))
         try:
             move = await caller.call(GET_MOVE, params=MoveParams(move_id=move.id))
         except Unavailable as error:

@@ -166,7 +166,6 @@ def _outcome(each: Drained) -> str:
 
 UNLIMITED_MIB_PER_S = 1 << 20
 RECENT = timedelta(minutes=15)
-_LOOK_S = 1.0
 
 Say = Callable[[str], None]
 
@@ -315,12 +314,12 @@ class Evacuation:
             begun = await self._caller.call(CREATE_BACKUP, params=owned.params)
             self._say(f"{name}: backing it up first, {size(owned.volume.bytes_used or 0)}")
             params = BackupParams(app_name=owned.app, volume_id=owned.volume.id, snapshot=begun.snapshot)
-            deadline = self._clock.monotonic() + self._within_s
+            deadline, looks = self._clock.monotonic() + self._within_s, iter(moves.LOOKS_S)
             while begun.state not in (BackupState.CREATED, BackupState.FAILED):
                 if self._clock.monotonic() >= deadline:
                     self._say(f"{name}: the backup goes on, and is not waited for any more")
                     return
-                await self._clock.sleep(_LOOK_S)
+                await self._clock.sleep(next(looks, moves.LOOKS_S[-1]))
                 begun = await self._caller.call(GET_BACKUP, params=params)
             if begun.state is BackupState.FAILED:
                 self._say(f"{name}: it could not be backed up, and is moved all the same: {begun.error}")

@@ -25,7 +25,7 @@ from hawker.cli.progress import states_display
 from hawker.cli.volumes import Keeping, find_volume, keeping_options, size_option, volume_argument
 from hawker.clock import Clock, SystemClock
 
-_LOOKS_S = 1.0
+_LOOKS_S = (0.1, 0.3, 1.0)  # between two looks; the last one from then on
 _MIB = 1 << 20
 
 
@@ -55,7 +55,7 @@ async def _saved(
     caller: Caller, volume: VolumeParams, begun: VolumeBackup, clock: Clock, within_s: float
 ) -> VolumeBackup:
     """The backup once it is whole. Raises `Failure`; what was begun goes on without whoever waits."""
-    deadline = clock.monotonic() + within_s
+    deadline, looks = clock.monotonic() + within_s, iter(_LOOKS_S)
     params = BackupParams(app_name=volume.app_name, volume_id=volume.volume_id, snapshot=begun.snapshot)
     with states_display(f"backup {begun.backup}") as show_state:
         while True:
@@ -67,7 +67,7 @@ async def _saved(
             show_state(found.state)
             if clock.monotonic() >= deadline:
                 raise Failure(f"backup {found.backup} is still {found.state} after {within_s:g} s, and goes on")
-            await clock.sleep(_LOOKS_S)
+            await clock.sleep(next(looks, _LOOKS_S[-1]))
 
 
 @click.command("backups")
