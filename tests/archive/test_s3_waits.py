@@ -17,7 +17,7 @@ from tests.archive.s3_server import BUCKET, KEYS, S3Server
 
 pytestmark = pytest.mark.anyio
 KEY = "ab/abcdef"
-WAITS = S3Waits(silence_s=1, whole_s=3)
+WAITS = S3Waits(silence_s=0.25, whole_s=0.75)  # nothing that is waited for so shortly is to come
 ALL = ("GET", "PUT", "HEAD", "DELETE", "POST")
 
 
@@ -60,7 +60,7 @@ async def test_silent_service_is_given_up_and_what_to_look_at_is_said(
     service.fault, service.every, service.methods = "silent", 1, ALL
     with (
         anyio.fail_after(60),
-        pytest.raises(Unavailable, match=r"does not answer.* it was given 1 s.*endpoint") as said,
+        pytest.raises(Unavailable, match=r"does not answer.* it was given 0.25 s.*endpoint") as said,
     ):
         await calls(place_at(service.url), file)[call]()
     assert "\n" not in str(said.value) and "Debug" not in str(said.value)
@@ -70,7 +70,7 @@ async def test_silent_service_is_given_up_and_what_to_look_at_is_said(
 async def test_busy_service_is_said_to_be(call: str, service: FaultyService, file: Path) -> None:
     service.fault, service.every, service.methods = "503", 1, ALL
     with pytest.raises(Unavailable, match=r"it answers 503 Service Unavailable \(SlowDown\)$"):
-        await calls(place_at(service.url), file)[call]()
+        await calls(place_at(service.url, S3Waits()), file)[call]()
 
 
 @pytest.mark.parametrize("fault", ["cuts", "drips"])
@@ -99,7 +99,7 @@ async def test_answer_that_is_slow_and_goes_on_is_waited_for(service: FaultyServ
 
 async def test_something_large_has_the_longer_time_to_be_sent(service: FaultyService, large: Path) -> None:
     service.fault, service.every = "silent", 1
-    with anyio.fail_after(60), pytest.raises(Unavailable, match=r"does not answer.*3 s for something large"):
+    with anyio.fail_after(60), pytest.raises(Unavailable, match=r"does not answer.*0.75 s for something large"):
         await place_at(service.url).put(KEY, large)
     service.every = 0
     await place_at(service.url, S3Waits()).put(KEY, large)
@@ -109,11 +109,11 @@ async def test_certificate_that_nobody_trusts_is_refused_with_what_to_see_to(
     s3: S3Server, file: Path, tmp_path: Path
 ) -> None:
     with strangers_service(s3, tmp_path) as url:
-        for call in calls(place_at(url), file).values():
+        for call in calls(place_at(url, S3Waits()), file).values():
             with pytest.raises(ArchiveRefused, match=r"certificate of the archive .* is not trusted \(\w+\): see to"):
                 await call()
 
 
 async def test_name_of_a_host_that_is_not_there_is_said_to_be_unknown(file: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be reached: the name of its host is not found"):
-        await place_at("http://nowhere.invalid").put(KEY, file)
+        await place_at("http://nowhere.invalid", S3Waits()).put(KEY, file)
