@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from hawker.http.mutual_tls import MutualTls, name_of
 from hawker.ids import NodeId
 from hawker.up.node_files import ClusterFile
 from tests.e2e.catalog_agents import FleetAgent, catalog_agents, settings_for
-from tests.e2e.command_line import CommandLine
+from tests.e2e.command_line import CommandLine, Done
 from tests.e2e.returning import AWAY, logged, order_at
 from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
@@ -146,8 +147,16 @@ async def test_calls_that_carry_what_was_written_find_it_at_every_node(fleet: Ag
             run = ("machine", "run", "hawker/hello", "--app", app, "--label", f"host={turn}")
             made = hawker(*run, "--entrypoint", "/bin/sleep 60")
             assert made.status == 0, made.err
-            assert "started" in hawker.say("machine", "list", "--app", app)
+            listed = await eventually(partial(_listed_of_all, hawker, app), WITHIN_S)
+            assert listed is not None and "started" in listed.out, listed
             hawker.say("apps", "destroy", app, "--force")
+
+
+def _listed_of_all(hawker: CommandLine, app: str) -> Done | None:
+    """Unless a node is named that did not answer in time: of what it has, the list knows what was told before."""
+    listed = hawker("machine", "list", "--app", app)
+    assert listed.status == 0, listed
+    return None if "answer" in listed.err else listed
 
 
 async def test_a_lost_hosts_machine_is_taken_over_and_the_host_gives_way(fleet: AgentFleet) -> None:
