@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.contract.drivers import RIGS, MakeRig, Rig, crun_rig, qemu_rig
+from tests.contract.drivers import RIGS, MakeRig, Rig, cloud_hypervisor_rig, crun_rig, qemu_rig
 
 DEADLINE_S, BOOTS = 60.0, 15
 LONG: dict[MakeRig, pytest.MarkDecorator] = {
@@ -14,11 +14,15 @@ LONG: dict[MakeRig, pytest.MarkDecorator] = {
         reason="boots a guest kernel under emulation, as over 100 of these do; the `booted` ones are the short form"
     ),
     crun_rig: pytest.mark.long(reason="as with our own launcher, which is the short form beside the `booted` ones"),
+    cloud_hypervisor_rig: pytest.mark.long(
+        reason="as with the other VMM that is driven by its API, Firecracker: it is the short form beside the `booted` "
+        "ones"
+    ),
 }
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With QEMU and crun the whole suite is long; `booted` tests are the short form, one of each kind of promise."""
+    """With these rigs the whole suite is long; `booted` tests are the short form, one of each kind of promise."""
     for item in items:
         if not item.get_closest_marker("booted"):
             for rig in _rigs_of(item) & LONG.keys():
@@ -27,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rigs_of(item: pytest.Item) -> set[MakeRig]:
     callspec = getattr(item, "callspec", None)
-    return set() if callspec is None else {rig for rig in callspec.params.values() if rig in (qemu_rig, crun_rig)}
+    return set() if callspec is None else {rig for rig in callspec.params.values() if rig in [*LONG]}
 
 
 @pytest.fixture(params=RIGS)

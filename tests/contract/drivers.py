@@ -221,6 +221,8 @@ async def qemu_rig(place: Path) -> AsyncIterator[Rig]:
     )
 
 
+firecracker_rig, cloud_hypervisor_rig = (partial(api_rig, name) for name in ("firecracker", "cloud-hypervisor"))
+
 RIGS = [
     pytest.param(process_rig, id="process"),
     pytest.param(container_rig, id="container", marks=pytest.mark.root),
@@ -228,7 +230,7 @@ RIGS = [
     pytest.param(fake_rig, id="fake"),
     pytest.param(qemu_rig, id="qemu", marks=pytest.mark.root),
     *(
-        pytest.param(partial(api_rig, name), id=f"{name}-stand-in" if node.lack(name) else name, marks=pytest.mark.root)
-        for name in ("firecracker", "cloud-hypervisor")
+        pytest.param(rig, id=f"{name}-stand-in" if node.lack(name) else name, marks=pytest.mark.root)
+        for rig, name in ((firecracker_rig, "firecracker"), (cloud_hypervisor_rig, "cloud-hypervisor"))
     ),
 ]

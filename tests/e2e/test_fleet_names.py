@@ -17,6 +17,7 @@ __all__ = ["hosts", "shops"]
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 
+@pytest.mark.long(reason="test_dns.py, tests/dns and the simulator of networks in `make check` are the short form")
 async def test_names_have_machines_of_other_living_nodes(
     shops: tuple[Shop, Shop], hosts: tuple[Host, Host], tmp_path: Path
 ) -> None:

@@ -42,7 +42,12 @@ class BackupPlace:
         return (await anyio.to_thread.run_sync(partial(line.say, *words))).strip()
 
 
-@pytest.fixture(params=["directory", "bucket"])
+@pytest.fixture(
+    params=[
+        "directory",
+        pytest.param("bucket", marks=pytest.mark.long(reason="the directory is the short form; tests/backup has both")),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> BackupPlace:
     passphrase = tmp_path / "passphrase"
     passphrase.write_bytes(b"correct horse battery\n")

@@ -21,6 +21,7 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 
+@pytest.mark.long(reason="a host is lost; test_fresh_fleet.py restores at another node, too, and is the short form")
 async def test_a_volume_is_restored_on_another_node_when_its_host_is_gone(tmp_path: Path) -> None:
     passphrase = tmp_path / "passphrase"
     await anyio.to_thread.run_sync(passphrase.write_bytes, b"correct horse battery\n")

@@ -14,6 +14,7 @@ __all__ = ["hosts", "shops"]
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 
+@pytest.mark.long(reason="a host is lost; tests/gateway/test_lists.py and test_agent_fleet.py are the short form")
 async def test_a_machine_of_a_lost_host_stays_in_the_list(shops: tuple[Shop, Shop], hosts: tuple[Host, Host]) -> None:
     shop, node = shops[0], hosts[0].node
     line = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})

@@ -216,6 +216,7 @@ async def check_foreign(hawker: CommandLine, client: Client, running: Machine, s
     await shop.close()
 
 
+@pytest.mark.long(reason="those that run on are the short form")
 def test_machines_of_a_deleted_store_are_ended_when_told(node: RunningNode, hawker: CommandLine) -> None:
     machine = anyio.run(_one_machine, node)
     node.stop()

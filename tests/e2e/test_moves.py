@@ -219,6 +219,7 @@ async def test_a_free_volume_moves_by_the_command_line_and_what_cannot_move_says
     assert refused.status == 0 and "done" in refused.out
 
 
+@pytest.mark.long(reason="a volume that moves with its machine, and by itself, is the short form")
 async def test_a_fork_in_a_zone_of_its_own_has_the_content_on_the_other_host(
     hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
 ) -> None:
@@ -284,6 +285,7 @@ def roots(host: Host, machine: Machine) -> list[Path]:
     return [*directory.glob("disks/kept*"), *directory.glob("layers/kept*/disk")]
 
 
+@pytest.mark.long(reason="the drain of such a machine is the short form")
 async def test_a_machine_moves_with_the_root_filesystem_that_it_keeps_and_back(
     hosts: tuple[Host, Host], shop: Shop, toolbox_image: str
 ) -> None:

@@ -20,6 +20,7 @@ from tests.waiting import eventually, wait_for
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root]
 
+INTERRUPT = pytest.param(signal.SIGINT, marks=pytest.mark.long(reason="the other signal is the short form"))
 STOPS_WITHIN_S = 30.0  # half of what the longest call would take
 
 
@@ -66,7 +67,7 @@ async def test_a_node_says_what_it_is(client: Client) -> None:
     assert info.capacity.cpus == len(os.sched_getaffinity(0))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, INTERRUPT])
 async def test_a_stopped_daemon_leaves_its_machines_running(lasting: RunningNode, number: signal.Signals) -> None:
     async with lasting.client() as client:
         shop = await Shop(client, "shop").open()

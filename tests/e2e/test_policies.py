@@ -168,6 +168,7 @@ async def test_a_daemon_that_dies_leaves_the_rules_and_the_next_one_keeps_them(
 
 
 @pytest.mark.slow
+@pytest.mark.long(reason="a daemon that dies once, in the test above, is the short form")
 async def test_whenever_the_daemon_dies_what_is_recorded_is_what_is_enforced(
     tmp_path: Path, toolbox_image: str
 ) -> None:

@@ -22,6 +22,9 @@ __all__ = ["hosts"]
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
 
+@pytest.mark.long(
+    reason="a host is lost; tests/worker/moves and the simulator of moves in `make check` are the short form"
+)
 async def test_a_machine_of_a_lost_node_comes_back_and_the_node_gives_it_up_when_it_returns(
     hosts: tuple[Host, Host], toolbox_image: str
 ) -> None:
