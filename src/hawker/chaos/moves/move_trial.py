@@ -339,7 +339,7 @@ class MoveTrial:
         return self._writer.acknowledged > before
 
     async def _judged(self, move: Move | None, source: LabNode, destination: LabNode, machine: Machine) -> list[str]:
-        (found,) = await self._moving.patiently(lambda: self._moving.quietly(self._sound()))
+        (found,) = await self._moving.patiently(self._sound)
         owners = [stall for stall in (source, destination) if self._moving.has_file(stall)]
         went = move is not None and move.state == MoveState.DONE and move.back_of is None
         wanted = destination if went else source

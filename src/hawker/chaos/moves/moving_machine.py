@@ -36,7 +36,7 @@ from hawker.machine import State
 from hawker.record.move import MoveState
 
 APP = "moves"
-WITHIN_S = 120.0
+WITHIN_S = 240.0
 LOOK_S = 0.05
 _STREET = 12
 _FLAGS = ("--cpus", "16", "--memory-mib", "8192")
@@ -89,13 +89,13 @@ class MovingMachine:
         await self.broker.call(CREATE_APP, body=CreateAppRequest(name=APP))
         app = AppParams(app_name=APP)
         order = CreateVolumeRequest(name="data", size_gb=1, region="mad", encrypted=False, auto_backup_enabled=False)
-        volume = await self.patiently(lambda: self.quietly(self.broker.call(CREATE_VOLUME, params=app, body=order)))
+        volume = await self.patiently(lambda: self.broker.call(CREATE_VOLUME, params=app, body=order))
         self.volume = volume.id
         body = CreateMachineRequest(name="writes", config=writer.config(reference, volume.id))
 
-        async def made() -> Machine | None:
-            return await self.quietly(
-                self.broker.call(CREATE_MACHINE, params=app, body=body, idempotency_key="writes", timeout_s=60.0)
+        async def made() -> Machine:
+            return await self.broker.call(
+                CREATE_MACHINE, params=app, body=body, idempotency_key="writes", timeout_s=60.0
             )
 
         machine = await self.patiently(made)
@@ -127,7 +127,7 @@ class MovingMachine:
     async def take_snapshot(self) -> None:
         """From here on it follows the volume in each move."""
         params = VolumeParams(app_name=APP, volume_id=self.volume)
-        taken = await self.patiently(lambda: self.quietly(self.broker.call(CREATE_SNAPSHOT, params=params)))
+        taken = await self.patiently(lambda: self.broker.call(CREATE_SNAPSHOT, params=params))
         self.snapshot = taken.Msg.backup.id
         await self.patiently(self.has_followed)
         here, _ = self.ends()
@@ -187,12 +187,6 @@ class MovingMachine:
         """Of the app, as the nodes that answer tell them."""
         found = await self.broker.call(LIST_MOVES, query=ListMovesQuery(app=APP))
         return found.moves
-
-    async def quietly(self, asked: Awaitable[T]) -> T | None:
-        try:
-            return await asked
-        except HawkerError:
-            return None
 
     async def patiently(self, ask: Callable[[], Awaitable[T | None]]) -> T:
         """Its first answer that is none of None, False; a node that is away is asked again. Raises
