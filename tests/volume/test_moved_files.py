@@ -296,3 +296,17 @@ async def test_loss_that_is_noted_is_handed_over_as_zeros_and_both_sides_agree_a
         assert (await source.digests(ONE, whole, joined(noted))).of == (await target.digests_of_draft("01", whole)).of
         found = await source.blocks(ONE, whole, joined(noted))
         assert b"".join(found[block] for block in sorted(found)) == content[:lost] + bytes(2 * BLOCK_BYTES - lost)
+
+
+async def test_a_file_of_a_memory_that_was_taken_in_is_put_in_place_once(tmp_path: Path) -> None:
+    """The daemon that took it in was killed before that was noted: the next one begins the step again."""
+    files, file, draft = at(tmp_path), MovedFile("m1", memory="snapshot.came"), "01.memory.snapshot.came"
+    (tmp_path / ".incoming").mkdir()
+    (tmp_path / ".incoming" / draft).write_bytes(b"record")
+    await files.adopt(draft, file)
+    taken = tmp_path / "m1/disk"
+    assert taken.read_bytes() == b"record"
+    taken.unlink()  # what it says is in another file by then
+    await files.adopt(draft, file)
+    with pytest.raises(FileNotFoundError):
+        await files.adopt("01", MovedFile("vol_1"))

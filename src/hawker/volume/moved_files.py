@@ -281,7 +281,11 @@ class HostMovedFiles:
     async def adopt(self, draft: str, file: MovedFile) -> None:
         path = self._place_of(file).file
         await in_thread(Pool.DISKS, lambda: path.parent.mkdir(parents=True, exist_ok=True, mode=0o700))
-        await publish(self._draft(draft), path)
+        try:
+            await publish(self._draft(draft), path)
+        except FileNotFoundError:
+            if not file.memory:
+                raise  # of a memory that was put in place before a machine was made: see `arrive`
 
     async def drop(self, draft: str, adopted: MovedFile | None = None) -> None:
         def drop() -> None:
