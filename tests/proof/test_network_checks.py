@@ -1,5 +1,7 @@
 """What the judges of private networks and host names find, and what they let pass."""
 
+import base64
+
 import pytest
 
 from hawker.feed import SealedCertificate
@@ -7,9 +9,11 @@ from hawker.ids import AppName
 from hawker.proof.network_checks import (
     doubled_ways,
     foreign_answers,
+    forms_of,
     left_shown,
     lost_answers,
     shared_numbers,
+    shown_secrets,
     wrong_answers,
     wrong_ways,
     wrongly_shown,
@@ -109,3 +113,17 @@ def test_at_rest_what_was_removed_is_not_shown_and_the_one_that_is_good_is(
     shown: SealedCertificate | None, records: list[CertificateRecord], count: int
 ) -> None:
     assert len(list(left_shown("one", NAME, shown, records, NOW))) == count
+
+
+SECRET = bytes(range(100, 132))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [SECRET, SECRET.hex().encode(), *(base64.b64encode(b"x" * before + SECRET + b"y") for before in range(4))],
+    ids=["plain", "hex", "base64-0", "base64-1", "base64-2", "base64-3"],
+)
+def test_a_secret_is_found_in_every_form_and_a_sealed_one_is_not(shown: bytes) -> None:
+    forms = forms_of(SECRET)
+    found = list(shown_secrets("one", [("a row", b"before " + shown), ("a log", SECRET[1:])], forms))
+    assert [(each.about, each.what) for each in found] == [("one", "a private key is in clear in a row")]

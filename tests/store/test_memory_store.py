@@ -93,6 +93,14 @@ async def test_closing_makes_everything_durable() -> None:
     assert keys(store.crash(0)) == "a"
 
 
+async def test_memory_store_shows_its_values_as_they_are_kept() -> None:
+    store = MemoryStore()
+    await put(store, "a")
+    assert [(name, bool(value)) for name, value in store.encoded()] == [("numbers", True)]
+    await store.write(lambda tx: tx.delete(NUMBERS, "a"), Durability.ORDERED)
+    assert list(store.encoded()) == []
+
+
 async def test_memory_store_has_no_file_to_back_up(tmp_path: Path) -> None:
     with pytest.raises(NotServed):
         await MemoryStore().backup(tmp_path / "copy")

@@ -86,6 +86,11 @@ class Gate:
         up = route.state is State.STARTED and (instance or not self.is_near)
         return up and route.health is RouteHealth.PASSING and not route.cordoned
 
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is in there, as the gate itself counts."""
+        return not self.total
+
     def keeps(self, instance: InstanceId | None) -> bool:
         """Whether who came into this instance is still served there."""
         route = self.route

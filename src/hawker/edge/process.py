@@ -89,6 +89,7 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
 
     link: Callable[[Path, Clock], WorkerLink] = WorkerLink
     identity: Callable[[Path], MutualTls] = identity_in
+    routes: Callable[[], Routes] = Routes
     gates: Callable[[Callable[[], float]], Gates] = Gates
     visits: type[Visits] = Visits
     http: type[HttpConnections] = HttpConnections
@@ -115,7 +116,7 @@ class Edge:
         self.counters = Counters({}, self.figures)
         self._said: dict[tuple[AppName, str], int] = {}
         self._short_since: dict[AppName, float] = {}  # apps of which fewer run than are to
-        self._requests, self._routes = RequestTasks(self.counters), Routes()
+        self._requests, self._routes = RequestTasks(self.counters), parts.routes()
         self.gates = parts.gates(clock.random)
         self._link = parts.link(folder, clock)
         self._visits = parts.visits(
@@ -304,7 +305,7 @@ class Edge:
     async def _let_rest(self, wish: RestWish) -> None:
         """From here on nobody comes in, until the worker refuses, or, where it did not answer, says how it is."""
         gate, instance = wish.gate, wish.gate.route.instance
-        if instance is None or gate.total:
+        if instance is None or not gate.is_empty:
             return
         gate.close(instance)
         self._pool.drop(gate.route.id)

@@ -32,7 +32,7 @@ def may_rest(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
     there = [gate for gate in gates if gate.is_open]
     for gate in there:
         stops = [each for each in gate.route.services if each.autostop]
-        idle = not gate.total and now - gate.busy_at >= gate.route.idle_s
+        idle = gate.is_empty and now - gate.busy_at >= gate.route.idle_s
         if stops and idle and now >= gate.rest_after and all(_spared(gate, each, there, now) for each in stops):
             yield RestWish(gate, suspend=all(each.autostop == "suspend" for each in stops))
 

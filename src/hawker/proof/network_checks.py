@@ -2,6 +2,7 @@
 answer, and what their records say, go in.
 """
 
+import base64
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from hawker.feed import SealedCertificate
@@ -96,3 +97,16 @@ def left_shown(
         yield Violation(
             Invariant.SHOWN, host, f"shows an expired certificate for {asked}, and {good[0].app} has another"
         )
+
+
+def forms_of(secret: bytes) -> frozenset[bytes]:
+    """How a secret of 12 bytes or more looks where it is in clear: as it is, in hexadecimal, within Base64."""
+    shifted = (base64.b64encode(bytes(shift) + secret) for shift in range(3))
+    return frozenset({secret, secret.hex().encode(), *(each[4:-4] for each in shifted)})
+
+
+def shown_secrets(host: str, places: Iterable[tuple[str, bytes]], forms: Collection[bytes]) -> Iterator[Violation]:
+    """`places` are what can be read there, each with a word for where it is; `forms` are those of all secrets."""
+    for place, data in places:
+        if any(form in data for form in forms):
+            yield Violation(Invariant.SEALED, host, f"a private key is in clear in {place}")

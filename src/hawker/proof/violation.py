@@ -60,6 +60,7 @@ class Invariant(StrEnum):
     NAMED = "names lead to started machines of the network that asks, and to nothing else"
     WAYS = "ways between hosts are those of the machines that are there, each to one host"
     SHOWN = "a certificate is shown for its names, and none that has expired while another one is there"
+    SEALED = "a private key is in clear in no row, log, answer or backup"
     ANSWERS = "the worker goes on, and answers with what callers can act on"
 
 

@@ -142,6 +142,11 @@ class MemoryStore(_View):
         """How many of the newest commits a crash may lose."""
         return len(self._pending)
 
+    def encoded(self) -> Iterator[tuple[str, bytes]]:
+        """Each value as it is kept, with the name of its bucket."""
+        for name, pairs in self._buckets.items():
+            yield from ((name, value) for value in pairs.values.values())
+
     def listen(self, listener: ChangeListener) -> None:
         self._listeners.add(listener)
 

@@ -11,14 +11,16 @@ from tests.short_form import short_form
 
 SEEDS = 40
 FOUND_AT = {
-    "admits-while-closing": 3,
-    "wakes-once": 9,
-    "refusal-forgotten": 2,
-    "holds-for-ever": 2,
+    "wakes-once": 12,
+    "refusal-forgotten": 5,
+    "holds-for-ever": 3,
     "waits-for-the-lost": 3,
-    "least-ignored": 3,
-    "never-restores": 9,
-    "replays-anywhere": 4,
+    "wakes-at-once": 5,
+    "least-anywhere": 3,
+    "found-by-name": 5,
+    "never-returns": 2,
+    "least-ignored": 5,
+    "repeats-all": 3,
 }
 """The seed that finds a bug, where it is not the first one."""
 

@@ -9,7 +9,15 @@ from hawker.sim.networks.networks_plan import draw
 from hawker.sim.networks.networks_run import play
 
 SEEDS = 40
-FOUND_AT = {"lost-named": 33, "way-kept": 9, "removed-shown": 7, "expired-shown": 10, "first-shown": 4}
+FOUND_AT = {
+    "lost-named": 33,
+    "way-kept": 9,
+    "removed-shown": 7,
+    "expired-shown": 10,
+    "first-shown": 4,
+    "key-told": 2,
+    "key-logged": 2,
+}
 """The seed that finds a bug, where it is not the first one."""
 
 

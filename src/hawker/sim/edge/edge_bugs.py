@@ -1,6 +1,7 @@
 """The planted bugs of edges: each is what an edge of this kind gets wrong, and the simulator must find every one."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 
 from msgspec.structs import replace
 
@@ -13,13 +14,13 @@ from hawker.edge.http_connection import HttpConnection, HttpConnections
 from hawker.edge.machine_connection import MachineConnection
 from hawker.edge.process import EdgeParts
 from hawker.edge.refusal import ProxyError
-from hawker.edge.rest import RestWish
-from hawker.edge.routes import ServiceTarget
+from hawker.edge.rest import RestWish, may_rest
+from hawker.edge.routes import Routes, ServiceTarget
 from hawker.edge.steering import Aim
 from hawker.edge.visits import Visit, Visits
 from hawker.edge.writing import Origin
 from hawker.feed import MachineRoute
-from hawker.ids import AppName, InstanceId
+from hawker.ids import AppName, InstanceId, MachineId
 from hawker.machine import State
 from hawker.proof.violation import Invariant as I
 from hawker.sim.harness.planted_bug import PlantedBug
@@ -66,6 +67,75 @@ class _TriesAgain(Gate):
 
     def avoid(self, until: float) -> None:
         """It may have changed."""
+
+
+class _StaysClosed(Gate):
+    """Whoever was about to rest, and may not, takes nobody any more."""
+
+    def reopen(self, instance: InstanceId, now: float) -> None:
+        closed = self._closed
+        super().reopen(instance, now)
+        self._closed = closed
+
+
+class _AsTold(Gate):
+    """Who is in there is read where hosts tell each other of it, which is some seconds late."""
+
+    def __init__(self, route: MachineRoute, now: float) -> None:
+        super().__init__(route, now)
+        self._told: tuple[dict[int, int], int, float] = {}, 0, now
+        self._told_at = now
+
+    def seen(self, now: float) -> Gate:
+        if now - self._told_at >= _TOLD_EVERY_S:
+            self._told, self._told_at = (dict(self.in_flight), self.total, self.busy_at), now
+        seen = copy(self)
+        seen.in_flight, seen.total, seen.busy_at = self._told
+        return seen
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._told[1]
+
+
+_TOLD_EVERY_S = 5.0
+
+
+def _rests_by_what_is_told(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
+    there = {gate.route.id: gate for gate in gates}
+    seen = (gate.seen(now) for gate in there.values() if isinstance(gate, _AsTold))
+    yield from (replace(wish, gate=there[wish.gate.route.id]) for wish in may_rest(seen, now))
+
+
+class _KnowsAll(Gate):
+    """Finds the machines of other hosts, too."""
+
+    all: Mapping[MachineId, Gate] = {}
+
+
+class _AllKnown(Gates):
+    def update(self, route: MachineRoute, now: float) -> Gate:
+        gate = self.of.setdefault(route.id, _KnowsAll(route, now))
+        assert isinstance(gate, _KnowsAll), "no other is made"
+        gate.all = self.of
+        return super().update(route, now)
+
+
+def _rests_by_all_hosts(gates: Iterable[Gate], now: float) -> Iterator[RestWish]:
+    """As many as are to run may do so anywhere."""
+    there = list(gates)
+    everywhere = there[0].all if there and isinstance(there[0], _KnowsAll) else {}
+    others = [gate for gate in everywhere.values() if not gate.is_near and gate.route.app == there[0].route.app]
+    yield from (wish for wish in may_rest([*there, *others], now) if wish.gate.is_near)
+
+
+class _FindsByName(Routes):
+    """An app is found by its name, whether it has an address or not."""
+
+    def _places(self, target: ServiceTarget) -> Iterator[str]:
+        yield from super()._places(target)
+        if target.serves_http:
+            yield from self._addresses
 
 
 class _ForgetsCounts(Visits):
@@ -241,6 +311,28 @@ PLANTS: tuple[PlantedBug[EdgeParts], ...] = (
         "a host starts as many machines at once as requests ask for",
         EdgeParts(visits=_WakesAtOnce),
         I.WAKES_BOUND,
+    ),
+    _plant(
+        "load-as-told",
+        "whether a machine is idle is read where hosts tell each other of it",
+        EdgeParts(gates=_with_gate(_AsTold).gates, rests=_rests_by_what_is_told),
+        I.UNCUT,
+    ),
+    _plant(
+        "least-anywhere",
+        "machines that run on other hosts count for how many are to run on this one",
+        EdgeParts(gates=_AllKnown, rests=_rests_by_all_hosts),
+        I.RESTED,
+    ),
+    _plant(
+        "found-by-name", "an app without an address is found by its name", EdgeParts(routes=_FindsByName), I.OWN_APP
+    ),
+    _plant(
+        "never-returns",
+        "a machine whose rest was refused takes nobody any more",
+        _with_gate(_StaysClosed),
+        I.RESTED,
+        I.SERVED,
     ),
     _plant("never-rests", "no machine ever rests", EdgeParts(rests=_never_rests), I.RESTED),
     _plant("repeats-all", "a POST is sent again to another machine", _with_exchange(_RepeatsAll), I.SENT_ONCE),

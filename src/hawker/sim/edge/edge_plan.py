@@ -1,4 +1,4 @@
-"""What a seed stands for: three hosts, six apps, requests of clients, and what fails."""
+"""What a seed stands for: three hosts, nine apps, requests of clients, and what fails."""
 
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,7 @@ RUN_S = 90.0
 IDLE_S = 15.0
 RESTORED_S = 10.0
 """After somebody stopped a machine that was to run: another one does."""
+_LONG_REFUSAL_S = IDLE_S + WAKE_S + 45.0
 _ACTOR = "world"
 
 
@@ -30,6 +31,7 @@ class EdgeVerb(StrEnum):
     LATE = "late"
     REFUSE = "refuse"
     SLOW = "slow"
+    LEASE = "lease"
 
 
 _WEIGHTS = {
@@ -45,12 +47,28 @@ _WEIGHTS = {
     EdgeVerb.POWER: 0.6,
     EdgeVerb.CUT: 0.6,
     EdgeVerb.LATE: 2.0,
-    EdgeVerb.REFUSE: 2.0,
+    EdgeVerb.REFUSE: 3.0,
     EdgeVerb.SLOW: 1.0,
+    EdgeVerb.LEASE: 2.0,
 }
 _METHODS = {"GET": 6.0, "POST": 4.0, "PUT": 1.0}
-_WORDS = {"ok": 10.0, "pieces": 2.0, "break": 1.0, "upgrade": 1.0, "machine": 1.0, "app": 1.0, "loop": 0.3}
+_WORDS = {
+    "ok": 10.0,
+    "pieces": 2.0,
+    "break": 1.0,
+    "upgrade": 1.0,
+    "machine": 1.0,
+    "app": 1.0,
+    "loop": 0.3,
+    "guess": 1.0,
+}
+HIDDEN = "hidden"
+"""An app with services and without any address: whoever names it gets another app, or nobody."""
 PORTS = {"steady": 8001, "lazy": 8002, "tight": 8003, "least": 8004, "other": 8005, "herd": 8006}
+PORTS |= {"spread": 8007, "named": 8008, HIDDEN: 8008}
+
+
+_ASKED = tuple(app for app in PORTS if app != HIDDEN)
 
 
 class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
@@ -58,7 +76,7 @@ class EdgeOperation(RunOperation[EdgeVerb], frozen=True):
 
 
 class EdgePlan(RunPlan[EdgeOperation], frozen=True):
-    """Three hosts and six apps."""
+    """Three hosts and nine apps."""
 
 
 class EdgeOutcome(RunOutcome[EdgePlan], frozen=True, kw_only=True):
@@ -83,8 +101,13 @@ MACHINES: dict[str, tuple[int, dict[str, Any]]] = {
     "least2": (2, {"soft": 2, "autostop": "stop", "least": 1, "idle_s": IDLE_S}),
     "other1": (3, {}),
     **{f"herd{number}": (3, {"soft": 1, "hard": 2, "autostop": "stop", "idle_s": IDLE_S}) for number in range(1, 6)},
+    "spread1": (1, {"autostop": "stop", "least": 1, "idle_s": IDLE_S}),
+    "spread3": (3, {"autostop": "stop", "least": 1, "idle_s": IDLE_S}),
+    "named2": (2, {"publish": ""}),
+    "hidden2": (2, {"publish": ""}),
 }
-"""The host of each, and what its config says. The app is the name without its number; `other` is of another network."""
+"""The host of each, and what its config says. The app is the name without its number; `other` is of another network.
+`named` has an address that it shares, so its name is what leads to it."""
 
 
 def draw(seed: int) -> EdgePlan:
@@ -99,7 +122,7 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
         case EdgeVerb.ASK:
             word = " ".join(
                 (
-                    chance.one_of(tuple(PORTS)),
+                    chance.one_of(_ASKED),
                     chance.weighed(_METHODS),
                     chance.weighed(_WORDS),
                     str(chance.one_of((0, 1, 10, 100, 400, 1500, 4000))),
@@ -117,7 +140,9 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
         case EdgeVerb.CUT:
             word = str(chance.between(1, HOSTS))
         case EdgeVerb.REFUSE:
-            amount = chance.one_of((2.0, 20.0, 90.0))
+            amount = chance.one_of((2.0, 20.0, _LONG_REFUSAL_S))
+        case EdgeVerb.LEASE:
+            amount = 2 * IDLE_S
         case _:
             pass
     kept = verb is EdgeVerb.STOP and bool(MACHINES[word][1].get("least"))
@@ -132,12 +157,17 @@ def _drawn_at(chance: Chance, verb: EdgeVerb, at: float) -> tuple[list[EdgeOpera
     operations.append(EdgeOperation(0, at, _ACTOR, verb, host, amount, word))
     if kept:
         at += RESTORED_S  # nobody asks, and as many as are to run do all the same
-    elif verb is EdgeVerb.STOP:  # who comes just then
+    elif verb is EdgeVerb.STOP and word[:-1] in _ASKED:  # who comes just then
         app, place = word[:-1], str(MACHINES[word][0])
         for after in (0.01, 0.03, 0.06, 0.1):
             operations.append(EdgeOperation(0, at + after, _ACTOR, EdgeVerb.ASK, place, 1.0, f"{app} GET ok 1 1"))
     if verb is EdgeVerb.REFUSE and amount > WAKE_S:  # who sleeps then is asked for in vain
         at += IDLE_S + 5.0
         operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, "lazy GET ok 1 1"))
+        end = at + WAKE_S + 15.0  # nothing is healed before the client has given up
+        operations.append(EdgeOperation(0, end, _ACTOR, EdgeVerb.ASK, host, 1.0, "steady GET ok 1 1"))
+    if verb is EdgeVerb.BURST and amount == 1.0 and chance.happens(0.5):  # who comes just before a rest, and stays
+        at += IDLE_S - 1.0
+        operations.append(EdgeOperation(0, at, _ACTOR, EdgeVerb.ASK, host, 1.0, f"{word} GET ok 4000 1"))
     gap = 1.0 if verb is EdgeVerb.BURST else chance.one_of((0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 2.0))
     return operations, at + gap

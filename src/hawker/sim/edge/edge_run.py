@@ -17,6 +17,7 @@ from hawker.machine import State
 from hawker.proof.edge_checks import WAKE_S, EdgeLedger, SentRequest
 from hawker.proof.violation import Invariant, Violation
 from hawker.sim.edge.edge_plan import (
+    HIDDEN,
     HOSTS,
     MACHINES,
     PORTS,
@@ -34,6 +35,8 @@ from hawker.sim.harness.seeded_run import SeededGame, SeededRun
 QUIET_S = 70.0
 """After everything is healed: so long may a request be held, and more than a rest takes."""
 SOUND = EdgeParts()
+_ENCLOSED = {"other", HIDDEN}
+"""Nobody else's requests are replayed to them."""
 _LOOK_S = 0.5
 _LONG_S = 6.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
@@ -48,7 +51,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._parts = parts
         self._loop = cast(EdgeLoop, asyncio.get_running_loop())
         self._ledger = EdgeLedger(self._clock.monotonic, lambda found: self._note([found]))
-        self._ledger.may_reach = lambda app, other: app == other or "other" not in (app, other)
+        self._ledger.may_reach = lambda app, other: app == other or _ENCLOSED.isdisjoint((app, other))
         self._late_s = 0.0
         self._blows: list[float] = []  # when something ended machines or links in the middle of what they did
         self._hindered: list[float] = []  # when something kept machines from being woken, at its beginning and end
@@ -137,6 +140,8 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
                 self._tasks.start_soon(self._late, operation.amount)
             case EdgeVerb.REFUSE | EdgeVerb.SLOW:
                 self._tasks.start_soon(self._hinder, host, operation.verb, operation.amount)
+            case EdgeVerb.LEASE:
+                self._tasks.start_soon(self._lease, host, operation.amount)
             case EdgeVerb.DAEMON:
                 self._tasks.start_soon(self._without_daemon, host, operation.amount)
             case EdgeVerb.EDGE:
@@ -181,7 +186,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
     async def _restored(self, stopped: PlayedMachine) -> None:
         """Who rests is started again for one that somebody has stopped, whether anybody asks or not."""
         began, stops = self._clock.monotonic(), len(self._blows)
-        machines = [each for each in self._machines.values() if each.app == stopped.app]
+        machines = [each for each in self._machines.values() if (each.app, each.node) == (stopped.app, stopped.node)]
         resting = any(each.route().rested for each in machines)
         await self._clock.sleep(RESTORED_S)
         able = all(each.daemon and each.powered and not each.refuses for each in self._hosts)
@@ -209,6 +214,11 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         for each in hosts:
             each.refuses, each.slow_s = False, 0.0
         self._hinder_from_now()
+
+    async def _lease(self, host: PlayedHost, seconds: float) -> None:
+        host.leased = True
+        await self._clock.sleep(seconds)
+        host.leased = False
 
     async def _without_daemon(self, host: PlayedHost, seconds: float) -> None:
         if host.powered and host.daemon:
@@ -320,10 +330,11 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._ledger.sent(request)
         near = self._near_and_ready(host, app)
         client = PlayedClient()
+        named = HIDDEN if word == "guess" else app
         path = f"/{request.id}/{milliseconds}/{word}/" + (f"{target:014x}" if word == "machine" else "lazy")
         try:
             transport, _ = await self._loop.wires.connect(lambda: client, host.address, PORTS[app])
-            transport.write(request_of(method, path, f"{app}.test", upgrade=word == "upgrade"))
+            transport.write(request_of(method, path, f"{named}.test", upgrade=word == "upgrade"))
             status = await client.answer()
             if status == 101:
                 await self._clock.sleep(milliseconds / 1000)
@@ -369,7 +380,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._hinder_from_now()
         self._late_s = 0.0
         for host in self._hosts:
-            host.refuses, host.slow_s = False, 0.0
+            host.refuses, host.slow_s, host.leased = False, 0.0, False
         self._ledger.forgive()
         await self._clock.sleep(QUIET_S)
 
@@ -384,11 +395,12 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
         self._note(self._resting())
 
     def _resting(self) -> Iterator[Violation]:
-        apps: dict[str, list[PlayedMachine]] = {}
+        """On each host, for each decides for its own."""
+        apps: dict[tuple[str, str], list[PlayedMachine]] = {}
         for machine in self._machines.values():
             if machine.autostop != "off":
-                apps.setdefault(machine.app, []).append(machine)
-        for app, machines in apps.items():
+                apps.setdefault((machine.app, machine.node), []).append(machine)
+        for (app, _), machines in apps.items():
             running = [each.id for each in machines if each.up and each.healthy and not each.cordoned]
             least = max(each.least for each in machines)
             if len(running) > least:

@@ -20,6 +20,7 @@ from hawker.edge.worker_link import WorkerLink
 from hawker.fair.table import EDGE_WAKES
 from hawker.feed import (
     AllMachines,
+    AppAddress,
     CloseMachine,
     EdgeAnswer,
     EdgeLogLine,
@@ -34,7 +35,7 @@ from hawker.feed import (
     WakeMachine,
 )
 from hawker.http.mutual_tls import MutualTls
-from hawker.ids import InstanceId, MachineId, NodeId
+from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
 from hawker.sim.edge.played_machine import PlayedMachine
@@ -48,6 +49,7 @@ _CLOSES_S = 5.0
 _KEY = b"k" * 32
 """Of the played cluster."""
 _NOWHERE = Path("/nonexistent")
+_SHARED = "198.51.100.1"
 _WAKES = replace(EDGE_WAKES, total=3, each=3, reserve=0)
 """A host has few machines here."""
 
@@ -98,6 +100,7 @@ class PlayedHost:
         self.powered = True
         self.begun_at = 0.0  # of the edge that is there
         self.refuses = False  # to start machines
+        self.leased = False  # so none of its machines may rest
         self.slow_s = 0.0  # a start takes so much longer
         self._wires = wires
         self._ledger = ledger
@@ -213,7 +216,11 @@ class PlayedHost:
     def _whole(self) -> AllMachines:
         near = tuple(machine.route() for machine in self.machines.values())
         return AllMachines(
-            machines=(*near, *self.far.values()), addresses=(self.address,), region="mad", gate=self.gate
+            machines=(*near, *self.far.values()),
+            addresses=(self.address,),
+            app_addresses=(AppAddress(app=AppName("named"), ip=_SHARED, shared=True),),
+            region="mad",
+            gate=self.gate,
         )
 
     def _say(self, message: ToEdge) -> None:
@@ -248,8 +255,9 @@ class PlayedHost:
     async def _rest(self, message: RestMachine) -> None:
         machine = self.machines[message.id]
         await self._clock.sleep(_COMMIT_S * self._clock.random())
-        if not machine.up or machine.route().instance != message.instance:
-            self._say(EdgeAnswer(call=message.call, refused=f"it is {machine.state}, or another instance"))
+        if not machine.up or machine.route().instance != message.instance or self.leased:
+            why = "somebody has a lease" if self.leased else f"it is {machine.state}, or another instance"
+            self._say(EdgeAnswer(call=message.call, refused=why))
             return
         self._ledger.rests(machine.id)
         machine.closed = machine.rested = True

@@ -13,7 +13,7 @@ import msgspec
 from hawker.config import Service
 from hawker.config.machine import Concurrency, Port
 from hawker.edge.writing import OURS
-from hawker.feed import GatePlace, MachineRoute, RouteHealth
+from hawker.feed import EVERYWHERE, GatePlace, MachineRoute, RouteHealth
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.proof.edge_checks import EdgeLedger
@@ -39,6 +39,7 @@ class PlayedMachine:
     autostop: Literal["off", "stop", "suspend"] = "off"
     least: int = 0
     idle_s: float = 300.0
+    publish: str = EVERYWHERE
     state: State = State.STARTED
     number: int = 1  # of its instance
     version: int = 1
@@ -73,7 +74,7 @@ class PlayedMachine:
             services=(service,),
             health=RouteHealth.PASSING if self.healthy else RouteHealth.CRITICAL,
             cordoned=self.cordoned,
-            publish="*",
+            publish=self.publish,
             idle_s=self.idle_s,
             network=self.network,
             rested=self.rested and self.state in (State.STOPPED, State.SUSPENDED),
@@ -94,7 +95,8 @@ class PlayedMachine:
 class AppConnection(asyncio.Protocol):
     """Reads one request after the other, and answers each when its time has come. A path is
     /REQUEST/MILLISECONDS/WORD[/TARGET]; the words: ok, pieces, break, machine and app (a replay to TARGET), loop (a
-    replay without an end), upgrade (bytes both ways until the client has enough)."""
+    replay without an end), upgrade (bytes both ways until the client has enough), guess (as ok; its client has named
+    the app that has no address)."""
 
     def __init__(self, machine: PlayedMachine, ledger: EdgeLedger) -> None:
         self._machine = machine

@@ -1,5 +1,6 @@
 """The planted bugs of private networks and host names: the simulator must find every one."""
 
+import base64
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -11,13 +12,16 @@ from hawker.dns.resolver import AskingNetwork, NameResolver
 from hawker.dns.view import View
 from hawker.edge.certificates import CertificateBook
 from hawker.feed import SealedCertificate
+from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.mesh import FleetMesh
 from hawker.fleet.names import FleetNames
+from hawker.fleet.rows import Row
 from hawker.gateway.claims import NetworkClaims
 from hawker.host.mesh.wireguard import MeshPeer
+from hawker.log import bind
 from hawker.names import KnownNames
 from hawker.proof.violation import Invariant as I
-from hawker.record.app import CertificateRecord
+from hawker.record.app import CERTIFICATES, CertificateRecord
 from hawker.secret.certificates import Certificates, FarCertificate
 from hawker.sim.harness.planted_bug import PlantedBug
 from hawker.sim.networks.network_host import NetworkParts, ToldNames
@@ -128,6 +132,32 @@ class _ShowsTheFirst(Certificates):
         return found
 
 
+class _TellsPairs(FleetCertificates):
+    """Certificates are told to other nodes with their keys, in Base64."""
+
+    def _rows(self, key: str) -> Iterable[Row]:
+        record = self._store.get(CERTIFICATES, key)
+        if record is None:
+            return
+        for row in super()._rows(key):
+            pair = base64.b64encode(self._own.opened(record)).decode()
+            yield replace(row, values=tuple(pair if value == self._told_as(key) else value for value in row.values))
+
+    def _told_as(self, key: str) -> str:
+        return base64.b64encode(self._sealed[key][2]).decode()
+
+
+class _LogsKeys(Certificates):
+    """What is imported is in the log."""
+
+    async def put(self, app: str, text: str, fullchain: str, private_key: str, **how: bool) -> CertificateRecord:
+        _log.warning("certificate imported", extra={"app": app, "private_key": private_key})
+        return await super().put(app, text, fullchain, private_key, **how)
+
+
+_log = bind("hawker.certificates")
+
+
 def _plant(name: str, what: str, parts: NetworkParts, *breaks: I) -> PlantedBug[NetworkParts]:
     return PlantedBug(name=name, what=what, kit=parts, breaks=frozenset(breaks))
 
@@ -167,6 +197,13 @@ PLANTS: tuple[PlantedBug[NetworkParts], ...] = (
         NetworkParts(book=_ShowsExpired),
         I.SHOWN,
     ),
+    _plant(
+        "key-told",
+        "a certificate's private key is in clear in its row",
+        NetworkParts(fleet_certificates=_TellsPairs),
+        I.SEALED,
+    ),
+    _plant("key-logged", "an imported private key is in the log", NetworkParts(certificates=_LogsKeys), I.SEALED),
     _plant(
         "first-shown",
         "a lost home's certificate goes before the next one's",

@@ -78,6 +78,7 @@ class NetworkParts(ValueObject, frozen=True, kw_only=True):
     names: type[FleetNames] = FleetNames
     mesh: type[FleetMesh] = FleetMesh
     certificates: type[Certificates] = Certificates
+    fleet_certificates: type[FleetCertificates] = FleetCertificates
     book: type[CertificateBook] = CertificateBook
 
 
@@ -138,7 +139,7 @@ class NetworkHost:
         parts, clock, vault = self._parts, self.clock, Vault(bytes([self._number]) * 32, self.clock)
         cluster = Vault(_CLUSTER_KEY, clock)
         self.certificates = parts.certificates(self.store, vault, clock)
-        self.fleet_certificates = FleetCertificates(
+        self.fleet_certificates = parts.fleet_certificates(
             self.id, self.certificates, self.store, cast(Any, self.replica), lambda: [cluster], clock
         )
         self.book = parts.book(_NOWHERE, clock)
@@ -275,6 +276,12 @@ class NetworkHost:
         ]
 
     # What others see of it.
+
+    def readable(self) -> Iterator[tuple[str, bytes]]:
+        """What is on its disk, in its rows and in what its edge is told, with a word for where."""
+        yield from ((f"bucket {name} of its store", value) for name, value in self.store.encoded())
+        yield from ((f"a row of {row.at.table}", repr(row.values).encode()) for row in self.told.values())
+        yield from (("what its edge is told", msgspec.json.encode(each)) for each in self.sealed())
 
     def answer(self, name: str, network: int, kind: rdatatype.RdataType = rdatatype.AAAA) -> list[str] | None:
         """Of its resolver, to a machine of this network; None where somebody else is to be asked."""

@@ -3,11 +3,14 @@ to one number; machines that start, stop, move and go; host names; and whatever 
 their records comes late, and of one host in order.
 """
 
+import logging
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, cast
 
 from anyio.abc import TaskGroup
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from msgspec.structs import replace
 
 from hawker.api.caller import Caller
@@ -24,9 +27,11 @@ from hawker.machine import State
 from hawker.proof.network_checks import (
     doubled_ways,
     foreign_answers,
+    forms_of,
     left_shown,
     lost_answers,
     shared_numbers,
+    shown_secrets,
     wrong_answers,
     wrong_ways,
     wrongly_shown,
@@ -112,6 +117,31 @@ class PlayedCall:
         return found
 
 
+class HeardLines(logging.Handler):
+    """What the product logs within, with its fields."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[bytes] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.append(repr(record.__dict__).encode())
+
+    def __enter__(self) -> None:
+        logging.getLogger("hawker").addHandler(self)
+
+    def __exit__(self, *raised: object) -> None:
+        logging.getLogger("hawker").removeHandler(self)
+
+
+def secrets_in(key: str) -> frozenset[bytes]:
+    """The forms of a private key: of its number, and of the first line of its PEM, which holds some of that."""
+    read = load_pem_private_key(key.encode(), None)
+    assert isinstance(read, ec.EllipticCurvePrivateKey), "no other is made here"
+    number = read.private_numbers().private_value.to_bytes(32, "big")
+    return forms_of(number) | forms_of(key.splitlines()[1].encode())
+
+
 class NetworksRun(SeededRun[NetworksPlan, NetworksOutcome]):
     who = "networks"
 
@@ -127,6 +157,8 @@ class NetworksRun(SeededRun[NetworksPlan, NetworksOutcome]):
         self._late_s = 0.0
         self._queues: dict[tuple[NodeId, NodeId], deque[list[Statement]]] = {}
         self._kept: dict[NodeId, MemoryStore] = {}
+        self._secrets: set[bytes] = set()  # private keys, in each form
+        self._lines = HeardLines()
         self._machines = self._made = self._refused = self._answers = self._shown = 0
 
     def reach(self, one: NetworkHost, other: NetworkHost) -> bool:
@@ -146,9 +178,10 @@ class NetworksRun(SeededRun[NetworksPlan, NetworksOutcome]):
                 if other is not host:
                     tasks.start_soon(self._deliver, host, other)
         tasks.start_soon(self._look)
-        await self._do_all(self._do)
-        await self._rest()
-        self._judge()
+        with self._lines:
+            await self._do_all(self._do)
+            await self._rest()
+            self._judge()
 
     # What hosts hear of each other.
 
@@ -264,10 +297,13 @@ class NetworksRun(SeededRun[NetworksPlan, NetworksOutcome]):
         home = self._home(app)
         if home is not None and home.powered:
             try:
-                await home.certificates.put(app, hostname, *issued(hostname, self._clock.now(), seconds))
+                chain, key = issued(hostname, self._clock.now(), seconds)
+                self._secrets |= secrets_in(key)
+                await home.certificates.put(app, hostname, chain, key)
             except HawkerError as error:
                 self._say(f"{hostname} is not {app}'s: {error}")
             self._publish(home)
+            self._note(self._in_clear())
 
     async def _remove(self, hostname: str) -> None:
         for host in self.hosts:
@@ -364,6 +400,15 @@ class NetworksRun(SeededRun[NetworksPlan, NetworksOutcome]):
         yield from doubled_ways(host.id, host.allowed)
         yield from self._shown_at(host)
 
+    def _in_clear(self) -> Iterator[Any]:
+        """Private keys, where they can be read: at hosts, in their backups, in the log."""
+        for host in self.hosts:
+            kept = self._kept.get(host.id)
+            backup = () if kept is None else kept.encoded()
+            places = [*host.readable(), *((f"a backup's bucket {name}", value) for name, value in backup)]
+            yield from shown_secrets(host.id, places, self._secrets)
+        yield from shown_secrets("all hosts", (("the log", line) for line in self._lines.heard), self._secrets)
+
     def _lost_for(self, host: NetworkHost) -> set[str]:
         """The addresses of machines that by all that this host has read are at hosts that it knows to be lost."""
         since = self._clock.monotonic() - 2 * _LOOK_S
@@ -391,6 +436,7 @@ class NetworksRun(SeededRun[NetworksPlan, NetworksOutcome]):
         if self._found:
             return
         self._note(shared_numbers(app for each in self.hosts for app in each.apps))
+        self._note(self._in_clear())
         records = [record for host in self.hosts for record in host.certificates.all()]
         for host in self.hosts:
             self._note(self._judge_names(host))
