@@ -7,9 +7,10 @@ from dns import message, rcode
 from msgspec.structs import replace
 
 from hawker.clock import SystemClock
-from hawker.dns.answer import Question
+from hawker.dns.answer import Question, reordered
 from hawker.dns.forward import Forwarder
 from hawker.dns.resolver import QUESTIONS, AskingNetwork, NameResolver, Names, host_servers, machine_of
+from hawker.ids import MachineId
 from hawker.names import FILE, write_names
 from tests.dns.known import KNOWN, MINE, ONE, THEIRS, addresses
 from tests.dns.test_forward import Hands
@@ -53,9 +54,28 @@ async def test_a_question_that_is_asked_again_has_its_own_id_in_the_answer_and_i
         assert isinstance(found, bytes) and message.from_wire(found).id == number
     found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), AskingNetwork(THEIRS))
     assert isinstance(found, bytes) and message.from_wire(found).rcode() == rcode.NXDOMAIN
-    for number in range(3000):
+    for number in range(5000):
         asking.at_once(message.make_query(f"n{number}.internal", "AAAA").to_wire(), AskingNetwork(MINE))
-    assert len(asking._said) <= 1024
+    assert len(asking._said) <= 4096
+
+
+async def test_an_answer_that_is_given_again_has_another_order_and_one_of_the_nearest_has_not(tmp_path: Path) -> None:
+    others = [replace(ONE, id=MachineId(f"{number:014x}"), ip=f"{ONE.ip[:-1]}{number:x}") for number in range(1, 10)]
+    write_names(tmp_path, replace(KNOWN, machines=tuple(others)))
+    clock = Hands()
+    asking = resolver(tmp_path, clock)
+    for name, orders in (("shop.internal", 2), ("top9.nearest.of.shop.internal", 1)):
+        query, seen = message.make_query(name, "AAAA", use_edns=0), set()
+        for _ in range(30):
+            found = asking.at_once(query.to_wire(), AskingNetwork(MINE))
+            assert isinstance(found, bytes)
+            answer = message.from_wire(found)
+            assert query.is_response(answer) and answer.edns == 0
+            seen.add(tuple(addresses(answer)))
+            clock.time_s += 1
+        assert {frozenset(each) for each in seen} == {frozenset(each.ip for each in others)}
+        assert len(seen) == 1 if orders == 1 else len(seen) > 1
+    assert reordered(b"\0" * 5, clock.random) == b"\0" * 5
 
 
 async def test_other_names_are_asked_elsewhere_and_none_of_ours_is(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 passed in. What no resolver has to answer is dropped; what is somebody else's name is for `forward`.
 """
 
+from collections.abc import Callable
 from ipaddress import IPv6Address
 
 from dns import exception, flags, message, opcode, rcode, rdataclass, rdatatype, rrset
@@ -20,6 +21,10 @@ _INTERNAL, _FLYCAST = from_text("internal."), from_text("flycast.")
 _REVERSE = from_text("a.a.d.f.ip6.arpa.")
 _NIBBLES = 32
 _PIECE = 255
+_HEAD = 10  # bytes before the question, without the id
+_ADDRESS, _ADDRESS_BYTES = bytes.fromhex("c00c001c0001"), 28
+"""How a record of an address begins in an answer of ours: the question's name, AAAA, IN."""
+_NEAREST = b"\x07nearest\x02of"
 
 
 class Question(ValueObject, frozen=True):
@@ -82,6 +87,20 @@ def wire_of(reply: message.Message, most: int) -> bytes:
         short.flags = reply.flags | flags.TC
         short.question = reply.question
         return short.to_wire(max_size=most)
+
+
+def reordered(wire: bytes, chance: Callable[[], float]) -> bytes:
+    """The same answer, without its id, with its addresses in another order; those of the nearest machines stay in
+    theirs. Whatever else is in it stays where it is."""
+    count, start = int.from_bytes(wire[4:6], "big"), wire.find(b"\0", _HEAD) + 5
+    end = start + count * _ADDRESS_BYTES
+    records = [wire[at : at + _ADDRESS_BYTES] for at in range(start, end, _ADDRESS_BYTES)]
+    if count < 2 or end > len(wire) or not all(each.startswith(_ADDRESS) for each in records):
+        return wire
+    if _NEAREST in wire[_HEAD:start].lower():
+        return wire
+    records.sort(key=lambda each: chance())
+    return wire[:start] + b"".join(records) + wire[end:]
 
 
 def failed(asked: Question) -> message.Message:

@@ -7,7 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from hawker.clock import Clock
-from hawker.dns.answer import Question, answer, failed, read_question, wire_of
+from hawker.dns.answer import Question, answer, failed, read_question, reordered, wire_of
 from hawker.dns.forward import Forwarder
 from hawker.dns.view import View, view_of
 from hawker.errors import OverShare
@@ -18,8 +18,9 @@ from hawker.value_object import ValueObject
 QUESTIONS = Allowance(1000.0, 2000)
 """Of one machine."""
 _LOOK_EVERY_S = 0.05
-_SAID, _SAID_S = 1024, 0.1
-"""Answers of at most 1,232 bytes that are given again, and for how many seconds."""
+_SAID, _SAID_S = 4096, 0.1
+"""Answers of at most 1,232 bytes that are given again as long as nothing else is known, and for how many seconds in one
+order."""
 _ID_BYTES = 2
 _TCP_BYTES = 65_535
 _HOST_FILE = Path("/etc/resolv.conf")
@@ -54,6 +55,12 @@ class Names:
 
     def _shuffle(self, machines: list[NamedMachine]) -> None:
         machines.sort(key=lambda each: self._chance())
+
+    @property
+    def known(self) -> KnownNames | None:
+        """All that answers come from; another object once it is another."""
+        self._look()
+        return self._known
 
     def zone(self) -> KnownZone | None:
         """The platform's own; none where there is none, or nothing is known."""
@@ -103,6 +110,14 @@ def _is_address(text: str) -> bool:
     return True
 
 
+class Said(ValueObject, frozen=True):
+    """An answer without its id, `until` when it is given in this order (monotonic seconds), and what was `known`."""
+
+    answer: bytes
+    until: float
+    known: KnownNames | None
+
+
 class NameResolver:
     """For one event loop."""
 
@@ -111,7 +126,7 @@ class NameResolver:
         self._forwarder = forwarder
         self._clock = clock
         self._questions = TokenBuckets(QUESTIONS)
-        self._said: dict[tuple[AskingNetwork, bytes], tuple[float, bytes]] = {}
+        self._said: dict[tuple[AskingNetwork, bytes], Said] = {}
 
     def entered(self) -> frozenset[int]:
         """The networks that people's computers are in through this node."""
@@ -123,19 +138,23 @@ class NameResolver:
 
     def at_once(self, data: bytes, asker: AskingNetwork, *, tcp: bool = False) -> bytes | Question | None:
         """The answer; or the question, where another server has to be asked; or None for what gets no answer. The same
-        question over UDP, but for its id, has the same answer for a moment: few are asked often."""
+        question over UDP, but for its id, has the same answer for a moment, and then the same in another order until
+        something else is known: to work one out costs fifteen times as much."""
         if tcp:
             return self._worked_out(data, asker, tcp=True)
-        key, now = (asker, data[_ID_BYTES:]), self._clock.monotonic()
+        key, now, known = (asker, data[_ID_BYTES:]), self._clock.monotonic(), self._names.known
         said = self._said.get(key)
-        if said is not None and now < said[0]:
-            return data[:_ID_BYTES] + said[1]
-        found = self._worked_out(data, asker, tcp=False)
-        if isinstance(found, bytes):
+        if said is None or said.known is not known:
+            found = self._worked_out(data, asker, tcp=False)
+            if not isinstance(found, bytes):
+                return found
             if len(self._said) >= _SAID:
                 self._said.clear()
-            self._said[key] = now + _SAID_S, found[_ID_BYTES:]
-        return found
+            said = self._said[key] = Said(found[_ID_BYTES:], now + _SAID_S, known)
+        elif now >= said.until:
+            again = reordered(said.answer, self._clock.random)
+            said = self._said[key] = Said(again, now + _SAID_S, known)
+        return data[:_ID_BYTES] + said.answer
 
     def _worked_out(self, data: bytes, asker: AskingNetwork, *, tcp: bool) -> bytes | Question | None:
         asked = read_question(data)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hawker.app import network_id
 from hawker.dns.answer import Question
-from hawker.dns.resolver import AskingNetwork, NameResolver
+from hawker.dns.resolver import AskingNetwork, NameResolver, Said
 from hawker.dns.view import View
 from hawker.edge.certificates import CertificateBook
 from hawker.feed import SealedCertificate
@@ -49,12 +49,12 @@ class _AnswersAnybody(NameResolver):
     """What one network was answered is answered to the next that asks the same."""
 
     def at_once(self, data: bytes, asker: AskingNetwork, *, tcp: bool = False) -> bytes | Question | None:
-        first = self._said.setdefault((AskingNetwork(0), data[2:]), (0.0, b""))
+        first = self._said.get((AskingNetwork(0), data[2:]))
         found = super().at_once(data, asker, tcp=tcp)
-        if first[0] > self._clock.monotonic():
-            return data[:2] + first[1]
+        if first is not None and first.until > self._clock.monotonic():
+            return data[:2] + first.answer
         if isinstance(found, bytes):
-            self._said[AskingNetwork(0), data[2:]] = self._clock.monotonic() + 0.1, found[2:]
+            self._said[AskingNetwork(0), data[2:]] = Said(found[2:], self._clock.monotonic() + 0.1, None)
         return found
 
 
