@@ -1,4 +1,5 @@
-"""Commands that empty a real node of a suspended microVM, under QEMU. That one moves is in test_moves.py."""
+"""Suspended microVMs between two real nodes, under QEMU: deaths of the node that takes a memory in, and the commands
+that empty a node. That one moves is in test_moves.py."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -16,7 +17,7 @@ from hawker.errors import HawkerError
 from tests.e2e.command_line import CommandLine, Done
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, Host
-from tests.e2e.test_moves import TOKEN, owns, said, with_ledger
+from tests.e2e.test_moves import TOKEN, begun, ended, owns, said, with_ledger
 from tests.e2e.two_hosts import met, two_hosts
 from tests.kernel import kernels
 from tests.microvm import lack_of_qemu
@@ -27,9 +28,20 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.long(
-        reason="an emulated machine boots and is resumed; tests/cli/test_draining.py has the commands without it"
+        reason="emulated machines boot and are resumed; tests/worker/moves/test_arrive.py has the deaths between "
+        "played nodes, tests/cli/test_draining.py the commands"
     ),
 ]
+
+ARRIVAL = (
+    "arrive.network.before",
+    "arrive.rootfs.after",
+    "arrive.volume.after",
+    "arrive.take_in.before",
+    "arrive.take_in.placed",
+    "arrive.take_in.taken_in",
+    "arrive.take_in.after",
+)
 
 
 class Away:
@@ -81,6 +93,36 @@ async def away(tmp_path: Path, toolbox_image: str) -> AsyncIterator[Away]:
             found = Away(hosts, shop, await with_ledger(shop, toolbox_image, memory_mb=256, program=TOKEN))
             await found.suspend()
             yield found
+
+
+async def test_memory_arrives_whoever_dies_while_it_is_taken_in(away: Away) -> None:
+    for place in ARRIVAL:
+        await _dies(away.hosts, away.machine, place)
+    async with away.hosts[0].node.client() as client:
+        await Away(away.hosts, Shop(client, "moves"), away.machine).goes_on()
+
+
+async def _dies(hosts: tuple[Host, Host], machine: Machine, place: str) -> None:
+    """The node that takes it in, at that place."""
+    source, to = hosts if owns(hosts[0], machine) else (hosts[1], hosts[0])
+    to.node.kill()
+    _boot(to, place)
+    await met(hosts)
+    async with source.node.client() as client:
+        shop = Shop(client, "moves")
+        move = await begun(shop, machine, to.node.node_id)
+        assert await anyio.to_thread.run_sync(to.node.ended) == -9, place
+        _boot(to)
+        done = await ended(shop, move.id)
+        assert done.state == "done", (place, done.reason)
+        await met(hosts)
+        away = Away(hosts, shop, machine)
+        await eventually(away.is_suspended, WITHIN_S)
+        assert away.ends()[0] is to, place
+
+
+def _boot(host: Host, failpoint: str | None = None) -> None:
+    host.node.launch("--advertise", host.address, "--peer-port", str(host.port), failpoint=failpoint).wait_ready()
 
 
 async def test_commands_that_empty_a_node_take_a_suspended_machine_along_with_its_memory(away: Away) -> None:

@@ -332,7 +332,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 BETWEEN_NODES = frozenset({"move", "deliver", "receive", "arrive", "bring_snapshots", "reclaim", "surrender"})
 """Flows that one node alone never runs: the test of moves between real nodes kills both nodes at their places. Those of
-`arrive`, which takes in the memory of a suspended microVM, are played only."""
+`arrive`, which takes in the memory of a suspended microVM, are met in tests/e2e/test_suspended_moves.py."""
 
 _EDGES, _UNDO_EDGES = ("before", "after"), ("undo", "undone")
 
