@@ -38,6 +38,7 @@ SOUND = EdgeParts()
 _ENCLOSED = {"other", HIDDEN}
 """Nobody else's requests are replayed to them."""
 _LOOK_S = 0.5
+_REPLAYED = 11  # times at most is a request in a machine that has it replayed without an end
 _LONG_S = 6.0  # after what hindered somebody is over all is well again
 _GOSSIP_S = 4.0  # until a host that is gone is called down
 _ELSEWHERE_S, _ENDED_S = 1.8, 6.0  # after a host is lost: until what may be repeated is, and all else has ended
@@ -322,7 +323,7 @@ class EdgeSimulation(SeededRun[EdgePlan, EdgeOutcome]):
             app=AppName(app),
             method=method,
             sent_at=began,
-            patience_s=milliseconds / 1000 + _ENDED_S,
+            patience_s=milliseconds / 1000 * (_REPLAYED if word == "loop" else 1) + _ENDED_S,
             edge=host.id,
             plain=word in ("ok", "pieces"),
             silent=word == "ok",
