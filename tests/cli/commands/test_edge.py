@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hawker import log
 from hawker.api.contract.port import EdgeAddress
 from hawker.cli.commands.edge import bird, command, frr
 from hawker.cli.exits import ExitStatus
@@ -58,8 +59,11 @@ def test_frr_understands_what_is_printed_for_it(tmp_path: Path) -> None:
     subprocess.run(["vtysh", "--config_dir", str(tmp_path), "-C", "-f", str(file)], check=True)
 
 
-def test_a_daemon_of_any_version_starts_the_warden_by_its_own_words(tmp_path: Path, hawker: Hawker) -> None:
+def test_a_daemon_of_any_version_starts_the_warden_by_its_own_words(
+    tmp_path: Path, hawker: Hawker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where no node ever was, so it goes no further."""
+    monkeypatch.setattr(log, "configure", lambda level: None)  # it is this process's log, and outlives the test
     for words in (["edge"], ["edge", "serve"]):
         said = hawker(*words, "--data-dir", str(tmp_path))
         assert said.status != ExitStatus.OK and f"{tmp_path}/edge is not there" in said.err
