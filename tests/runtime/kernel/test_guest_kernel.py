@@ -15,13 +15,14 @@ from hawker.runtime.kernel import guest_kernel
 from hawker.runtime.kernel.guest_kernel import GuestKernel, given_kernel
 from hawker.runtime.kernel.kernel_modules import Module, Selection
 from hawker.runtime.kernel.kernel_store import KernelStore
+from hawker.runtime.pilot.frames import VERSION
 from tests.kernel import boot_files, emulation, own_kernels
 from tests.runtime.kernel.crafted import bzimage, read_cpio, vmlinux
 from tests.runtime.kernel.test_kernel_store import SELECTION, put
 
 _BOOTS_WITHIN_S = 60
 _NONCE = b"\xfe\x01ABCDEFGH"
-_HELLO = b"\x01\0\0\0\0HWKP\x04\0"
+_HELLO = b"\x01\0\0\0\0HWKP" + VERSION.to_bytes(2, "little")
 
 
 @pytest.fixture
