@@ -82,7 +82,7 @@ def started(node: BenchNode) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--machines", type=int, default=50)
+    parser.add_argument("--machines", type=int, default=14)
     parser.add_argument("--requests", type=int, default=1000)
     given = parser.parse_args()
     port = free_port()
