@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -74,9 +75,16 @@ def flip(file: Path) -> bytes:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> Place:
-    made = Place(tmp_path)
-    await made.fill()
-    return made
+    """Each of its packs is of another part. Names are random: about one repository in forty has two in one part."""
+    for attempt in count():
+        root = tmp_path / str(attempt)
+        root.mkdir()
+        made = Place(root)
+        await made.fill()
+        packs = files_below(made.kept / "packs")
+        if len({pack.name[:2] for pack in packs}) == len(packs):
+            return made
+    raise AssertionError("unreachable")
 
 
 async def test_backups_are_verified_once_a_day_and_by_whichever_node_looks_first(place: Place) -> None:
