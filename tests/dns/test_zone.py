@@ -20,6 +20,7 @@ from hawker.dns import zone as zone_module
 from hawker.dns.zone import ALL_QUESTIONS, ANSWERS, QUESTIONS, ZoneSockets, zone_answer
 from hawker.ids import AppName
 from hawker.names import KnownZone, NamedAddress, ZoneProof
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -130,9 +131,7 @@ def _listens(port: int) -> bool:
 
 @asynccontextmanager
 async def serving(zone: KnownZone) -> AsyncIterator[int]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     listening = KnownZone(domain=zone.domain, listen=(f"127.0.0.1:{port}",), shared=zone.shared)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ZoneSockets(lambda: listening, SystemClock()).serve)

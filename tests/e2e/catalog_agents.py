@@ -16,6 +16,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from hawker.catalog.schema import shipped
 from tests.catalog.played.agent import Pace, PlayedAgent, acquaint
+from tests.ports import free_port
 from tests.waiting import wait_for
 
 BINARY = "HAWKER_CORROSION"
@@ -56,9 +57,7 @@ class FleetAgent(Protocol):
 class RealAgent:
     def __init__(self, binary: str, place: Path, gossip: int, others: Sequence[int]) -> None:
         self._binary, self._place = binary, place
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._api = int(free.getsockname()[1])
+        self._api = free_port()
         (place / "schemas").mkdir(parents=True)
         (place / "schemas" / "hawker.sql").write_text(shipped())
         (place / "config.toml").write_text(configuration(place, gossip, others, self._api))
@@ -134,19 +133,10 @@ def catalog_agents(
     binary = os.environ.get(BINARY)
     if not binary:
         pytest.skip(f"{BINARY} names no binary of Corrosion")
-    with ExitStack() as stack:
-        ports = [stack.enter_context(_free_port()) for _ in range(count)]
-        real = [RealAgent(binary, place / f"agent-{number}", port, ports) for number, port in enumerate(ports)]
-        stack.close()
-        with ExitStack() as running:
-            for each in real:
-                running.callback(each.kill)
-                each.start()
-            yield real
-
-
-@contextmanager
-def _free_port() -> Iterator[int]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        yield int(free.getsockname()[1])
+    ports = [free_port() for _ in range(count)]
+    real = [RealAgent(binary, place / f"agent-{number}", port, ports) for number, port in enumerate(ports)]
+    with ExitStack() as running:
+        for each in real:
+            running.callback(each.kill)
+            each.start()
+        yield real

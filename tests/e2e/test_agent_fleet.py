@@ -29,7 +29,7 @@ from tests.e2e.command_line import CommandLine, Done
 from tests.e2e.returning import AWAY, logged, order_at
 from tests.e2e.running_node import RunningNode
 from tests.e2e.shop import Shop
-from tests.e2e.test_fleet_join import WITHIN_S, Host, host, states, two_ports
+from tests.e2e.test_fleet_join import WITHIN_S, Host, host, peer_port, states
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -317,7 +317,7 @@ async def test_an_agent_that_cannot_keep_the_catalog_is_refused_at_boot_in_words
     with catalog_agents(tmp_path, "played", 1, schemas) as (agent,):
         node = RunningNode(tmp_path, "--driver", "process", "--advertise", "127.0.0.1")
         node.environment.update(settings_for(agent, tmp_path))
-        node.launch("--peer-port", str(two_ports("127.0.0.1")))
+        node.launch("--peer-port", str(peer_port("127.0.0.1")))
         assert node.ended() == ExitStatus.USAGE
         for words in (
             f"the catalog's agent at {agent.url} lacks what this version of Hawker needs",

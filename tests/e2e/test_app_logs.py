@@ -16,7 +16,7 @@ from hawker.log import Secret
 from hawker.sim.node.sim_worker import config_of
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.test_broker_process import HOST, broker
-from tests.e2e.test_fleet_join import two_ports
+from tests.e2e.test_fleet_join import peer_port
 from tests.e2e.test_process_driver import shell
 from tests.waiting import eventually, wait_for
 
@@ -32,7 +32,7 @@ COUNTS = (
 @contextmanager
 def node_at(place: Path) -> Iterator[RunningNode]:
     """At a port that stays its own over daemons."""
-    node = RunningNode(place, "--driver", "process", "--listen", f"127.0.0.1:{two_ports('127.0.0.1')}")
+    node = RunningNode(place, "--driver", "process", "--listen", f"127.0.0.1:{peer_port('127.0.0.1')}")
     try:
         yield node.start()
     finally:
@@ -85,7 +85,7 @@ async def _destroyed(client: Client, machine_id: str) -> bool:
 
 @pytest.mark.slow
 async def test_a_token_of_a_broker_that_was_killed_goes_on_at_another(tmp_path: Path) -> None:
-    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(two_ports(HOST)))
+    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(peer_port(HOST)))
     try:
         node.start()
         with broker(node) as (first, first_url), broker(node) as (_, second_url):

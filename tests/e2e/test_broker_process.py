@@ -14,7 +14,7 @@ from hawker.errors import HawkerError
 from hawker.log import Secret
 from hawker.sim.node.sim_worker import config_of
 from tests.e2e.running_node import HAWKER, RunningNode
-from tests.e2e.test_fleet_join import two_ports
+from tests.e2e.test_fleet_join import peer_port
 from tests.e2e.test_process_driver import shell
 from tests.waiting import eventually
 
@@ -37,7 +37,7 @@ def broker(node: RunningNode, *before_it: str) -> Iterator[tuple["subprocess.Pop
 
 
 async def test_an_order_is_found_again_by_another_broker_once_the_first_was_killed(tmp_path: Path) -> None:
-    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(two_ports(HOST)))
+    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(peer_port(HOST)))
     try:
         node.start()
         order = CreateMachineRequest(config=config_of(**shell("sleep 1000")))
@@ -80,7 +80,7 @@ _UNPRIVILEGED = (
 @pytest.mark.root
 async def test_a_broker_of_a_user_without_rights_serves_a_directory_it_cannot_write(tmp_path: Path) -> None:
     """As `deploy/hawker-broker.service` runs it, also over a restart of its node."""
-    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(two_ports(HOST)))
+    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(peer_port(HOST)))
     try:
         node.start()
         before_it = ("unshare", "--mount", "sh", "-c", _ALONE, str(node.data_dir), *_UNPRIVILEGED)

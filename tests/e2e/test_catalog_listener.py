@@ -1,28 +1,22 @@
 """The catalog's own HTTP API of a real node: for whoever has the root token, over HTTP/1.1."""
 
-import socket
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from tests.e2e.running_node import RunningNode
-from tests.e2e.test_fleet_join import two_ports
+from tests.e2e.test_fleet_join import peer_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
 HOST = "127.0.0.5"
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind((HOST, 0))
-        return int(one.getsockname()[1])
-
-
 async def test_only_the_root_token_opens_the_catalog(tmp_path: Path) -> None:
     url = f"{HOST}:{free_port()}"
-    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(two_ports(HOST)))
+    node = RunningNode(tmp_path, "--driver", "process", "--advertise", HOST, "--peer-port", str(peer_port(HOST)))
     try:
         node.start("--catalog-listen", url)
         async with aiohttp.ClientSession() as session:

@@ -22,10 +22,10 @@ from hawker.flytoml.machines import GROUP, PLATFORM
 from hawker.machine import GONE
 from tests.e2e.running_node import running_node
 from tests.e2e.shop import HELLO, Shop
-from tests.e2e.test_edge import free_port
 from tests.e2e.test_fleet_join import HOSTS, WITHIN_S
 from tests.e2e.two_hosts import met, two_hosts
 from tests.e2e.web import ask
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]

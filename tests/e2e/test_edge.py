@@ -20,6 +20,7 @@ from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.web import Page, ask
+from tests.ports import free_port
 from tests.rights import EDGE, nobody, rights_of
 from tests.waiting import wait_for
 
@@ -37,12 +38,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
 @pytest.fixture
 def hawker(node: RunningNode) -> CommandLine:
     return CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def warden_of(node: RunningNode) -> int:

@@ -19,6 +19,7 @@ from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_images import SMALL
 from tests.e2e.test_fleet_join import HOSTS, WITHIN_S
 from tests.e2e.two_hosts import two_hosts
+from tests.ports import free_port
 from tests.waiting import eventually, wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -66,9 +67,7 @@ def answers(address: str, port: int) -> bool:
 
 def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_path: Path) -> None:
     hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     write_python_image(tmp_path / "image")
     hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
     hawker.say("apps", "create", "names")

@@ -5,7 +5,6 @@ packages, by the commands that they would type.
 import json
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -16,6 +15,7 @@ from tests.e2e.command_line import CommandLine
 from tests.e2e.images import write_layout
 from tests.e2e.running_node import RunningNode, running_node
 from tests.fixtures.debian_image import debian_services
+from tests.ports import free_port
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -38,10 +38,7 @@ exec setpriv --reuid=postgres --regid=postgres --init-groups $bin/postgres -D /d
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
     """With an address that it keeps over restarts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with running_node(tmp_path_factory.mktemp("node"), "--listen", f"127.0.0.1:{port}") as node:
+    with running_node(tmp_path_factory.mktemp("node"), "--listen", f"127.0.0.1:{free_port()}") as node:
         yield node
 
 

@@ -1,9 +1,8 @@
 """Three real nodes on loopback addresses: they join, sell for each other, lose one and have it back."""
 
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +25,11 @@ from hawker.api.contract.cluster import (
 from hawker.api.contract.machine import Machine
 from hawker.cli.exits import ExitStatus
 from hawker.errors import Conflict, Unavailable
+from hawker.feed import HOP_OFFSET
 from tests.e2e.running_node import HAWKER, RunningNode
 from tests.e2e.shop import Shop
 from tests.e2e.test_process_driver import shell
+from tests.ports import free_ports
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -37,16 +38,9 @@ WITHIN_S = 150.0
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.6")
 
 
-def two_ports(host: str) -> int:
-    """The first of two in a row that are free here, for datagrams and streams."""
-    while True:
-        with ExitStack() as stack, suppress(OSError):
-            first = stack.enter_context(socket.socket())
-            first.bind((host, 0))
-            port = int(first.getsockname()[1])
-            stack.enter_context(socket.socket()).bind((host, port + 1))
-            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind((host, port))
-            return port
+def peer_port(host: str) -> int:
+    """For a node's gossip. Those after it that it listens at too are as free, up to the gate of its edge."""
+    return free_ports(HOP_OFFSET + 1, host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ def host(place: Path, number: int) -> Iterator[Host]:
     flags = ("--driver", "process", "--region", "mad", "--label", f"host={number}")
     node = RunningNode(place, *flags)
     try:
-        yield Host(node, HOSTS[number], two_ports(HOSTS[number]))
+        yield Host(node, HOSTS[number], peer_port(HOSTS[number]))
     finally:
         strays = node.withdraw()
     assert not strays, f"left on the host: {strays}"

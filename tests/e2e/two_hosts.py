@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hawker.errors import Unavailable
 from tests.e2e.running_node import RunningNode
-from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, states, two_ports
+from tests.e2e.test_fleet_join import HOSTS, WITHIN_S, Host, peer_port, states
 from tests.waiting import eventually
 
 
@@ -48,4 +48,4 @@ async def met(pair: Sequence[Host]) -> None:
 def _host(place: Path, number: int, flags: Sequence[str]) -> Host:
     place.mkdir()
     node = RunningNode(place, "--ephemeral", "--region", "mad", "--label", f"host={number}", *flags)
-    return Host(node, HOSTS[number], two_ports(HOSTS[number]))
+    return Host(node, HOSTS[number], peer_port(HOSTS[number]))

@@ -41,6 +41,7 @@ from hawker.feed import (
 from hawker.host.own_user import make_folder
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
+from tests.ports import free_port
 from tests.waiting import eventually
 
 HOST = "127.0.0.1"
@@ -50,12 +51,6 @@ _numbers = itertools.count(1)
 _LAST_CHUNK = re.compile(rb"(?:^|\n)0\r\n(?:[^\r\n]+\r\n)*\r\n$")
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def route(

@@ -47,7 +47,8 @@ from hawker.store.memory_store import MemoryStore
 from hawker.vault import Vault
 from hawker.worker.names import ZoneBook
 from tests.certificates import issued, root_pem
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 SOURCE = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1"

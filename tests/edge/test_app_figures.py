@@ -9,9 +9,10 @@ from hawker.edge.app_figures import MOST_APPS, MOST_MACHINES, MOST_STATUSES, App
 from hawker.feed import RESPONSE_S, AppFigure, MachineFigure
 from hawker.ids import AppName
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, read_request, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, read_request, route, says
 from tests.edge.test_tls_connection import HTTPS, ask_tls, certify, sealed
 from tests.edge.test_visits import woken
+from tests.ports import free_port
 from tests.waiting import eventually
 
 SHOP = AppName("shop")

@@ -9,7 +9,8 @@ import zstandard
 from hawker.config.machine import HttpOptions
 from hawker.edge.compression import GzipPacker, ZstdPacker, packed, wanted
 from hawker.edge.head import parse_response
-from tests.edge.edge_kit import PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import PlayedHost, app_server, ask, get, route, says
+from tests.ports import free_port
 
 TEXT = b"to be or not to be " * 200
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n"

@@ -14,8 +14,9 @@ from hawker.fair.table import EDGE_FLOWS
 from hawker.feed import CloseMachine, GatePlace
 from hawker.ids import InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import PlayedHost, free_port, publish_far
+from tests.edge.edge_kit import PlayedHost, publish_far
 from tests.edge.udp_kit import ask, client, udp_app, udp_route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 replace = msgspec.structs.replace

@@ -13,8 +13,9 @@ from hawker.feed import CloseMachine
 from hawker.ids import InstanceId
 from hawker.machine import State
 from hawker.token_bucket import Allowance, TokenBuckets
-from tests.edge.edge_kit import HOST, PlayedHost, free_port, route
+from tests.edge.edge_kit import HOST, PlayedHost, route
 from tests.edge.udp_kit import ask, client, udp_app, udp_route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 replace = msgspec.structs.replace

@@ -10,7 +10,8 @@ import h11
 import pytest
 
 from hawker.edge import exchange
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"

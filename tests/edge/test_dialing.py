@@ -11,7 +11,8 @@ from hawker.edge.dialing import _connect
 from hawker.edge.gates import Gate
 from hawker.edge.routes import ServiceTarget
 from hawker.edge.splice import Side
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

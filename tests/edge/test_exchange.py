@@ -24,7 +24,6 @@ from tests.edge.edge_kit import (
     Serve,
     app_server,
     ask,
-    free_port,
     get,
     publish_far,
     read_request,
@@ -32,6 +31,7 @@ from tests.edge.edge_kit import (
     says,
 )
 from tests.edge.test_visits import woken
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

@@ -19,7 +19,8 @@ from hawker.feed import NODE_IDENTITY, GatePlace, MachineRoute
 from hawker.ids import AppName, MachineId, NodeId
 from hawker.machine import State
 from hawker.token_bucket import Allowance, TokenBuckets
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, publish_far, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, publish_far, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 replace = msgspec.structs.replace

@@ -22,7 +22,6 @@ from tests.edge.edge_kit import (
     PlayedHost,
     app_server,
     ask,
-    free_port,
     get,
     publish_far,
     read_request,
@@ -30,6 +29,7 @@ from tests.edge.edge_kit import (
     says,
     seen_from_afar,
 )
+from tests.ports import free_port
 from tests.waiting import eventually
 
 replace = msgspec.structs.replace

@@ -15,7 +15,8 @@ import h2.settings
 import pytest
 
 from hawker.edge import nghttp2
-from tests.edge.edge_kit import HOST, OK, PlayedHost, Serve, app_server, free_port, read_request, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, Serve, app_server, read_request, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 Fields = list[tuple[bytes, bytes]]

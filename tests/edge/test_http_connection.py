@@ -13,7 +13,8 @@ from hawker.config.machine import HttpOptions
 from hawker.edge import http_connection
 from hawker.ids import InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, read_request, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, read_request, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

@@ -14,8 +14,9 @@ from hawker.edge.gates import Gate, Gates, LeftInside
 from hawker.edge.leaving import EarlierProcesses, Leaver
 from hawker.edge.routes import Routes
 from hawker.host.own_user import WRITES
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, played_host, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, played_host, route, says
 from tests.edge.test_splice_raw import echo_to_the_end
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

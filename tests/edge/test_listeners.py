@@ -4,7 +4,8 @@ import msgspec
 
 from hawker.feed import AllMachines, AppAddress, MachineGone
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, PlayedHost, free_port, route
+from tests.edge.edge_kit import HOST, PlayedHost, route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

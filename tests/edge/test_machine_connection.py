@@ -4,8 +4,9 @@ import asyncio
 from unittest.mock import Mock
 
 from hawker.edge.machine_connection import KEPT_S, MachineConnection, MachinePool
-from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, get, route, says
 from tests.edge.test_gates import target_of
+from tests.ports import free_port
 
 
 def connection() -> tuple[MachineConnection, Mock]:

@@ -13,8 +13,9 @@ from hawker.config.machine import HttpOptions
 from hawker.edge import nghttp2
 from hawker.edge.nghttp2 import Http2Session
 from hawker.feed import GatePlace
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, publish_far, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, publish_far, route, says
 from tests.edge.test_http2_connection import asking, served
+from tests.ports import free_port
 from tests.waiting import eventually
 
 H2C = HttpOptions(h2_backend=True)

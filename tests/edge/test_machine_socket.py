@@ -8,8 +8,9 @@ from hawker.edge.routes import Door
 from hawker.edge.steering import Aim
 from hawker.edge.visits import Visit
 from hawker.ids import AppName
-from tests.edge.edge_kit import HOST, PlayedHost, free_port
+from tests.edge.edge_kit import HOST, PlayedHost
 from tests.edge.udp_kit import udp_app, udp_route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

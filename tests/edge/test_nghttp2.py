@@ -16,7 +16,8 @@ import pytest
 from hawker.edge import nghttp2
 from hawker.edge.head import Field
 from hawker.edge.nghttp2 import Http2Session
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, free_port, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, route, says
+from tests.ports import free_port
 
 MODULE = """module judge
 go 1.21

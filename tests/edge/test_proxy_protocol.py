@@ -16,9 +16,10 @@ from hawker.config.machine import Port, ProxyProtoOptions
 from hawker.edge import proxy_protocol
 from hawker.edge.proxy_protocol import MAX_V2_BYTES, BadProxyHeadError, ProxyHead, read_proxy_head
 from hawker.edge.writing import TcpEnds, proxy_head
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, route, says
 from tests.edge.test_splice_raw import echo_to_the_end
 from tests.edge.test_tls_connection import HTTPS, certify, sealed, trusting
+from tests.ports import free_port
 from tests.waiting import eventually
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"

@@ -13,7 +13,8 @@ from hawker.config.machine import ProxyProtoOptions
 from hawker.edge import splice
 from hawker.feed import MachineRoute
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, PlayedHost, app_server, free_port, route
+from tests.edge.edge_kit import HOST, PlayedHost, app_server, route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

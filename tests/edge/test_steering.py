@@ -4,7 +4,8 @@ import pytest
 
 from hawker.edge.steering import NOWHERE_SAID, steering_of
 from hawker.machine import State
-from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import OK, PlayedHost, app_server, ask, get, route, says
+from tests.ports import free_port
 
 
 def body(text: bytes) -> bytes:

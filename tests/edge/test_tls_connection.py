@@ -17,7 +17,8 @@ from hawker.secret.certificate_chain import KeyPair
 from hawker.secret.certificates import owner_of
 from hawker.vault import Vault
 from tests.certificates import issued, root_pem
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, played_host, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, played_host, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 KEY = b"k" * 32

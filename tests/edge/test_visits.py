@@ -15,7 +15,8 @@ from hawker.fair.turns import Share
 from hawker.feed import MachineRoute
 from hawker.ids import AppName, InstanceId
 from hawker.machine import State
-from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, free_port, get, route, says
+from tests.edge.edge_kit import HOST, OK, PlayedHost, app_server, ask, get, route, says
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

@@ -9,7 +9,8 @@ from threading import Thread
 import pytest
 
 from hawker.edge.warden import Sockets, Warden, listen_at, memory_bytes, pause_s
-from tests.edge.edge_kit import HOST, free_port
+from tests.edge.edge_kit import HOST
+from tests.ports import free_port
 from tests.waiting import wait_for
 
 

@@ -7,7 +7,8 @@ from hawker.edge.worker_link import AWAY, WorkerLink
 from hawker.feed import AllMachines, AskReport, AskRoute, CloseMachine, MachineRoute
 from hawker.host.own_user import WRITES
 from hawker.ids import MachineId
-from tests.edge.edge_kit import PlayedHost, free_port, route
+from tests.edge.edge_kit import PlayedHost, route
+from tests.ports import free_port
 from tests.waiting import eventually
 
 

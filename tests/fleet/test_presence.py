@@ -26,6 +26,7 @@ from hawker.fleet.presence import (
     serve,
 )
 from hawker.ids import NodeId
+from tests.ports import free_port
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 NONCE = b"n" * NONCE_BYTES
@@ -108,9 +109,7 @@ def test_keys_and_place_are_those_of_the_clusters_file_as_it_is(tmp_path: Path) 
 
 
 def test_a_presence_answers_over_the_network_until_it_is_told_to_end(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     waking, wakes = socket.socketpair()
     presence = HostPresence(NODE, lambda: [KEY], DaemonMark(tmp_path), SystemClock())
     thread = Thread(target=serve, args=(presence, lambda: ("127.0.0.1", port - PORT_OFFSET), waking))

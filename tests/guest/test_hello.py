@@ -12,13 +12,8 @@ from pathlib import Path
 import pytest
 
 from hawker import guest
+from tests.ports import free_port
 from tests.waiting import wait_for
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from hawker.errors import BadRequest
 from hawker.http.blocking import get
 from hawker.http.message import HttpOrigin, HttpResponse, origin_of
+from tests.ports import free_port
 
 _FINE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\nA: b\r\n\r\nfine"
 _PATIENCE_S = 20.0
@@ -50,9 +51,7 @@ def test_broken_response_is_none(answer: bytes) -> None:
 
 
 def test_nobody_who_listens_is_none() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    origin = origin_of(f"http://127.0.0.1:{port}")
+    origin = origin_of(f"http://127.0.0.1:{free_port()}")
     assert origin is not None
     assert get(origin, "/", {}, _PATIENCE_S) is None
 

@@ -23,6 +23,7 @@ from hawker.log import Secret
 from tests.crash.invariants import pilots
 from tests.e2e.shop import HELLO, Shop
 from tests.fixtures.activation import activated
+from tests.ports import free_port
 from tests.upgrade.builds import ROOT, Build
 from tests.upgrade.init_system import InitSystem, init_system
 from tests.waiting import wait_for
@@ -158,8 +159,7 @@ def test_a_socket_of_a_wrong_kind_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd-socket-activate is not here")
 def test_systemd_s_own_tool_starts_a_node_at_the_first_call(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     command = SOURCE.command("up", "--data-dir", str(tmp_path / "data"), "--driver", "process", *QUIET)
     passed = [f"--setenv={name}" for name in ("PATH", "PYTHONPATH")]
     tool = ["systemd-socket-activate", f"--listen={address}", "--fdname=api", *passed, *command]

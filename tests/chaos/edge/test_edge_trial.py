@@ -17,8 +17,8 @@ from hawker.chaos.edge.edge_trial import (
     run_edge_trial,
 )
 from hawker.clock import SystemClock
-from tests.e2e.test_edge import free_port
 from tests.e2e.web import answers, ask
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 

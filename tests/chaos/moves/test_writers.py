@@ -16,7 +16,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from hawker.chaos.moves.writers import BlocksWriter, DatabaseWriter, GitWriter, LedgerWriter, RootWriter
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
-from tests.edge.edge_kit import free_port
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio

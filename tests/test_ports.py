@@ -1,0 +1,31 @@
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.ports import free_port, free_ports
+
+HOST = "127.0.0.1"
+
+
+def test_ports_are_different_and_none_is_one_that_the_kernel_hands_out() -> None:
+    given = [free_port() for _ in range(50)]
+    assert len(set(given)) == 50
+    assert not set(given) & set(range(32_768, 65_536))
+    for port in given:
+        with socket.create_server((HOST, port)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            datagrams.bind((HOST, port))
+
+
+def test_ports_in_a_row_are_all_free() -> None:
+    first = free_ports(5)
+    with socket.create_server((HOST, first + 8)):
+        second = free_ports(5)
+    assert not {first + 8, *range(first, first + 5)} & set(range(second, second + 5))
+
+
+def test_ports_of_another_process_are_not_among_them() -> None:
+    program = "from tests.ports import free_port; print(free_port())"
+    root = Path(__file__).parents[1]
+    theirs = int(subprocess.check_output([sys.executable, "-c", program], cwd=root))
+    assert theirs // 500 != free_port() // 500
