@@ -9,6 +9,7 @@ also then.
 
 import hashlib
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -181,7 +182,7 @@ class RepositoryKeys:
     def chunk_name(self, data: bytes | memoryview) -> bytes:
         return hashlib.blake2b(data, digest_size=NAME_BYTES, key=self._names, person=b"chunk").digest()
 
-    def segment_name(self, chunks: list[bytes]) -> bytes:
+    def segment_name(self, chunks: Sequence[bytes]) -> bytes:
         if all(name == HOLE for name in chunks):
             return HOLE
         joined = b"".join(chunks)

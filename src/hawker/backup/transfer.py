@@ -34,7 +34,7 @@ from hawker.errors import HawkerError, Unprocessable, one_error
 from hawker.failpoint import inside
 from hawker.fair.threads import Pool, in_thread
 from hawker.host.extents import SharedFiles
-from hawker.host.unreadable import PatientReader
+from hawker.host.unreadable import FileRange, PatientReader, joined
 from hawker.value_object import ValueObject
 
 SEGMENTS_AT_ONCE = 3
@@ -42,14 +42,10 @@ SEGMENTS_AT_ONCE = 3
 
 
 class _Read(ValueObject, frozen=True):
-    """One segment of the file: its bytes and its chunks' names."""
+    """One segment of the file: its chunks' names, and by number the bytes of those that were read and are no holes."""
 
-    data: memoryview
-    chunks: list[bytes]
-
-
-_UNCHANGED = _Read(memoryview(b""), [])
-"""It was not read: what the parent has at its place is what it is."""
+    chunks: Sequence[bytes]
+    data: Mapping[int, memoryview]
 
 
 async def save(
@@ -141,14 +137,15 @@ class _Before:
     def filled(self, number: int) -> int:
         return self._filled[number]
 
-    def is_unchanged(self, number: int, size: int) -> bool:
-        """Whether the segment is certainly what the parent has there, told without a look at its bytes."""
+    def differing(self, number: int, size: int) -> Sequence[FileRange]:
+        """The chunks of the segment that may not be what the parent has there, told without a look at its bytes; all
+        others are."""
+        whole = _segment_at(number, size)
         if self._shared is None or number >= len(self._filled):
-            return False
-        start, end = number * SEGMENT_BYTES, min(size, (number + 1) * SEGMENT_BYTES)
-        if end != min(self._size, (number + 1) * SEGMENT_BYTES):
-            return False  # it has another number of chunks
-        return not self._shared.differing(start, end - start)
+            return (whole,)
+        if whole != _segment_at(number, self._size):
+            return (whole,)  # it has another number of chunks
+        return joined(_chunks_of(each, whole) for each in self._shared.differing(whole.offset, whole.count))
 
 
 class _Saving:
@@ -180,43 +177,49 @@ class _Saving:
     async def take(self, number: int) -> None:
         keys = self._keys
         await self._keep_on()
-        old = self._before.name(number)
-        read = await in_thread(Pool.DISKS, self._look, number)
-        if read is _UNCHANGED:
+        old, whole = self._before.name(number), _segment_at(number, self._size)
+        ranges = await in_thread(Pool.DISKS, self._before.differing, number, self._size)
+        if not ranges:
             self.names[number], self.filled[number] = old, self._before.filled(number)
             return
-        name = HOLE if read is None else keys.segment_name(read.chunks)
-        if read is None or name == HOLE:
+        before = None if ranges == (whole,) else await self._kept(old, whole)
+        read = await in_thread(Pool.DISKS, _read, self._source, whole, keys, ranges, before)
+        name = keys.segment_name(read.chunks)
+        if name == HOLE:
             return
         self.names[number] = name
         self.filled[number] = sum(chunk != HOLE for chunk in read.chunks)
         if name in self._begun or (name == old and not self._doubted):
             return
         self._begun.add(name)
-        sent = await (self._mend(read, name, old) if self._doubted else self._have(read, name, old))
+        sent = await (self._mend(read, name, old) if self._doubted else self._have(read, name, old, before))
         if sent:
             self.sent += sent
             inside("sent")
 
-    def _look(self, number: int) -> _Read | None:
-        if self._before.is_unchanged(number, self._size):
-            return _UNCHANGED
-        return _read(self._source, number, self._size, self._keys)
+    async def _kept(self, name: bytes, place: FileRange) -> BackupSegment | None:
+        """What the parent has at this place; None when that cannot be read."""
+        count = len(_cut(place))
+        if name == HOLE:
+            return BackupSegment(chunks=(None,) * count)
+        with suppress(ArchiveDamaged):
+            kept = await self._repository.segment(name)
+            return kept if len(kept.chunks) == count else None
+        return None
 
-    async def _have(self, read: _Read, name: bytes, old: bytes) -> int:
+    async def _have(self, read: _Read, name: bytes, old: bytes, before: BackupSegment | None) -> int:
         """Bytes sent of a segment, of whose predecessor at the same place nothing is doubted."""
         if await self._repository.has_segment(name):
             return 0
-        fresh = await _send(self._repository, self._keys, read, await self._listed(old))
+        known = await self._listed(old) if before is None else _places(before)
+        fresh = await _send(self._repository, self._keys, read, known)
         return fresh.sent + await self._repository.put_segment(name, fresh.segment(read.chunks))
 
     async def _listed(self, name: bytes) -> dict[bytes, StoredChunk]:
         """Where the chunks of a segment are; of one that cannot be read nothing is known."""
-        try:
-            chunks = () if name == HOLE else (await self._repository.segment(name)).chunks
-        except ArchiveDamaged:
-            chunks = ()
-        return {place.chunk: place for place in chunks if place is not None}
+        with suppress(ArchiveDamaged):
+            return {} if name == HOLE else _places(await self._repository.segment(name))
+        return {}
 
     async def _mend(self, read: _Read, name: bytes, old: bytes) -> int:
         """Bytes sent of a segment of which no more is believed than what can be read. What its predecessor lacks and
@@ -234,26 +237,65 @@ class _Saving:
         return sent
 
 
-def _read(source: PatientReader, number: int, size: int, keys: RepositoryKeys) -> _Read | None:
-    """None for a segment that is one hole."""
+def _segment_at(number: int, size: int) -> FileRange:
+    """Its place in a file of `size` bytes; without any behind the end."""
     start = number * SEGMENT_BYTES
-    end = min(size, start + SEGMENT_BYTES)
+    return FileRange(start, max(0, min(size - start, SEGMENT_BYTES)))
+
+
+def _chunks_of(part: FileRange, segment: FileRange) -> FileRange:
+    """Those of the segment that the part is of, whole."""
+    start = part.offset - part.offset % CHUNK_BYTES
+    return FileRange(start, min(segment.end, -(-part.end // CHUNK_BYTES) * CHUNK_BYTES) - start)
+
+
+def _cut(place: FileRange) -> list[FileRange]:
+    """Into chunks."""
+    return [FileRange(at, min(CHUNK_BYTES, place.end - at)) for at in range(place.offset, place.end, CHUNK_BYTES)]
+
+
+def _read(
+    source: PatientReader,
+    segment: FileRange,
+    keys: RepositoryKeys,
+    ranges: Sequence[FileRange] = (),
+    before: BackupSegment | None = None,
+) -> _Read:
+    """What is not in `ranges`, of whole chunks, is what the segment was `before`; without that, all is read."""
+    chunks, data = [HOLE] * len(_cut(segment)), dict[int, memoryview]()
+    if before is None:
+        ranges = (segment,)
+    else:
+        chunks = [HOLE if place is None else place.chunk for place in before.chunks]
+    for each in ranges:
+        stored = _stored(source, each)
+        for place in _cut(each):
+            piece = stored[place.offset - each.offset :][: place.count]
+            name = HOLE if is_zero(piece) else keys.chunk_name(piece)
+            number = (place.offset - segment.offset) // CHUNK_BYTES
+            chunks[number] = name
+            if name != HOLE:
+                data[number] = piece
+    return _Read(chunks, data)
+
+
+def _stored(source: PatientReader, place: FileRange) -> memoryview:
+    """Nothing for what is one hole."""
     try:
-        if os.lseek(source.fd, start, os.SEEK_DATA) >= end:
-            return None
+        if os.lseek(source.fd, place.offset, os.SEEK_DATA) >= place.end:
+            return memoryview(b"")
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        return None
-    data = memoryview(source.read(start, end - start))
-    if len(data) != end - start:
+        return memoryview(b"")
+    data = source.read(place.offset, place.count)
+    if len(data) != place.count:
         raise OSError(errno.EIO, "the file became shorter while it was read")
-    pieces = _pieces(data)
-    return _Read(data, [HOLE if is_zero(piece) else keys.chunk_name(piece) for piece in pieces])
+    return memoryview(data)
 
 
-def _pieces(data: memoryview) -> list[memoryview]:
-    return [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+def _places(segment: BackupSegment) -> dict[bytes, StoredChunk]:
+    return {place.chunk: place for place in segment.chunks if place is not None}
 
 
 class _Sent(ValueObject, frozen=True):
@@ -315,10 +357,10 @@ def _seal(
     fresh: dict[bytes, StoredChunk] = {}
     digest, length = pack_digest(), 0
     with owned(pack) as file:
-        for chunk, data in zip(read.chunks, _pieces(read.data), strict=True):
+        for number, chunk in enumerate(read.chunks):
             if chunk == HOLE or chunk in fresh or chunk in known:
                 continue
-            sealed = keys.seal_chunk(chunk, data)
+            sealed = keys.seal_chunk(chunk, read.data[number])
             fresh[chunk] = StoredChunk(chunk=chunk, pack=b"", offset=length, length=len(sealed))
             file.write(sealed)
             digest.update(sealed)
@@ -353,8 +395,9 @@ async def compare(repository: BackupRepository, manifest: BackupManifest, file: 
         reader = PatientReader(file, source.fileno())
 
         async def take(number: int) -> None:
-            read = await in_thread(Pool.DISKS, _read, reader, number, manifest.size_bytes, keys)
-            if names[number] != (HOLE if read is None else keys.segment_name(read.chunks)):
+            place = _segment_at(number, manifest.size_bytes)
+            read = await in_thread(Pool.DISKS, _read, reader, place, keys)
+            if names[number] != keys.segment_name(read.chunks):
                 raise ArchiveDamaged(f"what was restored differs after byte {number * SEGMENT_BYTES}")
 
         await _each(len(names), take)
