@@ -9,9 +9,10 @@ from tests.tidy.tree import File, Finding, Tree
 DESCRIBED = tuple(
     f"src/hawker/{place}"
     for place in """
-        api/ archive/ audit/ auth/ backup/ catalog/ cluster.py config/ deploys/ fair/ feed.py flytoml/ fsm/ gateway/
-        gossip/ gpu.py image/ logs/ market/ names.py node.py permission.py record/ region.py runtime/driver.py
-        runtime/spec.py secret/ store/ time_window.py token_bucket.py volume/
+        api/ archive/ audit/ auth/ backup/ catalog/ cluster.py config/ deploys/ dns/ fair/ feed.py fleet/
+        flytoml/ fsm/ gateway/ gossip/ gpu.py handlers/ history/ http/ image/ logs/ market/ names.py netpolicy/
+        node.py observe/ permission.py proof/ record/ region.py runtime/driver.py runtime/spec.py secret/ store/
+        time_window.py token_bucket.py up/ volume/ worker/
     """.split()
 )
 """Where each public value's fields are described one by one. A setting is described by its option of `hawker up`."""

@@ -40,4 +40,4 @@ def test_field_that_says_nothing_is_found(said: str, field: str, subject: str) -
 def test_field_of_a_private_value_or_another_room_is_left() -> None:
     silent = "class {name}(msgspec.Struct):\n    ends: float\n"
     assert lines(described_fields, record__lease=silent.format(name="_Lease")) == []
-    assert lines(described_fields, worker__lease=silent.format(name="Lease")) == []
+    assert lines(described_fields, sim__lease=silent.format(name="Lease")) == []

@@ -30,6 +30,7 @@ class AskingNetwork(ValueObject, frozen=True):
     """The network that a question is from; `entered`: of a computer that came in over WireGuard."""
 
     network_id: int
+    """The number of the private network, computed from its organization and name; 0 to 4294967295."""
     entered: bool = False
 
 
@@ -114,6 +115,7 @@ class Said(ValueObject, frozen=True):
     """An answer without its id, `until` when it is given in this order (monotonic seconds), and what was `known`."""
 
     answer: bytes
+    """A DNS message from behind its id on; who asks gets it behind the id of the question."""
     until: float
     known: KnownNames | None
 

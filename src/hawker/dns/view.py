@@ -25,6 +25,7 @@ class Leads(ValueObject, frozen=True):
 
     addresses: tuple[IPv6Address, ...] = ()
     texts: tuple[str, ...] = ()
+    """Answers to a question for TXT; one longer than 255 bytes is sent in pieces."""
 
 
 class View(ValueObject, frozen=True):
@@ -32,6 +33,7 @@ class View(ValueObject, frozen=True):
 
     node: NodeId
     region: str
+    """That of this node: machines of it come second in `nearest`, behind those of the node itself."""
     apps: dict[str, list[NamedMachine]] = msgspec.field(default_factory=dict)
     addresses: dict[str, list[IPv6Address]] = msgspec.field(default_factory=dict)
     by_address: dict[IPv6Address, NamedMachine] = msgspec.field(default_factory=dict)

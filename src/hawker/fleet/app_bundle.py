@@ -48,9 +48,13 @@ CARRIED_RELEASES, CARRIED_RELEASE_BYTES = 5, 128 * 1024
 
 class CarriedSecret(msgspec.Struct, frozen=True, kw_only=True):
     name: str
+    """As in the app; it is the name of a variable there."""
     value: bytes
+    """In clear text, since the whole bundle is sealed; never logged."""
     created_at: float
+    """Unix seconds: when it was first set, at the home."""
     updated_at: float
+    """Unix seconds: when it last got another value, at the home."""
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):

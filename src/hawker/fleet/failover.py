@@ -37,6 +37,7 @@ class Watched(ValueObject, frozen=True, kw_only=True):
     app: AppName
     owner: NodeId
     runs: bool
+    """Its owner last said that it runs or was to run; a spare is started for no other."""
     seen: float
 
 
@@ -146,6 +147,7 @@ class CatalogView(ValueObject, frozen=True):
 
     me: NodeId
     region: str
+    """Its nodes alone are witnesses and count for the majority."""
     catalog: CatalogQueries
     believed: Callable[[], Mapping[NodeId, str]]
     ask: Callable[[NodeId, NodeId], Awaitable[str]]

@@ -56,7 +56,9 @@ class MeshHost(ValueObject, frozen=True, kw_only=True):
 
     node: NodeId
     key: str
+    """WireGuard's, in base64."""
     endpoint: str
+    """An IP address and a UDP port, 1 to 65535."""
 
     @property
     def address(self) -> str:
@@ -69,7 +71,9 @@ class MachineAddress(ValueObject, frozen=True):
     node: NodeId
     machine: MachineId
     network_id: int
+    """0 to 4294967295; with the machine's id it gives the address."""
     is_peer: bool = False
+    """It is somebody's computer, whose addresses begin with another prefix than machines'."""
 
     @property
     def prefix(self) -> IPv6Network:
@@ -103,6 +107,7 @@ class SilentTunnel(ValueObject, frozen=True, kw_only=True):
     of the last look, so it is the other direction that is broken."""
 
     endpoint: str
+    """ADDRESS:PORT of the other host."""
     seconds: float
     heard: bool
 

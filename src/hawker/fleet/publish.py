@@ -64,6 +64,7 @@ class Source(ValueObject, frozen=True, kw_only=True):
     none when it is gone. A `calm` one may wait a little; one that is `looked_at` tells nobody of its changes."""
 
     name: str
+    """Unique among sources: that of the bucket whose records its rows are made of, or a word of its own."""
     every: Callable[[], Iterable[str]]
     rows: Callable[[str], Iterable[Row]]
     calm: bool = False
@@ -113,7 +114,9 @@ class RowChanges(ValueObject, frozen=True, kw_only=True):
     """Of one key of a source; `rows` is all that it then has."""
 
     source: str
+    """Its name."""
     key: str
+    """One of those that the source's `every` gives."""
     new: tuple[Row, ...]
     gone: tuple[RowKey, ...]
     rows: frozenset[RowKey]

@@ -75,6 +75,7 @@ _TOLD = {"health": COLUMNS["health"].index("updated_at")}
 
 class RowKey(ValueObject, frozen=True, kw_only=True):
     table: str
+    """Of the catalog."""
     key: tuple[Value, ...]
 
 
@@ -97,10 +98,14 @@ class NodeFacts(ValueObject, frozen=True, kw_only=True):
     """What a node says of itself beside its record."""
 
     api: str
+    """The URL at which other nodes ask it."""
     version: str
+    """Of hawker, as it runs now."""
     drivers: tuple[str, ...]
+    """Names of what runs machines there."""
     labels: Mapping[str, str]
     started_at: float
+    """Unix seconds: when its daemon began."""
 
 
 def node_row(record: NodeRecord, said: NodeFacts) -> Row:

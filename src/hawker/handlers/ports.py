@@ -191,9 +191,13 @@ def edge_addresses(states: Iterable[ListenState], *, leaving: bool) -> tuple[Edg
 
 class AskedPlace(ValueObject, frozen=True):
     host: str
+    """A host name or an IP address without brackets and without a dot at its end."""
     port: int
+    """1 to 65535; that of the scheme where the URL has none."""
     tls: bool
+    """The client begins with TLS."""
     udp: bool
+    """The client sends datagrams."""
 
 
 def place_of(url: str) -> AskedPlace:

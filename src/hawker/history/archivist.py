@@ -65,6 +65,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """How large the file is; 0 when there was nothing to archive."""
 
     bytes: int
+    """As packed; the step after it looks whether the archive has so many."""
 
 
 async def write(context: Context[Export]) -> Outcome:

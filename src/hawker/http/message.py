@@ -34,8 +34,11 @@ class HttpOrigin(ValueObject, frozen=True):
     `Host` says."""
 
     host: str
+    """Without brackets; what is connected to."""
     port: int
+    """1 to 65535; that of the scheme where the URL has none."""
     tls: bool
+    """The scheme is `https`."""
     prefix: str
     authority: str
 
@@ -65,8 +68,10 @@ class HttpResponse(ValueObject, frozen=True):
     """`headers` are by their names in lower case."""
 
     status: int
+    """100 to 599."""
     headers: dict[str, str]
     body: bytes
+    """All of it, as it was sent."""
 
 
 def encode_request(method: str, target: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:

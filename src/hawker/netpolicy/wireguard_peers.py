@@ -28,7 +28,9 @@ class GatewayFacts(ValueObject, frozen=True):
     """What a peer has to know of this node's end."""
 
     endpoint: str
+    """ADDRESS:PORT of UDP that a peer's computer sends to, as the operator has set it."""
     public_key: str
+    """WireGuard's, in base64."""
 
 
 class PeerTable:

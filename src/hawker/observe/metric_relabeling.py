@@ -29,6 +29,7 @@ class MetricsPage(ValueObject, frozen=True):
     """What one endpoint answered, and the labels that its series are given."""
 
     text: str
+    """In Prometheus' text format, as the machine wrote it: nothing of it is trusted."""
     labels: Labels
 
 

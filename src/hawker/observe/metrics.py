@@ -28,8 +28,11 @@ class Family(ValueObject, frozen=True):
 
     name: str
     kind: str
+    """`counter`, `gauge` or `histogram`."""
     text: str
+    """What it counts, for people: the line `# HELP`."""
     labels: tuple[str, ...]
+    """Names of those that each series has; none for a single series."""
 
 
 class Families:

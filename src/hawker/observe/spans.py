@@ -32,9 +32,13 @@ class Span(ValueObject, frozen=True, kw_only=True):
     """Times are Unix seconds. `error` is what went wrong, if anything."""
 
     trace: int
+    """128 bits, from the id of the first run of its tree."""
     id: int
+    """64 bits, never 0."""
     parent: int | None
+    """The id of the span that it is part of; None for the first one of a trace."""
     name: str
+    """`FLOW` of a run, `FLOW.STEP` of an attempt at a step."""
     started_at: float
     ended_at: float
     attributes: Mapping[str, Attribute]
@@ -45,8 +49,11 @@ class SpanOrigin(ValueObject, frozen=True, kw_only=True):
     """Whose spans they are."""
 
     node: str
+    """The node's id."""
     region: str
+    """The node's."""
     version: str
+    """Of hawker."""
 
 
 def trace_of(run_id: RunId) -> int:

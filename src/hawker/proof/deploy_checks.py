@@ -130,6 +130,7 @@ class DeploySight(ValueObject, frozen=True):
     them that are in routing and whose program answers its checks; `steady` are nodes that have been up for a while."""
 
     app: str
+    """The name of the app that is deployed."""
     readers: Mapping[NodeId, Reader]
     running: frozenset[MachineId]
     steady: frozenset[NodeId] = frozenset()

@@ -20,7 +20,9 @@ class SentChange(ValueObject, frozen=True, kw_only=True):
 
     node: NodeId
     route: str
+    """The name of the call."""
     version: int
+    """The number of the release that is deployed."""
     term: int
     slot: int | None = None
     machine: str = ""

@@ -46,6 +46,7 @@ class Promised(ValueObject, frozen=True, kw_only=True):
     """An order that was answered with a machine, at a node that is there, and that nobody destroyed since."""
 
     order: str
+    """The name that its client gave it."""
     machine: MachineId
 
 

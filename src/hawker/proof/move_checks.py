@@ -49,8 +49,10 @@ class NodeSight(ValueObject, frozen=True, kw_only=True):
     reader: Reader
     running: frozenset[MachineId] = frozenset()
     mounted: frozenset[str] = frozenset()
+    """Ids of volumes, and of machines for their root filesystems."""
     contents: Mapping[str, int] | None = None
     drafts: frozenset[str] = frozenset()
+    """Ids of what is coming and not complete; files of that name are no volumes yet."""
     holes: Mapping[str, tuple[tuple[int, int], ...]] = {}
     snapshots: Mapping[SnapshotId, int] = {}
 

@@ -188,6 +188,7 @@ class Front(ValueObject, frozen=True, kw_only=True):
     public: Server
     peers: Server | None = None
     tls: "MutualTls | None" = None
+    """The certificates that nodes show each other at `peers`."""
 
 
 def front_alone(place: Place, parts: AssembledWorker, preferences: Preferences, auditor: Auditor) -> Front:

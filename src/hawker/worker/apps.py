@@ -135,6 +135,7 @@ class FilesOfApp(ValueObject, frozen=True):
     """Whose files are meant."""
 
     id: str
+    """The app's id: its secrets are sealed for it, so that a later app of that name cannot open them."""
     name: AppName
 
 

@@ -32,8 +32,11 @@ class Followup(ValueObject, frozen=True):
 
     record: MachineRecord
     restart_after_s: float | None = None
+    """Seconds, 0 or more; None for no start."""
     destroy: bool = False
+    """The config says `auto_destroy`, and no start follows."""
     rest: bool = False
+    """No start follows, and the machine stays: what its instance had on the host goes."""
 
 
 def already_recorded(record: MachineRecord, instance_id: InstanceId) -> bool:

@@ -34,7 +34,9 @@ class Edition(ValueObject, frozen=True):
     oldest format that it can bring up to its own."""
 
     hawker: str
+    """Its version, for messages."""
     format: int
+    """The number of the one that it writes, 0 or more."""
     needs: int
     reads: int
     upgrades: tuple[Upgrade, ...] = ()

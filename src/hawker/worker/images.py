@@ -52,6 +52,7 @@ class OrgImages(ValueObject, frozen=True):
     images: Resolver
     logins: Logins
     org: str
+    """The slug of the organization whose logins are used."""
 
     async def meaning(self, name: str) -> Resolved:
         credentials = await self.logins.for_image(self.org, name)

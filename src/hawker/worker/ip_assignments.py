@@ -44,8 +44,11 @@ class IpRequest(ValueObject, frozen=True, kw_only=True):
     """What a caller asks for; empty is not said. `network` and `org` are of a `private_v6`."""
 
     type: str
+    """`v4`, `v6`, `shared_v4` or `private_v6`; another one is refused."""
     region: str = ""
+    """A code, or `global`; it must lead here, as an address is this node's."""
     service_name: str = ""
+    """At most 63 characters, for the owner. Who asks for the address of another service is refused."""
     network: str = ""
     org: str = ""
 

@@ -48,8 +48,11 @@ class ZoneBook(ValueObject, frozen=True):
     """What of the platform's own domain the resolver answers to the world."""
 
     domain: str
+    """The zone: apps have their names directly below it."""
     listen: tuple[str, ...]
+    """ADDRESS:PORT each, where questions of the world are heard."""
     shared: tuple[str, ...]
+    """Addresses that names of apps without addresses of their own lead to."""
     certificates: Certificates
 
     def known(self, addresses: tuple[NamedAddress, ...]) -> KnownZone:

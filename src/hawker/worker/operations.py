@@ -61,8 +61,11 @@ class ConfigChange(ValueObject, frozen=True):
     config: MachineConfig
     image: Resolved
     launch: bool
+    """It is started with the new config; otherwise it is left off."""
     current_version: str | None
+    """The version that the caller has seen: with another one the change is refused. None: whatever it is."""
     skip_secrets: bool = False
+    """The new version is given none of the secrets of its app."""
     lease: Lease | None = None
     container_images: Mapping[str, Resolved] = msgspec.field(default_factory=dict)
 

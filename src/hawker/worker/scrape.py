@@ -77,6 +77,7 @@ class HttpFetch(ValueObject, frozen=True):
     """Over the host's network. A certificate is not looked at: a machine is asked at its private address."""
 
     http: "Callable[[], aiohttp.ClientSession]"
+    """Gives the session that all requests of the worker have."""
 
     async def __call__(self, url: str, limit: int, timeout_s: float) -> bytes:
         try:

@@ -52,8 +52,11 @@ class Happened(ValueObject, frozen=True):
     """An event to append: what the change means to a reader of the machine's history."""
 
     type: str
+    """A word of Fly's: `launch`, `start`, `exit` and so on."""
     status: str
+    """The machine's state after it, or how far it got."""
     source: str = "flyd"
+    """Who caused it: `flyd` for the node itself, `user` for a caller, `edge` for traffic or the lack of it."""
     detail: Detail | None = None
 
 

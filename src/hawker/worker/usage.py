@@ -24,7 +24,9 @@ class MachineUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     stats: Stats
     received_bytes: int | None
+    """Since its link was made, so it may begin again at 0 with a start."""
     sent_bytes: int | None
+    """Since its link was made, so it may begin again at 0 with a start."""
 
 
 class _Running(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,9 @@ class TunnelView(msgspec.Struct, frozen=True, kw_only=True):
     handshake_at: datetime | None
     machines: int
     received_bytes: int
+    """Since the device was made, 0 or more."""
     sent_bytes: int
+    """Since the device was made, 0 or more."""
 
 
 @click.group("mesh", no_args_is_help=True)

@@ -100,7 +100,9 @@ class Tally(ValueObject, frozen=True):
 
     passing: bool | None = None
     good: int = 0
+    """In a row, from 0 to as many as make the check pass; a bad answer makes it 0."""
     bad: int = 0
+    """In a row, from 0 to as many as make the check fail; a good answer makes it 0."""
 
     def counted(self, check: Healthcheck, good: bool) -> "Tally":
         """With one more answer."""

@@ -33,9 +33,11 @@ class Rules(ValueObject, frozen=True):
     """What the config says of one container."""
 
     name: str
+    """The container's; it is named by it in messages."""
     needs: tuple[Need, ...] = ()
     policy: Policy = Policy.ON_FAILURE
     max_retries: int = 10
+    """Starts again after failures in a row, 0 or more; counts under `on-failure` only."""
 
 
 class SeenContainer(ValueObject, frozen=True):
@@ -49,6 +51,7 @@ class SeenContainer(ValueObject, frozen=True):
     ended_s: float = 0.0
     retries: int = 0
     healthy: bool = False
+    """All of its healthchecks pass now: what waits for that may begin."""
     ailing: bool = False
 
 
@@ -56,6 +59,7 @@ class Start(ValueObject, frozen=True):
     """Begin run number `run` of a container, as the `retries`-th try in a row."""
 
     container: int
+    """Its place in the machine's list, from 0."""
     run: int
     retries: int = 0
 
@@ -64,7 +68,9 @@ class Blocked(ValueObject, frozen=True):
     """A container that can never be started, and why, as a sentence."""
 
     container: int
+    """Its place in the machine's list, from 0."""
     why: str
+    """For people; the machine's events have it."""
 
 
 class Plan(ValueObject, frozen=True):
@@ -73,6 +79,7 @@ class Plan(ValueObject, frozen=True):
 
     starts: tuple[Start, ...] = ()
     stops: tuple[int, ...] = ()
+    """Places of containers that run and are to be stopped, because a check says so."""
     blocked: tuple[Blocked, ...] = ()
     conclude: int | None = None
     again_in_s: float = math.inf

@@ -291,8 +291,11 @@ class GuestDiskFiles(ValueObject, frozen=True):
     """Block files of the host: the image's, the machine's own layer, and that of its volume if it has one."""
 
     image: str
+    """Path; many machines read it, none writes."""
     layer: str
+    """Path; what the machine writes to its root filesystem."""
     volume: str | None = None
+    """Path; None for a machine without one."""
 
 
 def with_kernel(

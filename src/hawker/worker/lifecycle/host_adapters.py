@@ -20,6 +20,7 @@ class ContainerRoot(msgspec.Struct, frozen=True, kw_only=True):
     """The image that one container's root filesystem is made from, by the container's name."""
 
     name: str
+    """The container's, unique in its machine."""
     image: Digest
 
 
@@ -29,7 +30,9 @@ class ContainerMounts(msgspec.Struct, frozen=True, kw_only=True):
 
     machine: str
     roots: dict[str, str]
+    """Paths on the host, by the name of the container."""
     volumes: dict[str, str]
+    """Paths on the host, by the name of the shared directory."""
 
 
 class Rootfs(Protocol):

@@ -17,6 +17,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
     instance_id: InstanceId
     limit_mib: int
+    """Of the instance's memory, 1 or more; the next start has the config's again."""
     held_mib: int
 
 

@@ -18,6 +18,7 @@ class PullInput(msgspec.Struct, frozen=True, kw_only=True):
 
     image: Resolved
     org: str = NODE
+    """The slug of the organization."""
 
 
 async def fetch(context: Context[PullInput]) -> Outcome:

@@ -55,6 +55,7 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
     """How to end the instance: a signal by name, then SIGKILL after `timeout_s`."""
 
     signal: str
+    """With `SIG` in front; `SIGKILL` waits for nothing."""
     timeout_s: float
 
 

@@ -32,6 +32,7 @@ class DeliverInput(msgspec.Struct, frozen=True, kw_only=True):
     """Of which move."""
 
     move: str
+    """Its id, which is that of the run at the destination."""
 
 
 def migrated(status: str, move: MoveRecord, reason: str = "") -> Happened:

@@ -40,6 +40,7 @@ class SurrenderInput(msgspec.Struct, frozen=True, kw_only=True):
     """By which move it came."""
 
     move: str
+    """Its id; another move that brought the machine here since has nothing to do with this run."""
 
 
 def came_by(reader: Reader, unit: str) -> IncomingRecord | None:

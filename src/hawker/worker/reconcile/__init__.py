@@ -43,6 +43,7 @@ class Mended(ValueObject, frozen=True):
 
     finding: Finding
     tried: bool
+    """A repair was begun."""
     error: str | None = None
 
 

@@ -73,6 +73,7 @@ class Books(ValueObject, frozen=True):
     machines: Mapping[MachineId, MachineRecord]
     opened: tuple[Run, ...]
     gone: frozenset[str]
+    """Ids of machines that were destroyed and are still remembered."""
     awaited: frozenset[MachineId]  # on their way here: what was copied of them may be in its place already
 
     @property

@@ -64,6 +64,7 @@ class Mender(Enum):
 
 class Repair(ValueObject, frozen=True):
     text: str
+    """What is done, as a command to whoever reads it."""
     by: Mender = Mender.NODE
 
 

@@ -37,6 +37,7 @@ class Entry(ValueObject, frozen=True):
 
     bucket: Bucket[Any]
     key: str
+    """As it is in the index."""
     wanted: MachineId | VolumeId | None
 
 
