@@ -170,8 +170,12 @@ def test_fields_beside_the_order_say_what_may_be_kept() -> None:
     order = ordered("app=a", *beside, "fly-replay-cache-allow-bypass: yes")
     assert order.cache == CacheOrder(host="shop.example", prefix="/docs/", ttl_s=60, bypass=True) and order.cacheable
     assert not ordered("app=a;state=b", *beside).cacheable and not ordered("app=a;timeout=1s", *beside).cacheable
+
+
+@pytest.mark.parametrize("ttl", ["soon", "9", "86401", "9" * 5000])
+def test_lifetime_beside_an_order_that_is_none_is_refused(ttl: str) -> None:
     with pytest.raises(ProxyError):
-        ordered("app=a", "fly-replay-cache: /*", "fly-replay-cache-ttl-secs: soon")
+        ordered("app=a", "fly-replay-cache: /*", f"fly-replay-cache-ttl-secs: {ttl}")
 
 
 def test_the_fields_of_a_replayed_request_say_who_had_it_and_what_became_of_it() -> None:

@@ -9,9 +9,9 @@ from tests.tidy.tree import File, Finding, Tree
 DESCRIBED = tuple(
     f"src/hawker/{place}"
     for place in """
-        api/ archive/ audit/ auth/ backup/ catalog/ cluster.py config/ deploys/ dns/ fair/ feed.py fleet/
-        flytoml/ fsm/ gateway/ gossip/ gpu.py handlers/ history/ http/ image/ logs/ market/ names.py netpolicy/
-        node.py observe/ permission.py proof/ record/ region.py runtime/driver.py runtime/spec.py secret/ store/
+        api/ archive/ audit/ auth/ backup/ catalog/ cluster.py config/ deploys/ dns/ edge/ fair/ feed.py fleet/
+        flytoml/ fsm/ gateway/ gossip/ gpu.py handlers/ history/ host/ http/ image/ logs/ market/ names.py
+        netpolicy/ node.py observe/ permission.py proof/ record/ region.py runtime/ secret/ store/
         time_window.py token_bucket.py up/ volume/ worker/
     """.split()
 )

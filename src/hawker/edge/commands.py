@@ -30,9 +30,13 @@ class TakenOver(msgspec.Struct, frozen=True, kw_only=True):
     edge processes that leave."""
 
     lock: int
+    """Of the file `lock` of the edge's folder, which it still holds."""
     doors: tuple[tuple[str, int, int], ...]
+    """Address, port and descriptor of each TCP socket."""
     datagrams: tuple[tuple[str, int, int], ...] = ()
+    """Address, port and descriptor of each UDP socket."""
     leaving: tuple[int, ...] = ()
+    """Process ids: they are waited for, and ended with the warden."""
 
 
 def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) -> int:

@@ -51,6 +51,7 @@ class FlowQuestion(msgspec.Struct, frozen=True, kw_only=True):
     app: AppName
     machine: MachineId
     service: int
+    """Its place in the machine's config, from 0."""
     hold_s: float = 0.0
 
 

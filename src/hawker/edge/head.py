@@ -43,17 +43,25 @@ class RequestHead(ValueObject, frozen=True):
     is the version of HTTP that it came by."""
 
     method: bytes
+    """As it was sent: upper and lower case differ."""
     target: bytes
     minor: int
+    """Of HTTP/1: 0 or 1; 1 for a request of HTTP/2."""
     host: str
     authority: bytes
+    """`host` as the client wrote it, with its port if it has one; machines are told this one."""
     fields: tuple[Field, ...]
     length: int | None
     chunked: bool
+    """The body comes in pieces, and ends with one of no bytes."""
     keep_alive: bool
+    """The client's connection may be used for another request."""
     expects_continue: bool
+    """The client waits with its body for `100 Continue`."""
     trailers: bool
+    """The client takes fields behind a body."""
     upgrade: bytes
+    """The protocol that is wanted from then on; empty for none, and `?` for more than one field."""
     via: bytes = b"1.1"
 
     @property
@@ -65,13 +73,17 @@ class ResponseHead(ValueObject, frozen=True):
     """`length` None and not `chunked`: the body ends with the connection, unless `bodiless`."""
 
     status: int
+    """Three digits, as the machine has it."""
     reason: bytes
+    """The words behind it, which mean nothing; may be empty."""
     fields: tuple[Field, ...]
     length: int | None
     chunked: bool
     keep_alive: bool
+    """The machine's connection may be used for another request."""
     bodiless: bool
     upgrade: bytes
+    """The protocol that is spoken behind a 101; empty for none."""
 
     @property
     def interim(self) -> bool:

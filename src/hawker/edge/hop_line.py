@@ -46,6 +46,7 @@ class HopQuestion(msgspec.Struct, frozen=True, kw_only=True):
     app: AppName
     machine: MachineId
     service: int
+    """Its place in the machine's config, from 0."""
     hold_s: float = 0.0
     lasting: bool = False
     datagrams: bool = False
@@ -55,6 +56,7 @@ class HopAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`code` is of `Code` where it was not let in, and `why` what the app's log may say of it."""
 
     let_in: bool
+    """The connection leads into the machine from here on."""
     code: str = ""
     why: str = ""
 

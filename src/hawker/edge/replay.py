@@ -29,6 +29,7 @@ MAX_TRANSFORMED = 64
 SHORTEST_CACHED_S, LONGEST_CACHED_S, USUAL_CACHED_S = 10, 86_400, 300
 """How long a replay may be kept for the next requests, and how long if nothing is said."""
 _LONGEST_S = 3600.0
+_TTL_DIGITS = 9  # Python itself refuses to read a number of thousands
 _INVALIDATE, _MAX_PATTERN_BYTES = "invalidate", 1024
 _PATTERN = re.compile(r"([A-Za-z0-9._-]{0,253})(/[\x21-\x29\x2b-\x7e]*)\*")
 _PAIR = re.compile(r'[ \t]*([a-z_]+)[ \t]*=(?:[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*|([^;"]*))(?:;|$)')
@@ -62,6 +63,7 @@ class Transform(ValueObject, frozen=True, kw_only=True):
 
     path: str = ""
     delete: frozenset[bytes] = frozenset()
+    """Fields that are taken out, wherever they are."""
     put: tuple[Field, ...] = ()
 
     def apply(self, head: RequestHead) -> RequestHead:
@@ -76,8 +78,11 @@ class CacheOrder(ValueObject, frozen=True, kw_only=True):
 
     host: str = ""
     prefix: str = ""
+    """What paths begin with that are meant; `/` for all."""
     ttl_s: int = USUAL_CACHED_S
+    """Whole seconds, 10 to 86400."""
     bypass: bool = False
+    """A client may ask for its request not to be answered from what is kept."""
     forget: bool = False
 
     def covers(self, host: str, path: str) -> bool:
@@ -89,10 +94,12 @@ class Replay(ValueObject, frozen=True, kw_only=True):
     taken the connection."""
 
     regions: tuple[str, ...] = ()
+    """Codes in lower case, the first one preferred; empty for any."""
     instance: MachineId | None = None
     prefer: MachineId | None = None
     app: AppName | None = None
     state: str = ""
+    """For the machine that gets it, as the one that sends it said: printable, without `;`. Empty for none."""
     elsewhere: bool = False
     timeout_s: float | None = None
     fallback: Fallback | None = None
@@ -126,7 +133,7 @@ def read_replay(answer: ResponseHead, body: bytes) -> Replay:
     pattern, ttl = given.get(REPLAY_CACHE), given.get(REPLAY_TTL, b"")
     if pattern is None:
         return order
-    if ttl and not ttl.isdigit():
+    if ttl and not (ttl.isdigit() and len(ttl) <= _TTL_DIGITS):
         raise _malformed("its cache has a lifetime that is none")
     bypass = given.get(REPLAY_BYPASS, b"").lower() == b"yes"
     return replace(order, cache=_cache(pattern.decode("latin-1"), int(ttl) if ttl else None, bypass=bypass))

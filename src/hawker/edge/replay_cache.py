@@ -24,7 +24,9 @@ class ReplayQuestion(ValueObject, frozen=True):
 
     app: AppName
     host: str
+    """In lower case, without a port."""
     path: str
+    """Without its query."""
     session: str | None = None
     rule: ReplayCache | None = None
 
@@ -35,7 +37,9 @@ class CachedReplay(ValueObject, frozen=True):
     order: Replay
     origin: MachineId
     until: float
+    """Seconds of the clock that `now` is of: it counts before that."""
     bypass: bool
+    """A client may ask for its request not to be answered from this."""
 
 
 _Key = tuple[AppName, str, str, str | None]

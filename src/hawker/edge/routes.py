@@ -27,7 +27,9 @@ class Door(ValueObject, frozen=True, order=True):
     """Where the edge listens on the host: with `udp` for datagrams, else for connections."""
 
     address: str
+    """An IP address of the host, as text."""
     port: int
+    """1 to 65535."""
     udp: bool = False
 
 
@@ -68,6 +70,7 @@ class DoorRefused(ValueObject, frozen=True):
 
     door: Door
     reason: str
+    """For the app's people."""
 
 
 class Routes:

@@ -45,6 +45,7 @@ class Counters(ValueObject, frozen=True):
     """Since the edge began, by name; see docs/edge.md. What is of an app is counted for it, too."""
 
     values: dict[str, int]
+    """From 0 on, each; one that was never counted is not there."""
     figures: AppFigures
 
     def add(self, name: str, amount: int = 1, *, app: AppName | None = None) -> None:

@@ -93,7 +93,9 @@ class WantedDoors(msgspec.Struct, frozen=True, kw_only=True):
     is `leaving` it stays, for those who are in there, and the next one may begin."""
 
     doors: tuple[tuple[str, int], ...] = ()
+    """Addresses and ports, of TCP."""
     datagrams: tuple[tuple[str, int], ...] = ()
+    """Addresses and ports, of UDP."""
     leaving: bool = False
 
 
@@ -101,7 +103,9 @@ class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
     """To an edge process: a socket that listens, with `udp` for datagrams, comes with it, unless it was `refused`."""
 
     address: str
+    """As it was wanted."""
     port: int
+    """As it was wanted."""
     refused: str = ""
     udp: bool = False
 

@@ -37,10 +37,15 @@ class Origin(ValueObject, frozen=True):
     """Where a connection comes from, and where it came to."""
 
     client: str
+    """The client's IP address, as text."""
     address: str
+    """The IP address that it came to."""
     port: int
+    """The port that it came to, 1 to 65535."""
     tls: bool
+    """The client spoke TLS."""
     region: str
+    """The code of the region in which it came in."""
 
     @property
     def lines(self) -> bytes:
@@ -118,8 +123,10 @@ class OwnAnswer(ValueObject, frozen=True):
     """What the edge says itself."""
 
     status: int
+    """100 to 599."""
     fields: tuple[Field, ...]
     body: bytes = b""
+    """All of it; its length is said in a field."""
 
     def http1(self, *, head_only: bool = False) -> bytes:
         """The connection is closed after it."""
@@ -161,9 +168,13 @@ class TcpEnds(ValueObject, frozen=True):
     gone before it was asked for."""
 
     client: str
+    """The client's IP address, as text."""
     client_port: int
+    """0 to 65535, 0 where the address is empty."""
     address: str
+    """The IP address that it came to, as text."""
     port: int
+    """0 to 65535, 0 where the address is empty."""
 
 
 def proxy_head(port: Port, ends: TcpEnds, unique_id: str) -> bytes:

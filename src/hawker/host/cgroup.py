@@ -35,14 +35,18 @@ class CgroupUsage(ValueObject, frozen=True):
     """Counted since the group was made, but for memory and processes, which are as they are now."""
 
     cpu_s: float
+    """Seconds of cpu, of all cpus together."""
     memory_bytes: int
+    """With the pages of files that the kernel could drop."""
     pids: int
+    """Processes and threads."""
     working_set_bytes: int = 0  # memory less the files' pages that the kernel would drop first
     memory_limit_bytes: int | None = None  # None: no limit
     oom_kills: int = 0  # processes that the memory limit ended
     throttled_s: float = 0.0  # how long it was held back for having used its cpu
     read_bytes: int | None = None  # from disks; None where the kernel does not count it
     written_bytes: int | None = None
+    """To disks; None where the kernel does not count it."""
 
 
 def read_usage(read: ReadFile, optional: ReadFile, *, unified: bool) -> CgroupUsage:

@@ -23,6 +23,7 @@ class MemoryUse(ValueObject, frozen=True):
     """In bytes. `caches` are the part of `used` that the kernel can drop: copies of what is on the disk."""
 
     limit: int
+    """What the group may have; where it has no limit, as much as it has."""
     used: int
     caches: int
 

@@ -46,7 +46,9 @@ class BlockRange(ValueObject, frozen=True, order=True):
     """Blocks of `BLOCK_BYTES`, from the first on."""
 
     first: int
+    """The number of the block, from 0."""
     count: int
+    """1 or more."""
 
     @property
     def end(self) -> int:

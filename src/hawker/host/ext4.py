@@ -39,9 +39,13 @@ class Superblock(ValueObject, frozen=True):
     it must be checked before it is mounted: it was seen damaged, or was not unmounted and has no journal."""
 
     block_size: int
+    """Bytes: a power of two from 1024 to 65536."""
     blocks: int
+    """All of the filesystem."""
     blocks_free: int
+    """With those that are reserved."""
     blocks_reserved: int
+    """For root alone."""
     overhead: int
     whole: bool
 

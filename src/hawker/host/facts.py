@@ -68,6 +68,7 @@ class Facts(ValueObject, frozen=True):
     cpus: int
     memory_mib: int
     kernel: str
+    """Its release, as `uname -r` says it."""
     boot_id: str
     cgroups: CgroupLayout
     root: bool
@@ -78,6 +79,7 @@ class DiskSpace(ValueObject, frozen=True):
     """The filesystem that holds a path. `free_bytes` is what an unprivileged process could still write."""
 
     total_bytes: int
+    """With what root alone may write."""
     free_bytes: int
 
 

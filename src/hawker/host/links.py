@@ -55,7 +55,9 @@ class HostLink(ValueObject, frozen=True):
     kernel calls it."""
 
     index: int
+    """Of the kernel, 1 or more; another link gets another one."""
     name: str
+    """At most 15 bytes, unique on the host."""
     master: int | None
     label: str | None = None
     kind: str = ""
@@ -69,7 +71,9 @@ class VethPeer(ValueObject, frozen=True):
     """The far end of a veth pair; `netns` is a file descriptor of the namespace that it is made in."""
 
     name: str
+    """In its namespace, at most 15 bytes."""
     mac: str
+    """Six hexadecimal bytes with colons."""
     netns: int
 
 

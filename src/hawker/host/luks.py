@@ -37,7 +37,9 @@ class CommandResult(ValueObject, frozen=True):
     """How a command ended, and what it said."""
 
     status: int
+    """0 is success; below 0 the signal that ended it."""
     said: str
+    """The last 300 characters of what it wrote."""
 
 
 Run: TypeAlias = Callable[[Sequence[str], bytes], Awaitable[CommandResult]]  # a command, and what it is given to read

@@ -50,7 +50,9 @@ class MountEntry(ValueObject, frozen=True):
 
     target: Path
     fstype: str
+    """The kernel's name of its kind, `ext4` say."""
     source: str
+    """A device, or whatever the filesystem has in its place."""
     options: str
 
 
@@ -343,7 +345,9 @@ class MountHolder(ValueObject, frozen=True):
     """One process of a namespace; `namespace` is the kernel's number of it."""
 
     pid: int
+    """As this process sees it."""
     name: str
+    """The first of its threads', at most 15 bytes: not its program's path."""
     namespace: int
 
     def __str__(self) -> str:

@@ -35,8 +35,11 @@ class NetlinkRequest(ValueObject, frozen=True):
     """One message. `ack` False is for the messages that frame a batch; error numbers in `tolerated` are success."""
 
     kind: int
+    """The number of what is to be done, as the kernel's headers have it."""
     body: bytes
+    """All that follows the message's head."""
     flags: int = 0
+    """Of `CREATE`, `REPLACE` and so on; those that each request has are added."""
     tolerated: frozenset[int] = frozenset()
     ack: bool = True
 

@@ -48,6 +48,7 @@ class PacketFilter(ValueObject, frozen=True):
 
     machine_id: MachineId
     network_id: int
+    """The number of the machine's private network, 0 to 4294967295."""
     ipv4: IPv4Address | None = None
     ingress: FilteredPorts | None = msgspec.field(default=None)
     egress: FilteredPorts | None = msgspec.field(default=None)

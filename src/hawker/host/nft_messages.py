@@ -31,8 +31,11 @@ class Element(ValueObject, frozen=True):
     """One of a named set of a table; `key` as the kernel has it, each part padded to a multiple of four bytes."""
 
     family: int
+    """`INET` or `BRIDGE`."""
     table: str
+    """Its name."""
     set: str
+    """Its name in the table."""
     key: bytes
 
 

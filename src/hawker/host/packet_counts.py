@@ -22,7 +22,9 @@ class TrackedConnections(ValueObject, frozen=True):
     most there may be. A full table drops everybody's new connections."""
 
     entries: int
+    """0 to `most`."""
     most: int
+    """As the host's administrator has set it."""
 
     @property
     def share(self) -> float:
@@ -34,7 +36,9 @@ class LinkTraffic(ValueObject, frozen=True):
     """Bytes through a machine's link since it was made, as the machine sees them."""
 
     received_bytes: int
+    """What came to the machine."""
     sent_bytes: int
+    """What the machine sent."""
 
 
 def link_traffic(name: str, directory: Path = _LINKS) -> LinkTraffic | None:

@@ -29,6 +29,7 @@ class FileRange(ValueObject, frozen=True, order=True):
 
     offset: int
     count: int
+    """Of bytes, 1 or more."""
 
     @property
     def end(self) -> int:

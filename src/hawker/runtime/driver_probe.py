@@ -23,10 +23,13 @@ class DriverVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """`usable`: machines can be run with it here. `by_itself`: `auto` may take it."""
 
     name: str
+    """As `--driver` takes it."""
     usable: bool
     reason: str
+    """For people: what is missing, or what was seen of it."""
     by_itself: bool
     chosen: bool = False
+    """It is the one that this node runs machines with."""
 
 
 class Candidate(ValueObject, frozen=True):
@@ -34,6 +37,7 @@ class Candidate(ValueObject, frozen=True):
     without. `works` is said of it when nothing is missing, and there is no trial."""
 
     name: str
+    """As `--driver` takes it."""
     check: Callable[[], Awaitable[None]]
     works: str = ""
     trial: "Callable[[], Awaitable[KvmTrial]] | None" = None

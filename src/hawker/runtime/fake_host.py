@@ -32,8 +32,8 @@ _SIGNALLED = 128
 
 
 class Script(ValueObject, frozen=True):
-    """`runs_s` is infinite for a server. `missing` is the reason why it could not be executed. `echoes`: it writes
-    what it reads, until the end of its input."""
+    """`output` is pieces, each of stream 1 (stdout) or 2. It runs for `runs_s` seconds, infinite for a server, and ends
+    with `code`, 0 to 255. `missing`: why it could not be executed. `echoes`: it writes what it reads, to the end."""
 
     output: tuple[tuple[int, bytes], ...] = ()
     runs_s: float = 0.0

@@ -50,8 +50,11 @@ class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
     """A `JailGrant` that can be stored."""
 
     source: str
+    """A path on the host."""
     target: str
+    """An absolute path in the jail."""
     writable: bool
+    """The VMM may write there, otherwise read alone."""
 
 
 class MicroVMPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,7 +53,9 @@ _SAMPLE = 64 << 10
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
+    """In the directory of the suspended machine, without slashes."""
     size: int
+    """Bytes."""
     checksum: int  # CRC-32 of its first and its last 64 KiB
 
 

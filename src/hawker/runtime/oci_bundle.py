@@ -212,10 +212,15 @@ class ContainerPlacement(ValueObject, frozen=True):
 
     pilot: Path
     arguments: tuple[str, ...]
+    """Of the pilot, behind its name."""
     environment: tuple[str, ...]
+    """NAME=VALUE each: the pilot's own, which the workload does not get."""
     cgroup: str
+    """The path below each hierarchy."""
     cgroup_namespace: bool
+    """The kernel has such namespaces, and the machine gets one."""
     open_files: int = OPEN_FILES
+    """How many files each of its processes may have open: soft and hard limit."""
     oom_score: int = 0  # -1000 to 1000 (proc(5)): the least that its processes can give themselves
     profile: str = ""  # of AppArmor, which the kernel has; "": none
     sys: Path | None = None  # a mounted view of the kernel for /sys; None: the runtime mounts one

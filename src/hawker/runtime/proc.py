@@ -18,9 +18,13 @@ _COMM_BYTES = 64  # it is at most 16
 
 class ProcessEntry(ValueObject, frozen=True):
     pid: int
+    """As this process sees it."""
     parent: int
+    """The pid of its parent, 0 for one that has none here."""
     cpu_s: float
+    """Seconds of cpu that it used itself, without its children."""
     memory_bytes: int
+    """What of it is in memory, with what it shares with others."""
 
 
 def entries() -> Iterator[ProcessEntry]:

@@ -26,7 +26,9 @@ class PeerPlace(ValueObject, frozen=True):
     """A peer's public key, and where it is in which network."""
 
     public_key: str
+    """WireGuard's, in base64."""
     network_id: int
+    """The number of the private network, 0 to 4294967295."""
     id: MachineId
 
     @property

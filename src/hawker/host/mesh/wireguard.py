@@ -44,7 +44,9 @@ class PeerTraffic(ValueObject, frozen=True):
 
     handshake_at: float = 0.0
     received_bytes: int = 0
+    """Since the device was made."""
     sent_bytes: int = 0
+    """Since the device was made."""
 
 
 @dataclass(frozen=True, slots=True)

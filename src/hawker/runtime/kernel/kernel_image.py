@@ -130,6 +130,7 @@ class KernelImage(ValueObject, frozen=True):
     the same. `pvh`: it can be entered as Cloud Hypervisor does, on x86."""
 
     release: str
+    """As `uname -r` says it in a machine; modules must be of the same."""
     boot: bytes
     direct: bytes
     pvh: bool

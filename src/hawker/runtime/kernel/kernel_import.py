@@ -132,6 +132,7 @@ class KernelSource(ValueObject, frozen=True):
     image: Path
     modules: Path
     origin: str
+    """Where the image is from, for people."""
 
 
 def import_kernel(store: KernelStore, source: KernelSource, say: Say, now: float) -> Kernel:

@@ -41,6 +41,7 @@ class Selection(ValueObject, frozen=True):
 
     modules: tuple[Module, ...]
     lacks: tuple[str, ...]
+    """Names of modules."""
 
 
 def module_name(file: str) -> str | None:

@@ -41,6 +41,7 @@ class KvmTrial(msgspec.Struct, frozen=True, kw_only=True):
     """`reason` is for people: what was seen."""
 
     boots: bool
+    """A kernel came up with KVM and said so on its console."""
     reason: str
 
 
@@ -49,7 +50,9 @@ class Contender(ValueObject, frozen=True):
     The command may leave files in the directory that it is given."""
 
     name: str
+    """That of the driver it is for."""
     program: str
+    """Its name on the PATH."""
     form: str  # of the kernel: "bzImage" or "vmlinux"
     command: Callable[[str, BootFiles, Path], list[str]]
 

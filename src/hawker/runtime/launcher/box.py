@@ -155,7 +155,9 @@ class GroupView(ValueObject, frozen=True):
     """What a machine sees of one hierarchy of version 1: the directory below /sys/fs/cgroup, and its mount's option."""
 
     directory: str
+    """A name without slashes, `cpu,cpuacct` say."""
     option: str
+    """What the hierarchy is mounted with, `cpu,cpuacct` or `name=systemd` say."""
 
 
 class BoxSurroundings(ValueObject, frozen=True):

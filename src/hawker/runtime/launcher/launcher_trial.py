@@ -178,7 +178,9 @@ class TrialMachine(ValueObject, frozen=True):
     """One machine's config.json for our launcher and for crun, and what mounts for crun alone where that is needed."""
 
     ours: bytes
+    """JSON, as machines have it."""
     theirs: bytes
+    """JSON for crun."""
     stage: Callable[[], None] | None
 
 
@@ -191,6 +193,7 @@ class LauncherTrial(ValueObject, frozen=True):
     first_id: int | None
     name: str
     boot_id: str
+    """Of the host's kernel: a verdict counts until the host boots."""
     clock: Clock
     place: Path = PLACE
 

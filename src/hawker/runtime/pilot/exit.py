@@ -49,12 +49,19 @@ class BootStages(ValueObject, frozen=True):
     the pilot's own share, without waiting and without the kernel's work on modules, disks, mounts and network."""
 
     pilot_s: float
+    """The pilot has begun."""
     devices_s: float
+    """The disks are there."""
     streams_s: float
+    """The ways to the host are open."""
     spec_s: float
+    """The run spec has come."""
     root_s: float
+    """The root filesystem is mounted."""
     network_s: float
+    """The network is up."""
     executed_s: float
+    """The machine's processes have begun."""
     own_s: float
 
 
@@ -65,6 +72,7 @@ class JournalState(ValueObject, frozen=True):
     started_at: float | None = None
     pilot_pid: int | None = None  # as the pilot sees itself: 1 in a pid namespace of its own
     instance_id: str | None = None
+    """Of the instance whose spec it took; None before that."""
     ready_at: float | None = None
     first_exit: Exit | None = None
     final_exit: Exit | None = None

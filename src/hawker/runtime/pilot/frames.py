@@ -70,7 +70,9 @@ class MalformedPilotFrame(ValueError):
 class Frame(ValueObject, frozen=True):
     kind: int  # a `FrameKind`, or a number that a newer pilot knows
     channel: int
+    """Of the session that it is of, 0 for the connection itself."""
     payload: bytes
+    """At most `PAYLOAD_MAX` bytes."""
 
 
 def encode(kind: FrameKind, channel: int = 0, payload: bytes = b"") -> bytes:

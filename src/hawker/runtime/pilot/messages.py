@@ -102,6 +102,7 @@ class PilotState(IntEnum):
 
 class PilotHello(ValueObject, frozen=True):
     version: int
+    """Of the protocol, `OLDEST_VERSION` or more; a pilot may be older or newer than this daemon."""
     state: PilotState
     instance_id: str  # empty while the pilot awaits its spec
 

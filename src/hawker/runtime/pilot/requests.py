@@ -99,10 +99,15 @@ class GuestMemory(ValueObject, frozen=True):
     """The memory of a guest in bytes, as its kernel counts."""
 
     total: int
+    """Without swap."""
     available: int
+    """What processes could still get, with what the kernel would drop; at most `total`."""
     free: int
+    """What nobody uses, at most `total`."""
     swap_total: int
+    """0 where there is none."""
     swap_free: int
+    """At most `swap_total`."""
 
 
 async def set_clock(pilot: Connection, now: float) -> None:

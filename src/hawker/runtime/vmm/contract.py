@@ -25,6 +25,7 @@ class VmDrive(ValueObject, frozen=True):
     name: str  # its serial number, where the VMM can give it one: letters, digits and dashes
     path: str  # of the block file, in the jail
     read_only: bool
+    """The guest can read it alone."""
     limits: DiskLimits = NO_LIMITS
 
 
@@ -108,6 +109,7 @@ class JailGrant(ValueObject, frozen=True):
     source: Path  # on the host
     target: str  # absolute, in the jail
     writable: bool = False
+    """The VMM may write there, otherwise read alone."""
 
 
 class JailCell(ValueObject, frozen=True):

@@ -90,8 +90,11 @@ class JailDevice(ValueObject, frozen=True):
     path: str  # in the jail
     kind: str  # "c" or "b"
     major: int
+    """The number of its driver."""
     minor: int
+    """Its number at the driver."""
     writable: bool = True
+    """Otherwise it can be read alone."""
 
 
 class CellSurroundings(ValueObject, frozen=True):
@@ -101,8 +104,11 @@ class CellSurroundings(ValueObject, frozen=True):
     files: tuple[JailGrant, ...]
     devices: tuple[JailDevice, ...]
     cgroup: str
+    """The path below each hierarchy."""
     cgroup_namespace: bool
+    """The kernel has such namespaces, and the cell gets one."""
     open_files: int = OPEN_FILES
+    """How many files the VMM may have open: soft and hard limit."""
 
 
 def cell_config(cell: JailCell, around: CellSurroundings) -> bytes:

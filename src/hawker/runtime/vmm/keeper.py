@@ -50,8 +50,11 @@ class KeeperRecord(ValueObject, frozen=True):
     when."""
 
     keeper: int | None = None
+    """Its process id; None before it has begun."""
     vmm: int | None = None
+    """The VMM's process id; None before it has begun."""
     status: int | None = None
+    """As wait(2) gives it; None while the VMM runs, or where its keeper was killed."""
     at: float = 0.0
 
 

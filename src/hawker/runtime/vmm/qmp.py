@@ -37,7 +37,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """What QEMU says unasked: a name such as "MIGRATION", and the status that some of them have."""
 
     name: str
+    """In upper case, as QEMU documents it."""
     status: str = ""
+    """Empty for an event that has none."""
 
 
 class _Details(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,7 +122,9 @@ class ApiRequest(ValueObject, frozen=True):
     """One call of an API. `body` is what msgspec makes JSON of; None for none."""
 
     method: str
+    """Of HTTP, in upper case."""
     target: str
+    """The path, from its slash on."""
     body: msgspec.Struct | None = None
 
 
@@ -227,6 +229,7 @@ class VmmProgram(ValueObject, frozen=True):
 
     command: str
     title: str
+    """Its name for people."""
     source: str  # where people get it
     least: tuple[int, int]
     known: tuple[int, int]
