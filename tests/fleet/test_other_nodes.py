@@ -7,7 +7,7 @@ from hawker.fleet.app_bundle import vaults_of
 from hawker.fleet.other_nodes import FleetOtherNodes
 from hawker.ids import MachineId, NodeId
 
-ME = NodeId("00000001")
+ME, GONE = NodeId("00000001"), {NodeId("00000002")}
 
 
 class Directory:
@@ -25,8 +25,8 @@ async def lost(node: NodeId) -> float | None:
 
 
 def others(*keys: bytes) -> FleetOtherNodes:
-    clock = ManualClock()
-    return FleetOtherNodes(ME, Directory(), None, None, vaults_of(lambda: list(keys), clock), lambda machine: 2, lost)  # type: ignore[arg-type]
+    vaults, gone = vaults_of(lambda: list(keys), ManualClock()), GONE.__contains__
+    return FleetOtherNodes(ME, Directory(), None, None, vaults, lambda machine: 2, lost, gone)  # type: ignore[arg-type]
 
 
 def test_a_sealed_secret_is_opened_by_every_node_with_a_key_of_the_cluster() -> None:
@@ -42,3 +42,8 @@ def test_the_catalog_says_where_a_machine_is() -> None:
     known = others(bytes(32))
     assert known.me == ME and [node.id for node in known.nodes()] == [ME]
     assert known.seen_at(MachineId("m")) == ME and known.seen_at(MachineId("other")) is None
+
+
+def test_a_node_that_was_forgotten_is_known_as_such() -> None:
+    known = others(bytes(32))
+    assert known.is_forgotten(NodeId("00000002")) and not known.is_forgotten(ME)

@@ -17,7 +17,7 @@ _BEHALF = "move"
 
 class FleetOtherNodes:
     """Keeps `worker.other_nodes.OtherNodes`. `vaults` are of the cluster's keys, the one to seal with first; `way`
-    leads to a node, `generation_of` and `lost_since` are what catalog and gossip say."""
+    leads to a node, `generation_of`, `lost_since` and `is_forgotten` are what catalog and gossip say."""
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class FleetOtherNodes:
         vaults: Callable[[], Sequence[Vault]],
         generation_of: Callable[[MachineId], int],
         lost_since: Callable[[NodeId], Awaitable[float | None]],
+        is_forgotten: Callable[[NodeId], bool],
     ) -> None:
         self._me = me
         self._directory = directory
@@ -36,6 +37,7 @@ class FleetOtherNodes:
         self._vaults = vaults
         self._generation_of = generation_of
         self._lost_since = lost_since
+        self._is_forgotten = is_forgotten
 
     @property
     def me(self) -> NodeId:
@@ -61,6 +63,9 @@ class FleetOtherNodes:
 
     async def lost_since(self, node: NodeId) -> float | None:
         return await self._lost_since(node)
+
+    def is_forgotten(self, node: NodeId) -> bool:
+        return self._is_forgotten(node)
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
         return self._bundler.pack(reader, app)

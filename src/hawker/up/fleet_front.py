@@ -61,6 +61,7 @@ def front_of_fleet(
         fleet.vaults,
         directory.generation_of_machine,
         fleet.fleet.lost_since,
+        directory.forgotten,
     )
     parts.deps.others.meet(others)
     if parts.deps.files is not None:

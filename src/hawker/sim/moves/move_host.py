@@ -103,7 +103,7 @@ class SimOtherNodes:
         """Of who owns it under the greatest generation."""
         found: tuple[int, NodeId | None] = (0, None)
         for host in self._fleet.hosts.values():
-            for owned, generation in owned_at(host.world.store):
+            for owned, generation in () if host.forgotten else owned_at(host.world.store):
                 if owned == unit and generation > found[0]:
                     found = (generation, host.id)
         return found
@@ -111,6 +111,9 @@ class SimOtherNodes:
     async def lost_since(self, node: NodeId) -> float | None:
         """A daemon that was killed is away; its host answers for as long as it has power."""
         return self._fleet.hosts[node].lost_at
+
+    def is_forgotten(self, node: NodeId) -> bool:
+        return self._fleet.hosts[node].forgotten
 
     def pack(self, reader: Reader, app: AppRecord) -> bytes:
         return self.bundler.pack(reader, app)
@@ -128,7 +131,8 @@ class SimOtherNodes:
 
 
 class MoveHost:
-    """`worker` is what is up now; between two lives nobody even refuses a connection."""
+    """`worker` is what is up now; between two lives nobody even refuses a connection. The catalog has no rows of one
+    that is `forgotten` until it begins again."""
 
     world_type: type[MoveWorld] = MoveWorld
 
@@ -162,6 +166,7 @@ class MoveHost:
         self.world.rootfs.duds = self._is_dud
         self.kills = 0
         self.lost_at: float | None = None
+        self.forgotten = False
         self._dark = False
         self._end = anyio.Event()
         self._ended = anyio.Event()
@@ -225,7 +230,7 @@ class MoveHost:
                 handlers = self.meet(worker)
                 self._endpoint = SimEndpoint(clock=self.world.clock, handlers=handlers, tasks=worker.tasks)
                 self._fleet.call_network.peers[self.id] = self._endpoint
-                self.worker, self.lost_at = worker, None
+                self.worker, self.lost_at, self.forgotten = worker, None, False
                 task_status.started()
                 await self._end.wait()
         except Death:

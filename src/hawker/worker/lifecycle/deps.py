@@ -65,6 +65,9 @@ class OtherNodes(Protocol):
         """Since when gossip calls it down and its host is silent: Unix seconds, 0 for one that nobody knows; None while
         it lives."""
 
+    def is_forgotten(self, node: NodeId) -> bool:
+        """An operator said that it never comes back, and it has not, as far as is known here."""
+
     def pack(self, reader: Reader, app: AppRecord) -> bytes: ...
 
     def unpack(self, tx: Tx, app: AppRecord, packed: bytes) -> None: ...

@@ -2,6 +2,7 @@
 back. The granter is asked before the first use of each such unit in the life of a daemon, and once a minute; when it is
 silent, the catalog is. What was taken back is given up at once: see `surrender`. Once the granter has said that it
 never can take it back, nobody is asked any more; time says no such thing, for this node may have been away meanwhile.
+A granter that was forgotten is not waited for; it is asked still, for it may have taken it back before, and return.
 """
 
 import msgspec
@@ -10,6 +11,7 @@ from hawker.api.contract.move import MoveParams
 from hawker.api.contract.move_peer import SHOW_OUTGOING
 from hawker.errors import HawkerError, Moved, NotFound
 from hawker.fsm.contract import Abort
+from hawker.ids import NodeId
 from hawker.log import bind
 from hawker.machine import GONE, OFF, State
 from hawker.record.machine import MACHINES, Detail
@@ -70,7 +72,9 @@ async def taken_back(deps: FlowDeps, unit: str) -> Abort | None:
             taken = said
             break
         tries += 1
-        await deps.clock.sleep(_AGAIN_S)
+        await deps.clock.sleep(_AGAIN_S)  # the catalog hears meanwhile of one that has returned
+        if _is_forgotten(deps, came.source):
+            break
     taken = taken or _generation_seen(deps, came)
     if taken:
         await _give_up(deps, came, taken)
@@ -100,6 +104,10 @@ async def _generation_elsewhere(deps: FlowDeps, came: IncomingRecord) -> int | N
     if said.settled and not said.reclaimed:
         await deps.store.write(lambda tx: _settled(tx, came))
     return said.reclaimed
+
+
+def _is_forgotten(deps: FlowDeps, node: NodeId) -> bool:
+    return deps.others.are_there and deps.others.there.is_forgotten(node)
 
 
 def _settled(tx: Tx, came: IncomingRecord) -> None:
