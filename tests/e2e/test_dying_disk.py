@@ -1,11 +1,12 @@
 """A host whose disk cannot read all of a volume any more is evacuated: what is lost is named, and whoever accepts it
-goes on with the rest. The first node's volumes are on a disk that loses its end.
+goes on with the rest; or it takes the volume back from a node that is lost. The first node's volumes are on a disk that
+loses its end.
 """
 
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from hawker.api.contract.volume import Volume, VolumeDamage
 from hawker.errors import Damaged, HawkerError
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
-from tests.e2e.test_fleet_join import WITHIN_S, Host
+from tests.e2e.test_fleet_join import WITHIN_S, Host, states
+from tests.e2e.test_moves import begun, ended
 from tests.e2e.test_volumes import make, seen
 from tests.e2e.two_hosts import met, two_hosts
 from tests.fixtures.dying_disk import DyingDisk, dying_disk
@@ -134,6 +136,71 @@ async def test_evacuation_of_a_dying_disk_names_what_is_lost_and_its_owner_goes_
         assert (await shop.said(machine.id, "cat", "/data/ledger")).strip() == "kept"
         repaired = (await seen(shop, volume)).damage
         assert repaired and repaired.repaired and repaired.lost == damage.lost
+
+
+@pytest.mark.long(reason="a host is lost; the evacuation above, and a reclaim in test_reclaim.py, are the short forms")
+async def test_volume_that_is_taken_back_to_a_dying_disk_has_what_can_be_read_and_makes_nothing_up(
+    disk_and_hosts: tuple[DyingDisk, tuple[Host, Host]], toolbox_image: str
+) -> None:
+    """The file was put aside there, and is put back without a look into it."""
+    disk, hosts = disk_and_hosts
+    dying, lost = hosts
+    await met(hosts)
+    async with dying.node.client() as client:
+        shop = Shop(client, "dying")
+        await shop.open()
+        await eventually(partial(_only, client, lost), WITHIN_S)
+        spare = reserve(disk)
+        machine, volume = await with_files(shop, toolbox_image, dying)
+        await client.call(UNCORDON_NODE, params=NodeParams(node_id=lost.node.node_id))
+        move = await ended(shop, (await begun(shop, machine, lost.node.node_id)).id)
+        assert move.state == "done", move.reason
+        lost.node.lose()
+        await eventually(partial(_is_down, client, lost), WITHIN_S)
+        (kept,) = (disk.root / ".retired").glob(f"{volume.id}.*")
+        fill(disk)
+        await eventually(lambda: lose(disk, kept), WITHIN_S)
+        spare.unlink()
+
+        command = CommandLine(dying.node.environment | {"HAWKER_DATA_DIR": str(dying.node.data_dir)})
+        reclaim = ("machine", "move", machine.id, "--reclaim", "--accept-loss", "--now")
+        back = await anyio.to_thread.run_sync(command, *reclaim)
+        assert back.status == 0 and "taken back under generation" in back.out, back
+        await shop.start(machine.id)
+        await shop.wait(machine.id, "started")
+        assert (await shop.said(machine.id, "cat", "/data/ledger")).strip() == "kept"
+        assert (await shop.shell(machine.id, "head -c 1048576 /data/large > /dev/null")).exit_code == 0
+        unread = await shop.shell(machine.id, "cat /data/large > /dev/null")
+        assert unread.exit_code != 0 and "Input/output error" in unread.stderr, unread
+
+        lost.node.start()
+        await met(hosts)
+        await eventually(lambda: not file_of(lost, volume).exists(), WITHIN_S)
+        again = await anyio.to_thread.run_sync(command, "machine", "move", machine.id, "--to", lost.node.node_id)
+        assert again.status == 1 and f"volume {volume.id} cannot be read at byte" in again.err + again.out, again
+        assert file_of(dying, volume).exists() and (await seen(shop, volume)).damage is None
+
+
+def reserve(disk: DyingDisk) -> Path:
+    """Room ahead of all that is to come, for what is written once the rest of the disk is lost."""
+    spare = disk.root / ".spare"
+    with spare.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 64 << 20)
+    return spare
+
+
+def fill(disk: DyingDisk) -> None:
+    """Nothing more finds room where it would be lost."""
+    with (disk.root / ".rest").open("wb") as file, suppress(OSError):  # until the disk is full
+        for number in range(1 << 16):
+            os.posix_fallocate(file.fileno(), number << 16, 1 << 16)
+
+
+async def _is_down(client: Client, host: Host) -> bool:
+    try:
+        return (await states(client)).get(host.node.node_id) == "down"
+    except HawkerError:
+        return False
 
 
 async def _only(client: Client, sound: Host) -> bool:
