@@ -37,13 +37,21 @@ class StoreFaults(ValueObject, frozen=True):
 class _Pairs:
     """One bucket: its values, and its keys in order."""
 
-    __slots__ = ("keys", "values")
+    __slots__ = ("_copy", "keys", "values")
 
     def __init__(self, values: dict[str, bytes] | None = None, keys: list[str] | None = None) -> None:
         self.values = values or {}
         self.keys = keys or []
+        self._copy: _Pairs | None = None
+
+    def copy(self) -> "_Pairs":
+        """To read. All get the same one until the next change."""
+        if self._copy is None:
+            self._copy = _Pairs(dict(self.values), list(self.keys))
+        return self._copy
 
     def set(self, key: str, value: bytes | None) -> None:
+        self._copy = None
         if value is not None:
             if key not in self.values:
                 insort(self.keys, key)
@@ -53,6 +61,8 @@ class _Pairs:
 
     def range(self, prefix: str) -> tuple[int, int]:
         """The first key with the prefix, and the first beyond them; in order, they stand together."""
+        if not prefix:
+            return 0, len(self.keys)
         low = bisect_left(self.keys, prefix)
         return low, bisect_left(self.keys, True, lo=low, key=lambda key: not key.startswith(prefix))
 
@@ -167,7 +177,7 @@ class MemoryStore(_View):
 
     @contextmanager
     def snapshot(self) -> Iterator[Reader]:
-        yield _View({name: _Pairs(dict(pairs.values), list(pairs.keys)) for name, pairs in self._buckets.items()})
+        yield _View({name: pairs.copy() for name, pairs in self._buckets.items()})
 
     async def backup(self, target: Path, mark: Callable[[Tx], None] | None = None) -> None:
         """Raises `NotServed`: there is no file."""
