@@ -16,7 +16,7 @@ DESCRIBED = tuple(
     """.split()
 )
 """Where each public value's fields are described one by one. A setting is described by its option of `hawker up`."""
-_VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated)$")
+_VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated|Request|Answer)$")
 _PLAIN = frozenset({"str", "int", "float", "bool", "bytes", "tuple", "dict", "frozenset"})
 _MOMENT = re.compile(r"(^|_)at$")
 

@@ -37,6 +37,12 @@ def test_field_that_says_nothing_is_found(said: str, field: str, subject: str) -
     assert lines(described_fields, record__lease=HEAD.format(said=said) + field) == [subject]
 
 
+@pytest.mark.parametrize("base", ["Request", "Answer", "ValueObject"])
+def test_silent_field_of_a_body_or_a_value_is_found(base: str) -> None:
+    silent = f"class Lease({base}, frozen=True):\n    ends: float\n"
+    assert lines(described_fields, record__lease=silent) == ["Lease.ends"]
+
+
 def test_field_of_a_private_value_or_another_room_is_left() -> None:
     silent = "class {name}(msgspec.Struct):\n    ends: float\n"
     assert lines(described_fields, record__lease=silent.format(name="_Lease")) == []

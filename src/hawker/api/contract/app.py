@@ -16,28 +16,39 @@ from hawker.permission import Action
 
 class Organization(Answer, frozen=True, kw_only=True):
     name: str
+    """The same as the slug."""
     slug: str
+    """Lower-case letters, digits and dashes."""
     internal_numeric_id: int = 0
+    """1 for any: nothing here goes by it."""
 
 
 class App(Answer, frozen=True, kw_only=True):
     """`status` is "pending" before the first machine, then "deployed". `created_at` is Unix milliseconds."""
 
     id: str
+    """16 hexadecimal digits, never given twice: an app that is made again has another one."""
     internal_numeric_id: int
+    """0 to 2147483647, by chance."""
     name: str
+    """At most 63 lower-case letters, digits and dashes; unique in the cluster."""
     network: str
+    """The name of its private network in its organization; empty for the organization's default one."""
     status: str
     machine_count: int
+    """Without those that were destroyed."""
     volume_count: int
+    """Without those that were destroyed."""
     organization: Organization
     created_at: int
 
 
 class AppList(Answer, frozen=True, kw_only=True):
     total_apps: int
+    """On all pages, of those that the token may see."""
     apps: tuple[App, ...]
     next_cursor: str | None = None
+    """For the page behind this one; null on the last."""
 
 
 class CreateAppRequest(Request, frozen=True, kw_only=True):
@@ -47,9 +58,13 @@ class CreateAppRequest(Request, frozen=True, kw_only=True):
     app_name: str | None = None
     org_slug: str | None = None
     network: str | None = None
+    """A private network of the organization, made where there is none of the name; absent: its default one."""
     enable_subdomains: bool | None = None
+    """Taken for clients that send it; nothing is done with it."""
     app_role_id: str | None = None
+    """Taken for clients that send it; nothing is done with it."""
     idempotency_key: str | None = None
+    """A call with the same one is answered with the app that the first one made. The header goes behind it."""
 
 
 # Calls about apps.
@@ -153,25 +168,35 @@ class AssignIpRequest(Request, frozen=True, kw_only=True):
     }
 
     type: str | None = None
+    """What kind of address: see `rules`."""
     region: str | None = None
+    """Must lead to the node's; absent or `global`: any."""
     org_slug: str | None = None
     network: str | None = None
     service_name: str | None = None
+    """At most 63 characters, for people and flyctl."""
 
 
 class IpNetwork(Answer, frozen=True, kw_only=True):
     name: str
+    """The private network's."""
     org_slug: str
+    """Of the organization whose network it is."""
 
 
 class IpAssignment(Answer, frozen=True, kw_only=True):
     """`shared` says that other apps have it, too."""
 
     id: str
+    """A ULID: later ones of an app have greater ones."""
     ip: str
+    """IPv4 or IPv6, in its usual form."""
     type: str
+    """`v4`, `v6`, `shared_v4` or `private_v6`."""
     region: str
+    """As it was asked for; `global` where nothing was."""
     service_name: str
+    """As it was asked for; may be empty."""
     shared: bool
     created_at: datetime
     network: IpNetwork | None = None

@@ -35,14 +35,18 @@ class LogLine(Answer, frozen=True, kw_only=True, gc=False):
     at: datetime
     node: str
     region: str
+    """Code of the node's region."""
     position: int
     machine: str
+    """Id of the machine that it is of."""
     container: str = ""
+    """Its name; empty in a machine without containers."""
     stream: int
     level: str
     provider: str
     release: str = ""
     text: str
+    """One line, without its end; written by the app, and not trusted."""
 
 
 class AppLogQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +79,7 @@ class AppLogPage(Answer, frozen=True, kw_only=True):
 
     lines: tuple[LogLine, ...]
     next: str
+    """Where the next page begins: give it back as it is. Always set, also where nothing is new."""
     more: bool = False
     away: tuple[str, ...] = ()
 
@@ -99,6 +104,7 @@ class NodeLogPart(Answer, frozen=True, kw_only=True):
     lines: tuple[LogLine, ...]
     position: int
     more: bool = False
+    """There is more of it right now."""
 
 
 def places_of(token: str) -> dict[str, int]:

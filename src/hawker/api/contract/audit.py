@@ -51,6 +51,7 @@ class AuditPage(Answer, frozen=True, kw_only=True):
 
     lines: tuple[AuditLine, ...]
     next: str
+    """Where the next page begins: give it back as it is."""
     more: bool = False
     away: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
@@ -65,8 +66,11 @@ class NodeAuditQuery(AuditSelection, frozen=True, kw_only=True):
 
 class NodeAuditLine(Answer, frozen=True, kw_only=True):
     at: str
+    """When it was written, as in `entry`."""
     entry: str
+    """The line of the log as it is written, JSON."""
     position: int
+    """Its place in the node's log: later ones have greater ones."""
 
 
 class NodeAuditPart(Answer, frozen=True, kw_only=True):
@@ -76,7 +80,9 @@ class NodeAuditPart(Answer, frozen=True, kw_only=True):
     position: int | None
     seen: str = ""
     more: bool = False
+    """There is more of it right now."""
     broken: str = ""
+    """Where the log was changed, and why it is known; empty where it was not."""
 
 
 LIST_AUDIT = Unary(

@@ -25,6 +25,7 @@ def instant(seconds: float) -> datetime:
 
 class Ok(Answer, frozen=True, kw_only=True):
     ok: bool
+    """Always true: what was not done is an error."""
 
 
 # What is sent instead of an answer when a call fails.
@@ -50,4 +51,5 @@ class Failed(Answer, frozen=True, kw_only=True, tag_field="type", tag="failed"):
     """The last line of a stream, or message of a socket, that failed after it had begun."""
 
     http_status: int
+    """What the call would have been answered with at its beginning, 400 to 599."""
     problem: Problem

@@ -16,6 +16,7 @@ class CatalogStatement(Request, frozen=True, kw_only=True):
     and more only with the root token."""
 
     query: str
+    """SQL that reads; what would write is refused."""
     params: tuple[Cell, ...] | None = None
     timeout: int | None = None
 

@@ -21,12 +21,14 @@ class ImportCertificateRequest(Request, frozen=True, kw_only=True):
     """`fullchain` and `private_key` are PEM; the host's own certificate comes first."""
 
     hostname: str
+    """What clients ask for, in any case; the first label may be `*`. The certificate must be for it."""
     fullchain: str
     private_key: str
 
 
 class OrderCertificateRequest(Request, frozen=True, kw_only=True):
     hostname: str
+    """What clients ask for, in any case; the first label may be `*`."""
 
 
 class IssuedCertificate(Answer, frozen=True, kw_only=True):
@@ -34,6 +36,7 @@ class IssuedCertificate(Answer, frozen=True, kw_only=True):
 
     type: str
     certificate_authority: str
+    """The name of who issued it, as the certificate has it."""
     expires_at: datetime
 
 
@@ -44,6 +47,7 @@ class CertificateEntry(Answer, frozen=True, kw_only=True):
     source: str
     status: str
     issuer: str
+    """The name of who issued it, as the certificate has it."""
     created_at: datetime
     expires_at: datetime
     issued: tuple[IssuedCertificate, ...]
@@ -53,7 +57,9 @@ class AcmeChallenge(Answer, frozen=True, kw_only=True):
     """Empty where this node answers no names of its own."""
 
     name: str = ""
+    """Where a CNAME is to be, below the host name."""
     target: str = ""
+    """Where that CNAME is to lead."""
 
 
 class Ownership(Answer, frozen=True, kw_only=True):
@@ -62,39 +68,55 @@ class Ownership(Answer, frozen=True, kw_only=True):
 
     name: str
     app_value: str
+    """It shows the host name to be this app's."""
     org_value: str
+    """It shows the host name to be any app's of the organization."""
 
 
 class DnsRequirements(Answer, frozen=True, kw_only=True):
     """What the host name should lead to. Without addresses of the app: an address of its host."""
 
     a: tuple[str, ...]
+    """IPv4 addresses of the app."""
     aaaa: tuple[str, ...]
+    """IPv6 addresses of the app."""
     acme_challenge: AcmeChallenge
     ownership: Ownership
     cname: str = ""
+    """A name of the app that does as well; empty where the platform has no domain."""
 
 
 class DnsRecords(Answer, frozen=True, kw_only=True):
     """What the host name leads to now."""
 
     a: tuple[str, ...]
+    """IPv4 addresses."""
     aaaa: tuple[str, ...]
+    """IPv6 addresses."""
     resolved_addresses: tuple[str, ...]
+    """Both of them."""
     cname: tuple[str, ...] = ()
+    """Always empty: aliases are followed, and not told."""
 
 
 class CertificateValidation(Answer, frozen=True, kw_only=True):
     dns_configured: bool
+    """The name leads to the app."""
     alpn_configured: bool
+    """The certificate was last ordered by way of TLS-ALPN-01."""
     http_configured: bool
+    """The certificate was last ordered by way of HTTP-01."""
     ownership_txt_configured: bool
+    """A check has just found the record that says whose the name is."""
 
 
 class ValidationError(Answer, frozen=True, kw_only=True):
     code: str
+    """For programs, a word with underscores."""
     message: str
+    """For people: what is wrong."""
     remediation: str
+    """For people: what to do."""
     timestamp: datetime
 
 
@@ -103,14 +125,18 @@ class CertificateDetail(Answer, frozen=True, kw_only=True):
     only of a removal. Before `rate_limited_until` the authority takes no order for it."""
 
     hostname: str
+    """In lower case and A-labels."""
     status: str
+    """`active`, or `pending_validation` and `pending_ownership` before that."""
     configured: bool
     acme_requested: bool
+    """The node orders it, and renews it."""
     certificates: tuple[CertificateEntry, ...]
     dns_requirements: DnsRequirements
     validation: CertificateValidation
     validation_errors: tuple[ValidationError, ...]
     dns_provider: str = ""
+    """Always empty: who serves the zone is not asked."""
     dns_records: DnsRecords | None = None
     rate_limited_until: datetime | None = None
     warning: str = ""
@@ -118,24 +144,37 @@ class CertificateDetail(Answer, frozen=True, kw_only=True):
 
 class CertificateSummary(Answer, frozen=True, kw_only=True):
     hostname: str
+    """In lower case and A-labels."""
     status: str
+    """That of the detail."""
     configured: bool
+    """That of the detail."""
     acme_requested: bool
+    """The node orders it, and renews it."""
     acme_alpn_configured: bool
+    """It was ordered by way of TLS-ALPN-01."""
     acme_dns_configured: bool
+    """It was ordered by way of DNS-01."""
     acme_http_configured: bool
+    """It was ordered by way of HTTP-01."""
     has_custom_certificate: bool
+    """There is one that somebody imported."""
     has_fly_certificate: bool
+    """There is one that the node ordered."""
     ownership_txt_configured: bool
+    """Always false: a list asks no name servers."""
     created_at: datetime
     updated_at: datetime
     dns_provider: str = ""
+    """Always empty: who serves the zone is not asked."""
 
 
 class CertificateList(Answer, frozen=True, kw_only=True):
     certificates: tuple[CertificateSummary, ...]
     total_count: int
+    """On all pages."""
     next_cursor: str = ""
+    """For the page behind this one; empty on the last."""
 
 
 # Calls about the certificates of an app.

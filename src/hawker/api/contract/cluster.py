@@ -25,6 +25,7 @@ class JoinRequest(Request, frozen=True, kw_only=True):
     """`node` is set by one that was here before."""
 
     version: str = ""
+    """Of hawker at the host that joins; empty from one that does not say."""
     node: str | None = None
 
 
@@ -32,6 +33,7 @@ class ClusterPeer(Answer, frozen=True, kw_only=True):
     """`address` is HOST:PORT of its gossip."""
 
     node: str
+    """Its id."""
     address: str
 
 
@@ -40,12 +42,15 @@ class JoinAnswer(Answer, frozen=True, kw_only=True):
     changes. `now` is this node's clock."""
 
     cluster: str
+    """The cluster's name."""
     keys: dict[str, str]
     primary: int
+    """The number of the key that what is sent is sealed with."""
     keyring: int
     peers: tuple[ClusterPeer, ...]
     now: datetime
     version: str
+    """Of hawker at the node that answers."""
 
 
 class AdmitRequest(Request, frozen=True, kw_only=True):
@@ -84,6 +89,7 @@ class Invited(Answer, frozen=True, kw_only=True):
 
     node: str
     source: str
+    """The IP address that it joined from."""
     at: datetime
 
 
@@ -91,12 +97,16 @@ class Invite(Answer, frozen=True, kw_only=True):
     """`state` is open, used, expired or revoked. `token`, which is secret, is shown once: when it is made."""
 
     id: str
+    """What `revoke` takes; no secret."""
     node: str
+    """The id of the node that made it, and alone takes it."""
     state: str
     created_at: datetime
     expires_at: datetime
     uses: int
+    """How many hosts may join with it in all, 1 or more."""
     by: str
+    """The name of the token that made it."""
     joined: tuple[Invited, ...] = ()
     token: str | None = None
 
@@ -111,19 +121,28 @@ class FleetNode(Answer, frozen=True, kw_only=True):
     itself says, when it was asked."""
 
     id: str
+    """The node's."""
     region: str
+    """Its code."""
     state: str
     cordoned: bool
+    """It takes no orders for new machines."""
     draining: bool
+    """Its machines are being moved away."""
     api: str = ""
+    """The URL at which other nodes ask it; empty where it is not known."""
     version: str = ""
+    """Of hawker there; empty where it is not known."""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """As its operator has set them."""
     drivers: tuple[str, ...] = ()
+    """Names of what runs machines there."""
     since: datetime | None = None
     started_at: datetime | None = None
     rtt_ms: float | None = None
     clock_ahead_s: float | None = None
     machines: int | None = None
+    """How many it has, 0 or more; null where it is not known."""
     capacity: HostCapacity | None = None
     used: Amounts | None = None
     info: NodeInfo | None = None
@@ -138,11 +157,14 @@ class MemberFate(Answer, frozen=True, kw_only=True):
     heard of."""
 
     fate: str
+    """One of these five words."""
 
 
 class NodeMachine(Answer, frozen=True, kw_only=True):
     id: str
+    """The machine's."""
     app: str
+    """The name of its app."""
 
 
 class DrainAnswer(Answer, frozen=True, kw_only=True):
@@ -163,6 +185,7 @@ class ClusterKey(Answer, frozen=True, kw_only=True):
     """`name` tells the key from others and says nothing of it. What nodes send is sealed with the `primary`."""
 
     number: int
+    """From 1 on; a new one has one that none had before."""
     name: str
     primary: bool
 

@@ -51,9 +51,12 @@ class DeploySlot(Answer, frozen=True, kw_only=True):
     one."""
 
     number: int
+    """From 0 on, its place in the plan; it stays through the deploy."""
     kind: str
     group: str
+    """The process group of its machine."""
     region: str | None
+    """Where its machine is or is to be; null where that is still open."""
     machine_id: str
     state: str
     text: str
@@ -68,12 +71,18 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
     alone. `slots` are those of one deploy, which a list leaves out."""
 
     app_name: str
+    """The app that is deployed."""
     version: int
+    """The number of the release, 1 or more."""
     status: str
     strategy: str
+    """`rolling`, `canary`, `bluegreen` or `immediate`."""
     image: str
+    """As the release names it."""
     user: str
+    """The name of the token that ordered it."""
     label: str
+    """What whoever ordered it wrote; may be empty."""
     stage: str
     error: str
     serial: int
@@ -84,6 +93,7 @@ class DeployInfo(Answer, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     slots: tuple[DeploySlot, ...] = ()
     warnings: tuple[str, ...] = ()
+    """For people: what of the app's file is without effect here."""
 
 
 class DeployList(Answer, frozen=True, kw_only=True):
@@ -238,9 +248,12 @@ class RegisterAnswer(Answer, frozen=True, kw_only=True):
     granted: int = 0
     holder: str = ""
     term: int = 0
+    """The one in which `state` was written; 0 before that."""
     number: int = 0
+    """Of what was written in that term, 0 or more."""
     state: bytes = b""
     ended: bool = False
+    """Nothing is written any more: the deploy has come to its end."""
 
 
 class GrantTermRequest(Request, frozen=True, kw_only=True):
@@ -257,12 +270,16 @@ class WriteRegisterRequest(Request, frozen=True, kw_only=True):
     is written in one term."""
 
     app: str
+    """The app's name."""
     term: _Term
     node: str
+    """The id of the coordinator."""
     voters: tuple[str, ...]
+    """Ids of all voters of this deploy: a voter that knows of none yet begins with them."""
     number: Annotated[int, msgspec.Meta(ge=0)] = 0
     state: bytes | None = None
     ended: bool = False
+    """It is the last: the deploy has come to its end."""
 
 
 class AnnounceTermRequest(Request, frozen=True, kw_only=True):

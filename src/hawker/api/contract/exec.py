@@ -37,6 +37,7 @@ class ExecRequest(Request, frozen=True, kw_only=True):
     container: str | None = None
     machine: bool | None = None
     stdin: str | None = None
+    """Text for its input, which ends behind it; absent: none."""
     timeout: int | None = None
 
 
@@ -44,14 +45,20 @@ class ExecAnswer(Answer, frozen=True, kw_only=True):
     """Output that is not UTF-8 has replacement characters in it."""
 
     exit_code: int
+    """0 to 255; 128 and the signal's number where a signal ended it."""
     exit_signal: int
+    """The signal's number, 0 for none."""
     stdout: str
+    """At most 1 MiB."""
     stderr: str
+    """At most 1 MiB."""
 
 
 class ListenSocket(Answer, frozen=True, kw_only=True):
     proto: str
+    """Of the kernel's, `tcp` or `udp` say."""
     address: str
+    """Address and port in the machine."""
 
 
 class ProcessStat(Answer, frozen=True, kw_only=True):
@@ -59,10 +66,13 @@ class ProcessStat(Answer, frozen=True, kw_only=True):
     the name of the container that it is in, where that can be told."""
 
     pid: int
+    """As the machine sees it."""
     stime: int
     rtime: int
     command: str
+    """Its arguments with blanks between, as it has them now."""
     directory: str
+    """The one that it works in; empty where it cannot be told."""
     cpu: int
     rss: int
     listen_sockets: tuple[ListenSocket, ...]
@@ -75,17 +85,27 @@ class MachineStats(Answer, frozen=True, kw_only=True):
 
     at: datetime
     cpus: float | None
+    """How many its config has, shared ones as well."""
     cpu_seconds: float
+    """Of all its cpus together."""
     throttled_seconds: float | None
+    """How long it was held back at its limit of cpu."""
     memory_bytes: int
+    """With the pages of files that the kernel could drop."""
     working_set_bytes: int | None
     memory_limit_bytes: int | None
+    """What it may have now."""
     oom_kills: int | None
+    """Processes that were ended because its memory ran out."""
     pids: int
     disk_read_bytes: int | None
+    """From the host's disks."""
     disk_written_bytes: int | None
+    """To the host's disks."""
     network_received_bytes: int | None
+    """Since its link was made."""
     network_sent_bytes: int | None
+    """Since its link was made."""
 
 
 # Messages of an exec session over a WebSocket: JSON text frames, one message each, bytes as base64. The client
@@ -98,10 +118,12 @@ class TerminalRequest(Request, frozen=True, kw_only=True):
     there. `rows` and `cols` matter with a `tty`."""
 
     command: tuple[str, ...]
+    """The argument list."""
     tty: bool = False
     rows: int = 24
     cols: int = 80
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables beside those that the machine has."""
     user: str | None = None
     cwd: str | None = None
     container: str | None = None
@@ -128,6 +150,7 @@ class CopyRequest(Request, frozen=True, kw_only=True):
 
 class Input(Request, frozen=True, kw_only=True, tag_field="type", tag="input"):
     data: bytes
+    """Base64 of bytes for the command's input."""
 
 
 class InputEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="input_end"):
@@ -136,11 +159,14 @@ class InputEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="input_
 
 class Resize(Request, frozen=True, kw_only=True, tag_field="type", tag="resize"):
     rows: int
+    """1 or more."""
     cols: int
+    """1 or more."""
 
 
 class SendSignal(Request, frozen=True, kw_only=True, tag_field="type", tag="signal"):
     signal: str | int
+    """Its name or its number."""
 
 
 TerminalInput: TypeAlias = Input | InputEnd | Resize | SendSignal
@@ -151,6 +177,7 @@ class Output(Answer, frozen=True, kw_only=True, tag_field="type", tag="output"):
 
     stream: int
     data: bytes
+    """Base64."""
 
 
 class Exited(Answer, frozen=True, kw_only=True, tag_field="type", tag="exited"):
@@ -159,7 +186,9 @@ class Exited(Answer, frozen=True, kw_only=True, tag_field="type", tag="exited"):
     exit_code: int
     signal: int
     oom_killed: bool = False
+    """Memory ran out, and the kernel ended it."""
     reason: str = ""
+    """Why it could not be executed; empty for one that was."""
 
 
 TerminalOutput: TypeAlias = Output | Exited

@@ -25,6 +25,7 @@ class GraphqlRequest(Request, frozen=True, kw_only=True, rename={"operation_name
     """One operation. `operation_name` names it where the document has several fragments beside it."""
 
     query: str
+    """The document, with one operation."""
     variables: dict[str, Any] | None = None
     operation_name: str | None = None
 
@@ -34,15 +35,25 @@ class FlyOrganization(Answer, frozen=True, kw_only=True):
 
     id: str
     internal_numeric_id: int
+    """Computed from the slug."""
     slug: str
+    """As elsewhere."""
     raw_slug: str
+    """The same."""
     name: str
+    """The same."""
     paid_plan: bool
+    """Always true."""
     personal: bool
+    """It is the one that is meant where none is named."""
     billable: bool
+    """Always true."""
     billing_status: str
+    """Always `CURRENT`."""
     provisions_beta_extensions: bool
+    """Always false."""
     remote_builder_image: str
+    """Always empty: nothing is built here."""
 
 
 class FlyOrganizations(Answer, frozen=True, kw_only=True):
@@ -57,26 +68,37 @@ class BuildRequest(Request, frozen=True, kw_only=True):
     """What a client built, or began to: nothing of it is kept but the number, which its release names."""
 
     app_name: str = ""
+    """Not looked at."""
     build_id: int | None = None
+    """The number that was answered when it began."""
     status: str = ""
+    """What the client says became of it; answered as it is."""
 
 
 class Build(Answer, frozen=True, kw_only=True):
     id: int
+    """By chance for one that begins; 0 where the client named none."""
     status: str
+    """`started`, then what the client says, or `completed`."""
     wallclock_time_ms: int
+    """Always 0: nothing was built here."""
 
 
 class FlyReleaseRequest(Request, frozen=True, kw_only=True):
     app_name: str
+    """The app that is to have the release."""
     build_id: int | None = None
+    """Not looked at."""
     definition: dict[str, Any] | None = None
     image: str | None = None
+    """As the machines' configs will name it; absent: not told."""
     strategy: str | None = None
+    """How the client will change machines; absent: not told."""
 
 
 class FlyReleaseUpdate(Request, frozen=True, kw_only=True):
     status: str
+    """What has become of it: a word of `FlyRelease.status`."""
     metadata: dict[str, Any] | None = None
 
 
@@ -84,14 +106,20 @@ class FlyRelease(Answer, frozen=True, kw_only=True):
     """`status` is pending, running, complete, failed or interrupted; `user` whose token made it, as an address."""
 
     id: str
+    """APP.VERSION."""
     version: int
+    """Counts from 1 in an app."""
     stable: bool
+    """It is complete."""
     in_progress: bool
+    """It is neither complete nor given up."""
     status: str
     strategy: str
+    """As it was told; may be empty."""
     user: str
     created_at: datetime
     image_ref: str
+    """As it was told; may be empty."""
 
 
 class FlyReleaseAnswer(Answer, frozen=True, kw_only=True):
@@ -128,31 +156,41 @@ class FlyLogsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 class FlyLogEvent(Answer, frozen=True, kw_only=True):
     provider: str
+    """`app` for output; another word for what the platform says."""
 
 
 class FlyLogMeta(Answer, frozen=True, kw_only=True):
     instance: str
+    """Id of the machine."""
     region: str
+    """Code of the node's region."""
     event: FlyLogEvent
 
 
 class FlyLogAttributes(Answer, frozen=True, kw_only=True):
     timestamp: datetime
     message: str
+    """One line, written by the app."""
     level: str
+    """`info`, `warning` or `error`."""
     instance: str
+    """Id of the machine."""
     region: str
+    """Code of the node's region."""
     meta: FlyLogMeta
 
 
 class FlyLog(Answer, frozen=True, kw_only=True):
     id: str
+    """Unlike that of any other line."""
     type: str = "log"
+    """Always `log`."""
     attributes: FlyLogAttributes
 
 
 class FlyLogsMeta(Answer, frozen=True, kw_only=True):
     next_token: str
+    """Where the next page begins: give it back as it is."""
 
 
 class FlyLogs(Answer, frozen=True, kw_only=True):

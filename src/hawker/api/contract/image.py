@@ -18,9 +18,12 @@ class ImageInfo(Answer, frozen=True, kw_only=True):
     """An image on the node. `references` are the names it was pulled by; `machines` how many use it."""
 
     digest: str
+    """Of the manifest for the node's platform, `sha256:` and 64 digits."""
     references: tuple[str, ...]
     size_bytes: int
+    """Of all layers, compressed."""
     layers: int
+    """How many, 0 or more."""
     machines: int
     pulled_at: datetime
     used_at: datetime | None = None
@@ -36,9 +39,12 @@ class PullRequest(Request, frozen=True, kw_only=True):
     anybody is everybody's."""
 
     reference: str
+    """As a config names an image."""
     org: str | None = None
     username: str | None = None
+    """Absent or empty: the login that is kept."""
     password: str | None = None
+    """Or an access token; never answered."""
     app: str | None = None
 
 
@@ -50,7 +56,9 @@ class PullEvent(Answer, frozen=True, kw_only=True):
     stage: str
     layer: str | None = None
     done_bytes: int = 0
+    """0 to `total_bytes`."""
     total_bytes: int = 0
+    """0 where it is not known."""
     digest: str | None = None
 
 
@@ -73,11 +81,14 @@ class PruneRequest(Request, frozen=True, kw_only=True):
 
 class PruneAnswer(Answer, frozen=True, kw_only=True):
     removed: tuple[str, ...]
+    """Digests of images that are gone."""
     freed_bytes: int
+    """What that gave back of the disk."""
 
 
 class ResolveImageRequest(Request, frozen=True, kw_only=True):
     reference: str
+    """As a config names an image."""
 
 
 class ResolvedImage(Answer, frozen=True, kw_only=True):
@@ -85,9 +96,12 @@ class ResolvedImage(Answer, frozen=True, kw_only=True):
     `registry` is empty for an image that is from none."""
 
     reference: str
+    """As it was asked, whole: with registry and tag."""
     registry: str
     repository: str
+    """Its path at the registry."""
     tag: str
+    """Empty for a reference by digest alone."""
     digest: str
     size_bytes: int
 
@@ -232,7 +246,9 @@ class LoginRequest(Request, frozen=True, kw_only=True):
     as token server. With `unchecked` the registry is not asked whether it takes them."""
 
     username: str
+    """As the registry knows it."""
     password: str
+    """Or an access token; never answered."""
     realm: str | None = None
     unchecked: bool | None = None
 
@@ -241,9 +257,12 @@ class RegistryLogin(Answer, frozen=True, kw_only=True):
     """A login without its password. `nodes` are those that have it."""
 
     registry: str
+    """Its host."""
     username: str
+    """As the registry knows it."""
     at: datetime
     by: str = ""
+    """The name of the token that set it."""
     nodes: tuple[str, ...] = ()
 
 
@@ -255,6 +274,7 @@ class SealedLogin(Answer, frozen=True, kw_only=True):
     """A login, sealed under a key that only nodes of the cluster have."""
 
     sealed: bytes
+    """Never shown to clients."""
 
 
 class RegistryParams(msgspec.Struct, frozen=True, kw_only=True):

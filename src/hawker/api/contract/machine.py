@@ -28,14 +28,20 @@ from hawker.permission import Action
 
 class ExitEvent(Answer, frozen=True, kw_only=True):
     """How an instance ended; every `exit` event has one. `reason` says why a workload was never executed, `fault` what
-    ended a machine that did not end by itself: its kernel panicked, say."""
+    ended a machine that did not end by itself: its kernel panicked, say. `signal` and `guest_signal` are the number of
+    the signal that ended it, -1 for none."""
 
     exit_code: int
+    """0 to 255; 128 and the signal's number where a signal ended it."""
     guest_exit_code: int
+    """The same, and 0 where a signal ended it."""
     guest_signal: int
     oom_killed: bool
+    """Its memory ran out, and the kernel ended it."""
     requested_stop: bool
+    """Somebody had asked for its end: a stop, a restart, an update."""
     restarting: bool
+    """Its restart policy starts it again."""
     signal: int
     exited_at: datetime
     reason: str = ""
@@ -47,6 +53,7 @@ class EventRequest(Answer, frozen=True, kw_only=True):
 
     exit_event: ExitEvent
     restart_count: int
+    """Starts by the restart policy in a row up to here, 0 or more."""
 
 
 class MachineEvent(Answer, frozen=True, kw_only=True):
@@ -55,8 +62,11 @@ class MachineEvent(Answer, frozen=True, kw_only=True):
     on."""
 
     id: str
+    """A ULID: later events have greater ones."""
     type: str
+    """`launch`, `start`, `stop`, `exit`, `update` and so on."""
     status: str
+    """The machine's state then, or what became of the event: `failed` say."""
     source: str
     timestamp: int
     request: EventRequest | None = None
@@ -69,6 +79,9 @@ class MachineEvent(Answer, frozen=True, kw_only=True):
 
 
 class ImageRef(Answer, frozen=True, kw_only=True):
+    """What a machine runs: `repository` at the host `registry`, which is empty for an image that is from none; `tag` is
+    the one that the config names, or empty; `digest` that of the manifest for its node. `labels` are always empty."""
+
     registry: str
     repository: str
     tag: str
@@ -80,8 +93,10 @@ class CheckStatus(Answer, frozen=True, kw_only=True):
     """`status` is passing, warning or critical; `updated_at` is never left out, clients read it without looking."""
 
     name: str
+    """As the config has it, or made of the service and the check's place."""
     status: str
     output: str
+    """What was answered last, or why nothing was; at most some 2 KiB, written by the machine."""
     updated_at: datetime
 
 
@@ -91,15 +106,18 @@ class ContainerStatus(Answer, frozen=True, kw_only=True):
     start."""
 
     name: str
+    """As the config has it."""
     state: str
     restarts: int = 0
     exit_code: int | None = None
     exited_at: datetime | None = None
     oom_killed: bool = False
+    """Memory ran out in the latest run that ended."""
 
 
 class LeaseInfo(Answer, frozen=True, kw_only=True):
-    """A lease as others see it: without its nonce."""
+    """A lease as others see it: without its nonce. It ends at `expires_at`, Unix seconds. `owner` is the name of the
+    token that took it, `description` what came with that; it may be empty."""
 
     description: str
     expires_at: int
@@ -113,13 +131,17 @@ class Machine(Answer, frozen=True, kw_only=True):
     `events` are newest first; `config.guest` is always there. A summary has no config."""
 
     id: str
+    """14 hexadecimal digits, unique in the cluster."""
     name: str
+    """Unique in the app; made up for a machine that was given none."""
     state: State
     region: str
+    """Code of the region that it is in."""
     image_ref: ImageRef
     instance_id: str
     version: str
     private_ip: str
+    """Its IPv6 address in the app's private network; the host's where the driver gives machines none."""
     created_at: datetime
     updated_at: datetime
     host_status: str
@@ -129,6 +151,7 @@ class Machine(Answer, frozen=True, kw_only=True):
     checks: tuple[CheckStatus, ...] = ()
     containers: tuple[ContainerStatus, ...] = ()
     cordoned: bool = False
+    """Traffic is not led to it."""
     nonce: str | None = None
     lease: LeaseInfo | None = None
     host: str | None = None
@@ -136,16 +159,21 @@ class Machine(Answer, frozen=True, kw_only=True):
 
 class MachineOrder(Request, frozen=True, kw_only=True):
     """What create and update have in common. `lease_ttl` in seconds; `skip_launch` prepares the machine and leaves it
-    off."""
+    off. `lsvd` is without effect."""
 
     config: MachineConfig
     name: str | None = None
+    """Up to 63 letters, digits, dashes, dots and underscores, unique in the app; absent: one is made up."""
     region: str | None = None
+    """A code, several with commas, or an alias; absent: a host of any region may take it."""
     lease_ttl: int | None = None
     skip_launch: bool | None = None
     skip_service_registration: bool | None = None
+    """The machine is cordoned from its beginning: no traffic is led to it."""
     skip_secrets: bool | None = None
+    """This version is given none of the app's secrets."""
     min_secrets_version: int | None = None
+    """The version of the secrets that the caller has seen; a node that knows only older ones refuses."""
     lsvd: bool | None = None
 
 
@@ -161,18 +189,21 @@ class UpdateMachineRequest(MachineOrder, frozen=True, kw_only=True):
 
 class MachineVersion(Answer, frozen=True, kw_only=True):
     version: str
+    """A ULID: later versions have greater ones."""
     user_config: MachineConfig
 
 
 class StartAnswer(Answer, frozen=True, kw_only=True):
+    """A start moves no machine to another host: `migrated` is always false, and `new_host` empty."""
+
     previous_state: State
     migrated: bool
     new_host: str
 
 
 class SuspendAnswer(Answer, frozen=True, kw_only=True):
-    """`kind` is how the node suspends: with `freeze`, the machine stays in the node's memory, and is lost with it; with
-    `snapshot`, its memory is on the node's disk, also after a reboot."""
+    """`ok` is always true. `kind` is how the node suspends: with `freeze`, the machine stays in the node's memory, and
+    is lost with it; with `snapshot`, its memory is on the node's disk, also after a reboot."""
 
     ok: bool
     kind: str
@@ -205,9 +236,12 @@ class WaitState(StrEnum):
 
 class WaitAnswer(Answer, frozen=True, kw_only=True):
     ok: bool
+    """Always true: where the state did not come, an error is answered."""
     state: State
     version: str
+    """The machine's version as it came to the state."""
     event_id: str
+    """Of its last event: give it as `from_event_id` to wait for what comes after."""
 
 
 # Calls that create, show, change and destroy machines.
@@ -363,7 +397,8 @@ MACHINE_ROUTES = (
 
 
 class UpdateMetadataRequest(Request, frozen=True, kw_only=True):
-    """Null or "" removes a key; keys that are not named stay. A stale `machine_version` is refused."""
+    """`metadata`: null or "" removes a key; keys that are not named stay. A stale `machine_version` is refused.
+    `updated_at` is without effect."""
 
     metadata: dict[str, str | None] | None = None
     machine_version: str | None = None
@@ -371,12 +406,15 @@ class UpdateMetadataRequest(Request, frozen=True, kw_only=True):
 
 
 class SetMetadataRequest(Request, frozen=True, kw_only=True):
+    """The key's `value`; "" removes it. `updated_at` is without effect."""
+
     value: str
     updated_at: str | None = None
 
 
 class MetadataValue(Answer, frozen=True, kw_only=True):
     value: str
+    """Never empty."""
 
 
 # Calls about a machine's metadata. They need no lease and make no new version.

@@ -37,30 +37,41 @@ class LeaseRequest(Request, frozen=True, kw_only=True):
 
     ttl: int | None = None
     description: str | None = None
+    """For people who find the machine held; absent: none."""
 
 
 class LeaseData(Answer, frozen=True, kw_only=True):
     """`expires_at` is Unix seconds; `version` the machine's current version."""
 
     nonce: str
+    """What its holder sends with each change; whoever has it may change the machine."""
     expires_at: int
     owner: str
+    """The name of the token that took it."""
     description: str
+    """As its owner wrote it; may be empty."""
     version: str
 
 
 class LeaseAnswer(Answer, frozen=True, kw_only=True):
     status: str
+    """Always `success`."""
     data: LeaseData
     nonce: str
+    """That of `data`, as clients of an older API read it; so is what follows."""
     expires_at: int
+    """Unix seconds."""
     owner: str
+    """The name of the token that took it."""
     description: str
+    """As its owner wrote it; may be empty."""
     version: str
+    """The machine's current version."""
 
 
 class LeaseReleased(Answer, frozen=True, kw_only=True):
     status: str
+    """Always `success`."""
     data: Ok
 
 
@@ -146,6 +157,7 @@ class RenameRequest(Request, frozen=True, kw_only=True):
     """Up to 63 letters, digits, dashes, dots and underscores, beginning with a letter or digit; unique in the app."""
 
     name: str
+    """The machine's new one."""
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,21 +298,26 @@ class MemoryAnswer(Answer, frozen=True, kw_only=True):
     """What is enforced now, and how much of it the machine could still use; caches count as usable."""
 
     limit_mb: int
+    """MiB."""
     available_mb: int
+    """MiB, 0 to `limit_mb`."""
 
 
 class SetMemoryRequest(Request, frozen=True, kw_only=True):
     limit_mb: int
+    """MiB, from what its kind of machine must have to what its cpus allow; until the next start."""
 
 
 class ReclaimRequest(Request, frozen=True, kw_only=True):
     amount_mb: int
+    """MiB, 0 or more."""
 
 
 class ReclaimAnswer(Answer, frozen=True, kw_only=True):
     """How much less the machine uses for it."""
 
     actual_mb: int
+    """MiB, 0 or more; may be less or more than was asked for."""
 
 
 # Calls about the memory of a running machine.

@@ -31,7 +31,9 @@ class LayerRef(Answer, frozen=True, kw_only=True):
     """A layer of an image: compressed bytes."""
 
     digest: str
+    """`sha256:` and 64 digits."""
     size: int
+    """Compressed, 0 or more."""
 
 
 class BidAsk(Request, frozen=True, kw_only=True):
@@ -39,9 +41,11 @@ class BidAsk(Request, frozen=True, kw_only=True):
     their names."""
 
     app: str
+    """The app's name."""
     machine: CreateMachineRequest
     count: int = 1
     order_id: str | None = None
+    """The order it is for, so that the node knows what it has filled already; null for a mere question."""
     layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
 
 
@@ -69,7 +73,9 @@ class Decline(Answer, frozen=True, kw_only=True):
 
     kind: DeclineKind
     reason: str
+    """For people."""
     shortfall: dict[str, int] = msgspec.field(default_factory=dict)
+    """By resource how much was missing; empty where it is not for the lack of something."""
     http_status: int = 0
     problem: Problem | None = None
 
@@ -91,12 +97,15 @@ class Bid(Answer, frozen=True, kw_only=True):
     fits: int
     headroom: dict[str, Headroom] = msgspec.field(default_factory=dict)
     image_bytes: int | None = None
+    """Compressed, of all layers."""
     missing_bytes: int | None = None
+    """Compressed: what the node would have to fetch."""
     nearby_bytes: int = 0
     layers: dict[str, tuple[LayerRef, ...]] = msgspec.field(default_factory=dict)
     same_app: int = 0
     filled: str | None = None
     name_taken: bool = False
+    """Another machine of the app has the name that is asked for."""
     decline: Decline | None = None
 
 
@@ -111,13 +120,21 @@ class OrderedApp(Answer, frozen=True, kw_only=True):
     there, sealed by who packed it."""
 
     id: str
+    """Another app of the name has another one."""
     number: int
+    """Its `internal_numeric_id`."""
     name: str
+    """Unique in the cluster."""
     org: str
+    """Slug of its organization."""
     network: str
+    """The name of its private network; empty for the organization's default one."""
     network_id: int
+    """The number of that network: the 32 bits in addresses."""
     created_at: float
+    """Unix seconds, by the home's clock."""
     reign: int = 0
+    """How often the app was given another home, 0 or more: of two homes the later one counts."""
     luggage: bytes = b""
 
 
@@ -125,6 +142,7 @@ class OrderRequest(Request, frozen=True, kw_only=True):
     """Create this machine here, once for this order."""
 
     order_id: str
+    """Unique in the app; the same one is filled once."""
     app: OrderedApp
     machine: CreateMachineRequest
 
@@ -148,6 +166,7 @@ class Claim(Answer, frozen=True, kw_only=True):
     name, so that what was cancelled there once does not stand in the way later."""
 
     node: str
+    """The id of the node that fills it."""
     number: int
 
 
@@ -155,10 +174,13 @@ class PlaceRequest(Request, frozen=True, kw_only=True):
     """`count` machines, one unless told; a dry run only asks who would fill them."""
 
     app: str
+    """The app's name."""
     machine: CreateMachineRequest
     count: int | None = None
     all_or_nothing: bool | None = None
+    """Fewer than `count` are none: those that were made go again. Absent: what there is room for."""
     dry_run: bool | None = None
+    """Nothing is created."""
 
 
 class BidPart(Answer, frozen=True, kw_only=True):
@@ -167,9 +189,11 @@ class BidPart(Answer, frozen=True, kw_only=True):
     score."""
 
     name: str
+    """The resource's."""
     value: float
     utility: float
     weight: float
+    """How much the resource counts beside others, 0 or more."""
     points: float
 
 
@@ -185,11 +209,15 @@ class BidShown(Answer, frozen=True, kw_only=True):
     """One node, and what became of its bid. `score` is between 0 and 1."""
 
     node: str
+    """The node's id."""
     region: str
+    """Code of the node's region."""
     verdict: Verdict
     why: str
+    """For people; empty where there is nothing to say."""
     score: float | None = None
     fits: int = 0
+    """How many of those asked for would fit, 0 or more."""
     parts: tuple[BidPart, ...] = ()
 
 
@@ -198,6 +226,7 @@ class PlaceAnswer(Answer, frozen=True, kw_only=True):
     rest was not."""
 
     order_id: str
+    """Empty for a dry run."""
     asked: int
     filled: int
     machines: tuple[Machine, ...]
@@ -329,11 +358,14 @@ class PlacementsRequest(Request, frozen=True, kw_only=True):
     """`count` 0 asks how many would fit. `weights` maps `region` and `spread` to how much they matter."""
 
     org_slug: str
+    """For whom; a right to read there is needed."""
     compute: Guest | None = None
     region: str | None = None
     count: int | None = None
     volume_name: str | None = None
+    """With each machine a volume; its size is that of a new one unless told."""
     volume_size_bytes: int | None = None
+    """Of the volume that each machine gets; absent or 0: no volume, unless one is named."""
     weights: dict[str, int] | None = None
 
 
@@ -342,11 +374,15 @@ class RegionPlacement(Answer, frozen=True, kw_only=True):
     document's and the live API's."""
 
     region: str
+    """The code."""
     count: int
     concurrency: int
     Region: str
+    """The same as `region`."""
     Count: int
+    """The same as `count`."""
     Concurrency: int
+    """The same as `concurrency`."""
 
 
 class Placements(Answer, frozen=True, kw_only=True):

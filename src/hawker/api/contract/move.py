@@ -45,6 +45,7 @@ class MoveRequest(Request, frozen=True, kw_only=True):
     source: str | None = None
     region: str | None = None
     dry_run: bool | None = None
+    """Nothing is moved."""
     cold_start: bool | None = None
     accept_loss: bool | None = None
     mode: str | None = None
@@ -69,16 +70,24 @@ class Move(Answer, frozen=True, kw_only=True):
     With `accept_loss`, `lost` are ranges of bytes of the volume that go as zeros, in order: offset and count."""
 
     id: str
+    """That of its run, a ULID; after `scheduled` it names a plan."""
     app: str
+    """The name of the app."""
     machine: str | None = None
+    """Its id; null for a volume without a machine."""
     volume: str | None = None
+    """Its id; null for a machine without one."""
     node: str
     to: str = ""
     mode: str = "cold"
+    """`warm` or `cold`, as it was chosen."""
     state: str
     generation: int
+    """The one under which the destination will own it, 2 or more; 0 where nothing was begun."""
     stored_bytes: int = 0
+    """0 or more; what there is to copy."""
     copied_bytes: int = 0
+    """May come to be more than `stored_bytes`."""
     rate: int = 0
     eta_s: float | None = None
     paused: bool = False
@@ -90,6 +99,7 @@ class Move(Answer, frozen=True, kw_only=True):
     reason: str = ""
     at: datetime | None = None
     window: str | None = None
+    """As it was asked for; null for none."""
     accept_loss: bool = False
     lost: tuple[tuple[int, int], ...] = ()
     back_of: str | None = None

@@ -31,10 +31,13 @@ class IncomingRequest(Request, frozen=True, kw_only=True):
     """Hold room for this. `unit` is a `record.move.Delivered` as it is now, sealed under the cluster's key."""
 
     source: str
+    """The id of the node that has it."""
     generation: int
+    """The one under which the destination will own it."""
     app: OrderedApp
     unit: bytes
     limit_mib_per_s: int = 0
+    """Of the copy; 0: as fast as it can."""
 
 
 class IncomingMove(Answer, frozen=True, kw_only=True):
@@ -44,13 +47,18 @@ class IncomingMove(Answer, frozen=True, kw_only=True):
     suspended machine, too: an older node does not say so."""
 
     state: str
+    """One of these words."""
     generation: int
+    """The one under which it will own, or owns, it."""
     copied_bytes: int = 0
+    """0 or more."""
     compared_bytes: int = 0
+    """Of what is copied, how much is known to be the same as at the source."""
     root: bool = False
     losses: bool = False
     memory: bool = False
     reason: str = ""
+    """Why it was refused or dropped; else empty."""
 
 
 class OutgoingMove(Answer, frozen=True, kw_only=True):
@@ -61,7 +69,9 @@ class OutgoingMove(Answer, frozen=True, kw_only=True):
     `settled` it did not, and never can, whatever happens to it; an older node does not say so."""
 
     state: str
+    """Of the move, as `Move.state` has it."""
     generation: int
+    """The one under which the destination will own it."""
     stored_bytes: int = 0
     hands_over: bool = False
     closed: bool = False
@@ -103,6 +113,7 @@ class MovedBlocksRequest(Request, frozen=True, kw_only=True):
     `MovedPieceQuery`."""
 
     generation: int
+    """That of the move: for another one nothing is handed over."""
     root: bool | None = None
     snapshot: str | None = None
     memory: str | None = None
@@ -126,6 +137,7 @@ class ChangedBlocksAnswer(Answer, frozen=True, kw_only=True):
     mark: str = ""
     known: bool = False
     spans: tuple[tuple[int, int], ...] = ()
+    """Blocks of 64 KiB, in order."""
 
 
 class MovedSnapshotParams(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,12 +16,14 @@ from hawker.policy import Direction, Transport
 
 class PolicyMachine(Request, frozen=True, kw_only=True):
     id: str
+    """A machine's of the app."""
 
 
 class Selector(Request, frozen=True, kw_only=True):
     """Exactly one of them. `metadata` selects machines that have all of these pairs."""
 
     all: bool | None = None
+    """True: every machine of the app."""
     machines: tuple[PolicyMachine, ...] | None = None
     metadata: dict[str, str] | None = None
 
@@ -46,13 +48,16 @@ class NetworkPolicyRequest(Request, frozen=True, kw_only=True):
 
     id: str | None = None
     name: str
+    """For people; policies are told apart by their ids."""
     selector: Selector
     allowed: tuple[Rule, ...] = msgspec.field(name="rules")
 
 
 class NetworkPolicy(Answer, frozen=True, kw_only=True):
     id: str
+    """Given with it, and its for good."""
     name: str
+    """For people."""
     selector: Selector
     allowed: tuple[Rule, ...] = msgspec.field(name="rules")
     created_at: datetime

@@ -16,16 +16,22 @@ from hawker.region import SPOTS
 
 class Health(Answer, frozen=True, kw_only=True):
     status: str
+    """Always `ok`: who does not answer is not."""
     version: str
+    """Of hawker."""
 
 
 class Amounts(Answer, frozen=True, kw_only=True):
     """Of what a node sells; `gpus` by kind."""
 
     shared_cpus: int
+    """Whole ones, as machines order them."""
     performance_cpus: int
+    """Whole ones, as machines order them."""
     memory_mb: int
+    """MiB."""
     disk_mb: int
+    """MiB: volumes and root filesystems."""
     gpus: dict[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -33,8 +39,11 @@ class HostCapacity(Answer, frozen=True, kw_only=True):
     """`shared_cpu_ratio` is how many shared cpus are sold per cpu; `gpus` counts whole devices by kind."""
 
     cpus: int
+    """What of the host's cpus is for sale."""
     memory_mb: int
+    """MiB."""
     disk_mb: int
+    """MiB."""
     shared_cpu_ratio: float
     gpus: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -43,9 +52,13 @@ class DriverInfo(Answer, frozen=True, kw_only=True):
     """Whether the node could run machines in this way, as far as it looked, and why."""
 
     name: str
+    """As `--driver` takes it."""
     usable: bool
+    """Machines can be run with it here."""
     reason: str
+    """For people: what is missing, or what was seen."""
     chosen: bool
+    """The node runs machines with it."""
 
 
 class NodeInfo(Answer, frozen=True, kw_only=True):
@@ -54,9 +67,13 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
     are not suspended to disk."""
 
     id: str
+    """The node's, which stays with its data directory."""
     region: str
+    """Its code."""
     version: str
+    """Of hawker, as it runs."""
     driver: str
+    """The name of the one that runs machines."""
     started_at: datetime
     capacity: HostCapacity
     used: Amounts
@@ -68,14 +85,23 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
 
 class Region(Answer, frozen=True, kw_only=True):
     code: str
+    """Three letters as a rule, that of an airport: `ams`."""
     name: str
+    """City and country, for people."""
     latitude: float
+    """Degrees north, -90 to 90; 0 for a code that is no known place."""
     longitude: float
+    """Degrees east, -180 to 180; 0 for a code that is no known place."""
     gateway_available: bool
+    """Whether computers may come in over WireGuard, as clients ask it."""
     requires_paid_plan: bool
+    """Always false."""
     deprecated: bool
+    """Always false."""
     mpg_available: bool = False
+    """Always false: there are no managed databases."""
     geo_region: str = ""
+    """The part of the world; empty for a code that is no known place."""
 
 
 class RegionList(Answer, frozen=True, kw_only=True):
@@ -83,8 +109,10 @@ class RegionList(Answer, frozen=True, kw_only=True):
 
     regions: tuple[Region, ...]
     nearest: str
+    """The code of the region of the node that answers."""
     Regions: tuple[Region, ...]
     Nearest: str
+    """The same as `nearest`."""
 
 
 class LogChunk(Answer, frozen=True, kw_only=True):
@@ -207,8 +235,10 @@ class FindingInfo(Answer, frozen=True, kw_only=True):
     (`error` says why) or left."""
 
     kind: str
+    """What is wrong, as one word with dashes or underscores, for programs."""
     about: str
     detail: str
+    """For people: what was seen."""
     repair: str
     by: str
     outcome: str | None = None
@@ -230,7 +260,9 @@ class BackupPart(Answer, frozen=True, kw_only=True):
 
     data: bytes = b""
     size_bytes: int | None = None
+    """Of all pieces together; in the last one only."""
     sha256: str | None = None
+    """Of all pieces together, 64 hexadecimal digits; in the last one only."""
 
 
 # Calls about what is wrong on the node, and for a copy of its store. For operators: not part of the Machines API.

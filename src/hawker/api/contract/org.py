@@ -19,21 +19,29 @@ class MachineOverview(Answer, frozen=True, kw_only=True):
     """The part of a config that a list over many machines shows."""
 
     image: str | None
+    """As the config names it."""
     guest: Guest | None = None
     metadata: dict[str, str] | None = None
+    """As the config has it; null for none."""
 
 
 class OrgMachine(Answer, frozen=True, kw_only=True):
     """`instance_id` is the version, as elsewhere; without a `config` in a summary."""
 
     id: str
+    """14 hexadecimal digits, unique in the cluster."""
     app_name: str
+    """The app that it is of."""
     name: str
+    """Unique in the app."""
     state: State
     region: str
+    """Code of the region that it is in."""
     version: str
+    """A ULID: later versions have greater ones."""
     instance_id: str
     private_ip: str
+    """Its IPv6 address in the app's private network."""
     created_at: datetime
     updated_at: datetime
     config: MachineOverview | None = None
@@ -44,7 +52,9 @@ class OrgMachines(Answer, frozen=True, kw_only=True):
 
     machines: tuple[OrgMachine, ...]
     next_cursor: str = ""
+    """For the page behind this one; empty on the last."""
     last_machine_id: str = ""
+    """Of the last one on this page; empty for an empty page."""
     last_updated_at: datetime | None = None
     error_regions: tuple[str, ...]
 
@@ -92,22 +102,34 @@ class QuotaLimits(Request, frozen=True, kw_only=True):
     """The most of each resource, 0 or more; without a value, as much as there is. `memory_mb` and `disk_mb` are MiB."""
 
     machines: int | None = None
+    """Those that are not destroyed."""
     cpus: int | None = None
+    """Of all machines together, shared ones as well."""
     memory_mb: int | None = None
     disk_mb: int | None = None
     volumes: int | None = None
+    """Those that are not destroyed."""
     snapshots: int | None = None
+    """Of all volumes together."""
     addresses: int | None = None
+    """Of all apps together."""
 
 
 class QuotaAmounts(Answer, frozen=True, kw_only=True):
     machines: int = 0
+    """0 or more; so are all that follow."""
     cpus: int = 0
+    """Shared ones as well."""
     memory_mb: int = 0
+    """MiB."""
     disk_mb: int = 0
+    """MiB of root filesystems, logs, volumes, snapshots and images."""
     volumes: int = 0
+    """Those that are not destroyed."""
     snapshots: int = 0
+    """Of all volumes together."""
     addresses: int = 0
+    """Of all apps together."""
 
 
 class Quota(Answer, frozen=True, kw_only=True):
@@ -120,6 +142,7 @@ class Quota(Answer, frozen=True, kw_only=True):
     used_elsewhere: QuotaAmounts
     set_at: datetime
     set_by: str
+    """The name of the token that set it."""
 
 
 class QuotaList(Answer, frozen=True, kw_only=True):

@@ -17,7 +17,9 @@ class Owner(Answer, frozen=True, kw_only=True):
     """The node that has it, and the app that it is of."""
 
     node: str
+    """Its id."""
     app: str
+    """Its name."""
 
 
 class NameRequest(Request, frozen=True, kw_only=True):
@@ -41,17 +43,24 @@ class AppCopy(Answer, frozen=True, kw_only=True):
     were read there."""
 
     home: str
+    """The id of the node."""
     reign: int
+    """How often the app was given another home, 0 or more."""
     number: int
+    """Of the app's secrets, 0 or more; rises with each change."""
     read_at: float
+    """Unix seconds, by the home's clock."""
 
 
 class NameKept(Answer, frozen=True, kw_only=True):
     """Whom the name is kept for, and for how many seconds. `taken`: an app of this name is known here."""
 
     claim: str
+    """What the one brought who keeps it: the same one may ask again."""
     home: str
+    """The id of the node that is to be the app's home."""
     age_s: float
+    """0 or more, by this node's clock."""
     taken: bool = False
 
 
@@ -60,7 +69,9 @@ class NetworkRequest(Request, frozen=True, kw_only=True):
     is the network's number."""
 
     org: str
+    """Slug of the organization."""
     network: str
+    """The network's name; empty for the organization's default one."""
     settled: bool = False
 
 
@@ -68,7 +79,9 @@ class NetworkKept(Answer, frozen=True, kw_only=True):
     """Whose network the number is kept for."""
 
     org: str
+    """Slug of the organization."""
     network: str
+    """The network's name; empty for the organization's default one."""
 
 
 class HostnameRequest(Request, frozen=True, kw_only=True):
@@ -85,8 +98,11 @@ class HostnameKept(Answer, frozen=True, kw_only=True):
     """Which app the host name is kept for, where its home is, and since how many seconds."""
 
     app: str
+    """Its name."""
     home: str
+    """The id of the node."""
     age_s: float
+    """0 or more, by this node's clock."""
 
 
 # Calls that nodes of a cluster make to each other about apps, and about what belongs to whom.

@@ -34,6 +34,7 @@ class PortData(Request, frozen=True, kw_only=True, tag_field="type", tag="data")
     """At most 64 KiB where Hawker sends it."""
 
     data: bytes
+    """Base64 of bytes for the machine's port, as they came."""
 
 
 class PortEnd(Request, frozen=True, kw_only=True, tag_field="type", tag="end"):
@@ -71,10 +72,14 @@ class PublishedPortState(Answer, frozen=True, kw_only=True):
     `refused` says why it does not, or not yet."""
 
     address: str
+    """Of the host."""
     port: int
+    """1 to 65535, at the host."""
     internal_port: int
+    """1 to 65535, in the machine."""
     protocol: str = "tcp"
     handlers: tuple[str, ...] = ()
+    """As the config has them: `tls`, `http` and so on; none for a plain connection."""
     listening: bool
     refused: str = ""
 
@@ -96,11 +101,16 @@ class CandidateState(Answer, frozen=True, kw_only=True):
     absent where there is none. `chosen`: it is the one, equal ones by lot."""
 
     machine: str
+    """Its id."""
     state: str
+    """As the API has it: `started`, `stopped` and so on."""
     stands: str
     internal_port: int
+    """1 to 65535, in the machine."""
     in_flight: int
+    """Connections or requests of this edge in it now."""
     soft_limit: int
+    """From so many on others are taken first."""
     hard_limit: int | None = None
     chosen: bool
 
@@ -110,7 +120,9 @@ class ListenerState(Answer, frozen=True, kw_only=True):
     name of the one that is shown, or "self-signed"; `outcome` what becomes of the request."""
 
     address: str
+    """Of the host."""
     port: int
+    """1 to 65535."""
     speaks: str
     outcome: str
     certificate: str = ""
@@ -122,7 +134,9 @@ class RouteExplanation(Answer, frozen=True, kw_only=True):
     `region`, which `fly-force-region` and replays are compared with; both empty from a node of an older version."""
 
     url: str
+    """As it was asked."""
     app: str
+    """The app whose port is meant."""
     listeners: tuple[ListenerState, ...]
     node: str = ""
     region: str = ""
@@ -152,6 +166,7 @@ class EdgeAddress(Answer, frozen=True, kw_only=True):
     may send to it what is for the address; `why` says why not, empty when it does."""
 
     ip: str
+    """IPv4 or IPv6."""
     app: str
     up: bool
     why: str = ""

@@ -28,15 +28,20 @@ class WireguardPeer(Answer, frozen=True, kw_only=True):
     gateway's. The peer may send to `allowed_ips` alone; `dns` answers names of its network."""
 
     name: str
+    """Unique in the network."""
     org: str
+    """Slug of the organization."""
     network: str
+    """The network's name; empty for the organization's default one."""
     peerip: str
     dns: str
     endpoint: str
     pubkey: str
     allowed_ips: str
     peer_pubkey: str
+    """The peer's own key, in base64."""
     node: str
+    """The id of the node that is its gateway."""
     created_at: datetime
 
 
@@ -114,11 +119,16 @@ class PrivateName(Answer, frozen=True, kw_only=True):
     """A machine of one of them; `ip` is its private address, `name` what it is called, empty from an older node."""
 
     id: str
+    """The machine's."""
     app: str
+    """The name of its app."""
     ip: str
     node: str
+    """The id of the node that it is on."""
     started: bool
+    """It runs: names that lead to running machines alone lead to it."""
     metadata: dict[str, str]
+    """As its config has it."""
     name: str = ""
 
 

@@ -19,11 +19,15 @@ class Release(Answer, frozen=True, kw_only=True):
 
     id: str
     app_name: str
+    """The app that it is of."""
     version: int
     status: str
     strategy: str
+    """As whoever made it told; may be empty."""
     image: str
+    """As whoever made it told; may be empty."""
     description: str
+    """For people; may be empty."""
     user: str
     created_at: datetime
     updated_at: datetime

@@ -26,27 +26,37 @@ class RunSummary(Answer, frozen=True, kw_only=True):
     """`step` is the one under way or the last one. `resource` is what it works on, such as machine and its id."""
 
     id: str
+    """A ULID: later runs have greater ones."""
     flow: str
+    """Which flow it is of: `start`, `stop` and so on."""
     resource_kind: str
+    """`machine`, `volume`, `image` and so on."""
     resource_id: str
+    """The id of what it works on; one run at a time works on that."""
     state: RunState
     created_at: datetime
     ended_at: datetime | None = None
     step: str | None = None
     attempt: int = 0
+    """At the step, 1 or more; 0 before the first."""
     error: str | None = None
+    """What went wrong last; null for nothing."""
     parent_id: str | None = None
+    """The run that waits for it; null for none."""
 
 
 class RunStep(Answer, frozen=True, kw_only=True):
     """One step: `state` is waiting, running, done, failed or undone. `result` is what it recorded, as JSON text."""
 
     name: str
+    """Of the step, unique in its flow."""
     state: str
     attempts: int
+    """How often it was begun, 0 or more."""
     started_at: datetime | None = None
     ended_at: datetime | None = None
     error: str | None = None
+    """Why its last attempt failed; null for one that did not."""
     result: str | None = None
 
 
@@ -59,6 +69,7 @@ class RunList(Answer, frozen=True, kw_only=True):
 
     runs: tuple[RunSummary, ...]
     next_cursor: str | None = None
+    """For the page behind this one; null on the last."""
 
 
 # Calls about runs: what the worker did, step by step, and the operator's hand on it.
@@ -145,9 +156,12 @@ class HistoryVersion(Answer, frozen=True, kw_only=True):
     """A version of the config and when it came to be."""
 
     version: str
+    """A ULID: later versions have greater ones."""
     created_at: datetime
     image: str
+    """As the config names it."""
     image_digest: str
+    """What that meant then."""
     user_config: MachineConfig
 
 
@@ -156,15 +170,24 @@ class MachineHistory(Answer, frozen=True, kw_only=True):
     it was destroyed. A run's steps are all their attempts."""
 
     id: str
+    """14 hexadecimal digits, unique in the cluster."""
     app: str
+    """The app that it is or was of."""
     name: str
+    """Unique in the app at its time."""
     node: str
     region: str
+    """Code of its node's."""
     state: str
+    """Of the machine: `destroyed` for one that is gone."""
     image: str
+    """As the last config names it."""
     image_digest: str
+    """What that meant for the last version."""
     version: str
+    """The last one."""
     private_ip: str
+    """Its IPv6 address in the app's private network."""
     created_at: datetime
     updated_at: datetime
     kept: Kept

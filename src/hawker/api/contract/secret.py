@@ -18,10 +18,12 @@ class AppSecret(Answer, frozen=True, kw_only=True):
     """`digest` tells whether a value changed, and nothing else of it."""
 
     name: str
+    """The variable's."""
     digest: str
     created_at: datetime
     updated_at: datetime
     value: str | None = None
+    """Only where values were asked for, which needs control of the app."""
 
 
 class AppSecrets(Answer, frozen=True, kw_only=True):
@@ -32,6 +34,7 @@ class UpdateSecretsRequest(Request, frozen=True, kw_only=True):
     """All at once; null removes."""
 
     values: dict[str, str | None]
+    """By name."""
 
 
 class SecretsUpdated(Answer, frozen=True, kw_only=True):
@@ -39,25 +42,33 @@ class SecretsUpdated(Answer, frozen=True, kw_only=True):
 
     secrets: tuple[AppSecret, ...]
     version: int
+    """Of the app's secrets after it, 1 or more; rises with each change."""
     Version: int
 
 
 class SetSecretRequest(Request, frozen=True, kw_only=True):
     value: str
+    """Any text; machines get it with their next version."""
 
 
 class SecretSet(Answer, frozen=True, kw_only=True):
     name: str
+    """The variable's."""
     digest: str
+    """Tells whether a value changed, and nothing else of it."""
     created_at: datetime
     updated_at: datetime
     version: int
+    """Of the app's secrets after it."""
     Version: int
+    """The same, for clients of an older API."""
 
 
 class SecretDeleted(Answer, frozen=True, kw_only=True):
     version: int
+    """Of the app's secrets after it."""
     Version: int
+    """The same, for clients of an older API."""
 
 
 # Calls about the secrets of an app.
@@ -146,7 +157,9 @@ class SecretKey(Answer, frozen=True, kw_only=True):
     """`public_key` only of a type that has one; the key itself never leaves the node."""
 
     name: str
+    """Unique among the app's keys."""
     type: str
+    """What it can do: docs/secrets.md has a table."""
     created_at: datetime
     updated_at: datetime
     public_key: bytes | None = None
@@ -167,43 +180,56 @@ class SecretKeySet(Answer, frozen=True, kw_only=True):
     """`Version` is the same as `version`, for clients of an older API."""
 
     name: str
+    """Unique among the app's keys."""
     type: str
+    """What it can do: docs/secrets.md has a table."""
     created_at: datetime
     updated_at: datetime
     version: int
     Version: int
     public_key: bytes | None = None
+    """Only of a type that has one."""
 
 
 class EncryptRequest(Request, frozen=True, kw_only=True):
     plaintext: bytes
+    """Base64."""
     associated_data: bytes | None = None
+    """Base64; decrypting needs the same, which is not in the ciphertext."""
 
 
 class Encrypted(Answer, frozen=True, kw_only=True):
     ciphertext: bytes
+    """Base64; has the nonce and what proves it whole."""
 
 
 class DecryptRequest(Request, frozen=True, kw_only=True):
     ciphertext: bytes
+    """As it was answered."""
     associated_data: bytes | None = None
+    """The same as when it was encrypted; absent: none."""
 
 
 class Decrypted(Answer, frozen=True, kw_only=True):
     plaintext: bytes
+    """Base64."""
 
 
 class SignRequest(Request, frozen=True, kw_only=True):
     plaintext: bytes
+    """Base64 of what is signed."""
 
 
 class Signed(Answer, frozen=True, kw_only=True):
     signature: bytes
+    """Base64."""
 
 
 class VerifyRequest(Request, frozen=True, kw_only=True):
     plaintext: bytes
+    """Base64 of what was signed."""
     signature: bytes
+    """As it was answered; one that does not fit is an error."""
 
 
 # Calls about the secret keys of an app, and what can be done with them without ever having them.

@@ -14,11 +14,16 @@ class TokenInfo(Answer, frozen=True, kw_only=True):
     """What the caller's token is good for. `apps` is empty when it is not limited to some."""
 
     token_id: str
+    """What a revocation names; `root` for the root token."""
     organization: str
+    """The first one that it is limited to, else the default one."""
     org_slug: str
+    """The same."""
     apps: tuple[str, ...]
     user: str
+    """Whom it was made for."""
     restricted_to_machine: str = ""
+    """The first machine that it is limited to; empty for none."""
 
 
 class CurrentTokens(Answer, frozen=True, kw_only=True):
@@ -33,8 +38,11 @@ class AuthenticateRequest(Request, frozen=True, kw_only=True):
 
 class TokenNonce(Answer, frozen=True, kw_only=True):
     kid: bytes
+    """Which key of the issuer signed it."""
     rnd: bytes
+    """Makes it unlike any other."""
     proof: bool
+    """Always false."""
 
 
 class TokenCaveat(Answer, frozen=True, kw_only=True):
@@ -50,9 +58,11 @@ class TokenCaveats(Answer, frozen=True, kw_only=True):
 
 class VerifiedToken(Answer, frozen=True, kw_only=True):
     header: str
+    """The token's id, not the token."""
     nonce: TokenNonce
     caveats: TokenCaveats
     permission_token: bytes = b""
+    """Always empty."""
 
 
 class TokenAccess(Request, frozen=True, kw_only=True):
@@ -61,13 +71,21 @@ class TokenAccess(Request, frozen=True, kw_only=True):
 
     action: str = ""
     org_slug: str | None = None
+    """Whose thing is meant; absent: that of the app."""
     app_name: str | None = None
+    """The app that is meant; absent: none."""
     machine_id: str | None = None
+    """The machine that is meant; absent: none."""
     command: tuple[str, ...] = ()
+    """One that is to be run: asks for control beside `action`."""
     source_machine: str | None = None
+    """Who asks; no token of this node depends on it."""
     app_feature: str | None = None
+    """Refused."""
     machine_feature: str | None = None
+    """Refused."""
     org_feature: str | None = None
+    """Refused."""
     mutation: str | None = None
     storage_object: str | None = None
     volume_id: str | None = None
@@ -75,6 +93,7 @@ class TokenAccess(Request, frozen=True, kw_only=True):
 
 class AuthorizeRequest(Request, frozen=True, kw_only=True):
     header: str
+    """What would be sent as `Authorization`."""
     access: TokenAccess
 
 
@@ -91,6 +110,7 @@ class DeployTokenRequest(Request, frozen=True, kw_only=True):
 
 class DeployToken(Answer, frozen=True, kw_only=True):
     token: str
+    """Secret, and shown this once."""
 
 
 class RevokeTokenRequest(Request, frozen=True, kw_only=True):
@@ -99,13 +119,17 @@ class RevokeTokenRequest(Request, frozen=True, kw_only=True):
     token: str | None = None
     token_id: str | None = None
     note: str = ""
+    """Why, for people."""
 
 
 class RevokedToken(Answer, frozen=True, kw_only=True):
     token_id: str
+    """No token with this id is taken any more, nor any that was made from it."""
     revoked_at: datetime
     revoked_by: str
+    """The name of the token that did it."""
     note: str = ""
+    """Why, for people; may be empty."""
 
 
 class RevokedTokens(Answer, frozen=True, kw_only=True):

@@ -37,34 +37,48 @@ class VolumeDamage(Answer, frozen=True, kw_only=True):
     node: str
     accepted: bool
     repaired: bool
+    """Its filesystem was repaired by a mount after it was accepted."""
     lost: tuple[tuple[int, int], ...]
     lost_bytes: int
+    """Sum of the counts in `lost`."""
     noted_at: datetime
     files: tuple[str, ...] = ()
     unnamed: str | None = None
 
 
 class Volume(Answer, frozen=True, kw_only=True):
-    """`attached_machine_id` is null when it is free: it is always sent. A summary has no blocks and bytes.
-    `damage` is there once some of it was lost.
+    """`attached_machine_id` is null when it is free: it is always sent, and `attached_alloc_id` is
+    the same for older clients. A summary has no blocks and bytes. `damage` is there once some of it was lost.
     `host_status` is "ok", or "unreachable" where the node `zone` did not answer: then id, name, state, size, region and
-    machine are what it said last, and all else is empty."""
+    machine are what it said last, and all else is empty. `blocks` and what follows are of its filesystem, while that is
+    mounted: `block_size` is bytes, `blocks_free` has those that root alone may use, `blocks_avail` has not;
+    `bytes_total` is that of all blocks, and `bytes_used` of those that are not free."""
 
     id: str
+    """`vol_` and 17 letters and digits, unique in the cluster."""
     name: str
+    """As it was asked for; several of an app may have the same."""
     state: str
+    """`created` for one that is ready; see docs/volumes.md for those before and after it."""
     size_gb: int
+    """GiB, 1 or more: what it may hold."""
     region: str
+    """Code of its node's."""
     zone: str
     encrypted: bool
+    """Its file is encrypted on the host's disk."""
     attached_machine_id: str | None
     attached_alloc_id: str | None
     created_at: datetime
     fstype: str
+    """`ext4`."""
     snapshot_retention: int
+    """Days after which snapshots of the schedule go."""
     auto_backup_enabled: bool
+    """The node takes snapshots of it by schedule."""
     host_status: str
     type: str
+    """Always `local`: it is on its node's disk."""
     blocks: int | None = None
     block_size: int | None = None
     blocks_free: int | None = None
@@ -84,7 +98,9 @@ class OrgVolumes(Answer, frozen=True, kw_only=True):
 
     volumes: tuple[OrgVolume, ...]
     next_cursor: str = ""
+    """For the page behind this one; empty on the last."""
     last_volume_id: str = ""
+    """Of the last one on this page; empty for an empty page."""
     last_updated_at: datetime | None = None
     error_regions: tuple[str, ...]
 
@@ -96,19 +112,25 @@ class CreateVolumeRequest(Request, frozen=True, kw_only=True):
     host. `compute` has no effect."""
 
     name: str
+    """Up to 63 letters, digits, dashes and underscores."""
     region: str | None = None
+    """Where its node is to be; absent: the region of the node that is asked."""
     size_gb: int | None = None
+    """GiB, 1 to what the node lets a volume have; absent: 3, or as large as what it is made from."""
     encrypted: bool | None = None
+    """Absent: where the host can; true where it cannot is refused."""
     fstype: Literal["ext4", "raw"] | None = None
     snapshot_id: str | None = None
     snapshot_retention: RetentionDays | None = None
     auto_backup_enabled: bool | None = None
+    """The node takes snapshots of it by schedule; absent: yes."""
     source_volume_id: str | None = None
     backup: str | None = None
     require_unique_zone: bool | None = None
     unique_zone_app_wide: bool | None = None
     compute: Guest | None = None
     compute_image: str | None = None
+    """Taken for clients that send it; nothing is done with it."""
 
 
 class UpdateVolumeRequest(Request, frozen=True, kw_only=True):
@@ -116,6 +138,7 @@ class UpdateVolumeRequest(Request, frozen=True, kw_only=True):
 
     snapshot_retention: RetentionDays | None = None
     auto_backup_enabled: bool | None = None
+    """The node takes snapshots of it by schedule; absent: as before."""
     accept_damage: bool | None = None
 
 
@@ -123,6 +146,7 @@ class ExtendVolumeRequest(Request, frozen=True, kw_only=True):
     """The new size, not what is added."""
 
     size_gb: int
+    """GiB, no less than it has."""
 
 
 class ExtendVolumeAnswer(Answer, frozen=True, kw_only=True):
@@ -141,6 +165,8 @@ class MoveVolumeRequest(Request, frozen=True, kw_only=True):
 
 
 class SnapshotOwner(Answer, frozen=True, kw_only=True):
+    """The name of the app whose volume the snapshot `id` is of: `app`."""
+
     id: str
     app: str
 
@@ -150,12 +176,16 @@ class VolumeSnapshot(Answer, frozen=True, kw_only=True):
     is at another node than its volume, and has yet to follow it."""
 
     id: str
+    """Unique in the cluster."""
     size: int
     volume_size: int
     digest: str
+    """Always empty; clients read it."""
     created_at: datetime
     status: str
+    """`created` once it can be restored; before that what is done for it."""
     retention_days: int
+    """Days after which it goes."""
     node: str | None = None
 
 
@@ -174,8 +204,11 @@ class VolumeBackup(Answer, frozen=True, kw_only=True):
     snapshot: str
     state: BackupState
     error: str | None = None
+    """Why it failed; null otherwise."""
     stored_bytes: int | None = None
+    """Null until it is created."""
     sent_bytes: int | None = None
+    """Null until it is created."""
 
 
 class KeptBackup(Answer, frozen=True, kw_only=True):
@@ -184,7 +217,9 @@ class KeptBackup(Answer, frozen=True, kw_only=True):
     nobody has read it in the last 30 days. `damage` is what was found wrong with it since, else null."""
 
     backup: str
+    """Its name in its app, VOLUME/TIME."""
     volume: str
+    """The id of the volume that it was made of."""
     verified_at: datetime | None = None
     restored_at: datetime | None = None
     stale: bool = False
