@@ -6,16 +6,8 @@ from collections.abc import Iterator
 
 from tests.tidy.tree import File, Finding, Tree
 
-DESCRIBED = tuple(
-    f"src/hawker/{place}"
-    for place in """
-        api/ archive/ audit/ auth/ backup/ catalog/ cluster.py config/ deploys/ dns/ edge/ fair/ feed.py fleet/
-        flytoml/ fsm/ gateway/ gossip/ gpu.py handlers/ history/ host/ http/ image/ logs/ market/ names.py
-        netpolicy/ node.py observe/ permission.py proof/ record/ region.py runtime/ secret/ store/
-        time_window.py token_bucket.py up/ volume/ worker/
-    """.split()
-)
-"""Where each public value's fields are described one by one. A setting is described by its option of `hawker up`."""
+ELSEWHERE = ("src/hawker/settings.py",)
+"""A setting is described by its option of `hawker up`, and in docs/generated/settings.md."""
 _VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated|Request|Answer)$")
 _PLAIN = frozenset({"str", "int", "float", "bool", "bytes", "tuple", "dict", "frozenset"})
 _MOMENT = re.compile(r"(^|_)at$")
@@ -25,8 +17,8 @@ def described_fields(tree: Tree) -> Iterator[Finding]:
     """Each field of a plain type says what it is: below it, behind it, or by its name in backquotes in what its class
     says. A moment (`at`, `created_at`) is described where the class says that its times are Unix seconds. A type of its
     own (an identifier, an enum, another value) says it where it is defined."""
-    for file in tree.python(*DESCRIBED):
-        for node in file.nodes:
+    for file in tree.product():
+        for node in file.nodes if file.path not in ELSEWHERE else ():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and _is_value(node):
                 yield from _silent(file, node)
 

@@ -43,7 +43,7 @@ def test_silent_field_of_a_body_or_a_value_is_found(base: str) -> None:
     assert lines(described_fields, record__lease=silent) == ["Lease.ends"]
 
 
-def test_field_of_a_private_value_or_another_room_is_left() -> None:
+def test_field_of_a_private_value_or_a_setting_is_left() -> None:
     silent = "class {name}(msgspec.Struct):\n    ends: float\n"
     assert lines(described_fields, record__lease=silent.format(name="_Lease")) == []
-    assert lines(described_fields, sim__lease=silent.format(name="Lease")) == []
+    assert lines(described_fields, settings=silent.format(name="Settings")) == []

@@ -51,6 +51,7 @@ def workload_of(pilot: int) -> int | None:
 class ToldExit(ValueObject, frozen=True):
     machine_id: MachineId
     code: int
+    """The exit code that the history tells, 0 to 255."""
 
 
 class ToldExits:

@@ -54,6 +54,7 @@ class FaultKind(ValueObject, frozen=True):
     """One kind of damage. `grounded`: it needs a filesystem for the data directory alone."""
 
     name: str
+    """As reports have it."""
     inflict: Callable[[FaultTargets], Coroutine[Any, Any, None]]
     grounded: bool = False
 

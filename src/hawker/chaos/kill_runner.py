@@ -109,6 +109,7 @@ class KillOutcome(ValueObject, frozen=True):
     places: tuple[str, ...]
     recovered_ms: float | None
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
 
 class KillRunner:

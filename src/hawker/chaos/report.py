@@ -14,46 +14,70 @@ class CallFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one operation, by outcome; the latencies are of the calls that were answered well."""
 
     operation: str
+    """Which one it is."""
     ok: int
+    """How many did what they should."""
     refused: int
+    """How many were refused with a reason."""
     unavailable: int
+    """How many were told to try later."""
     lost: int
+    """How many had no answer."""
     internal: int
+    """How many ended with a fault of the node: none is good."""
     p50_ms: float
+    """Half of them took no longer."""
     p99_ms: float
+    """Of a hundred 99 took no longer."""
 
 
 class FaultFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one fault: how often, and how long after its end the node answered again."""
 
     fault: str
+    """Its name."""
     count: int
+    """How often it was made."""
     recovered_p50_ms: float
+    """Half of the times took no longer."""
     recovered_max_ms: float
+    """The longest."""
 
 
 class ReportedViolation(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
+    """Seconds since the soak began."""
     what: str
+    """What must not be, for people."""
     log: str
+    """The end of the daemon's log then."""
 
 
 class SoakReport(msgspec.Struct, frozen=True, kw_only=True):
     """`repeat` is the command that runs it again. `silent_s`: for how long, in all, the node did not answer."""
 
     seed: int
+    """By which calls and faults were drawn."""
     driver: str
+    """The one that ran machines."""
     minutes: float
+    """How long it was to take."""
     repeat: str
     calls: tuple[CallFigures, ...]
     faults: tuple[FaultFigures, ...]
     boots: int
+    """How often a daemon was started, the first time as well."""
     boot_p50_ms: float
+    """From the start of a daemon to its first answer: half of them took no longer."""
     boot_max_ms: float
+    """The longest of these."""
     rests: int
+    """How often all was let come to rest, and compared."""
     longest_rest_s: float
+    """The longest time that this took."""
     silent_s: float
     longest_silence_s: float
+    """The longest time in which the node did not answer."""
     violations: tuple[ReportedViolation, ...]
 
     @property

@@ -76,6 +76,7 @@ _WAIT_S = 55.0
 class ScenarioClient(ValueObject, frozen=True):
     client: Caller
     app: str
+    """The app whose machines it has."""
 
     async def open(self) -> None:
         """Safe to repeat."""
@@ -255,6 +256,7 @@ class SampleMachines(ValueObject, frozen=True):
     backups of volumes go beside it."""
 
     driver: str
+    """The name of the one that runs them."""
     commandless: str
     archive: Path
 

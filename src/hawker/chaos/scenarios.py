@@ -229,7 +229,9 @@ class ExpectedExit(ValueObject, frozen=True):
     """An exit that the machine's history must tell: one of these codes, and whether it was asked for."""
 
     codes: tuple[int, ...]
+    """One of them is enough."""
     requested: bool
+    """Somebody had asked for the end."""
 
     def is_told_by(self, code: int, requested: bool) -> bool:
         return code in self.codes and requested == self.requested
@@ -249,7 +251,9 @@ class Scenario(ValueObject, frozen=True):
     `sweeps` where the node looks every second for what is to go."""
 
     name: str
+    """Unique; a report has it."""
     flow: str
+    """The flow whose steps its deaths are at."""
     covers: tuple[str, ...]
     before: Setting
     act: Act
@@ -263,6 +267,7 @@ class Scenario(ValueObject, frozen=True):
     contained: bool = False
     sweeps: bool = False
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables of the node, beside those that each has."""
 
     def is_about(self, place: str) -> bool:
         return place.startswith(self.covers) and (not self.undoing or ".undo" in place)

@@ -59,8 +59,11 @@ class SoakPlan(ValueObject, frozen=True):
     life of the daemon wrote."""
 
     minutes: float
+    """How long calls and faults are made."""
     seed: int
+    """By which calls and faults are drawn."""
     driver: str
+    """The one that runs machines."""
     grounded: bool
     logs: Path | None = None
 

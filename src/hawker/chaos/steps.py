@@ -44,19 +44,25 @@ class DeathRow(msgspec.Struct, frozen=True, kw_only=True):
     of the next daemon to the end of the operation; None when that one died as well, at the place of the next row."""
 
     scenario: str
+    """Its name."""
     flow: str
+    """That of the run in which it was."""
     step: str
+    """The one at which it was."""
     where: str
     point: str
     recovered_ms: float | None
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
 
 class StepsReport(msgspec.Struct, frozen=True, kw_only=True):
     """`rows` are the deaths, `findings` what belongs to none of them."""
 
     driver: str
+    """The one that ran machines."""
     seconds: float
+    """How long all of it took."""
     rows: tuple[DeathRow, ...]
     findings: tuple[str, ...]
 
@@ -71,6 +77,7 @@ class StepsPlan(msgspec.Struct, frozen=True, kw_only=True):
     of this host has its own. `launcher` is the setting, which says who starts containers."""
 
     driver: str | None = None
+    """The one that runs machines; None: as a node of this host chooses."""
     launcher: str = "auto"
     flow: str | None = None
     in_a_row: bool = False

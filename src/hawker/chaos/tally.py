@@ -50,6 +50,7 @@ class SoakFinding(ValueObject, frozen=True):
 
     at_s: float
     what: str
+    """What must not be, for people."""
     log: str = ""
 
 

@@ -43,6 +43,7 @@ def restart(text: str) -> MachineRestart:
 
 class NamedCheck(ValueObject, frozen=True):
     name: str
+    """Unique in a config."""
     check: MachineCheck
 
 
@@ -75,9 +76,13 @@ class PublishedPort(ValueObject, frozen=True):
 
     address: str
     port: int
+    """1 to 65535, at the host."""
     internal: int
+    """1 to 65535, in the machine."""
     handlers: tuple[str, ...] = ()
+    """`tls`, `http` and so on; none for a plain connection."""
     udp: bool = False
+    """Datagrams, and no connections."""
 
 
 def published(text: str) -> PublishedPort:

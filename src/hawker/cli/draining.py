@@ -168,7 +168,9 @@ class Resident(ValueObject, frozen=True, kw_only=True):
     """A machine on the node that is drained."""
 
     app: str
+    """The name of its app."""
     machine_id: str
+    """The id of the machine."""
 
     @property
     def params(self) -> MachineParams:
@@ -181,8 +183,11 @@ class Drained(ValueObject, frozen=True, kw_only=True):
 
     resident: Resident
     name: str = ""
+    """As a list shows it; empty where it could not be learnt."""
     copy: str = ""
+    """The id of the machine that is in its place elsewhere; empty where none was made."""
     why: str = ""
+    """Why it stays or is gone, for people; empty for one that was moved."""
     gone: bool = False
     note: str = ""
 

@@ -27,6 +27,7 @@ class Weakness(ValueObject, frozen=True):
 
     about: str
     detail: str
+    """What was found, for people."""
     advice: str
 
 

@@ -38,29 +38,40 @@ _IMAGE_WIDTH = 19
 
 class ShownImage(msgspec.Struct, frozen=True, kw_only=True):
     registry: str
+    """Its host, empty for an image that is from none."""
     repository: str
+    """Its path at the registry."""
     tag: str
+    """Empty for none."""
     digest: str
+    """Of the manifest."""
 
 
 class ShownMachine(msgspec.Struct, frozen=True, kw_only=True):
     """What a list shows of `api.contract.machine.Machine`."""
 
     id: str
+    """14 hexadecimal digits."""
     name: str
+    """Unique in its app."""
     state: State
     region: str
+    """The code."""
     image_ref: ShownImage
     private_ip: str
+    """An IPv6 address, the host's where machines have none."""
     created_at: datetime
     host_status: str = _OK
+    """`ok`, or `unreachable`: then all else is what the node said last."""
     host: str | None = None
+    """The id of its node; None from an older node."""
 
 
 class Listed(ValueObject, frozen=True):
     """A machine and the app that it belongs to."""
 
     app: str
+    """Its name."""
     machine: ShownMachine
 
 
@@ -70,7 +81,9 @@ class MachineSelection(ValueObject, frozen=True, kw_only=True):
     app: str | None
     states: tuple[State, ...]
     region: str | None
+    """One code."""
     metadata: tuple[tuple[str, str], ...]
+    """Keys and values that a machine must all have."""
     everything: bool
     """Also destroyed ones."""
 

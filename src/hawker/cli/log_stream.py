@@ -66,7 +66,9 @@ class WantedOutput(ValueObject, frozen=True, kw_only=True):
     """Which part of a machine's output."""
 
     follow: bool = False
+    """Go on with what comes, until the machine is gone."""
     tail: int | None = None
+    """So many of the last lines, 0 or more; None: all that is there."""
     since: float | None = None  # Unix seconds
 
 
@@ -194,11 +196,16 @@ class WantedLines(ValueObject, frozen=True, kw_only=True):
     """Which part of an app's log."""
 
     follow: bool = False
+    """Go on with what comes, without an end."""
     tail: int | None = None
+    """So many of the last lines, 0 or more; None: all that is there."""
     since: float | None = None  # Unix seconds
     machine: str = ""
+    """Only of this id; empty: of all."""
     region: str = ""
+    """Only of this code; empty: of all."""
     release: str = ""
+    """Only of machines of this number; empty: of all."""
 
 
 class LinePrinter:

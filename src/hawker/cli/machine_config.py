@@ -33,25 +33,38 @@ class Flags(ValueObject, frozen=True, kw_only=True):
     """What was given; None, empty and False mean that it was not."""
 
     config: str | None = None
+    """A file with a whole config as JSON; all else changes it."""
     env: tuple[Variable, ...] = ()
     env_file: tuple[str, ...] = ()
+    """Files of NAME=VALUE lines; what is in `env` goes before them."""
     unset_env: tuple[str, ...] = ()
+    """Names of variables that are taken out."""
     cpus: int | None = None
+    """1 or more."""
     cpu_kind: Literal["shared", "performance"] | None = None
     memory: int | None = None
+    """MiB."""
     vm_size: str | None = None
+    """A size by name, `shared-cpu-2x` say; other flags change it."""
     restart: MachineRestart | None = None
     rm: bool | None = None
+    """The machine is destroyed when it ends."""
     entrypoint: tuple[str, ...] | None = None
+    """In place of the image's."""
     user: str | None = None
+    """A name or number of the image, in place of its own."""
     file: tuple[LocalFile, ...] = ()
     volume: Mount | None = None
     metadata: tuple[tuple[str, str], ...] = ()
+    """Keys and values that are added."""
     check: tuple[NamedCheck, ...] = ()
     publish: tuple[PublishedPort, ...] = ()
     stop_signal: str | None = None
+    """What a stop sends first."""
     stop_timeout: str | None = None
+    """How long a stop waits before the kill, with its unit."""
     schedule: str | None = None
+    """`hourly`, `daily`, `weekly` or `monthly`."""
 
 
 class ConfigSources(ValueObject, frozen=True):

@@ -75,11 +75,17 @@ class PlacementOptions(ValueObject, frozen=True, kw_only=True):
     """What an order says beside its config, and where its machines are to be."""
 
     app: str | None
+    """Its name; None: the default one."""
     name: str | None
+    """The machine's; None: one is made up."""
     region: str | None
+    """A code, several with commas, or an alias; None: any."""
     order_id: str | None
+    """The same one is filled once; None: one is made up."""
     label: tuple[tuple[str, str], ...] = ()
+    """Keys and values that a node must have to get it."""
     driver: str | None = None
+    """Only on nodes that offer this one; None: on any."""
     spread: Spread | None = None
 
     def within(self, config: MachineConfig) -> MachineConfig:

@@ -25,6 +25,7 @@ class Owned(ValueObject, frozen=True):
     """A machine and the app that it belongs to."""
 
     app: str
+    """Its name."""
     machine: Machine
 
     @property

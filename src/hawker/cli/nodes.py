@@ -131,7 +131,9 @@ class Loss(ValueObject, frozen=True, kw_only=True):
     """`left` are apps that another node can be the home of, `gone` those that nobody else knows."""
 
     machines: int
+    """How many are gone with the node, 0 or more."""
     volumes: int
+    """How many are gone with the node, 0 or more."""
     left: tuple[str, ...]
     gone: tuple[str, ...]
 

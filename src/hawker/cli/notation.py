@@ -73,7 +73,9 @@ class Variable(ValueObject, frozen=True):
     """Of the environment. Without a value it is taken over from the caller's own environment."""
 
     name: str
+    """Without `=`."""
     value: str | None = None
+    """Any text, also an empty one."""
 
 
 def variable(text: str) -> Variable:
@@ -102,7 +104,9 @@ class LocalFile(ValueObject, frozen=True):
     """A file on this side and where it goes in the machine."""
 
     guest_path: str
+    """Absolute."""
     local: str
+    """A path of this computer."""
 
 
 def local_file(text: str) -> LocalFile:

@@ -38,6 +38,7 @@ class ClientOrder(ValueObject, frozen=True, kw_only=True):
     request: CreateMachineRequest
     files: tuple[LocalFile, ...] = ()
     order_id: str | None = None
+    """The same one is filled once; None: one is made up."""
 
     @property
     def app_name(self) -> str:
@@ -119,6 +120,7 @@ class Count(ValueObject, frozen=True, kw_only=True):
 
     count: int | None
     all_or_nothing: bool
+    """Fewer than `count` are none."""
 
 
 count_options = gathered(

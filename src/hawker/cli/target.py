@@ -25,6 +25,7 @@ VARIABLES = frozenset({"HAWKER_URL", "HAWKER_TOKEN", "HAWKER_APP"})
 
 class Target(ValueObject, frozen=True):
     url: str
+    """Of the node's API, as it was told or found."""
     token: Secret | None
 
 

@@ -30,7 +30,9 @@ class Descriptors(ValueObject, frozen=True):
 
     stdin: int | None
     stdout: int
+    """Of a file of this process."""
     stderr: int
+    """Of a file of this process."""
 
 
 def own_descriptors(*, stdin: bool) -> Descriptors:

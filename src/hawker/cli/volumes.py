@@ -45,7 +45,9 @@ class SizeAsked(ValueObject, frozen=True):
     """In GiB: the new size, or the increase."""
 
     gib: int
+    """1 or more."""
     more: bool = False
+    """It is the increase."""
 
 
 def size_gib(text: str) -> SizeAsked:
@@ -67,7 +69,9 @@ class Keeping(ValueObject, frozen=True, kw_only=True):
     """How a volume's snapshots are kept; None: as it is, or for a new one as the node has it."""
 
     snapshot_retention: int | None
+    """Days after which snapshots of the schedule go."""
     scheduled_snapshots: bool | None
+    """The node takes snapshots by schedule."""
 
 
 keeping_options = gathered(
@@ -101,6 +105,7 @@ class OwnedVolume(ValueObject, frozen=True):
     """A volume and the app that it belongs to."""
 
     app: str
+    """Its name."""
     volume: Volume
 
     @property

@@ -48,6 +48,7 @@ class TrialBlow(ValueObject, frozen=True):
     """`place` is where the node dies, for a blow of that kind."""
 
     strategy: str
+    """Of the deploy that gets it: `rolling`, `canary` and so on."""
     kind: BlowKind
     place: str = ""
 

@@ -16,6 +16,7 @@ class DeployRow(msgspec.Struct, frozen=True, kw_only=True):
     blow spares, `lost` of them had no answer or a bad one."""
 
     strategy: str
+    """Of the deploy: `rolling`, `canary` and so on."""
     blow: str
     end: str
     error: str = ""
@@ -24,13 +25,16 @@ class DeployRow(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     lost: int
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
 
 class DeploysReport(msgspec.Struct, frozen=True, kw_only=True):
     """`findings` belong to no blow."""
 
     nodes: int
+    """How many there were."""
     seconds: float
+    """How long the trial took."""
     rows: tuple[DeployRow, ...]
     findings: tuple[str, ...]
 

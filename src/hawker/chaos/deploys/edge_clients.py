@@ -20,6 +20,7 @@ class LostRequest(ValueObject, frozen=True):
     at: float
     edge: str
     what: str
+    """What came in place of a good answer."""
 
 
 class _Closed(Exception):

@@ -14,7 +14,9 @@ class EdgeRow(msgspec.Struct, frozen=True, kw_only=True):
     node and machine was there again, None where it did not come to that."""
 
     blow: str
+    """What was done."""
     host: int
+    """Which one it was done to, by its number."""
     gets: int
     gets_lost: int
     posts: int
@@ -22,13 +24,16 @@ class EdgeRow(msgspec.Struct, frozen=True, kw_only=True):
     slowest_s: float
     rest_s: float | None
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
 
 class EdgeTrialReport(msgspec.Struct, frozen=True, kw_only=True):
     """`findings` belong to no blow. `twice` is how many requests reached machines a second time, as they may."""
 
     nodes: int
+    """How many there were."""
     seconds: float
+    """How long the trial took."""
     rows: tuple[EdgeRow, ...]
     twice: int
     findings: tuple[str, ...]

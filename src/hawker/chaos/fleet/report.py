@@ -13,14 +13,18 @@ class TimedMoment(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     seconds: float
+    """From what caused it."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """To one order: what became of it, how long that took, and the error's text."""
 
     outcome: str
+    """A word: filled, refused, unavailable or unknown."""
     seconds: float
+    """From the order to the answer."""
     why: str = ""
+    """Empty for one that was filled."""
 
 
 class TrialPhase(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,20 +33,26 @@ class TrialPhase(msgspec.Struct, frozen=True, kw_only=True):
     what was said of those that were not filled, each text once."""
 
     name: str
+    """What was done meanwhile."""
     filled: int
+    """Orders that were answered with a machine."""
     refused: int
     unavailable: int
+    """Orders that were answered with `try later`."""
     unknown: int
     p50_ms: float
+    """Half of the answers took no longer."""
     slowest_s: float
     why: tuple[str, ...] = ()
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
+    """How many there were."""
     phases: tuple[TrialPhase, ...]
     moments: tuple[TimedMoment, ...]
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
     @property
     def status(self) -> int:

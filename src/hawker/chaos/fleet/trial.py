@@ -39,8 +39,10 @@ class TrialPlan(ValueObject, frozen=True, kw_only=True):
     are further ones of every node."""
 
     nodes: int = 8
+    """How many there are, 3 or more."""
     orders: int = 24
     loss_percent: int = 20
+    """Of packets, in the phase with a bad network."""
     partition_s: float = 60.0
     where: Path | None = None
     flags: tuple[str, ...] = ()

@@ -31,9 +31,13 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     seconds, and what was wrong, if anything."""
 
     kind: str
+    """Which operation it was."""
     began: float
+    """By the host's clock, so that looks of several processes can be put in order."""
     seconds: float
+    """0 or more."""
     wrong: str = ""
+    """For people; empty where nothing was."""
 
     @property
     def ended(self) -> float:
@@ -45,10 +49,15 @@ class EyesSpec(msgspec.Struct, frozen=True, kw_only=True):
     one is published, if it is."""
 
     url: str
+    """Of the node's API."""
     token: str
+    """The bystander's."""
     app: str
+    """The bystander's."""
     address: str
+    """The IP address that it calls from."""
     web: str
+    """The id of its machine that answers HTTP."""
     pages: dict[str, str]
     edge: str = ""
 

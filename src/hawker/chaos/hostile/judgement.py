@@ -21,11 +21,17 @@ class LatencyFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of one kind of operation of the bystander, in milliseconds."""
 
     operation: str
+    """Which one it is."""
     count: int
+    """How often it was done in the scene."""
     p50_ms: float
+    """In the scene: half of them took no longer."""
     p99_ms: float
+    """In the scene: of a hundred 99 took no longer."""
     alone_p50_ms: float
+    """The same while nobody attacked."""
     alone_p99_ms: float
+    """The same while nobody attacked."""
 
     @property
     def slow(self) -> bool:
@@ -49,18 +55,25 @@ class HostileRow(msgspec.Struct, frozen=True, kw_only=True):
     than once when something was slow."""
 
     scene: str
+    """Its name."""
     by: str
+    """Who attacks: a word of `From`."""
     shared: str
+    """What the attack is after."""
     seconds: float
+    """How long all plays of it took."""
     plays: int
+    """1 or more."""
     worst: LatencyFigures | None
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
 
 class HostileReport(msgspec.Struct, frozen=True, kw_only=True):
     """`findings` belong to no scene."""
 
     seconds: float
+    """How long the trial took."""
     rows: tuple[HostileRow, ...]
     findings: tuple[str, ...]
 

@@ -118,10 +118,14 @@ class LabGround(ValueObject, frozen=True):
     near: str
     itself: str
     region: str
+    """Code of the first node's."""
     pages: bool
     attackers: str = f"{_NETWORK}.66"
+    """The IP address that they call from."""
     bystanders: str = f"{_NETWORK}.77"
+    """The IP address that they call from."""
     operators: str = f"{_NETWORK}.88"
+    """The IP address that they call from."""
 
 
 @contextmanager

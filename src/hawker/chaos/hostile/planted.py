@@ -28,10 +28,12 @@ class PlantedHole(ValueObject, frozen=True):
     value in such a node."""
 
     name: str
+    """As `--plant` takes it."""
     what: str
     scene: str
     owner: object
     attribute: str
+    """Its name."""
     value: object
 
     def plant(self) -> None:

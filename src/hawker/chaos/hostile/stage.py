@@ -108,6 +108,7 @@ class Scene(ValueObject, frozen=True):
     run of a minute."""
 
     name: str
+    """As `--scene` takes it."""
     by: From
     shared: str
     attack: Attack

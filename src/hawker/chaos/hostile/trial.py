@@ -67,6 +67,7 @@ class HostilePlan(ValueObject, frozen=True):
     command that runs the node."""
 
     minutes: float
+    """How long all scenes together are to take, each the same share."""
     names: tuple[str, ...] = ()
     short: bool = False
     before_it: tuple[str, ...] = ()

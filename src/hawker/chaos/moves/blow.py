@@ -42,6 +42,7 @@ class OrderedMove(ValueObject, frozen=True):
     """How a move is ordered: at `cancel_at` its client cancels it."""
 
     mode: str
+    """`warm`, `cold` or `auto`."""
     cancel_at: MoveState | None = None
     kind: MoveKind = MoveKind.PLAIN
 

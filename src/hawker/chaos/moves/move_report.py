@@ -16,13 +16,16 @@ class BlowRow(msgspec.Struct, frozen=True, kw_only=True):
     recovered_s: float | None
     away_s: float
     findings: tuple[str, ...]
+    """What must not be, for people; none is good."""
 
 
 class BlowsReport(msgspec.Struct, frozen=True, kw_only=True):
     """`acknowledged` are writes of the whole trial; `findings` belong to no blow."""
 
     workload: str
+    """What the machines did."""
     seconds: float
+    """How long the trial took."""
     acknowledged: int
     rows: tuple[BlowRow, ...]
     findings: tuple[str, ...]

@@ -35,14 +35,20 @@ class KernelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `hawker kernel list`. `used`: machines that start now get it; `lacks`: optional modules."""
 
     release: str
+    """As `uname -r` says it in a machine."""
     used: bool
     origin: str
+    """What it was imported from, for people."""
     imported_at: datetime
     size_bytes: int
+    """Of the image and its modules on the disk."""
     modules: tuple[str, ...]
+    """Names, in the order in which they are loaded."""
     lacks: tuple[str, ...]
     pvh: bool
+    """It can be entered as Cloud Hypervisor does, on x86."""
     digest: str
+    """By which one import is told from another of the same release."""
 
 
 @click.group("kernel", no_args_is_help=True)

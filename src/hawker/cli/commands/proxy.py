@@ -43,15 +43,20 @@ class Forward(ValueObject, frozen=True):
     """Ports: of this computer, 0 for any; of the machine."""
 
     local: int
+    """0 to 65535."""
     remote: int
+    """1 to 65535."""
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
     """What is printed once connections are taken. `machine` is absent where an app is the target."""
 
     local: str
+    """The address of this computer, and the port that it took."""
     port: int
+    """Of the machine, 1 to 65535."""
     app: str
+    """The name of the app."""
     machine: str | None = None
 
 

@@ -25,7 +25,9 @@ class Difference(ValueObject, frozen=True):
 
     path: str
     before: str | None
+    """As TOML has it."""
     after: str | None
+    """As TOML has it."""
 
 
 @click.group("releases", invoke_without_command=True)

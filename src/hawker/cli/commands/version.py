@@ -14,6 +14,7 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
     """`node` is None when there is none, or it does not answer."""
 
     client: str
+    """Of hawker, as this command is."""
     node: str | None
 
 

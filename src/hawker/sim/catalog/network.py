@@ -20,19 +20,31 @@ class CatalogPlan(ValueObject, frozen=True):
     that there is something to pull."""
 
     seed: int
+    """All the rest follows from it."""
     nodes: int
+    """3 or more."""
     regions: int
+    """1 or more; nodes of others are told through few."""
     loss: float
+    """Of messages that never come."""
     doubled: float
+    """Of messages that come twice."""
     late: float
+    """Of messages that come after others that were sent later."""
     delay_s: float
+    """How long a message takes as a rule."""
     writes_per_s: float
+    """Of all nodes together."""
     fault_every_s: float
+    """The mean time between two."""
     grace_s: float
+    """How long it is remembered what was deleted."""
     log_txs: int
+    """How many of its last changes a node can still tell one by one."""
     strict: bool
     codec: bool
     relapse: bool
+    """Once all agree, a host is put back to what it was, or is gone for good."""
     unheard: float
 
 

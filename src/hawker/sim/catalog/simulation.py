@@ -169,6 +169,7 @@ class CatalogOutcome(ValueObject, frozen=True):
     found: str | None
     seconds: float
     checked: int
+    """How often a replica was compared with its owner."""
 
 
 def play_all(

@@ -28,12 +28,19 @@ class SpreadFigures(ValueObject, frozen=True):
     """Seconds from commit to applied, over all hosts and changes; copies of a payload per host and change."""
 
     hosts: int
+    """How many there were."""
     regions: int
+    """Over which they were spread evenly."""
     loss: float
+    """The share of messages that never came."""
     p50_s: float
+    """Half of them took no longer."""
     p99_s: float
+    """Of a hundred 99 took no longer."""
     all_s: float
+    """The slowest."""
     copies: float
+    """1 would be the least."""
 
 
 def spread(hosts: int, *, regions: int, loss: float, changes: int, seed: int = 0) -> SpreadFigures:

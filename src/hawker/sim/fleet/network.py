@@ -41,6 +41,7 @@ class PassingCall(ValueObject, frozen=True, kw_only=True):
     """A call that passes: `before` it is served and after."""
 
     route: str
+    """The name of the call."""
     sender: NodeId | None
     receiver: NodeId
     before: bool

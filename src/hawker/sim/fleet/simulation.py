@@ -204,9 +204,13 @@ class FleetRequest(ValueObject, frozen=True, kw_only=True):
     """How the plans of a run were drawn."""
 
     minutes: float = MINUTES
+    """How long clients ask, in virtual time."""
     nodes: int | None = None
+    """How many there are; None: as the seed says."""
     plant: str | None = None
+    """The name of the bug that is planted; None for none."""
     light: bool = False
+    """Nodes share one catalog, and their workers are fakes: more of them fit."""
 
 
 def summary(outcome: FleetOutcome) -> str:

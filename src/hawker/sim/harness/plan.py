@@ -28,6 +28,7 @@ class RunOperation(ValueObject, Generic[V], frozen=True):
     number: int
     at: float
     actor: str
+    """Who does it, by a name of the simulator's."""
     verb: V
     label: str = ""
     amount: float = 0.0
@@ -38,6 +39,7 @@ class RunPlan(ValueObject, Generic[Op], frozen=True):
     """What a seed stands for. Each simulator adds how its world is."""
 
     seed: int
+    """All the rest follows from it."""
     operations: tuple[Op, ...]
 
     def only(self, numbers: Set[int]) -> Self:
@@ -56,6 +58,7 @@ class RunOutcome(ValueObject, Generic[P], frozen=True, kw_only=True):
     operations: int
     ended_at: float
     digest: str
+    """Of all lines: the same for the same seed and code."""
     lines: tuple[TraceLine, ...]
     found: tuple[Violation, ...]
 

@@ -14,6 +14,7 @@ class PlantedBug(ValueObject, Generic[K], frozen=True, kw_only=True):
     any finding will do."""
 
     name: str
+    """As `--plant` takes it."""
     what: str
     kit: K
     breaks: frozenset[Invariant] = frozenset()

@@ -27,6 +27,7 @@ class TraceLine(ValueObject, frozen=True):
     at: float
     kind: Speaker
     text: str
+    """What was done or seen, for people."""
 
     def __str__(self) -> str:
         minutes, seconds = divmod(self.at, 60)

@@ -122,6 +122,7 @@ class ScriptedFailure(ValueObject, frozen=True):
     """The next call of this name fails, before its effect or `after` it."""
 
     call: str
+    """The name of the host's method."""
     after: bool
 
 

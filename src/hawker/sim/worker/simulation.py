@@ -240,20 +240,29 @@ def shrink(found: WorkerOutcome, kit: WorkerKit, tries: int = TRIES) -> WorkerOu
 
 class ReportedFinding(msgspec.Struct, frozen=True, kw_only=True):
     invariant: str
+    """The one that did not hold."""
     about: str
+    """The id of what it did not hold for."""
     what: str
+    """For people: what was seen."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     """`virtual_s` is how long the run took in its own time; `again` the command that repeats it."""
 
     seed: int
+    """The run's."""
     operations: int
+    """Calls of clients that were answered."""
     lives: int
+    """Of the daemon, 1 or more."""
     crashes: int
+    """Lives that ended with a kill."""
     faults: int
+    """How many were made of the world."""
     virtual_s: float
     digest: str
+    """Of all that happened: the same for the same seed and code."""
     found: tuple[ReportedFinding, ...]
     again: str
 

@@ -52,9 +52,12 @@ Examples:
 
 class Change(ValueObject, frozen=True):
     image: str | None
+    """The one that is wanted; None: as it was."""
     arguments: tuple[str, ...]
+    """The command that is wanted; empty: as it was."""
     flags: Flags
     skip_launch: bool
+    """The machine is changed and left off."""
 
     def config(self, before: MachineConfig) -> MachineConfig:
         return configured(before, self.flags, sources(), image=self.image, command=self.arguments)

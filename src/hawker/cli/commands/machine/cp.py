@@ -58,7 +58,9 @@ class Inside(ValueObject, frozen=True):
     """A path in a machine."""
 
     machine: str
+    """Its name or id, as it was typed."""
     path: str
+    """As it was typed; `/` where nothing was."""
 
 
 def inside(text: str) -> Inside | None:

@@ -56,6 +56,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """The same as JSON."""
 
     app: str
+    """The name of the app that it is of."""
     machine: Machine
     last_run: Run | None
 
@@ -144,10 +145,14 @@ class MachineUse(msgspec.Struct, frozen=True, kw_only=True):
     """Two looks at a machine as one line. `cpu_percent` is of one cpu."""
 
     app: str
+    """The name of the app that it is of."""
     machine: str
+    """Its id."""
     name: str
+    """As a list shows it."""
     cpu_percent: float
     throttled_percent: float | None
+    """Of the time between the looks, how much it was held back at its limit of cpu; null where that is not counted."""
     stats: MachineStats
 
 

@@ -52,8 +52,11 @@ class NamedChunk(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of one of several machines' output, as JSON."""
 
     app: str
+    """The name of the app that it is of."""
     machine: str
+    """Its id."""
     name: str
+    """As a list shows it."""
     chunk: LogChunk
 
 

@@ -18,6 +18,7 @@ class ListedVolume(msgspec.Struct, frozen=True, kw_only=True):
     """A volume as JSON says it, with its app: the API's answers are about one app and leave that out."""
 
     app: str
+    """Its name."""
     volume: Volume
 
 

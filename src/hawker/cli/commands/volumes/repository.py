@@ -64,6 +64,7 @@ class BackupVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """`damage` is null for a backup that is whole; `restored` when it was restored and compared."""
 
     backup: str
+    """Its name, ORG/APP/VOLUME/TIME."""
     damage: str | None = None
     restored: bool = False
 
@@ -240,11 +241,17 @@ class RepositoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     its manifest cannot be read; the sizes are null then."""
 
     backup: str
+    """Its name, ORG/APP/VOLUME/TIME."""
     name: str | None = None
+    """That of its volume, which need not be unique."""
     size_bytes: int | None = None
+    """Of the volume, as a machine saw it."""
     stored_bytes: int | None = None
+    """What is no hole in it."""
     sent_bytes: int | None = None
+    """What the backup added to what was there."""
     encrypted: bool | None = None
+    """Its volume was encrypted, so it needs a host that can have such volumes."""
     damage: str | None = None
 
 
