@@ -93,10 +93,7 @@ class BackupRepository:
         passphrase = await in_thread(Pool.ARCHIVE, self._passphrase)
         found = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)
         if found is None and await self._place.names(_BACKUPS, MOST_LISTED):
-            raise ArchiveDamaged(
-                f"{self.name} has backups and no `config`, which has their key: put that back, or with `hawker volumes"
-                " key import` what `hawker volumes key export` wrote"
-            )
+            raise self._lost_key()
         if found is None and make:
             key = self._clock.token_bytes(KEY_BYTES)
             config = await in_thread(Pool.ARCHIVE, objects.config_of, key, passphrase, self._clock)
@@ -108,6 +105,12 @@ class BackupRepository:
         if found is None:
             raise NotFound(f"there are no backups in {self.name}")
         return RepositoryKeys(await self._key_in(found, passphrase), self._clock)
+
+    def _lost_key(self) -> ArchiveDamaged:
+        return ArchiveDamaged(
+            f"{self.name} has backups and no `config`, which has their key: put that back, or with `hawker volumes"
+            " key import` what `hawker volumes key export` wrote"
+        )
 
     async def _key_in(self, config: bytes, passphrase: bytes) -> bytes:
         found = objects.decoded(config, RepositoryConfig)
@@ -124,6 +127,8 @@ class BackupRepository:
     async def key_under(self, passphrase: bytes | None) -> bytes:
         """The repository's key, sealed under this passphrase, or as it is: what `put_key` takes."""
         config = await self._get(_CONFIG, objects.MOST_CONFIG_BYTES)
+        if config is None and await self._place.names(_BACKUPS, MOST_LISTED):
+            raise self._lost_key()
         if config is None:
             raise NotFound(f"there are no backups in {self.name}")
         key = await self._key_in(config, await in_thread(Pool.ARCHIVE, self._passphrase))
@@ -133,8 +138,12 @@ class BackupRepository:
         return msgspec.msgpack.encode(made)
 
     async def put_key(self, config: bytes) -> None:
-        """Raises `ArchiveRefused` where there is a key already, or when the passphrase does not open this one, or when
-        this one does not open the backups that are there."""
+        """Raises `ArchiveRefused` for what is no key, where there is a key already, or when the passphrase does not
+        open this one, or when this one does not open the backups that are there."""
+        try:
+            objects.decoded(config, RepositoryConfig)
+        except ArchiveDamaged as error:
+            raise ArchiveRefused("this is no key that `hawker volumes key export` wrote") from error
         key = await self._key_in(config, await in_thread(Pool.ARCHIVE, self._passphrase))
         self._keys = RepositoryKeys(key, self._clock)
         for backup in (await self.backups(""))[-1:]:
@@ -160,7 +169,10 @@ class BackupRepository:
         keys, key = await self.keys(), f"{_BACKUPS}{backup}"
         sealed = await self._get(key, objects.MOST_MANIFEST_BYTES)
         if sealed is None:
-            raise NotFound(f"backup {backup} not found in {self.name}: `hawker volumes backups` lists those of an app")
+            raise NotFound(
+                f"backup {backup} not found in {self.name}: `hawker volumes backups` lists those of an app,"
+                " `hawker volumes contents` all"
+            )
         try:
             return objects.checked(objects.decoded(keys.open(key, sealed), BackupManifest))
         except ArchiveDamaged as error:

@@ -51,6 +51,7 @@ _CASES: tuple[tuple[str, str], ...] = (
         "there is none of that name",
         "`hawker volumes create NAME` makes one; a volume of a host that is away is not lost: see `hawker node list`",
     ),
+    ("there are no backups in", "give the directory or s3://BUCKET/PREFIX that nodes have as --backup-url"),
     ("app not found", "see `hawker apps list`; `hawker apps create NAME` makes one"),
     ("snapshot vs_", "see `hawker volumes snapshots list VOLUME` for what there is"),
     ("still has a", "destroy what holds it first, or see `hawker volumes show`"),

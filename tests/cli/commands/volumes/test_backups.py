@@ -67,7 +67,7 @@ def test_backup_that_is_damaged_or_was_not_read_for_long_is_shown_as_such(
     node.kept_backup = msgspec.structs.replace(node.kept_backup, **fields)
     assert hawker("volumes", "backups", "-a", "shop").out.splitlines()[1].endswith(cell)
     assert state in hawker("volumes", "backups", BACKUP, "-a", "shop").out
-    assert hawker("volumes", "backups", "vol_x/y", "-a", "shop").status == ExitStatus.FAILED
+    assert hawker("volumes", "backups", "vol_x/y", "-a", "shop").status == ExitStatus.NOT_FOUND
 
 
 def test_a_backup_is_restored_into_a_new_volume_of_its_app(node: FakeNode, hawker: Hawker) -> None:

@@ -32,6 +32,17 @@ def test_a_key_of_another_repository_is_not_imported(hawker: Hawker, kept: Kept,
     assert not (kept.place / "config").exists()
 
 
+def test_lost_key_is_not_exported_and_no_other_file_is_taken_for_one(
+    hawker: Hawker, kept: Kept, tmp_path: Path
+) -> None:
+    (kept.place / "config").unlink()
+    said = hawker("volumes", "key", *words(kept, "export", str(tmp_path / "key"))[1:])
+    assert said.status == ExitStatus.FAILED and "has backups and no `config`" in said.err
+    said = hawker("volumes", "key", *words(kept, "import", str(kept.passphrase))[1:])
+    assert said.status == ExitStatus.FAILED and "no key that `hawker volumes key export` wrote" in said.err
+    assert not (kept.place / "config").exists()
+
+
 def test_a_changed_passphrase_opens_and_the_old_one_does_not(hawker: Hawker, kept: Kept, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
     fresh.write_bytes(b"another horse battery")

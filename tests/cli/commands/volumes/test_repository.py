@@ -52,6 +52,29 @@ def test_a_backup_is_extracted_without_a_node_and_never_half(hawker: Hawker, kep
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("out")]
 
 
+def test_backup_that_this_host_has_no_place_for_is_an_error_that_names_it(
+    hawker: Hawker, kept: Kept, tmp_path: Path
+) -> None:
+    said = hawker(*words(kept, "extract", KEPT, str(tmp_path / "none" / "out")))
+    assert (said.status, said.err) == (ExitStatus.FAILED, f"error: {tmp_path}/none/out: No such file or directory\n")
+
+
+@pytest.mark.root
+def test_full_disk_is_an_error_that_names_it_and_nothing_stays(hawker: Hawker, kept: Kept, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(full)], check=True)
+    try:
+        for said, place in (
+            (hawker(*words(kept, "extract", KEPT, str(full / "out"))), full / "out"),
+            (hawker(*words(kept, "verify"), "--restore", "--scratch", str(full)), full),
+        ):
+            assert (said.status, said.err) == (ExitStatus.FAILED, f"error: {place}: No space left on device\n")
+        assert not list(full.iterdir())
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
 def test_another_passphrase_is_refused(hawker: Hawker, kept: Kept) -> None:
     kept.passphrase.write_bytes(b"another passphrase")
     said = hawker("volumes", "verify", str(kept.place), "--passphrase-file", str(kept.passphrase))
@@ -85,14 +108,14 @@ def test_repository_that_lost_its_key_or_is_of_another_format_says_what_to_do(
 def test_contents_of_a_repository_are_listed_with_sizes(hawker: Hawker, kept: Kept) -> None:
     heading, row = hawker(*words(kept, "contents")).out.splitlines()
     assert heading.split() == ["BACKUP", "NAME", "SIZE", "STORED", "SENT"]
-    assert row.split() == [KEPT, "data", "0.2", "0.2", "0.0"]
+    assert row.split()[:6] == [KEPT, "data", "205.1", "KiB", "205.1", "KiB"]
     (kept.place / "backups" / KEPT).write_bytes(b"rot")
     assert hawker(*words(kept, "contents")).out.splitlines()[1].split() == [KEPT, "damaged", "-", "-", "-"]
 
 
 def test_a_backup_is_forgotten_by_name_and_no_other(hawker: Hawker, kept: Kept) -> None:
     said = hawker(*words(kept, "forget", KEPT, f"{KEPT}x"))
-    assert said.status == ExitStatus.FAILED and "none is removed" in said.err
+    assert said.status == ExitStatus.NOT_FOUND and "none is removed" in said.err
     assert (kept.place / "backups" / KEPT).exists()
     assert hawker(*words(kept, "forget", KEPT)).status == ExitStatus.OK
     assert not (kept.place / "backups" / KEPT).exists()

@@ -18,15 +18,14 @@ from hawker.api.contract.volume import (
 )
 from hawker.cli.commands.volumes.create import created, say
 from hawker.cli.connect import talk
-from hawker.cli.exits import Failure
+from hawker.cli.exits import ExitStatus, Failure
 from hawker.cli.options import DEFAULT_APP, app_option, completed, wait_option, within_option
-from hawker.cli.output import Form, age, fields, local, note, output_option, show, table
+from hawker.cli.output import Form, age, fields, local, note, output_option, show, size, table
 from hawker.cli.progress import states_display
 from hawker.cli.volumes import Keeping, find_volume, keeping_options, size_option, volume_argument
 from hawker.clock import Clock, SystemClock
 
 _LOOKS_S = (0.1, 0.3, 1.0)  # between two looks; the last one from then on
-_MIB = 1 << 20
 
 
 @click.command("backup")
@@ -48,7 +47,7 @@ def backup_volume(ctx: click.Context, volume: str, app: str | None, wait: bool, 
     made = talk(ctx, begin)
     show(made, form, lambda backup: backup.backup)
     if made.sent_bytes is not None and made.stored_bytes is not None:
-        note(f"{made.stored_bytes / _MIB:.1f} MiB stored, {made.sent_bytes / _MIB:.1f} MiB sent")
+        note(f"{size(made.stored_bytes)} stored, {size(made.sent_bytes)} sent")
 
 
 async def _saved(
@@ -84,7 +83,7 @@ def list_backups(ctx: click.Context, backup: str | None, app: str | None, form: 
         return show(found, form, _listing)
     named = [each for each in found if each.backup == backup]
     if not named:
-        raise Failure(f"there is no backup {backup} of app {app}")
+        raise Failure(f"there is no backup {backup} of app {app}", ExitStatus.NOT_FOUND)
     return show(named[0], form, _details)
 
 

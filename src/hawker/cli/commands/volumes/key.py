@@ -7,7 +7,7 @@ import click
 
 from hawker.archive.pack import owned
 from hawker.backup.repository import BackupRepository, read_passphrase
-from hawker.cli.commands.volumes.repository import on_repository, repository_options
+from hawker.cli.commands.volumes.repository import disk_errors, on_repository, repository_options
 from hawker.cli.exits import Failure
 from hawker.cli.output import Form, note, output_option, show_change
 
@@ -49,7 +49,7 @@ def export_key(
         return await repository.key_under(None if new_passphrase_file is None else read_passphrase(new_passphrase_file))
 
     key = on_repository(where, endpoint, region, passphrase_file, run)
-    with owned(file) as stream:
+    with disk_errors(file), owned(file) as stream:
         stream.write(key)
         stream.flush()
         os.fsync(stream.fileno())

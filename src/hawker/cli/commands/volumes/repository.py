@@ -1,9 +1,10 @@
 """Commands on a repository of backups, from wherever it and its passphrase are: no node takes part."""
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TypeVar
 
 import anyio
@@ -18,12 +19,10 @@ from hawker.backup.prune import DAILY, WEEKLY, BackupPruneReport, prune
 from hawker.backup.repository import BackupRepository, read_passphrase
 from hawker.backup.transfer import compare, restore, verify
 from hawker.cli.exits import ExitStatus, Failure
-from hawker.cli.output import Form, as_json, note, output_option, show, show_change, table
+from hawker.cli.output import Form, as_json, note, output_option, show, show_change, size, table
 from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.host.ext4 import filesystem_damage
-
-_MIB = 1 << 20
 
 T = TypeVar("T")
 
@@ -58,6 +57,15 @@ def on_repository(
             )
 
     return anyio.run(run)
+
+
+@contextmanager
+def disk_errors(place: Path) -> Iterator[None]:
+    """What this host's disk says of a file, full or not there, as an error that names the place."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"{place}: {error.strerror}") from error
 
 
 class BackupVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +141,7 @@ def _read(sample: int) -> _Look:
 def _restored(scratch: Path | None) -> _Look:
     async def look(repository: BackupRepository, backup: str) -> BackupVerdict:
         manifest, damage = await repository.manifest(backup), None
-        with TemporaryDirectory(prefix="hawker-verify-", dir=scratch) as room:
+        with disk_errors(scratch or Path(gettempdir())), TemporaryDirectory("", "hawker-verify-", scratch) as room:
             file = Path(room) / "volume"
             await restore(repository, manifest, file)
             await compare(repository, manifest, file)
@@ -225,11 +233,12 @@ def extract_backup(
 
     async def write(repository: BackupRepository) -> None:
         draft = file.with_name(f"{file.name}.partial")
-        try:
-            await restore(repository, await repository.manifest(backup), draft)
-            draft.rename(file)
-        finally:
-            draft.unlink(missing_ok=True)
+        with disk_errors(file):
+            try:
+                await restore(repository, await repository.manifest(backup), draft)
+                draft.rename(file)
+            finally:
+                draft.unlink(missing_ok=True)
 
     on_repository(where, endpoint, region, passphrase_file, write)
     note(f"{backup} is in {file}")
@@ -260,8 +269,8 @@ class RepositoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 @repository_options
 @output_option
 def list_contents(where: str, passphrase_file: Path, endpoint: str | None, region: str | None, form: Form) -> None:
-    """List every backup at URL (a directory or s3://BUCKET/PREFIX) with the name and the sizes of its volume, in MiB.
-    Needs no node."""
+    """List every backup at URL (a directory or s3://BUCKET/PREFIX) with the name and the sizes of its volume. Needs
+    no node."""
 
     async def look(repository: BackupRepository) -> tuple[RepositoryEntry, ...]:
         await repository.keys()
@@ -290,7 +299,7 @@ def _contents(entries: tuple[RepositoryEntry, ...]) -> str:
     return table(
         ("BACKUP", "NAME", "SIZE", "STORED", "SENT"),
         (
-            (each.backup, each.name or "damaged", *("-" if size is None else f"{size / _MIB:.1f}" for size in of_it))
+            (each.backup, each.name or "damaged", *("-" if count is None else size(count) for count in of_it))
             for each, of_it in zip(entries, sizes, strict=True)
         ),
     )
@@ -311,7 +320,9 @@ def forget_backups(
         await repository.keys()
         missing = sorted(set(backups) - set(await repository.backups("")))
         if missing:
-            raise Failure(f"there is no backup {', '.join(missing)} in {repository.name}: none is removed")
+            raise Failure(
+                f"there is no backup {', '.join(missing)} in {repository.name}: none is removed", ExitStatus.NOT_FOUND
+            )
         for backup in backups:
             await repository.remove_backup(backup)
             note(f"removed backup {backup}")
