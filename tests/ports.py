@@ -9,9 +9,9 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from itertools import cycle
 
-_FIRST, _ENDS = 10_000, 32_000
-"""Below those that Linux gives to connections, and to who binds at 0: from 32,768 on."""
-_EACH = 500  # ports for one process
+_FIRST, _ENDS = 20_000, 32_500
+"""Below those that Linux gives to connections, and to who binds at 0: from 32,768 on. Above those that tests name."""
+_EACH = 250  # ports for one process
 
 
 def free_port(host: str = "127.0.0.1") -> int:
