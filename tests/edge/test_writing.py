@@ -80,7 +80,7 @@ def proxy_port(version: str | None) -> Port:
     ],
 )
 def test_a_proxy_head_of_version_1_is_one_line(client: str, address: str, line: bytes) -> None:
-    for version in (None, "v1"):
+    for version in (None, "v1", "1"):
         assert proxy_head(proxy_port(version), TcpEnds(client, 40000, address, 25), "id") == line
 
 
@@ -90,6 +90,7 @@ def test_a_proxy_head_of_version_1_is_one_line(client: str, address: str, line: 
 )
 def test_a_proxy_head_of_version_2_says_its_own_length(client: str, address: str, family: int) -> None:
     head = proxy_head(proxy_port("v2"), TcpEnds(client, 40000, address, 25), "id")
+    assert head == proxy_head(proxy_port("2"), TcpEnds(client, 40000, address, 25), "id")
     signature, version, said, length = struct.unpack_from(">12sBBH", head)
     assert (signature, version, said) == (b"\r\n\r\n\0\r\nQUIT\n", 0x21, family)
     assert len(head) == 16 + length and head.endswith(b"\x05\x00\x02id")

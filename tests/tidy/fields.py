@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from tests.tidy.tree import File, Finding, Tree
 
-ELSEWHERE = ("src/hawker/settings.py",)
-"""A setting is described by its option of `hawker up`, and in docs/generated/settings.md."""
-_VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated|Request|Answer)$")
+ELSEWHERE = ("src/hawker/settings.py", "src/hawker/flytoml/app_config.py")
+"""A setting is described by its option of `hawker up`, and in docs/generated/settings.md. The keys of a fly.toml are
+those of Fly's file, and become fields of a `MachineConfig`."""
+_VALUES = re.compile(r"(^|\.)(Struct|ValueObject|Dated|Request|Answer|Part|TimedPart)$")
 _PLAIN = frozenset({"str", "int", "float", "bool", "bytes", "tuple", "dict", "frozenset"})
 _MOMENT = re.compile(r"(^|_)at$")
 

@@ -184,7 +184,7 @@ def proxy_head(port: Port, ends: TcpEnds, unique_id: str) -> bytes:
     if PROXY_PROTO not in (port.handlers or ()):
         return b""
     client, address = _address(ends.client), _address(ends.address)
-    if port.proxy_proto_options is not None and port.proxy_proto_options.version == "v2":
+    if port.proxy_proto_options is not None and port.proxy_proto_options.version in ("v2", "2"):
         return _proxy_v2(client, address, ends, unique_id.encode())
     if client is None or address is None or client.version != address.version:
         return b"PROXY UNKNOWN\r\n"
