@@ -41,7 +41,7 @@ TABLE = {
     "restart": CommandModule(f"{_MACHINE}.operations", "Restart machines: machine restart.", attribute="restart"),
     "rm": CommandModule(f"{_MACHINE}.operations", "Destroy machines: machine destroy.", attribute="destroy"),
     "pull": CommandModule(f"{_IN}.images", "Pull an image to the node: images pull.", attribute="pull_image"),
-    "edge-process": CommandModule("hawker.edge.process", "What `edge serve` starts.", hidden=True),
+    "edge-process": CommandModule("hawker.edge.program", "What `edge serve` starts.", hidden=True),
     "dns": CommandModule("hawker.dns.commands", "Answer names for machines; `up` starts it.", hidden=True),
     "presence": CommandModule("hawker.fleet.presence", "Answer for this host; `up` starts it.", hidden=True),
     "apps": CommandModule(f"{_IN}.apps", "List, create, show and destroy apps."),

@@ -1,24 +1,18 @@
-"""An edge process: builds each object once and joins them. It ends when its warden does, or when told to."""
+"""An edge process: builds each object once and joins them."""
 
 import asyncio
-import gc
 import os
-import resource
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
 import anyio
-import click
 from anyio.abc import TaskGroup
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hawker import log
-from hawker.clock import Clock, SystemClock
+from hawker.clock import Clock
 from hawker.edge.app_figures import AppFigures
 from hawker.edge.certificates import CertificateBook
 from hawker.edge.datagram_hops import DatagramGate, DatagramHops
@@ -40,7 +34,7 @@ from hawker.edge.routes import Door, Routes, ServiceTarget
 from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Spawn, Visits
-from hawker.edge.warden import CHANNEL_FD, MemoryWatch, give_back, memory_bytes
+from hawker.edge.warden import MemoryWatch, give_back, memory_bytes
 from hawker.edge.worker_link import UNHEARD, WorkerLink
 from hawker.fair.connections import ConnectionTable, DescriptorCount
 from hawker.fair.crowd import Crowd
@@ -67,10 +61,9 @@ from hawker.feed import (
     MachineRoute,
     RouteExplained,
 )
-from hawker.host.own_user import WRITES, become
+from hawker.host.own_user import WRITES
 from hawker.http.mutual_tls import MutualTls
 from hawker.ids import AppName, MachineId
-from hawker.place import Place, default_data_dir
 from hawker.value_object import ValueObject
 
 _LOOK_AGAIN_S = 0.1
@@ -416,77 +409,6 @@ class Edge:
                 self.too_large.set()  # it is nobody's who is here
 
 
-def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
-    """The exit status. The warden is at `CHANNEL_FD`. As `user`, who sees the edge's folder only from within."""
-    log.configure(log_level)
-    _allow_descriptors()
-    os.chdir(Place((data_dir or default_data_dir()).resolve()).edge)
-    channel = socket.socket(fileno=CHANNEL_FD)
-    channel.setblocking(False)
-    anyio.run(partial(_live, channel, SystemClock(), user), backend_options={"use_uvloop": True})
-    return 0
-
-
 def is_own(address: str) -> bool:
     """The host's own clients are not bounded by address: proxies in front of us are among them."""
     return address == "::1" or address.startswith("127.")
-
-
-async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
-    if user is not None:
-        _load()
-        become(user)
-    async with anyio.create_task_group() as tasks:
-        edge = Edge(Path(), channel, clock, tasks)
-        gc.freeze()  # what is here now stays: the collector would walk it, and nobody is answered meanwhile
-        tasks.start_soon(_until_told, edge, tasks.cancel_scope)
-        tasks.start_soon(_until_too_large, edge, tasks.cancel_scope)
-        await edge.serve()
-        if not edge.leaving:
-            tasks.cancel_scope.cancel()
-
-
-def _load() -> tuple[object, ...]:
-    """What is imported at its first use otherwise."""
-    return anyio.open_signal_receiver, AESGCM, InvalidTag
-
-
-async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(*DRAIN_S) as signals:
-        async for told in signals:
-            if not edge.leaving:
-                await edge.drain(DRAIN_S[told])
-            if told != signal.SIGHUP or not edge.gates.have_inside:
-                scope.cancel()
-                return
-            if not edge.leaving:
-                edge.spawn(_until_left, edge, scope)
-
-
-async def _until_left(edge: Edge, scope: anyio.CancelScope) -> None:
-    await edge.leave()
-    scope.cancel()
-
-
-async def _until_too_large(edge: Edge, scope: anyio.CancelScope) -> None:
-    await edge.too_large.wait()
-    _log.error("the edge process needs too much memory, and makes room for the next one")
-    await edge.drain(DRAIN_S[signal.SIGHUP])
-    scope.cancel()
-
-
-def _allow_descriptors() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-command = click.Command(
-    "edge-process",
-    callback=_run,
-    help="What the warden of the edge starts.",
-    params=[
-        click.Option(["--data-dir"], type=click.Path(path_type=Path)),
-        click.Option(["--log-level"], default="info"),
-        click.Option(["--user"], type=int),
-    ],
-)
