@@ -4,7 +4,8 @@ requests a second. The machine behind all is an HAProxy that answers by itself. 
 with TLS. `edge is` the part of a proxy's requests a second that the edge does, of the medians of this run.
 
 Needs Debian's haproxy and wrk, and caddy, which is left out where it is not there (`make bench-setup` installs them):
-`PYTHONPATH=. python bench/edge.py [--seconds S] [--rounds N]`.
+`PYTHONPATH=. python bench/edge.py [--seconds S] [--rounds N] [--processes P]`. With more processes than one the edges
+have as many cores, which they share with the machine and the clients where the host has no more.
 """
 
 import argparse
@@ -27,7 +28,7 @@ import msgspec
 from hawker.auth.node_certificate import identity_of
 from hawker.config import Service
 from hawker.config.machine import Concurrency, Port
-from hawker.feed import NODE_IDENTITY, AllMachines, GatePlace, MachineRoute, SealedCertificate
+from hawker.feed import NODE_IDENTITY, PROCESSES, AllMachines, GatePlace, MachineRoute, SealedCertificate
 from hawker.host.own_user import WRITES
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
@@ -89,7 +90,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(core: int, port: int, *argv: str) -> Iterator[None]:
+def running(core: int | str, port: int, *argv: str) -> Iterator[None]:
     """On this core, from when it listens."""
     process = subprocess.Popen(["taskset", "-c", str(core), *argv])
     try:
@@ -115,11 +116,13 @@ def edge_at(
     gate: GatePlace | None = None,
     own: GatePlace | None = None,
     certificates: tuple[SealedCertificate, ...] = (),
+    processes: int = 1,
 ) -> tuple[str, ...]:
     """An edge that knows one machine, from the file that it would have kept; no daemon is there. A door is its port,
     the machine's, and its handlers. `gate` is where the machine's is, if not here; `own` where this one answers other
     edges."""
     (folder / "edge" / WRITES).mkdir(parents=True)
+    (folder / "edge" / PROCESSES).write_text(str(processes))
     place = gate or own
     if place is not None:
         node = NodeId("aaaaaaaa") if own is None else own.node
@@ -146,6 +149,11 @@ def edge_at(
     routes = AllMachines(machines=(machine,), addresses=(HOST,), gate=own, certificates=certificates)
     (folder / "edge" / WRITES / "routes").write_bytes(msgspec.msgpack.encode(routes))
     return HAWKER, "edge", "--data-dir", str(folder), "--log-level", "error"
+
+
+def cores_of(processes: int) -> str:
+    """For `taskset`: one for each process, as far as the host has them."""
+    return f"0-{min(processes, os.cpu_count() or 1) - 1}"
 
 
 def requests_per_s(port: int, seconds: int) -> float:
@@ -180,7 +188,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
+    cores, processes = cores_of(given.processes), given.processes
     os.sched_setaffinity(0, {1})
     names = ["direct", "haproxy", "edge", "hop"]
     if shutil.which("caddy"):
@@ -200,10 +210,12 @@ def main() -> None:
             own = ("GOMAXPROCS=1", f"XDG_CONFIG_HOME={folder}", f"XDG_DATA_HOME={folder}")
             words = ("env", *own, "caddy", "run", "--adapter", "caddyfile", "--config", str(file))
             stack.enter_context(running(0, ports["caddy"], *words))
-        stack.enter_context(running(0, ports["edge"], *edge_at(folder, [(ports["edge"], app, HTTP)])))
-        stack.enter_context(running(0, gate.port, *edge_at(folder / "far", [(1, app, HTTP)], own=gate)))
+        stack.enter_context(
+            running(cores, ports["edge"], *edge_at(folder, [(ports["edge"], app, HTTP)], processes=processes))
+        )
+        stack.enter_context(running(cores, gate.port, *edge_at(folder / "far", [(1, app, HTTP)], own=gate)))
         near = edge_at(folder / "near", [(ports["hop"], app, HTTP)], gate=gate)
-        stack.enter_context(running(0, ports["hop"], *near))
+        stack.enter_context(running(cores, ports["hop"], *near))
         rates: dict[str, list[float]] = {name: [] for name in ports}
         times: dict[str, list[float]] = {name: [] for name in ports}
         for _ in range(given.rounds):

@@ -4,7 +4,7 @@ of connections that rest. Each proxy is on core 0, what asks and what answers on
 
 Needs Debian's haproxy and wrk; HTTP/2 is left out without Debian's nghttp2-client.
 
-    PYTHONPATH=. python bench/edge_tls.py [--seconds S] [--rounds N] [--resting N]
+    PYTHONPATH=. python bench/edge_tls.py [--seconds S] [--rounds N] [--resting N] [--processes P]
 """
 
 import argparse
@@ -22,7 +22,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import msgspec
-from edge import APP, CONNECTIONS, HOST, edge_at, free_port, running
+from edge import APP, CONNECTIONS, HOST, cores_of, edge_at, free_port, running
 
 from hawker.clock import SystemClock
 from hawker.feed import CERTIFICATE_KEY, SealedCertificate
@@ -163,7 +163,7 @@ def child_of(pattern: str) -> int:
 
 
 @contextmanager
-def proxies(folder: Path) -> Iterator[dict[str, tuple[int, dict[str, int]]]]:
+def proxies(folder: Path, processes: int) -> Iterator[dict[str, tuple[int, dict[str, int]]]]:
     """Each with its process and its ports."""
     app, sink = free_port(), free_port()
     pem, sealed = certificate()
@@ -177,9 +177,9 @@ def proxies(folder: Path) -> Iterator[dict[str, tuple[int, dict[str, int]]]]:
         stack.enter_context(running(1, sink, sys.executable, "-c", _SINK.format(host=HOST, port=sink)))
         stack.enter_context(running(0, ports["haproxy"]["web"], "haproxy", "-f", str(folder / "haproxy")))
         doors = [(port, sink if "raw" in door else app, _HANDLERS[door]) for door, port in ports["edge"].items()]
-        argv = edge_at(folder, doors, certificates=(sealed,))
+        argv = edge_at(folder, doors, certificates=(sealed,), processes=processes)
         (folder / "edge" / CERTIFICATE_KEY).write_bytes(_KEY)
-        stack.enter_context(running(0, ports["edge"]["web"], *argv))
+        stack.enter_context(running(cores_of(processes), ports["edge"]["web"], *argv))
         edge = child_of(f"hawker edge-process --data-dir {folder}")
         yield {"haproxy": (child_of(f"haproxy -f {folder}/haproxy"), ports["haproxy"]), "edge": (edge, ports["edge"])}
 
@@ -189,6 +189,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--resting", type=int, default=5000, help="connections that rest; a fifth of them over TLS")
+    parser.add_argument("--processes", type=int, default=1, help="of the edge, on as many cores; memory is of the last")
     given = parser.parse_args()
     os.sched_setaffinity(0, {1})
     seconds, many = given.seconds, given.resting
@@ -202,7 +203,7 @@ def main() -> None:
     }
     if shutil.which("h2load"):
         measures["requests/s, HTTP/2 16 x 16"] = lambda pid, ports: asked_http2(ports["web"], seconds)
-    with TemporaryDirectory(prefix="bench") as name, proxies(Path(name)) as found:
+    with TemporaryDirectory(prefix="bench") as name, proxies(Path(name), given.processes) as found:
         samples: dict[tuple[str, str], list[float]] = {}
         for _ in range(given.rounds):
             for what, measure in measures.items():

@@ -34,6 +34,8 @@ def test_lists_in_variables_are_separated_by_commas() -> None:
         ({}, {"HAWKER_IPV4_POOL": "banana"}, "ipv4_pool 'banana'"),
         ({"ipv4_pool": "10.0.0.0/30"}, {}, "ipv4_pool"),
         ({"watchdog_end_s": -1}, {}, "watchdog_end_s must be at least 0"),
+        ({"edge_processes": 0}, {}, "edge_processes must be at least 1"),
+        ({"edge_processes": 9}, {}, "edge_processes must be at most 8, not 9"),
         ({"edge_proxy_protocol_from": ("10.0.0.1/24",)}, {}, "edge_proxy_protocol_from '10.0.0.1/24' is not"),
         ({"public_ipv4": ("203.0.113.0/24", "banana")}, {}, "public_ipv4 'banana' is not a network"),
         ({"public_ipv4": ("203.0.113.5/24",)}, {}, "public_ipv4 '203.0.113.5/24'"),

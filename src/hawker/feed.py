@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -16,6 +17,7 @@ from hawker.config import Service
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.names import is_private_address, network_of_address
+from hawker.version import VERSION
 
 PUBLISH = "hawker_publish"
 """Metadata of a machine: the ports of its services are those of the host. The value is an address of the host, or `*`
@@ -32,7 +34,10 @@ CERTIFICATE_KEY = "certificates.key"
 NODE_IDENTITY = "node.pem"
 """In the edge's folder, readable by the node's user only: what it speaks TLS with to edges of other hosts."""
 HOP_OFFSET = 10
-"""The edge of a node answers those of others at the port of its gossip and so many more."""
+"""The edge of a node answers those of others at the port of its gossip and so many more; of several processes the next
+one at the next port."""
+PROCESSES = "processes"
+"""In the edge's folder: how many processes serve, in digits; one where it is not there."""
 RESPONSE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Bounds of the times from the head of a request to the head of its answer, in seconds; a last part is for all that
 take longer."""
@@ -46,6 +51,12 @@ class RouteHealth(StrEnum):
     CRITICAL = "critical"
 
 
+def process_of(app: AppName, processes: int) -> int:
+    """Which of the edge processes of a host has the gates of this app's machines there: all of them, because who rests
+    and who is woken is decided for an app."""
+    return crc32(app.encode()) % processes
+
+
 class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where the edge of a node answers the edges of others."""
 
@@ -53,7 +64,12 @@ class GatePlace(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     """An address of the node that other nodes reach."""
     port: int
-    """TCP, 1 to 65535."""
+    """TCP, 1 to 65535; 0: it is another edge process of the same host, and `host` the path of its socket."""
+
+    @property
+    def is_beside(self) -> bool:
+        """Of the same host, where more than one edge process serves."""
+        return not self.port
 
 
 class MachineRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,6 +343,8 @@ class EdgeReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
 
     call: int
     """The number of the `AskReport` that is answered."""
+    process: int = 0
+    """Which of the host's edge processes says it, 0 or more."""
     bound: tuple[ListenState, ...] = ()
     counters: dict[str, int] = {}
     held: int = 0
@@ -394,6 +412,11 @@ def frame(message: ToEdge | ToWorker) -> bytes:
     data = msgspec.msgpack.encode(message)
     assert len(data) <= MAX_FRAME_BYTES, "a frame has its bound"
     return _LENGTH.pack(len(data)) + data
+
+
+def edge_version(processes: int) -> str:
+    """What a warden says of itself: it begins anew where another one is wanted."""
+    return VERSION if processes == 1 else f"{VERSION} with {processes} processes"
 
 
 class _Frames:

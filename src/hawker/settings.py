@@ -114,6 +114,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     dns_zone_listen: tuple[str, ...] = ()
     idle_s: float = 300.0
     edge_drain_s: float = 600.0
+    edge_processes: int = 1
 
     # how the fleet judges nodes
     daemon_away_lost_s: float | None = None
@@ -175,7 +176,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         _check_directory(self.acme_directory)
         _check_gpus(self.gpu_devices)
         _check_egress(self.egress_allow)
-        _check_edge(self.edge_addresses)
+        _check_edge(self.edge_addresses, self.edge_processes)
         _check_zone(self)
         _check_gateway(self.wireguard_listen)
         _check_backups(self)
@@ -293,6 +294,7 @@ LEAST: Mapping[str, float] = {
     "backup_verify_percent": 0,
     "idle_s": 1,
     "edge_drain_s": 0,
+    "edge_processes": 1,
     "daemon_away_lost_s": 10,
     "max_layer_mib": 1,
     "max_image_mib": 1,
@@ -406,7 +408,12 @@ def _check_gateway(place: str | None) -> None:
         raise ValueError(f"wireguard_listen {place!r} is not HOST:PORT, where peers reach this node")
 
 
-def _check_edge(texts: tuple[str, ...]) -> None:
+MAX_EDGE_PROCESSES = 8
+
+
+def _check_edge(texts: tuple[str, ...], processes: int) -> None:
+    if processes > MAX_EDGE_PROCESSES:
+        raise ValueError(f"edge_processes must be at most {MAX_EDGE_PROCESSES}, not {processes}")
     for text in texts:
         try:
             if texts != (NOWHERE,):

@@ -31,7 +31,7 @@ _OUTSIDE = {
     "hawker.chaos.commands",
     "hawker.dns.commands",
     "hawker.edge.commands",
-    "hawker.edge.process",
+    "hawker.edge.program",
     "hawker.fleet.presence",
     "bench.schedulers.command",
 }

@@ -18,7 +18,8 @@ from hawker.api.contract.app import AppParams
 from hawker.api.contract.certificate import IMPORT_CERTIFICATE, ImportCertificateRequest
 from hawker.api.contract.machine import WaitState
 from hawker.errors import HawkerError
-from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH
+from hawker.feed import EVERYWHERE, HOP_OFFSET, PUBLISH, process_of
+from hawker.ids import AppName
 from tests.certificates import issued, root_pem
 from tests.e2e.command_line import CommandLine
 from tests.e2e.shop import Shop
@@ -35,8 +36,8 @@ NAME = "www.example.com"
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
-    """Both up, in one cluster, each with published ports at its own address."""
-    flags = [("--edge-address", address) for address in HOSTS[:2]]
+    """Both up, in one cluster, each with published ports at its own address; the second edge has two processes."""
+    flags = [("--edge-address", HOSTS[0]), ("--edge-address", HOSTS[1], "--edge-processes", "2")]
     with two_hosts(tmp_path_factory.mktemp("fleet"), flags) as pair:
         yield pair
 
@@ -92,6 +93,20 @@ async def test_a_request_reaches_a_machine_of_another_host_and_wakes_it(hosts: t
 def edge_process(host: Host) -> int:
     warden = int((host.node.place.edge / "lock").read_text())
     return int(Path(f"/proc/{warden}/task/{warden}/children").read_text().split()[0])
+
+
+@pytest.mark.parametrize("name", ["shop", "blog"])
+async def test_a_request_goes_to_the_process_that_has_the_gates_of_its_app(hosts: tuple[Host, Host], name: str) -> None:
+    here, there = hosts
+    async with here.node.client() as client:
+        app = await Shop(client, name).open()
+        machine = await app.run_somewhere(config(1))
+        await eventually(lambda: served(here), WITHIN_S)
+        await app.stop(machine.id)
+        await app.wait(machine.id, WaitState.STOPPED)
+        assert machine.id in (await page(here)).body and (await page(there)).status == 200
+        assert process_of(AppName(name), 2) == ["shop", "blog"].index(name)
+        await app.close()
 
 
 async def test_a_port_that_a_machine_here_has_is_not_taken_from_elsewhere(hosts: tuple[Host, Host], shop: Shop) -> None:

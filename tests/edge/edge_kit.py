@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import anyio
@@ -22,6 +23,7 @@ from hawker.clock import SystemClock
 from hawker.config import Service
 from hawker.config.machine import Concurrency, HttpOptions, Port
 from hawker.edge.process import Edge, EdgeParts
+from hawker.edge.shard import EdgeShard
 from hawker.edge.warden import GivenDoor, Sockets, WantedDoors
 from hawker.feed import (
     NODE_IDENTITY,
@@ -171,9 +173,9 @@ class PlayedWorker:
 
 
 class PlayedHost:
-    """One edge process and all around it."""
+    """One edge process and all around it: the only one of its host, or a part of it."""
 
-    def __init__(self, folder: Path, tasks: TaskGroup) -> None:
+    def __init__(self, folder: Path, tasks: TaskGroup, shard: EdgeShard | None = None) -> None:
         self.folder = folder
         self.worker = PlayedWorker()
         self.tasks = tasks
@@ -181,7 +183,9 @@ class PlayedHost:
         for end in (ours, theirs):
             end.setblocking(False)
         self.channel = ours
-        small = EdgeParts(memory=lambda: 0)  # whatever the tests before have left in this process
+        small = EdgeParts(
+            memory=lambda: 0, shard=shard or EdgeShard()
+        )  # whatever the tests before have left in this process
         self.edge = Edge(folder, theirs, SystemClock(), tasks, small)
         self.sockets, self.datagrams = Sockets(), Sockets(udp=True)
 
@@ -203,7 +207,7 @@ class PlayedHost:
         for door, listener in sockets.bound.items():
             if door not in told:
                 given = msgspec.msgpack.encode(GivenDoor(address=door[0], port=door[1], udp=sockets.udp))
-                socket.send_fds(self.channel, [given], [listener.fileno()])
+                socket.send_fds(self.channel, [given], [each.fileno() for each in listener])
                 told.add(door)
 
     async def publish(self, *machines: MachineRoute) -> None:
@@ -236,11 +240,11 @@ def _listens_at(port: int) -> bool:
 
 
 @asynccontextmanager
-async def played_host() -> AsyncIterator[PlayedHost]:
+async def played_host(shard: EdgeShard | None = None) -> AsyncIterator[PlayedHost]:
     folder = Path(tempfile.mkdtemp(prefix="edge"))
     make_folder(folder, None)
     async with anyio.create_task_group() as tasks:
-        host = PlayedHost(folder, tasks)
+        host = PlayedHost(folder, tasks, shard)
         server = await asyncio.start_unix_server(host.worker, folder / "edge.sock")
         tasks.start_soon(host.guard)
         tasks.start_soon(host.edge.serve)
@@ -249,7 +253,7 @@ async def played_host() -> AsyncIterator[PlayedHost]:
         finally:
             server.close()
             tasks.cancel_scope.cancel()
-            for listener in (*host.sockets.bound.values(), *host.datagrams.bound.values()):
+            for listener in chain(*host.sockets.bound.values(), *host.datagrams.bound.values()):
                 listener.close()
             shutil.rmtree(folder)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 
 import anyio
@@ -137,7 +138,7 @@ async def test_a_process_that_leaves_carries_on_and_the_next_one_keeps_its_hard_
         await eventually(lambda: files(own))
         async with anyio.create_task_group() as tasks:
             await EarlierProcesses(own, second.edge.gates, SystemClock()).meet(tasks)
-            for listener in host.sockets.bound.values():
+            for listener in chain(*host.sockets.bound.values()):
                 listener.close()
             await second.publish(machine)
             assert second.edge.gates.of[machine.id].total == 1, "it counts who came in before it"

@@ -8,10 +8,13 @@ from threading import Thread
 
 import pytest
 
+from hawker.clock import SystemClock
 from hawker.edge.warden import Sockets, Warden, listen_at, memory_bytes, pause_s
 from tests.edge.edge_kit import HOST
 from tests.ports import free_port
 from tests.waiting import wait_for
+
+CLOCK = SystemClock()
 
 
 def test_sockets_are_kept_while_they_are_wanted_and_refusals_are_said_once() -> None:
@@ -31,7 +34,7 @@ def test_sockets_are_kept_while_they_are_wanted_and_refusals_are_said_once() -> 
 def test_a_port_of_datagrams_is_bound_beside_that_of_connections_and_refused_where_it_is_taken() -> None:
     port, sockets, datagrams = free_port(), Sockets(), Sockets(udp=True)
     assert sockets.want([(HOST, port)]) == datagrams.want([(HOST, port)]) == [(HOST, port)]
-    assert datagrams.bound[HOST, port].type == socket.SOCK_DGRAM
+    assert datagrams.bound[HOST, port][0].type == socket.SOCK_DGRAM
     others = Sockets(udp=True)
     assert others.want([(HOST, port)]) and others.refused == {(HOST, port): "in use by another program of this host"}
     for each in (sockets, datagrams):
@@ -49,6 +52,7 @@ def test_short_lives_are_followed_by_pauses() -> None:
 
 PROGRAM = """
 import socket, sys, time, pathlib, msgspec
+from hawker.clock import SystemClock
 from hawker.edge.warden import WantedDoors, CHANNEL_FD
 channel = socket.socket(fileno=CHANNEL_FD)
 pathlib.Path(sys.argv[1]).open("a").write("life ")
@@ -68,7 +72,7 @@ while True:
 def test_a_client_that_waits_while_an_edge_process_ends_is_served_by_the_next_one(tmp_path: Path) -> None:
     port, lives = free_port(), f"{tmp_path}/lives"
     waking, wakes = socket.socketpair()
-    warden = Warden((sys.executable, "-c", PROGRAM, lives, str(port)), lambda wait_s: False)
+    warden = Warden((sys.executable, "-c", PROGRAM, lives, str(port)), CLOCK.monotonic)
     thread = Thread(target=warden.run, args=(waking,))
     thread.start()
     try:
@@ -90,36 +94,39 @@ def test_a_warden_that_begins_anew_hands_its_sockets_on_and_lets_its_edge_proces
     program += "sys.exit(0)))\n"
     waking, wakes = socket.socketpair()
     argv = (sys.executable, "-c", "import sys\n" + program + PROGRAM, f"{tmp_path}/lives", str(port))
-    warden = Warden(argv, lambda wait_s: False)
+    warden = Warden(argv, CLOCK.monotonic)
     thread = Thread(target=warden.run, args=(waking,))
     thread.start()
     wait_for(lambda: answers(port, b"word"))
     wakes.send(bytes([signal.SIGHUP]))
     thread.join(30)
     assert warden.renewing and ended.exists()
-    with socket.create_connection((HOST, port), timeout=10), warden.bound[HOST, port] as kept:
+    with socket.create_connection((HOST, port), timeout=10), warden.bound[HOST, port][0] as kept:
         kept.settimeout(10)
         kept.accept()[0].close()
 
 
 @pytest.mark.parametrize(("number", "renews"), [(signal.SIGHUP, True), (signal.SIGTERM, False)])
-def test_a_signal_while_it_waits_to_start_again_is_heeded(number: signal.Signals, renews: bool) -> None:
+def test_a_signal_while_it_waits_to_start_again_is_heeded(number: signal.Signals, renews: bool, tmp_path: Path) -> None:
     waking, wakes = socket.socketpair()
-
-    def pause(wait_s: float) -> bool:
-        return bool(wakes.send(bytes([number])))
-
+    lives = tmp_path / "lives"
+    ends = f"import pathlib; pathlib.Path({str(lives)!r}).open('a').write('life ')"
     with waking, wakes:
-        warden = Warden((sys.executable, "-S", "-c", ""), pause)
-        assert warden.run(waking) == 0
-    assert warden.renewing is renews
+        warden = Warden((sys.executable, "-S", "-c", ends), lambda: len(lives.read_text()) if lives.exists() else 0.0)
+        thread = Thread(target=warden.run, args=(waking,))
+        thread.start()
+        wait_for(lambda: lives.exists() and lives.read_text() == 3 * "life ")
+        wakes.send(bytes([number]))
+        thread.join(30)
+        assert not thread.is_alive()
+    assert warden.renewing is renews and len(lives.read_text().split()) == 3
 
 
 def test_an_edge_process_that_needs_too_much_memory_is_replaced(tmp_path: Path) -> None:
     port, lives = free_port(), tmp_path / "lives"
     grows = PROGRAM.replace('connection.sendall(b"alive")', 'kept = bytearray(96 << 20); connection.sendall(b"alive")')
     waking, wakes = socket.socketpair()
-    warden = Warden((sys.executable, "-c", grows, str(lives), str(port)), lambda wait_s: False, most_bytes=96 << 20)
+    warden = Warden((sys.executable, "-c", grows, str(lives), str(port)), CLOCK.monotonic, most_bytes=96 << 20)
     thread = Thread(target=warden.run, args=(waking,))
     thread.start()
     try:
@@ -147,6 +154,7 @@ def answers(port: int, word: bytes) -> bool:
 
 LEAVES = """
 import signal, socket, sys, pathlib, time, msgspec
+from hawker.clock import SystemClock
 from hawker.edge.warden import WantedDoors, CHANNEL_FD
 
 def leave(*_):
@@ -169,7 +177,7 @@ def test_an_edge_process_that_leaves_goes_on_beside_the_next_one_until_the_warde
     (pid,) = first.leaving
     assert memory_bytes(pid) > 0, "it lives"
     sockets = Sockets(first.bound)
-    second = Warden(argv, lambda wait_s: False, sockets, leaving=first.leaving)
+    second = Warden(argv, CLOCK.monotonic, sockets, leaving=first.leaving)
     woken, wakes = socket.socketpair()
     thread = Thread(target=second.run, args=(woken,))
     thread.start()
@@ -190,8 +198,9 @@ def test_a_warden_that_ends_takes_those_that_leave_with_it(tmp_path: Path) -> No
     (pid,) = warden.leaving
     warden.end_leaving()
     wait_for(lambda: not memory_bytes(pid))
-    for each in warden.bound.values():
-        each.close()
+    for sockets in warden.bound.values():
+        for each in sockets:
+            each.close()
     waking.close()
 
 
@@ -199,7 +208,7 @@ def renewed(argv: tuple[str, ...], port: int) -> tuple[Warden, socket.socket]:
     """A warden that has been told to begin anew while somebody is in its edge process. It runs in the main thread, with
     which its edge processes end."""
     waking, wakes = socket.socketpair()
-    warden = Warden(argv, lambda wait_s: False)
+    warden = Warden(argv, CLOCK.monotonic)
 
     def renew() -> None:
         wait_for(lambda: answers(port, b"word"))

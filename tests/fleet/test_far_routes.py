@@ -9,7 +9,7 @@ from hawker.clock import SystemClock
 from hawker.errors import Unavailable
 from hawker.feed import EVERYWHERE, PUBLISH, GatePlace, MachineRoute, RouteHealth
 from hawker.fleet.far_routes import FarRoutes
-from hawker.ids import NodeId
+from hawker.ids import AppName, NodeId
 from hawker.machine import State
 from tests.fleet.test_failover_view import Rows
 from tests.waiting import eventually
@@ -29,8 +29,11 @@ def routes(rows: Rows, tell: Sequence[object] = (), *, outside: bool = True) -> 
     def take(*all_of_it: object) -> None:
         told.append(all_of_it)
 
-    gates = {NEAR: GATE}
-    return FarRoutes(ME, rows, gates.get, lambda: bool(outside), lambda: [MINE], take, SystemClock())
+    def gate_of(node: NodeId, app: AppName) -> GatePlace | None:
+        assert app == "shop", "whose gates are in one process of its host"
+        return GATE if node == NEAR else None
+
+    return FarRoutes(ME, rows, gate_of, lambda: bool(outside), lambda: [MINE], take, SystemClock())
 
 
 def put(rows: Rows, node: NodeId, number: int, *services: str, metadata: str = PUBLISHED, **more: str | float) -> str:

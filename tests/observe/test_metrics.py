@@ -40,6 +40,7 @@ COUNTS = {  # gauges of things that are counted: the thing is the unit
     "hawker_log_lines",
     "hawker_edge_held",
     "hawker_edge_in_flight",
+    "hawker_edge_process_events",
 }
 
 
@@ -85,6 +86,7 @@ def test_no_label_can_name_what_a_user_names(metrics: MetricsRegistry) -> None:
         "python",
         "reason",
         "event",
+        "process",
     }
 
 

@@ -44,6 +44,7 @@ EXCEPTIONS: tuple[Allowed, ...] = (
     Allowed("alive", "src/hawker/sim/commands/*", "*", "cli/main.py names the first, and that one the others"),
     Allowed("alive", "src/hawker/chaos/commands.py", "*", "cli/main.py names it"),
     Allowed("alive", "src/hawker/edge/commands.py", "*", "cli/main.py names it"),
+    Allowed("alive", "src/hawker/edge/program.py", "*", "cli/main.py names it"),
     Allowed("alive", "src/hawker/dns/commands.py", "*", "cli/main.py names it"),
     Allowed("alive", "src/hawker/observe/otlp.py", "*", "observe/spans.py imports it by name, when an endpoint is set"),
     # A library that has a second use.

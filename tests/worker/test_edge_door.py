@@ -1,6 +1,6 @@
 """What the worker tells the edge of its machines, and what it does for it: starts, rests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +10,32 @@ import pytest
 from anyio.abc import ByteStream
 from msgspec.structs import replace
 
-from hawker.clock import SystemClock
 from hawker.errors import Conflict, LeaseHeld
 from hawker.feed import (
     CERTIFICATE_KEY,
     EVERYWHERE,
     NODE_IDENTITY,
+    PROCESSES,
     PUBLISH,
     AllMachines,
     AppAddress,
+    EdgeAnswer,
     EdgeInbox,
     GatePlace,
+    MachineChanged,
     MachineRoute,
     RestMachine,
     RouteHealth,
+    ToEdge,
     ToWorker,
     frame,
 )
-from hawker.host.process_guard import ProcessGuard
 from hawker.ids import AppName, InstanceId, MachineId, NodeId
 from hawker.machine import State
 from hawker.record.app import org_of
 from hawker.record.machine import MACHINES, CheckResult, MachineRecord, MachineTarget
 from hawker.sim.node.sim_worker import APP, SimWorker
-from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge, autostarts, idle_s, published_at, worst
+from hawker.worker.edge_door import EdgeDoor, EdgeHost, autostarts, idle_s, published_at, worst
 from hawker.worker.ip_assignments import IpRequest
 from tests.certificates import issued
 from tests.waiting import eventually
@@ -263,28 +265,6 @@ async def test_a_node_alone_serves_private_addresses_in_networks_of_its_machines
     assert len(door.private_addresses) == 1 and len(door.whole().app_addresses) == 1
 
 
-class Bridges:
-    """Part of `Networks`."""
-
-    def __init__(self) -> None:
-        self.served: list[Mapping[int, frozenset[str]]] = []
-
-    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None:
-        self.served.append(addresses)
-
-
-async def test_private_addresses_of_apps_are_the_hosts(worker: SimWorker, tmp_path: Path) -> None:
-    door, bridges, clock = door_of(worker), Bridges(), SystemClock()
-    edge = HostEdge(door, ProcessGuard(tmp_path, tmp_path / "edge", clock, "edge"), bridges, clock)
-    door.join(GatePlace(node=NodeId("0000000a"), host="10.0.0.1", port=4291), lambda: "")
-    door.tell_far((), [AppAddress(app=AppName(APP), ip="fdaa:0:7::1:2")])
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(edge.serve)
-        await eventually(lambda: bool(bridges.served))
-        tasks.cancel_scope.cancel()
-    assert bridges.served == [{7: {"fdaa:0:7::1:2"}}]
-
-
 class PlayedStream(ByteStream):
     """The edge's end of a connection: what it says, and what it is told."""
 
@@ -341,3 +321,39 @@ async def test_an_edge_is_told_how_everything_is_after_what_the_one_before_it_as
         (whole, *_) = EdgeInbox().read(second.told)
         assert isinstance(whole, AllMachines) and whole.machines[0].state is not State.STARTED
         tasks.cancel_scope.cancel()
+
+
+async def test_each_process_of_an_edge_is_told_all_that_changes_and_answered_by_itself(worker: SimWorker) -> None:
+    machine_id = await worker.started(services=[WEB], metadata={PUBLISH: "*"})
+    running = worker.record(machine_id).running
+    assert running is not None
+    door, first, second = door_of(worker), PlayedStream(), PlayedStream()
+    async with anyio.create_task_group() as tasks:
+        for each in (first, second):
+            tasks.start_soon(door._converse, each)
+        await eventually(lambda: first.told and second.told)
+        second.say(RestMachine(call=7, id=MachineId(machine_id), instance=running.instance_id, suspend=False))
+        await eventually(lambda: any(isinstance(each, EdgeAnswer) for each in heard(second)))
+        await eventually(lambda: ends_stopped(first) and ends_stopped(second))
+        assert not any(isinstance(each, EdgeAnswer) for each in EdgeInbox().read(first.told))
+        tasks.cancel_scope.cancel()
+
+
+def heard(stream: PlayedStream) -> list[ToEdge]:
+    return list(EdgeInbox().read(stream.told))
+
+
+def ends_stopped(stream: PlayedStream) -> bool:
+    """The last word of a machine is that it sleeps."""
+    said = [each.machine.state for each in EdgeInbox().read(stream.told) if isinstance(each, MachineChanged)]
+    return said[-1:] == [State.STOPPED]
+
+
+async def test_how_many_processes_serve_is_ordered_in_a_file_where_it_is_more_than_one(
+    worker: SimWorker, tmp_path: Path
+) -> None:
+    two = door_of(worker, replace(HOST, folder=tmp_path, processes=2))
+    two.order_processes()
+    assert (tmp_path / PROCESSES).read_text() == "2\n"
+    door_of(worker, replace(HOST, folder=tmp_path)).order_processes()
+    assert not (tmp_path / PROCESSES).exists()

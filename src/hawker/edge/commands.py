@@ -2,21 +2,21 @@
 
 import fcntl
 import os
-import select
 import signal
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 import msgspec
 
 from hawker import log
-from hawker.edge.warden import Sockets, Warden, signals_in
+from hawker.clock import SystemClock
+from hawker.edge.warden import Doors, Sockets, Warden, signals_in
 from hawker.errors import CannotStart
+from hawker.feed import PROCESSES, edge_version
 from hawker.host.spawn import own_program
 from hawker.place import Place, default_data_dir
-from hawker.version import VERSION
 
 _HELP = """Serve the ports that machines publish, for the node of a data directory. `hawker up` starts this when a
 machine needs it, and it goes on without the node's daemon; SIGTERM ends it. After SIGHUP it begins anew with the same
@@ -49,16 +49,29 @@ def _run(data_dir: Path | None, log_level: str, taken: str, user: int | None) ->
     if lock is None:
         _log.info("another edge is there", extra={"folder": str(folder)})
         return 0
-    sockets = Sockets(_sockets(before.doors if before is not None else ()))
-    datagrams = Sockets(_sockets(before.datagrams if before is not None else ()), udp=True)
-    (folder / "version").write_text(VERSION)
+    processes = _processes(folder)
+    sockets = Sockets(_sockets(before.doors if before is not None else ()), each=processes)
+    datagrams = Sockets(_sockets(before.datagrams if before is not None else ()), udp=True, each=processes)
+    (folder / "version").write_text(edge_version(processes))
     options = ["--data-dir", str(data_dir or default_data_dir()), "--log-level", log_level]
     options += [] if user is None else ["--user", str(user)]
-    return _guard((sockets, datagrams), lock, tuple(options), before.leaving if before is not None else ())
+    leaving = before.leaving if before is not None else ()
+    return _guard((sockets, datagrams), lock, tuple(options), leaving, processes)
 
 
-def _sockets(doors: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int], socket.socket]:
-    return {(address, port): socket.socket(fileno=fd) for address, port, fd in doors}
+def _sockets(doors: Iterable[tuple[str, int, int]]) -> dict[tuple[str, int], list[socket.socket]]:
+    found: dict[tuple[str, int], list[socket.socket]] = {}
+    for address, port, fd in doors:
+        found.setdefault((address, port), []).append(socket.socket(fileno=fd))
+    return found
+
+
+def _processes(folder: Path) -> int:
+    """As the node's daemon has ordered."""
+    try:
+        return max(1, int((folder / PROCESSES).read_text()))
+    except (OSError, ValueError):
+        return 1
 
 
 def _locked(folder: Path) -> int | None:
@@ -72,16 +85,19 @@ def _locked(folder: Path) -> int | None:
     return lock
 
 
-def _guard(sockets: tuple[Sockets, Sockets], lock: int, options: tuple[str, ...], leaving: tuple[int, ...]) -> int:
+def _guard(
+    sockets: tuple[Sockets, Sockets], lock: int, options: tuple[str, ...], leaving: tuple[int, ...], processes: int
+) -> int:
     waking = _woken_by_signals()
     argv = (*own_program(), "edge-process", *options)
     listening, datagrams = sockets
     warden = Warden(
         argv,
-        lambda wait_s: bool(select.select([waking], [], [], wait_s)[0]),
+        SystemClock().monotonic,
         listening,
         datagrams=datagrams,
         leaving=leaving,
+        processes=processes,
     )
     status = warden.run(waking)
     if warden.renewing and not _to_end(waking):
@@ -109,8 +125,8 @@ def _begin_anew(warden: Warden, lock: int, options: tuple[str, ...]) -> None:
     os.execv(program[0], (*program, "edge", *options, "--taken-over", taken))
 
 
-def _descriptors(bound: Mapping[tuple[str, int], socket.socket]) -> tuple[tuple[str, int, int], ...]:
-    return tuple((address, port, each.fileno()) for (address, port), each in bound.items())
+def _descriptors(bound: Doors) -> tuple[tuple[str, int, int], ...]:
+    return tuple((*door, each.fileno()) for door, sockets in bound.items() for each in sockets)
 
 
 def _woken_by_signals() -> socket.socket:

@@ -53,6 +53,7 @@ class Gate:
         self.waking = False
         self.rest_after = -inf  # a rest that was refused is not asked for again before
         self.doubted: InstanceId | None = None  # whether it is to rest the worker was asked, and has not answered
+        self.full_until = -inf  # another process of the host has the gate, and had no room
         self.why_not = ""  # of the last wake that was refused
         self._wake_after = -inf
         self._closed: InstanceId | None = None
@@ -75,8 +76,14 @@ class Gate:
 
     @property
     def is_near(self) -> bool:
-        """The machine is on this host: here is decided. Of another one this is what we believe of it."""
+        """The machine is on this host: here is decided. Of another one this is what we believe of it; and of one whose
+        gate another process of the host has."""
         return self.route.gate is None
+
+    @property
+    def is_beside(self) -> bool:
+        """Another process of this host has its gate, and counts who is in there."""
+        return self.route.gate is not None and self.route.gate.is_beside
 
     @property
     def is_open(self) -> bool:
@@ -291,7 +298,7 @@ class Gates:
 
     def _order(self, target: ServiceTarget) -> tuple[float, bool, float]:
         load = self.of[target.machine.id].load(target)
-        return load if target.is_near else _HOP_WEIGHT * load, not target.is_near, self._random()
+        return load if target.is_here else _HOP_WEIGHT * load, not target.is_here, self._random()
 
     def to_hold(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """A machine of another host that is not up and can be asked for all the same: its gate holds who asks, and
@@ -299,9 +306,13 @@ class Gates:
         found = []
         for target in () if self._shut else targets:
             gate = self.of.get(target.machine.id)
-            if gate is None or target.is_near or gate.avoided(now) or not gate.has_room(target):
+            if gate is None or target.is_near or not gate.has_room(target):
                 continue
-            if gate.may_wake or gate.is_coming:
+            if now < gate.full_until:  # who waits does so where those do that came to that process
+                found.append(((True, True, gate.load(target), target.machine.id), target))
+            elif gate.avoided(now):
+                continue
+            elif gate.may_wake or gate.is_coming:
                 load = gate.load(target)
                 found.append(((load >= 1, not gate.is_coming, -load, target.machine.id), target))
         return min(found, key=lambda each: each[0], default=(None, None))[1]

@@ -5,7 +5,8 @@ certificate of the cluster, and asked, is bounded in bytes and time.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeVar, cast
 
 import anyio
 
@@ -26,6 +27,8 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 ASK_S, REST_S = 10.0, 60.0
 """A stranger has so long to ask, and one that was answered to ask again."""
+NEIGHBOR_S = 3600.0
+"""Another process of this host is as free as we are: it ends when that does."""
 NEWCOMERS = Allowance(100.0, 500.0)
 """Connections a second of one address, or /64 of IPv6: hosts of a cluster are often of one network, and whoever is in
 it must not keep the others out."""
@@ -50,12 +53,14 @@ class _Guest(Side):
 class _Host:
     """A connection of another host's edge. Keeps `Closable`."""
 
-    def __init__(self, door: "HopDoor") -> None:
+    def __init__(self, door: "HopDoor", *, beside: bool = False) -> None:
         self._door = door
+        self.beside = beside  # of this host
         self.line = HopLine(self._hear, self._rest, self._lose)
         self.handshake: Handshake | None = None
         self._scope: anyio.CancelScope | None = None
-        self._late = asyncio.get_running_loop().call_later(ASK_S, self.give_up)
+        self.lasting = False  # what goes over it now has no end of its own
+        self._late = asyncio.get_running_loop().call_later(NEIGHBOR_S if beside else ASK_S, self.give_up)
 
     def give_up(self) -> None:
         if self.line.transport is not None:
@@ -89,9 +94,9 @@ class _Host:
 
     def _rest(self) -> None:
         """It may ask again."""
-        self._scope = None
+        self._scope, self.lasting = None, False
         self._late.cancel()
-        self._late = asyncio.get_running_loop().call_later(REST_S, self.give_up)
+        self._late = asyncio.get_running_loop().call_later(NEIGHBOR_S if self.beside else REST_S, self.give_up)
         self._door.table.rest(self)
 
     def _lose(self, error: Exception) -> None:
@@ -99,6 +104,7 @@ class _Host:
         if self._scope is not None:
             self._scope.cancel()
         self._door.table.release(self)
+        self._door.neighbors.discard(self)
 
 
 class _HostHandshake(Handshake):
@@ -115,6 +121,22 @@ class _HostHandshake(Handshake):
         address = address_of(transport, "peername")
         if not (self._door.may_begin(address) and self._door.table.admit(self._host, address)):
             self.abort()
+
+
+class _Neighbor(asyncio.Protocol):
+    """A connection of another process of this host, in the clear: nobody else enters the folder."""
+
+    def __init__(self, door: "HopDoor") -> None:
+        self._door = door
+        self._host = _Host(door, beside=True)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        raw = cast(asyncio.Transport, transport)
+        raw.set_protocol(self._host.line)
+        self._host.line.connection_made(raw)
+        self._door.neighbors.add(self._host)
+        if not self._door.table.admit(self._host, ""):
+            self._host.give_up()
 
 
 class HopDoor:
@@ -144,6 +166,9 @@ class HopDoor:
         self._moved = asyncio.Event()
         self._closed = False
         self._busy: set[_Host] = set()
+        self.neighbors: set[_Host] = set()  # connections of other processes of this host
+        self._door_for_neighbors: asyncio.Server | None = None
+        self._together = False
 
     def move(self, place: GatePlace | None) -> None:
         """Where to answer from now on."""
@@ -172,15 +197,33 @@ class HopDoor:
             finally:
                 server.close()
 
-    def close(self) -> None:
-        """The process goes: nobody new is let in, who is in there may stay."""
-        self._closed = True
+    def close(self, *, together: bool = False) -> None:
+        """The process goes: nobody new is let in, who is in there may stay. All of the host go `together`: each lets in
+        for the others until they have no request any more."""
+        self._closed, self._together = True, together
         self._moved.set()
         self._datagrams.close()
 
-    def end(self) -> None:
+    @property
+    def neighbors_come(self) -> bool:
+        """Whether other processes of this host may ask still, or are heard out."""
+        return any(not each.lasting for each in self.neighbors)
+
+    def end(self, *, stays: bool = False) -> None:
+        """With `stays` this process goes on beside the next one, and so do those who came by another one of the host,
+        which does the same."""
+        self._together = False
+        if self._door_for_neighbors is not None:
+            self._door_for_neighbors.close()
         for host in list(self._busy):
-            host.give_up()
+            if not (stays and host.beside):
+                host.give_up()
+
+    async def serve_neighbors(self, place: Path) -> None:
+        """Let the other processes of this host in, at this socket."""
+        await anyio.Path(place).unlink(missing_ok=True)
+        loop = asyncio.get_running_loop()
+        self._door_for_neighbors = await loop.create_unix_server(lambda: _Neighbor(self), place, backlog=_BACKLOG)
 
     def may_begin(self, address: str) -> bool:
         """Strangers have so many handshakes begun, and no more of this process's time. Edges keep their connections."""
@@ -205,7 +248,7 @@ class HopDoor:
     async def _carry(self, host: _Host, question: HopQuestion, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                if self._closed:
+                if self._closed and not (self._together and host.beside):
                     raise ProxyError(Code.PR01, known="the edge of the machine's host is being replaced")
                 await self._let_in(host, question)
             except ProxyError as error:
@@ -229,6 +272,7 @@ class HopDoor:
             side = await self._dialer.dial(visit, began, lambda _: Side(over.set))
             if question.lasting:
                 visit.last()
+                host.lasting = True
             self._counters.add("hops")
             host.let_in(_Guest).join(side)
             with anyio.CancelScope(shield=True):  # the end of one side is passed on to the other by themselves

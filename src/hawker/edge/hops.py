@@ -35,6 +35,7 @@ REACH_S, ANSWER_S = 0.5, 2.0
 LATE_S = 1.0
 """So much longer than a gate holds is its answer waited for."""
 _FULL_S, _AVOID_S = 0.1, 1.0
+_STAY_AGAIN_S = 0.1
 FREE_S = 15.0
 """So long is a connection kept that nobody uses."""
 _FREE_OF_GATE = 64
@@ -68,12 +69,12 @@ class _Caller:
 
     def __init__(
         self,
-        context: ssl.SSLContext,
+        identity: MutualTls,
         place: GatePlace,
         freed: Callable[["_Caller"], None],
         ended: Callable[["_Caller"], None],
     ) -> None:
-        self._context = context
+        self._identity = identity
         self._place = place
         self._ended = ended
         self.line = HopLine(self._hear, lambda: freed(self), self._lose)
@@ -84,9 +85,12 @@ class _Caller:
         self.lasting = False
 
     async def connect(self) -> None:
-        """TLS is not done yet. Raises `OSError`."""
-        make = partial(Handshake, self._context, self.line, name=name_of(self._place.node), made=self._begin)
+        """TLS is not done yet; in the host there is none. Raises `OSError`."""
         loop, place = asyncio.get_running_loop(), self._place
+        if place.is_beside:
+            await asyncio.wait_for(loop.create_unix_connection(lambda: self.line, place.host), REACH_S)
+            return
+        make = partial(Handshake, self._identity.client(), self.line, name=name_of(place.node), made=self._begin)
         _, self._handshake = await asyncio.wait_for(loop.create_connection(make, place.host, place.port), REACH_S)
 
     async def ask(self, question: HopQuestion, within_s: float) -> HopAnswer:
@@ -156,6 +160,7 @@ class HopDialer:
         self._now = clock.monotonic
         self._free: dict[GatePlace, list[_Caller]] = {}
         self._busy: dict[GatePlace, dict[_Caller, None]] = {}
+        self._done = False
 
     async def dial(self, visit: Visit, began: float, make: Callable[[], P], *, lasting: bool) -> P:
         """The protocol that `make` makes is at the machine's service then. Raises `ProxyError`; the gate is avoided
@@ -203,6 +208,13 @@ class HopDialer:
             if not kept:
                 del self._free[place]
 
+    def end_free(self) -> None:
+        """Other processes of this host are asked nothing any more."""
+        self._done = True
+        for place in [place for place in self._free if place.is_beside]:
+            for caller in self._free.pop(place):
+                caller.give_up()
+
     def _listen(self, place: GatePlace, callers: list[_Caller]) -> None:
         """One of them that is heard is enough."""
         waiting = [each for each in callers if not each.lasting]
@@ -222,7 +234,7 @@ class HopDialer:
         while (kept := self._take(place)) is not None:
             with suppress(ConnectionError):
                 return kept, await self._watched(place, kept, question, within_s)
-        caller = _Caller(self._identity.client(), place, partial(self._keep, place), partial(self._forget, place))
+        caller = _Caller(self._identity, place, partial(self._keep, place), partial(self._forget, place))
         try:
             await caller.connect()
         except TimeoutError:  # nobody is at home: other machines of the host need not be tried
@@ -258,11 +270,35 @@ class HopDialer:
         if caller.lasting:
             caller.probe(lasting=False)
         callers = self._free.setdefault(place, [])
-        if len(callers) < _FREE_OF_GATE and caller.line.is_free:
+        if len(callers) < _FREE_OF_GATE and caller.line.is_free and not (self._done and place.is_beside):
             caller.free_since = self._now()
             callers.append(caller)
         elif caller.line.transport is not None:
             caller.line.transport.close()
+
+
+class _Presence(asyncio.Protocol):
+    """Says nothing."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
+
+
+async def stay_at(place: Path, clock: Clock) -> None:
+    """Be connected with another edge process of this host until cancelled: it stays as long, for requests that came
+    here and are for its machines."""
+    loop = asyncio.get_running_loop()
+    while True:
+        with suppress(OSError):
+            transport, presence = await loop.create_unix_connection(_Presence, str(place))
+            try:
+                await presence.lost.wait()
+            finally:
+                transport.abort()
+        await clock.sleep(_STAY_AGAIN_S)
 
 
 def hold_s_of(visit: Visit, began: float, now: float) -> float:
@@ -274,12 +310,16 @@ def unreached(gate: Gate, target: ServiceTarget, place: GatePlace, error: Except
     """The gate is avoided for a while."""
     gate.failed(target.number, now)
     at, why = f"{place.host}:{place.port}", str(error) or type(error).__name__
+    if place.is_beside:
+        return ProxyError(Code.PC01, known=f"the edge process that lets into {gate.route.id} is not reached ({why})")
     return ProxyError(Code.PC01, known=f"host {place.node} of machine {gate.route.id} is not reached at {at} ({why})")
 
 
 def refused(gate: Gate, answer: HopAnswer, now: float) -> ProxyError:
     full = answer.code == Code.HQ01.name
     gate.avoid(now + (_FULL_S if full else _AVOID_S))
+    if full and gate.is_beside:
+        gate.full_until = now + _FULL_S
     try:
         code = Code[answer.code]
     except KeyError:

@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 
 import anyio
 import msgspec
@@ -19,6 +20,7 @@ from hawker.log import bind
 
 _DATAGRAM = 1 << 20
 _BEAT_S = 1.0
+_MOST_SOCKETS = 32  # of one door
 _BACKLOG = 4096
 _log = bind("hawker.edge")
 
@@ -43,7 +45,7 @@ class Listeners:
         self._accept = accept
         self._receive = receive
         self._clock = clock
-        self._servers: dict[Door, asyncio.Server | DatagramDoor] = {}
+        self._servers: dict[Door, list[asyncio.Server | DatagramDoor]] = {}
         self.refused: dict[Door, str] = {}
         self._told: frozenset[Door] = frozenset()
         self._closed = False
@@ -56,7 +58,7 @@ class Listeners:
     def close(self) -> None:
         """Nobody is accepted any more: who comes now waits for the next process."""
         self._closed = True
-        for server in self._servers.values():
+        for server in chain.from_iterable(self._servers.values()):
             server.rest() if isinstance(server, DatagramDoor) else server.close()
 
     def leave(self) -> None:
@@ -89,7 +91,8 @@ class Listeners:
     def _beat(self) -> None:
         self._told = frozenset(self._wanted())
         for door in self._servers.keys() - self._told:
-            self._servers.pop(door).close()
+            for server in self._servers.pop(door):
+                server.close()
         self.refused = {door: why for door, why in self.refused.items() if door in self._told}
         doors, datagrams = (
             tuple((door.address, door.port) for door in sorted(self._told) if door.udp is udp) for udp in (False, True)
@@ -107,19 +110,22 @@ class Listeners:
             return
         self.refused.pop(door, None)
         if self._closed or door in self._servers or door not in self._told:
-            listeners[0].close()
+            for listener in listeners:
+                listener.close()
             return
-        if door.udp:
-            self._servers[door] = self._receive(door, listeners[0])
-            return
+        servers = self._servers[door] = []
         loop = asyncio.get_running_loop()
-        self._servers[door] = await loop.create_server(lambda: self._accept(door), sock=listeners[0], backlog=_BACKLOG)
+        for listener in listeners:
+            if door.udp:
+                servers.append(self._receive(door, listener))
+            else:
+                servers.append(await loop.create_server(lambda: self._accept(door), sock=listener, backlog=_BACKLOG))
 
 
 def _received(channel: socket.socket) -> tuple[bytes, list[int]]:
     fds = array.array("i")
     try:
-        data, passed, _, _ = channel.recvmsg(_DATAGRAM, socket.CMSG_SPACE(fds.itemsize))
+        data, passed, _, _ = channel.recvmsg(_DATAGRAM, socket.CMSG_SPACE(_MOST_SOCKETS * fds.itemsize))
     except OSError:
         return b"", []
     for level, kind, content in passed:

@@ -21,7 +21,7 @@ from hawker.edge.dialing import Dialer
 from hawker.edge.explaining import explain
 from hawker.edge.gates import Gate, Gates
 from hawker.edge.hop_door import HopDoor
-from hawker.edge.hops import HopDialer, identity_in
+from hawker.edge.hops import HopDialer, identity_in, stay_at
 from hawker.edge.http_connection import HttpConnections
 from hawker.edge.leaving import EarlierProcesses, Leaver
 from hawker.edge.listeners import Listeners
@@ -31,6 +31,7 @@ from hawker.edge.replay_cache import ReplayRoutes
 from hawker.edge.requester import HttpServices, RequestTasks
 from hawker.edge.rest import SHORT_S, RestWish, may_rest, to_restore
 from hawker.edge.routes import Door, Routes, ServiceTarget
+from hawker.edge.shard import EdgeShard
 from hawker.edge.splice import RawConnections
 from hawker.edge.tls_connection import TlsConnections, TlsServices
 from hawker.edge.visits import Counters, Spawn, Visits
@@ -91,6 +92,7 @@ class EdgeParts(ValueObject, frozen=True, kw_only=True):
     wakes: Share = EDGE_WAKES
     hops: type[HopDialer] = HopDialer
     memory: Callable[[], int] = memory_bytes
+    shard: EdgeShard = EdgeShard()
 
 
 _USUAL = EdgeParts()
@@ -102,9 +104,9 @@ class Edge:
     def __init__(
         self, folder: Path, channel: socket.socket, clock: Clock, tasks: TaskGroup, parts: EdgeParts = _USUAL
     ) -> None:
-        self._now, self._clock, self._tasks = clock.monotonic, clock, tasks
+        self._now, self._clock, self._tasks, self._needs_others = clock.monotonic, clock, tasks, anyio.CancelScope()
         self._joined, self._own = anyio.CancelScope(), folder / WRITES  # who leaves hears no worker any more
-        self._rests, self._restores = parts.rests, parts.restores
+        self._shard, self._rests, self._restores = parts.shard, parts.rests, parts.restores
         self.figures = AppFigures()
         self.counters = Counters({}, self.figures)
         self._said: dict[tuple[AppName, str], int] = {}
@@ -192,6 +194,9 @@ class Edge:
     async def serve(self) -> None:
         """Until the warden is gone."""
         await EarlierProcesses(self._own, self.gates, self._clock).meet(self._tasks)
+        if self._shard.socket is not None:
+            await self.hops.serve_neighbors(self._shard.socket)
+            self._tasks.start_soon(self._stay_at_others)
         self._tasks.start_soon(self._join_worker)
         self._tasks.start_soon(self.hops.serve)
         self.watch()
@@ -201,8 +206,15 @@ class Edge:
         with self._joined:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._link.serve, self)
-                tasks.start_soon(self._link.keep)
+                if not self._shard.number:  # all are told the same
+                    tasks.start_soon(self._link.keep)
                 tasks.start_soon(self._listeners.beat)
+
+    async def _stay_at_others(self) -> None:
+        with self._needs_others:
+            async with anyio.create_task_group() as tasks:
+                for each in self._shard.others:
+                    tasks.start_soon(stay_at, each, self._clock)
 
     @property
     def leaving(self) -> bool:
@@ -218,16 +230,22 @@ class Edge:
         leaver = Leaver(self._own, os.getpid(), self.gates, self._clock)
         await leaver.serve(self._drain_s if within_s is None else within_s, self._listeners.leave)
 
-    async def drain(self, within_s: float) -> None:
-        """Let nobody in any more, and return when everything that has an end has ended, or after so long."""
+    async def drain(self, within_s: float, *, stays: bool = False) -> None:
+        """Let nobody in any more, and return when everything that has an end has ended, or after so long. With `stays`
+        the process goes on for others."""
         began = self._now()
         self._listeners.close()
-        self.hops.close()
+        self.hops.close(together=stays)
         with anyio.move_on_after(within_s):
             while self._under_way(at_once=self._now() >= began + _IDLE_S):
                 await self._clock.sleep(_DRAIN_EVERY_S)
+            self._needs_others.cancel()
+            self._hop_dialer.end_free()
+            while stays and self.hops.neighbors_come:
+                await self._clock.sleep(_DRAIN_EVERY_S)
+        self._needs_others.cancel()
         await self._clock.sleep(_LAST_BYTES_S)
-        self.hops.end()
+        self.hops.end(stays=stays)
 
     def _under_way(self, *, at_once: bool) -> int:
         """How much there is to wait for; connections that rest are closed `at_once`, or asked to leave."""
@@ -253,18 +271,20 @@ class Edge:
     def whole(self, message: AllMachines) -> None:
         self._region, self._drain_s = message.region, message.drain_s
         self.proxied.believe(message.balancers)
-        self.hops.move(message.gate)
+        machines = [self._shard.seen(each) for each in message.machines]
+        self.hops.move(self._shard.own_gate(message.gate))
         self.certificates.replace(message.certificates)
-        for machine_id in self._routes.replace(message.machines, message.addresses, message.app_addresses):
+        for machine_id in self._routes.replace(machines, message.addresses, message.app_addresses):
             self.gates.forget(machine_id)
         self.certificates.show(message.challenges)
-        for machine in message.machines:
+        for machine in machines:
             self.gates.update(machine, self._now()).settle(self._now())
             self._visits.came(machine.id)
         self._listeners.ask()
         self._visits.look_again()
 
     def changed(self, machine: MachineRoute) -> None:
+        machine = self._shard.seen(machine)
         before = self._routes.machines.get(machine.id)
         if before is not None and before.instance != machine.instance:
             self._pool.drop(machine.id)
@@ -282,7 +302,7 @@ class Edge:
 
     def close(self, message: CloseMachine) -> None:
         gate = self.gates.of.get(message.id)
-        if gate is None:
+        if gate is None or not gate.is_near:
             self._link.send(MachineClosed(call=message.call))
             return
         self.spawn(self._close, message)
@@ -334,10 +354,12 @@ class Edge:
             self._visits.restore(wanted[app])
 
     def ask(self, message: AskReport) -> None:
-        flying = {str(machine_id): gate.total for machine_id, gate in self.gates.of.items() if gate.total}
+        counted = ((machine_id, gate) for machine_id, gate in self.gates.of.items() if gate.total)
+        flying = {str(machine_id): gate.total for machine_id, gate in counted if not gate.is_beside}
         self._link.send(
             EdgeReport(
                 call=message.call,
+                process=self._shard.number,
                 bound=tuple(self.bound()),
                 counters=dict(self.counters.values),
                 held=self.held,
@@ -348,7 +370,9 @@ class Edge:
         )
 
     def explain(self, message: AskRoute) -> None:
-        doors = explain(message, self._routes, self.gates, self.certificates, self._now())
+        """By the process that counts who is in the app's machines."""
+        mine = self._shard.has(message.app)
+        doors = explain(message, self._routes, self.gates, self.certificates, self._now()) if mine else ()
         self._link.send(RouteExplained(call=message.call, doors=doors))
 
     def bound(self) -> Iterator[ListenState]:

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from hawker import log
 from hawker.clock import Clock, SystemClock
-from hawker.edge.process import DRAIN_S, Edge
+from hawker.edge.process import DRAIN_S, Edge, EdgeParts
+from hawker.edge.shard import EdgeShard
 from hawker.edge.warden import CHANNEL_FD
 from hawker.host.own_user import become
 from hawker.place import Place, default_data_dir
@@ -23,23 +24,25 @@ from hawker.place import Place, default_data_dir
 _log = log.bind("hawker.edge")
 
 
-def _run(data_dir: Path | None, log_level: str, user: int | None) -> int:
+def _run(data_dir: Path | None, log_level: str, user: int | None, number: int, processes: int) -> int:
     """The exit status. The warden is at `CHANNEL_FD`. As `user`, who sees the edge's folder only from within."""
     log.configure(log_level)
     _allow_descriptors()
     os.chdir(Place((data_dir or default_data_dir()).resolve()).edge)
     channel = socket.socket(fileno=CHANNEL_FD)
     channel.setblocking(False)
-    anyio.run(partial(_live, channel, SystemClock(), user), backend_options={"use_uvloop": True})
+    anyio.run(
+        partial(_live, channel, SystemClock(), user, EdgeShard(number, processes)), backend_options={"use_uvloop": True}
+    )
     return 0
 
 
-async def _live(channel: socket.socket, clock: Clock, user: int | None) -> None:
+async def _live(channel: socket.socket, clock: Clock, user: int | None, shard: EdgeShard) -> None:
     if user is not None:
         _load()
         become(user)
     async with anyio.create_task_group() as tasks:
-        edge = Edge(Path(), channel, clock, tasks)
+        edge = Edge(Path(), channel, clock, tasks, EdgeParts(shard=shard))
         gc.freeze()  # what is here now stays: the collector would walk it, and nobody is answered meanwhile
         tasks.start_soon(_until_told, edge, tasks.cancel_scope)
         tasks.start_soon(_until_too_large, edge, tasks.cancel_scope)
@@ -57,7 +60,7 @@ async def _until_told(edge: Edge, scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(*DRAIN_S) as signals:
         async for told in signals:
             if not edge.leaving:
-                await edge.drain(DRAIN_S[told])
+                await edge.drain(DRAIN_S[told], stays=told == signal.SIGHUP)
             if told != signal.SIGHUP or not edge.gates.have_inside:
                 scope.cancel()
                 return
@@ -90,5 +93,7 @@ command = click.Command(
         click.Option(["--data-dir"], type=click.Path(path_type=Path)),
         click.Option(["--log-level"], default="info"),
         click.Option(["--user"], type=int),
+        click.Option(["--process", "number"], type=int, default=0),
+        click.Option(["--of", "processes"], type=int, default=1),
     ],
 )

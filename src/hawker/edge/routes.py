@@ -52,8 +52,13 @@ class ServiceTarget(ValueObject, frozen=True):
 
     @property
     def is_near(self) -> bool:
-        """Its machine is on this host."""
+        """Its machine is on this host, and its gate here."""
         return self.machine.gate is None
+
+    @property
+    def is_here(self) -> bool:
+        """Its machine is on this host, whichever of the edge's processes has its gate."""
+        return self.machine.gate is None or self.machine.gate.is_beside
 
     @property
     def ends_tls(self) -> bool:
@@ -281,7 +286,7 @@ class Routes:
 
 
 def _seniority(target: ServiceTarget) -> tuple[bool, float]:
-    return not target.is_near, target.machine.created_at
+    return not target.is_here, target.machine.created_at
 
 
 def _inside(machine: MachineRoute, port: int) -> ServiceTarget | None:

@@ -342,7 +342,8 @@ class Visits:
 def stands(gate: Gate, now: float) -> str:
     """How a machine is for those who want in, in words."""
     route = gate.route
-    return _stands(gate, now) if route.gate is None else f"{_stands(gate, now)}, on host {route.gate.node}"
+    here = route.gate is None or route.gate.is_beside
+    return _stands(gate, now) if here or route.gate is None else f"{_stands(gate, now)}, on host {route.gate.node}"
 
 
 def _stands(gate: Gate, now: float) -> str:

@@ -1,9 +1,10 @@
-"""The parent of a host's edge: binds addresses, starts the edge process, starts it again when it ends or stands still.
+"""The parent of a host's edge: binds addresses, starts the edge processes, starts each again when it ends or stands
+still.
 
-After SIGHUP the program begins anew, with its sockets, and so does the edge process: this is how a new version is taken
+After SIGHUP the program begins anew, with its sockets, and so do the edge processes: this is how a new version is taken
 up. It never accepts a connection and parses nothing that a client sent, so it has no reason to die; what waits in the
 backlog of its sockets while an edge process is replaced is served by the next one. It holds the lock of the edge, so
-there is one; it outlives the daemon, as pilots do. The edge process ends with it: a machine has one gate.
+there is one; it outlives the daemon, as pilots do. The edge processes end with it: a machine has one gate.
 """
 
 import array
@@ -29,7 +30,7 @@ BEATS_MISSED = 5
 """So many seconds without a word of an edge process are a loop that stands still."""
 _BACKLOG = 4096
 _DATAGRAM = 1 << 20
-_TICK_MS = 1000
+_TICK_S = 1.0
 _STARTS_WITHIN = 30  # ticks, until the first word of an edge process
 _AT_ONCE, _FIRST_WAIT_S, _LONGEST_WAIT_S = 3, 0.25, 10.0
 _LAST_WORDS_S = {signal.SIGTERM: 3.0, signal.SIGHUP: 7.0}
@@ -110,36 +111,64 @@ class GivenDoor(msgspec.Struct, frozen=True, kw_only=True):
     udp: bool = False
 
 
-class Sockets:
-    """The sockets that listen, by address and port; they outlive edge processes. `taken` are those of the warden before
-    this one; with `udp` they are for datagrams."""
+Doors = Mapping[tuple[str, int], Sequence[socket.socket]]
 
-    def __init__(self, taken: "Mapping[tuple[str, int], socket.socket] | None" = None, *, udp: bool = False) -> None:
-        self.bound = dict(taken or {})
+
+class Sockets:
+    """The sockets that listen, by address and port; they outlive edge processes. There are `each` of them for a door,
+    one for each process, and the kernel says by a client's address and port which one it comes to. `taken` are those of
+    the warden before this one, of which there may be more, or fewer; with `udp` they are for datagrams."""
+
+    def __init__(self, taken: Doors | None = None, *, udp: bool = False, each: int = 1) -> None:
+        self.bound = {door: list(sockets) for door, sockets in (taken or {}).items()}
         self.udp = udp
         self.refused: dict[tuple[str, int], str] = {}
+        self._each = each
+        self._alone: set[tuple[str, int]] = set()  # where no more could be bound
 
     def want(self, doors: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
         """Close what is not wanted any more, bind what is new, try again what was refused. Returns what has changed."""
         wanted = set(doors)
         for door in self.bound.keys() - wanted:
-            self.bound.pop(door).close()
+            for each in self.bound.pop(door):
+                each.close()
         before, self.refused = self.refused, {}
         new = sorted(wanted - self.bound.keys())
         for door in new:
             try:
-                self.bound[door] = datagrams_at(*door) if self.udp else listen_at(*door)
+                self.bound[door] = [self._bind(door)]
             except OSError as error:
                 self.refused[door] = _why(error)
+        for door, sockets in self.bound.items():
+            self._share(door, sockets)
         return [door for door in new if door in self.bound or before.get(door) != self.refused[door]]
 
+    def of(self, door: tuple[str, int], process: int) -> list[socket.socket]:
+        """Those of a process: nobody who waits at one that is too many waits for ever."""
+        return self.bound.get(door, [])[process :: self._each]
 
-def listen_at(address: str, port: int) -> socket.socket:
+    def _share(self, door: tuple[str, int], sockets: list[socket.socket]) -> None:
+        """The first one is bound alone, so that no other program's is joined."""
+        try:
+            while len(sockets) < self._each and door not in self._alone:
+                sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                sockets.append(self._bind(door, shared=True))
+        except OSError as error:
+            self._alone.add(door)
+            _log.warning("fewer edge processes than wanted listen", extra={"at": door, "reason": error.strerror})
+
+    def _bind(self, door: tuple[str, int], *, shared: bool = False) -> socket.socket:
+        return (datagrams_at if self.udp else listen_at)(*door, shared=shared)
+
+
+def listen_at(address: str, port: int, *, shared: bool = False) -> socket.socket:
     """Raises `OSError` when the address is not the host's or somebody else listens there."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind((address, port))
@@ -150,11 +179,13 @@ def listen_at(address: str, port: int) -> socket.socket:
     return listener
 
 
-def datagrams_at(address: str, port: int) -> socket.socket:
+def datagrams_at(address: str, port: int, *, shared: bool = False) -> socket.socket:
     """Raises `OSError` when the address is not the host's or somebody else has the port."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     taker = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
+        if shared:
+            taker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             taker.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         taker.bind((address, port))
@@ -168,51 +199,97 @@ def _why(error: OSError) -> str:
     return "in use by another program of this host" if error.errno == EADDRINUSE else (error.strerror or str(error))
 
 
+class _Life:
+    """One edge process after the other, at the place `number`. Times are those of the warden's clock."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.child: subprocess.Popen[bytes] | None = None
+        self.channel: socket.socket | None = None
+        self.wanted = WantedDoors()
+        self.told: tuple[set[tuple[str, int]], ...] = (set(), set())
+        self.begins_at = 0.0
+        self.beats = self.missed = self._short = 0
+
+    def begin(self, argv: Sequence[str]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _DATAGRAM)
+        with theirs:
+            self.child, self.channel = _start(argv, theirs), ours
+        self.told, self.beats, self.missed = (set(), set()), 0, 0
+
+    def end(self, now: float) -> None:
+        assert self.child is not None and self.channel is not None, "it has begun"
+        self.child.send_signal(signal.SIGTERM)
+        _end(self.child, signal.SIGTERM)
+        self.channel.close()
+        self.child = self.channel = None
+        self._short = 0 if self.beats > BEATS_MISSED else self._short + 1
+        wait_s = pause_s(self._short)
+        self.begins_at = now + wait_s
+        _log.warning("edge process ended", extra={"lived_s": self.beats, "next_in_s": wait_s})
+
+    def stands_still(self) -> bool:
+        """A second has passed."""
+        self.missed += 1
+        return self.missed >= (BEATS_MISSED if self.beats else _STARTS_WITHIN)
+
+
 class Warden:
     """`argv` starts an edge process, which finds its channel at `CHANNEL_FD`."""
 
     def __init__(
         self,
         argv: Sequence[str],
-        pause: Callable[[float], bool],
+        now: Callable[[], float],
         sockets: Sockets | None = None,
         most_bytes: int = HARD_BYTES,
         datagrams: Sockets | None = None,
         leaving: Iterable[int] = (),
+        processes: int = 1,
     ) -> None:
-        """`leaving` are edge processes of the warden before this one that go on for those who are in there."""
+        """`now` is a monotonic clock. `leaving` are edge processes of the warden before this one that go on for those
+        who are in there."""
         self._argv = tuple(argv)
         self._most_bytes = most_bytes
-        self._pause = pause
-        self._sockets = sockets or Sockets()
-        self._datagrams = datagrams or Sockets(udp=True)
+        self._now = now
+        self._sockets = sockets or Sockets(each=processes)
+        self._datagrams = datagrams or Sockets(udp=True, each=processes)
+        self._lives = [_Life(number) for number in range(processes)]
         self._stopped = False
         self.renewing = False
         self.leaving = set(leaving)
 
     @property
-    def bound(self) -> Mapping[tuple[str, int], socket.socket]:
+    def bound(self) -> Doors:
         return self._sockets.bound
 
     @property
-    def bound_datagrams(self) -> Mapping[tuple[str, int], socket.socket]:
+    def bound_datagrams(self) -> Doors:
         return self._datagrams.bound
 
     def run(self, waking: socket.socket) -> int:
         """Until a signal comes, whose number `waking` brings then. After SIGHUP it is `renewing`: whoever takes the
-        sockets goes on, and the edge process has ended in peace."""
-        short_lives = 0
+        sockets goes on, and the edge processes have ended in peace."""
+        tick = self._now() + _TICK_S
         while not self._stopped:
-            beats = self._one_life(waking)
-            short_lives = 0 if beats > BEATS_MISSED else short_lives + 1
-            wait_s = pause_s(short_lives)
-            if not self._stopped:
-                _log.warning("edge process ended", extra={"lived_s": beats, "next_in_s": wait_s})
-            if not self._stopped and wait_s and self._pause(wait_s):
-                self._heed(waking)
+            now = self._now()
+            for life in self._lives:
+                if life.child is None and life.begins_at <= now:
+                    life.begin(self._argv_of(life))
+            self._wait(waking, tick)
+            if self._now() >= tick:  # the host, or we, may have stood still meanwhile: it is one second all the same
+                tick = self._now() + _TICK_S
+                self._look_at_all()
+        self._end_all()
         if not self.renewing:
             self.end_leaving()
         return 0
+
+    def _argv_of(self, life: _Life) -> tuple[str, ...]:
+        several = len(self._lives)
+        return self._argv if several == 1 else (*self._argv, "--process", str(life.number), "--of", str(several))
 
     def end_leaving(self) -> None:
         """Nobody goes on without a warden."""
@@ -224,70 +301,78 @@ class Warden:
         self.leaving = {pid for pid in self.leaving if not _has_ended(pid)}
         return self.leaving
 
-    def _heed(self, waking: socket.socket) -> None:
-        self._stopped = True
-        self.renewing = signals_in(waking) == {signal.SIGHUP}
+    def _wait(self, waking: socket.socket, tick: float) -> None:
+        """For a second at most, and hear what comes."""
+        poll, lives = select.poll(), {life.channel.fileno(): life for life in self._lives if life.channel is not None}
+        for fd in (waking.fileno(), *lives):
+            poll.register(fd, select.POLLIN)
+        until = min([tick, *(life.begins_at for life in self._lives if life.child is None)])
+        for fd, _ in poll.poll(max(0.0, until - self._now()) * 1000 + 1):
+            if fd in lives:
+                self._hear(lives[fd])
+            else:
+                self._stopped = True
+                self.renewing = signals_in(waking) == {signal.SIGHUP}
+        self._reap()
 
-    def _one_life(self, waking: socket.socket) -> int:
-        """How many seconds it was heard of."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for end in (ours, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _DATAGRAM)
-        with ours:
-            with theirs:
-                child = _start(self._argv, theirs)
-            try:
-                return self._watch(child, ours, waking)
-            finally:
-                how = signal.SIGHUP if self.renewing else signal.SIGTERM
-                child.send_signal(how)
-                if self.renewing and _leaves(ours, _LAST_WORDS_S[how]):
+    def _look_at_all(self) -> None:
+        for life in self._lives:
+            if life.child is None:
+                continue
+            if life.stands_still():
+                _log.error("edge process stands still", extra={"pid": life.child.pid, "seconds": life.missed})
+                life.end(self._now())
+            elif memory_bytes(life.child.pid) > self._most_bytes:
+                too_large = {"pid": life.child.pid, "most_mib": self._most_bytes >> 20}
+                _log.error("edge process is too large", extra=too_large)
+                life.end(self._now())
+
+    def _hear(self, life: _Life) -> None:
+        channel = life.channel
+        assert channel is not None, "it was heard"
+        data = _received(channel)
+        if not data:
+            life.end(self._now())
+            return
+        life.missed, life.beats = 0, life.beats + 1
+        life.wanted = msgspec.msgpack.decode(data, type=WantedDoors)
+        self._answer(self._sockets, {door for each in self._lives for door in each.wanted.doors}, 0)
+        self._answer(self._datagrams, {door for each in self._lives for door in each.wanted.datagrams}, 1)
+
+    def _answer(self, sockets: Sockets, wanted: set[tuple[str, int]], kind: int) -> None:
+        """What a process was given is `told`: a new one is given all that is there, and each is told what changed."""
+        changed = set(sockets.want(wanted))
+        for life in self._lives:
+            asked = {*(life.wanted.datagrams if kind else life.wanted.doors)}
+            told = life.told[kind]
+            told &= asked
+            for door in asked & {*changed, *(door for door in sockets.bound if door not in told)}:
+                self._give(life, sockets, door, told)
+
+    @staticmethod
+    def _give(life: _Life, sockets: Sockets, door: tuple[str, int], told: set[tuple[str, int]]) -> None:
+        listeners = sockets.of(door, life.number)
+        given = GivenDoor(address=door[0], port=door[1], refused=sockets.refused.get(door, ""), udp=sockets.udp)
+        if life.channel is None or not (listeners or given.refused):
+            return
+        with suppress(OSError):  # it has ended, which is seen next
+            _send(life.channel, msgspec.msgpack.encode(given), [each.fileno() for each in listeners])
+            if listeners:
+                told.add(door)
+
+    def _end_all(self) -> None:
+        """All at once: how machines are shared out among processes may be another one afterwards."""
+        how = signal.SIGHUP if self.renewing else signal.SIGTERM
+        there = [(life.child, life.channel) for life in self._lives if life.child is not None]
+        for child, _ in there:
+            child.send_signal(how)
+        for child, channel in there:
+            assert channel is not None, "it has begun"
+            with channel:
+                if self.renewing and _leaves(channel, _LAST_WORDS_S[how]):
                     self.leaving.add(child.pid)
                 else:
                     _end(child, how)
-
-    def _watch(self, child: "subprocess.Popen[bytes]", channel: socket.socket, waking: socket.socket) -> int:
-        poll, seconds, missed = select.poll(), 0, 0
-        for each in (channel, waking):
-            poll.register(each, select.POLLIN)
-        told: tuple[set[tuple[str, int]], ...] = (set(), set())
-        while True:
-            ready = [number for number, _ in poll.poll(_TICK_MS)]
-            self._reap()
-            if waking.fileno() in ready:
-                self._heed(waking)
-                return seconds
-            if memory_bytes(child.pid) > self._most_bytes:
-                _log.error("edge process is too large", extra={"pid": child.pid, "most_mib": self._most_bytes >> 20})
-                return seconds
-            if channel.fileno() not in ready:
-                missed += 1
-                if missed >= (BEATS_MISSED if seconds else _STARTS_WITHIN):
-                    _log.error("edge process stands still", extra={"pid": child.pid, "seconds": missed})
-                    return seconds
-                continue
-            data = _received(channel)
-            if not data:
-                return seconds
-            missed, seconds = 0, seconds + 1
-            wanted = msgspec.msgpack.decode(data, type=WantedDoors)
-            self._answer(channel, self._sockets, wanted.doors, told[0])
-            self._answer(channel, self._datagrams, wanted.datagrams, told[1])
-
-    def _answer(
-        self, channel: socket.socket, sockets: Sockets, wanted: Iterable[tuple[str, int]], told: set[tuple[str, int]]
-    ) -> None:
-        """`told` is what this edge process was given: a new one is given all that is there."""
-        changed = sockets.want(wanted)
-        told &= set(wanted)
-        for door in {*changed, *(door for door in sockets.bound if door not in told)}:
-            listener = sockets.bound.get(door)
-            given = GivenDoor(address=door[0], port=door[1], refused=sockets.refused.get(door, ""), udp=sockets.udp)
-            fds = [] if listener is None else [listener.fileno()]
-            with suppress(OSError):  # it has ended, which is seen next
-                _send(channel, msgspec.msgpack.encode(given), fds)
-                if listener is not None:
-                    told.add(door)
 
 
 def signals_in(waking: socket.socket) -> frozenset[int]:

@@ -52,15 +52,15 @@ _Place = tuple[str, str]  # node, machine
 
 
 class FarRoutes:
-    """`gate_of` says where the edge of a node that lives answers, None for one that does not; `wanted` whether this
-    node's edge serves anybody outside, and `networks` are those whose machines it may serve; `tell` takes all of them,
-    whenever they are read, with all addresses of apps."""
+    """`gate_of` says where the edge of a node that lives lets in for an app, None for one that does not; `wanted`
+    whether this node's edge serves anybody outside, and `networks` are those whose machines it may serve; `tell` takes
+    all of them, whenever they are read, with all addresses of apps."""
 
     def __init__(
         self,
         me: NodeId,
         catalog: CatalogQueries,
-        gate_of: Callable[[NodeId], GatePlace | None],
+        gate_of: Callable[[NodeId, AppName], GatePlace | None],
         wanted: Callable[[], bool],
         networks: Callable[[], Collection[int]],
         tell: Callable[[Sequence[MachineRoute], Sequence[AppAddress]], None],
@@ -115,7 +115,7 @@ class FarRoutes:
         found: dict[MachineId, MachineRoute] = {}
         for row in machines:
             at = (str(row[0]), str(row[1]))
-            gate = self._gate_of(NodeId(at[0]))
+            gate = self._gate_of(NodeId(at[0]), AppName(str(row[2])))
             if gate is not None and at in services and (route := _route(row, gate, services[at], health.get(at))):
                 found.setdefault(route.id, route)
         return list(found.values())

@@ -36,6 +36,8 @@ class NodeMeta(msgspec.Struct, frozen=True, kw_only=True):
     catalog: str = ""
     version: str = ""
     floats: bool = False
+    edges: int = 1
+    """How many processes its edge has, 1 to 8."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):

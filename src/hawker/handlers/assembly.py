@@ -66,6 +66,7 @@ def node_info_of(worker: AssembledWorker) -> OwnInfo:
         room=worker.room,
         started_at=worker.started_at,
         memories=memories_of(deps),
+        edge_processes=deps.settings.edge_processes,
     )
 
 

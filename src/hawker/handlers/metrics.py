@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -13,7 +12,6 @@ from hawker.api.handlers import Handlers
 from hawker.api.route import Call, NoParams, NoQuery
 from hawker.archive.archive import Archive
 from hawker.catalog.http.service import Vitals
-from hawker.errors import Unavailable
 from hawker.fair.threads import Pool, in_thread
 from hawker.feed import EdgeReport
 from hawker.fsm.run import ENDED
@@ -29,7 +27,7 @@ from hawker.observe.edge_page import edge_page
 from hawker.observe.metrics import MetricsRegistry
 from hawker.record.machine import MACHINES
 from hawker.store.contract import Bucket, Store
-from hawker.worker.edge_line import EdgeLine
+from hawker.worker.edge_line import EdgeLine, merged
 from hawker.worker.lifecycle.host_adapters import Networks
 from hawker.worker.scrape import Scraper
 from hawker.worker.table import MachineTable
@@ -151,13 +149,17 @@ class MetricsHandlers:
         """Nothing, where no machine has needed one."""
         if not self._edge.is_up:
             return
-        node = self._metrics.node
-        with suppress(Unavailable):
-            report = await self._edge.report()
-            node.edge_in_flight.set(sum(report.in_flight.values()))
-            node.edge_held.set(report.held)
-            for event, count in report.counters.items():
-                node.edge_events.labels(event).set(count)
+        node, said = self._metrics.node, await self._edge.reports()
+        if not said:
+            return
+        report = merged(said)
+        node.edge_in_flight.set(sum(report.in_flight.values()))
+        node.edge_held.set(report.held)
+        for event, count in report.counters.items():
+            node.edge_events.labels(event).set(count)
+        for each in said if len(said) > 1 else ():
+            for event, count in each.counters.items():
+                node.edge_process_events.labels(str(each.process), event).set(count)
 
     def _read_logs(self) -> None:
         if self._logs is not None:

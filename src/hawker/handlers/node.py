@@ -74,7 +74,8 @@ class NodeHandlers:
 
 
 class OwnInfo(ValueObject, frozen=True, kw_only=True):
-    """What the node is, has and holds when asked. `started_at` is Unix seconds."""
+    """What the node is, has and holds when asked. `started_at` is Unix seconds, `edge_processes` 1 to
+    8."""
 
     node: NodeRecord
     store: Store
@@ -84,6 +85,7 @@ class OwnInfo(ValueObject, frozen=True, kw_only=True):
     room: Callable[[], Capacity]
     started_at: float
     memories: SavedMemories | None = None
+    edge_processes: int = 1
 
     def __call__(self) -> NodeInfo:
         """All but what was found of the drivers."""
@@ -109,6 +111,7 @@ class OwnInfo(ValueObject, frozen=True, kw_only=True):
                 gpus=counted(gpu for gpu in there.gpus if gpu.address in given),
             ),
             machines=dict(Counter(str(record.state) for _, record in self.store.scan(MACHINES))),
+            edge_processes=self.edge_processes,
         )
 
     async def whole(self) -> NodeInfo:

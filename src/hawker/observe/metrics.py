@@ -162,6 +162,12 @@ class NodeMetrics:
             "reason",
         )
         self.edge_events = make.gauge("edge_events", "What the host's edge did since it began, by event.", "event")
+        self.edge_process_events = make.gauge(
+            "edge_process_events",
+            "What each of several edge processes did since it began, by process and event.",
+            "process",
+            "event",
+        )
         self.edge_in_flight = make.gauge("edge_in_flight", "Requests and connections that are in machines now.")
         self.edge_held = make.gauge("edge_held", "Requests and connections that wait for a machine now.")
         self.log_lines = make.gauge(

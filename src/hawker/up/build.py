@@ -17,6 +17,7 @@ from hawker.deferred import deferred
 from hawker.fair.sessions import SessionAtNeed
 from hawker.fair.table import BACKUPS, copies, pulls
 from hawker.fair.threads import Pool, in_thread
+from hawker.feed import edge_version
 from hawker.fsm.runner import Runner
 from hawker.gpu import parse_gpus
 from hawker.host.egress import Egress, parse_allowed
@@ -63,8 +64,9 @@ from hawker.worker.apps import AppFiles
 from hawker.worker.assembly import AssembledWorker, DriverVerdicts, assemble, no_drivers
 from hawker.worker.capacity import PromisedDisk, Room
 from hawker.worker.changes import Changes
-from hawker.worker.edge_door import EdgeDoor, EdgeHost, HostEdge
+from hawker.worker.edge_door import EdgeDoor, EdgeHost
 from hawker.worker.health import NetworkProber
+from hawker.worker.host_edge import HostEdge
 from hawker.worker.lifecycle.deps import FlowDeps
 from hawker.worker.lifecycle.host_adapters import Rootfs
 from hawker.worker.lifecycle.machine_networks import HostNetworks
@@ -322,6 +324,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         user=user,
         balancers=deps.settings.edge_proxy_protocol_from,
         drain_s=deps.settings.edge_drain_s,
+        processes=deps.settings.edge_processes,
     )
     door = EdgeDoor(
         deps.store,
@@ -334,7 +337,7 @@ def edge_of(parts: AssembledWorker, place: Place) -> HostEdge:
         deps.clock,
         host,
     )
-    guard = ProcessGuard(place.root, place.edge, deps.clock, "edge", VERSION, user)
+    guard = ProcessGuard(place.root, place.edge, deps.clock, "edge", edge_version(host.processes), user)
     return HostEdge(door, guard, deps.networks, deps.clock)
 
 

@@ -24,7 +24,7 @@ from hawker.catalog.storage import SqliteStorage
 from hawker.cluster import host_of, peer_hosts, write_cluster
 from hawker.errors import CannotStart, Conflict, HawkerError
 from hawker.fair.threads import Pool, in_thread
-from hawker.feed import HOP_OFFSET, GatePlace
+from hawker.feed import HOP_OFFSET, GatePlace, process_of
 from hawker.fleet.app_bundle import AppBundler, vaults_of
 from hawker.fleet.certificates import FleetCertificates
 from hawker.fleet.failover import catalog_sight
@@ -50,7 +50,7 @@ from hawker.host.mesh.device import HostMesh, MeshKind
 from hawker.host.mesh.wireguard import KeyFile
 from hawker.host.process_guard import ProcessGuard
 from hawker.http.mutual_tls import MutualTls
-from hawker.ids import NodeId
+from hawker.ids import AppName, NodeId
 from hawker.node import labels_of
 from hawker.place import Place
 from hawker.record.machine import networks_here
@@ -308,12 +308,13 @@ def join_edge(fleet: InFleet, seat: Seat, door: EdgeDoor) -> FarRoutes:
     host = seat.listener.getsockname()[0]
     door.join(GatePlace(node=me, host=host, port=seat.cluster.peer_port + HOP_OFFSET), fleet.papers)
 
-    def gate_of(node: NodeId) -> GatePlace | None:
+    def gate_of(node: NodeId, app: AppName) -> GatePlace | None:
         member = fleet.gossip.member(node)
         if member is None or not _lives(fleet, member):
             return None
-        port = int(member.address.rpartition(":")[2])
-        return GatePlace(node=node, host=host_of(member.address), port=port + HOP_OFFSET)
+        port, processes = int(member.address.rpartition(":")[2]), 1 if member.meta is None else member.meta.edges
+        offset = HOP_OFFSET + process_of(app, max(1, processes))
+        return GatePlace(node=node, host=host_of(member.address), port=port + offset)
 
     clock, networks = fleet.parts.deps.clock, partial(networks_here, fleet.parts.deps.store)
     return FarRoutes(me, fleet.kept.catalog, gate_of, lambda: door.serves_far, networks, door.tell_far, clock)
@@ -426,7 +427,14 @@ def _gossip(
         keyring=ring_of(seat.cluster.keyring),
         transport=SocketTransport(_gossips_at(seat)),
         advertise=_gossips_at(seat),
-        meta=NodeMeta(region=parts.node.region, api=api, catalog=kept.schema, version=VERSION, floats=_floats(parts)),
+        meta=NodeMeta(
+            region=parts.node.region,
+            api=api,
+            catalog=kept.schema,
+            version=VERSION,
+            floats=_floats(parts),
+            edges=parts.deps.settings.edge_processes,
+        ),
         clock=parts.deps.clock,
         listener=listener,
         fences=kept.fences,

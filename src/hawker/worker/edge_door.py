@@ -4,10 +4,9 @@ machines, and starts, stops and suspends machines for it. The records are the tr
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 from anyio.abc import ByteStream, SocketListener, TaskGroup
@@ -20,6 +19,7 @@ from hawker.feed import (
     EVERYWHERE,
     LEAVE_S,
     NODE_IDENTITY,
+    PROCESSES,
     PUBLISH,
     AllMachines,
     AppAddress,
@@ -40,7 +40,6 @@ from hawker.feed import (
     WorkerInbox,
 )
 from hawker.host.own_user import show_to
-from hawker.host.process_guard import ProcessGuard
 from hawker.ids import AppName, MachineId
 from hawker.log import bind
 from hawker.logs.line import PROXY, KeptLine
@@ -53,7 +52,7 @@ from hawker.settings import EVERY_ADDRESS
 from hawker.store.contract import Reader
 from hawker.value_object import ValueObject
 from hawker.worker.changes import Changes
-from hawker.worker.edge_line import EdgeLine
+from hawker.worker.edge_line import EdgeLine, EdgeLink
 from hawker.worker.operations import Operations
 
 IDLE = "hawker_idle_s"
@@ -69,7 +68,7 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     """`folder` is where the edge lives, and `user` who serves there, None for us; `addresses` where machines
     may publish ports, none where they may not; `own` says that machines have addresses of their own. `idle_s`: so long
     does nobody need a machine before it may rest. `balancers` are networks that introduce their clients. `drain_s`:
-    so long may those stay who are in machines when the edge process is replaced."""
+    so long may those stay who are in machines when the edge process is replaced. So many `processes` serve."""
 
     folder: Path
     addresses: tuple[str, ...]
@@ -80,6 +79,7 @@ class EdgeHost(ValueObject, frozen=True, kw_only=True):
     user: int | None = None
     balancers: tuple[str, ...] = ()
     drain_s: float = LEAVE_S
+    processes: int = 1
 
 
 class EdgeDoor:
@@ -105,7 +105,6 @@ class EdgeDoor:
         self._logs = logs
         self._clock = clock
         self._host = host
-        self._retell = False
         self._resting = 0
         self._gate: GatePlace | None = None
         self._identity: Callable[[], str] | None = None
@@ -113,10 +112,10 @@ class EdgeDoor:
         self._app_addresses: tuple[AppAddress, ...] = ()
         self._addressed: frozenset[AppName] = frozenset()
         self._hear_addresses: list[Callable[[Sequence[AppAddress]], None]] = []
-        self._noted: dict[MachineId, None] = {}
-        self._wake = anyio.Event()
+        self._first = _Unsaid()
+        self._unsaid = [self._first]  # one for each process of the edge
         changes.listen(self._note)
-        certificates.listen(self._note_certificates)
+        certificates.listen(self._retell)
 
     def join(self, gate: GatePlace, identity: Callable[[], str]) -> None:
         """The node is in a cluster: edges of others come in at `gate`. `identity` is the PEM that they know it by."""
@@ -153,8 +152,7 @@ class EdgeDoor:
             for hear in self._hear_addresses:
                 hear(addresses)
             self._addressed = frozenset(each.app for each in addresses)
-            self._retell = True
-            self._wake.set()
+            self._retell()
 
     @property
     def private_addresses(self) -> Mapping[int, frozenset[str]]:
@@ -172,17 +170,17 @@ class EdgeDoor:
 
     async def needed(self) -> None:
         """Returns once a machine has something that the edge serves."""
-        self._retell = True
+        unsaid = self._first
+        unsaid.retell()
         while True:
-            if self._retell:
-                self._retell = False
+            whole, noted = unsaid.take()
+            if whole:
                 records: Iterator[MachineRecord | None] = (record for _, record in self._store.scan(MACHINES))
             else:
-                records = (self._store.get(MACHINES, machine_id) for machine_id in self._taken())
+                records = (self._store.get(MACHINES, machine_id) for machine_id in noted)
             if self._far or any(record is not None and self._is_served(record) for record in records):
                 return
-            await self._wake.wait()
-            self._wake = anyio.Event()
+            await unsaid.wait()
 
     def _is_served(self, record: MachineRecord) -> bool:
         """Here, or by the gate for others."""
@@ -194,7 +192,8 @@ class EdgeDoor:
         return record.app in self._addressed or (self._gate is not None and asked == EVERYWHERE)
 
     async def serve(self) -> None:
-        """Answer the edge, which may come and go. Until cancelled."""
+        """Answer the edge, whose processes may come and go. Until cancelled."""
+        self._unsaid.clear()
         listener = await SocketListener.from_socket(_listening(self._host.folder, self._host.user))
         async with listener, anyio.create_task_group() as tasks:
             while True:
@@ -204,49 +203,52 @@ class EdgeDoor:
     async def _converse(self, stream: ByteStream) -> None:
         async with stream, anyio.create_task_group() as tasks:
             await self._settled()
-            self._line.connected(stream)
+            link, unsaid = self._line.connected(stream), _Unsaid()
+            self._unsaid.append(unsaid)
             try:
-                await self._line.send(self.whole())
-                tasks.start_soon(self._feed)
-                await self._listen(stream, tasks)
+                await link.send(self.whole())
+                tasks.start_soon(self._feed, link, unsaid)
+                await self._listen(stream, link, tasks)
             finally:
-                self._line.lost(stream)
+                self._unsaid.remove(unsaid)
+                self._line.lost(link)
                 tasks.cancel_scope.cancel()
 
-    async def _listen(self, stream: ByteStream, tasks: TaskGroup) -> None:
+    async def _listen(self, stream: ByteStream, link: EdgeLink, tasks: TaskGroup) -> None:
         inbox = WorkerInbox()
         try:
             while True:
                 for message in inbox.read(await stream.receive(_READ_BYTES)):
-                    self._hear(message, tasks)
+                    self._hear(message, link, tasks)
         except ValueError as error:
             _log.error("the edge is not understood", extra={"reason": str(error)})
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return
 
-    def _hear(self, message: ToWorker, tasks: TaskGroup) -> None:
+    def _hear(self, message: ToWorker, link: EdgeLink, tasks: TaskGroup) -> None:
         match message:
             case WakeMachine():
-                tasks.start_soon(self._start, message)
+                tasks.start_soon(self._start, message, link)
             case RestMachine():
-                tasks.start_soon(self._rest, message)
+                tasks.start_soon(self._rest, message, link)
             case MachineClosed() | EdgeReport() | RouteExplained():
-                self._line.hear(message)
+                self._line.hear(message, link)
             case EdgeLogLine():
                 _log.warning("not served", extra={"app": message.app, "code": message.code, "text": message.text})
                 self._say(message)
 
-    async def _feed(self) -> None:
+    async def _feed(self, link: EdgeLink, unsaid: "_Unsaid") -> None:
         """Certificates change rarely, so everything is told again."""
         while True:
-            if self._retell:
-                await self._line.send(self.whole())
+            whole, noted = unsaid.take()
+            if whole:
+                await link.send(self.whole())
             else:
-                await self._line.send(*self._news())
-            await self._wake.wait()
+                await link.send(*self._news(noted))
+            await unsaid.wait()
 
-    def _news(self) -> Iterator[MachineChanged | MachineGone]:
-        for machine_id in self._taken():
+    def _news(self, noted: Iterable[MachineId]) -> Iterator[MachineChanged | MachineGone]:
+        for machine_id in noted:
             record = self._store.get(MACHINES, machine_id)
             if record is None or record.state in GONE:
                 far = self._far.get(machine_id)
@@ -256,8 +258,6 @@ class EdgeDoor:
 
     def whole(self) -> AllMachines:
         """What a connection begins with."""
-        self._taken()
-        self._retell = False
         there = (record for _, record in self._store.scan(MACHINES) if record.config.services)
         near = {record.id: self._route(record) for record in there if record.state not in GONE}
         return AllMachines(
@@ -295,6 +295,14 @@ class EdgeDoor:
         if self._identity is not None:
             self._give(NODE_IDENTITY, self._identity().encode())
 
+    def order_processes(self) -> None:
+        """How many serve, from the next beginning of the edge on."""
+        place, processes = self._host.folder / PROCESSES, self._host.processes
+        if processes == 1:
+            place.unlink(missing_ok=True)
+        else:
+            place.write_text(f"{processes}\n")
+
     def _give(self, name: str, key: bytes) -> None:
         place = self._host.folder / name
         if place.is_file() and place.read_bytes() == key:
@@ -310,18 +318,18 @@ class EdgeDoor:
         except OSError as error:
             _log.warning("the edge lacks a key", extra={"key": name, "reason": error.strerror})
 
-    async def _start(self, message: WakeMachine) -> None:
+    async def _start(self, message: WakeMachine, link: EdgeLink) -> None:
         record = self._store.get(MACHINES, message.id)
         if record is None:
-            await self._line.send(EdgeAnswer(call=message.call, refused="the machine is gone"))
+            await link.send(EdgeAnswer(call=message.call, refused="the machine is gone"))
             return
         target = MachineTarget(record.app, record.id, None)
         try:
             await self._operations.start(target, source=_SOURCE, rested=message.rested)
         except HawkerError as error:
-            await self._line.send(EdgeAnswer(call=message.call, refused=str(error)))
+            await link.send(EdgeAnswer(call=message.call, refused=str(error)))
         else:
-            await self._line.send(EdgeAnswer(call=message.call))
+            await link.send(EdgeAnswer(call=message.call))
 
     async def _settled(self) -> None:
         """Returns when nothing is under way that an edge before this one has asked for: what is told begins with what
@@ -329,15 +337,15 @@ class EdgeDoor:
         while self._resting:
             await self._clock.sleep(_SETTLES_S)
 
-    async def _rest(self, message: RestMachine) -> None:
+    async def _rest(self, message: RestMachine, link: EdgeLink) -> None:
         self._resting += 1
         try:
             with anyio.CancelScope(shield=True):  # what is being written is written, whether the edge is there or not
                 await self._operations.rest(message.id, message.instance, suspend=message.suspend)
         except HawkerError as error:
-            await self._line.send(EdgeAnswer(call=message.call, refused=str(error)))
+            await link.send(EdgeAnswer(call=message.call, refused=str(error)))
         else:
-            await self._line.send(EdgeAnswer(call=message.call))
+            await link.send(EdgeAnswer(call=message.call))
         finally:
             self._resting -= 1
 
@@ -372,16 +380,38 @@ class EdgeDoor:
         return worst([each for each in results if each.name in ready or each.name.startswith(SERVICE_CHECK)])
 
     def _note(self, machine_id: MachineId) -> None:
+        for each in self._unsaid:
+            each.note(machine_id)
+
+    def _retell(self) -> None:
+        for each in self._unsaid:
+            each.retell()
+
+
+class _Unsaid:
+    """What one process of the edge is to be told: everything, or these machines."""
+
+    def __init__(self) -> None:
+        self._whole = False
+        self._noted: dict[MachineId, None] = {}
+        self._wake = anyio.Event()
+
+    def note(self, machine_id: MachineId) -> None:
         self._noted[machine_id] = None
         self._wake.set()
 
-    def _note_certificates(self) -> None:
-        self._retell = True
+    def retell(self) -> None:
+        self._whole = True
         self._wake.set()
 
-    def _taken(self) -> tuple[MachineId, ...]:
-        noted, self._noted, self._wake = self._noted, {}, anyio.Event()
-        return tuple(noted)
+    def take(self) -> tuple[bool, tuple[MachineId, ...]]:
+        """Whether it is everything, and else which machines."""
+        taken = self._whole, tuple(self._noted)
+        self._whole, self._noted, self._wake = False, {}, anyio.Event()
+        return taken
+
+    async def wait(self) -> None:
+        await self._wake.wait()
 
 
 def _app_address(key: str, record: IpRecord) -> AppAddress:
@@ -445,49 +475,3 @@ def _listening(folder: Path, user: int | None) -> socket.socket:
     finally:
         os.close(place)
     return listener
-
-
-class PrivateAddresses(Protocol):
-    """Keeps addresses on the bridges of private networks."""
-
-    async def serve_at(self, addresses: Mapping[int, frozenset[str]]) -> None: ...
-
-
-class HostEdge:
-    """The edge of this host, as the daemon sees it: nothing, until a machine needs it or an earlier daemon's is
-    there."""
-
-    def __init__(self, door: EdgeDoor, guard: ProcessGuard, networks: PrivateAddresses | None, clock: Clock) -> None:
-        self.door = door
-        self._guard = guard
-        self._networks = networks
-        self._clock = clock
-
-    async def serve(self) -> None:
-        """Until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.door.watch_addresses)
-            tasks.start_soon(self._keep_addresses)
-            if not self._guard.is_there:
-                await self.door.needed()
-            self._guard.prepare()
-            self.door.give_keys()
-            tasks.start_soon(self._guard.serve)
-            tasks.start_soon(self.door.serve)
-            tasks.start_soon(self.door.keep_keys)
-
-    async def _keep_addresses(self) -> None:
-        """Those of apps in private networks are the host's, on the bridge of each network. Until cancelled."""
-        told: Mapping[int, frozenset[str]] = {}
-        while self._networks is not None:
-            wanted = self.door.private_addresses
-            if wanted != told:
-                try:
-                    await self._networks.serve_at(wanted)
-                    told = wanted
-                except OSError as error:
-                    _log.warning("private addresses of apps are not served", extra={"reason": error.strerror})
-            await self._clock.sleep(_ADDRESSES_EVERY_S)
-
-    async def end(self) -> None:
-        await self._guard.end()

@@ -81,6 +81,8 @@ class NodeInfo(Answer, frozen=True, kw_only=True):
     resumes: str = ""
     cpu_model: str = ""
     drivers: tuple[DriverInfo, ...] = ()
+    edge_processes: int = 1
+    """How many processes serve published ports, 1 to 8."""
 
 
 class Region(Answer, frozen=True, kw_only=True):

@@ -100,6 +100,8 @@ HELP: dict[str, str] = {
     "idle_s": "After how many seconds without a request a machine may be stopped or suspended whose services say so.",
     "edge_drain_s": "How many seconds WebSockets, raw connections and long answers have left when the edge begins anew,"
     " for a new version of it; requests that end within 5 s do not need it.",
+    "edge_processes": "How many processes serve published ports, 8 at most: more than one for hosts whose clients bring"
+    " more TLS, HTTP/2 or bytes than one core carries. See docs/edge.md.",
     "daemon_away_lost_s": "After how many seconds a daemon that is away while its host is up counts as a lost host.",
     "adopt_deploys": "What becomes of a deploy that a client such as flyctl drove and left: the app's home finishes it,"
     " goes back to the release before it, or leaves it as it is.",

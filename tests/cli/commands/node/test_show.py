@@ -53,6 +53,13 @@ def test_the_node_says_what_it_found_of_each_driver(hawker: Hawker) -> None:
     assert "DRIVER" not in node_text(msgspec.structs.replace(node, drivers=()))
 
 
+def test_a_node_whose_edge_has_several_processes_says_how_many(hawker: Hawker) -> None:
+    node = msgspec.json.decode(hawker("node", "show", "-o", "json").out, type=NodeInfo)
+    assert "edge" not in node_text(node)
+    several = node_text(msgspec.structs.replace(node, edge_processes=2)).splitlines()
+    assert ["edge", "processes", "2"] in [line.split() for line in several]
+
+
 def test_the_node_as_json(hawker: Hawker) -> None:
     assert msgspec.json.decode(hawker("node", "show", "-o", "json").out)["id"] == "0badcafe"
 

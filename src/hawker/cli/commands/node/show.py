@@ -68,6 +68,7 @@ def _about(node: NodeInfo) -> str:
             ("version", node.version),
             ("since", local(node.started_at)),
             ("machines", states or "none"),
+            *((("edge processes", node.edge_processes),) if node.edge_processes > 1 else ()),
             *((("resumes", node.resumes), ("cpu model", node.cpu_model)) if node.resumes else ()),
         )
     )
