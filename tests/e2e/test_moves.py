@@ -72,11 +72,11 @@ async def with_ledger(shop: Shop, image: str, *, memory_mb: int = 64, program: s
         "stop_config": {"signal": "SIGKILL", "timeout": 1},
     }
     made = await shop.run_somewhere(config, name="ledger")
-    await eventually(lambda: _written(shop, made), WITHIN_S)
+    await eventually(lambda: written(shop, made), WITHIN_S)
     return made
 
 
-async def _written(shop: Shop, machine: Machine, ledger: str = "/data/ledger") -> bool:
+async def written(shop: Shop, machine: Machine, ledger: str = "/data/ledger") -> bool:
     """Whether the ledger has begun: the machine is started a moment before."""
     try:
         return (await shop.shell(machine.id, f"test -s {ledger}")).exit_code == 0
@@ -275,7 +275,7 @@ async def with_root_ledger(shop: Shop, image: str, *, memory_mb: int = 64, persi
         "stop_config": {"signal": "SIGKILL", "timeout": 1},
     }
     made = await shop.run_somewhere(config, name="ledger")
-    await eventually(lambda: _written(shop, made, "/ledger"), WITHIN_S)
+    await eventually(lambda: written(shop, made, "/ledger"), WITHIN_S)
     return made
 
 

@@ -1,6 +1,7 @@
 """Suspended microVMs between two real nodes, under QEMU: deaths of the node that takes a memory in, and the commands
 that empty a node. That one moves is in test_moves.py."""
 
+import os
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from hawker.errors import HawkerError
 from tests.e2e.command_line import CommandLine, Done
 from tests.e2e.shop import Shop
 from tests.e2e.test_fleet_join import WITHIN_S, Host
-from tests.e2e.test_moves import TOKEN, begun, ended, owns, said, with_ledger
+from tests.e2e.test_moves import TOKEN, begun, ended, moved, owns, said, with_ledger, written
 from tests.e2e.two_hosts import met, two_hosts
 from tests.kernel import kernels
 from tests.microvm import lack_of_qemu
@@ -42,6 +43,8 @@ ARRIVAL = (
     "arrive.take_in.taken_in",
     "arrive.take_in.after",
 )
+
+ON_DISK, IN_MEMORY = "/data/mark", "/dev/mark"
 
 
 class Away:
@@ -91,6 +94,10 @@ async def away(tmp_path: Path, toolbox_image: str) -> AsyncIterator[Away]:
             shop = Shop(client, "moves")
             await shop.open()
             found = Away(hosts, shop, await with_ledger(shop, toolbox_image, memory_mb=256, program=TOKEN))
+            marked = await shop.shell(
+                found.machine.id, f"echo here | dd of={ON_DISK} conv=fsync && echo here > {IN_MEMORY}"
+            )
+            assert marked.exit_code == 0, marked
             await found.suspend()
             yield found
 
@@ -141,3 +148,24 @@ async def test_commands_that_empty_a_node_take_a_suspended_machine_along_with_it
     moves = (await shop.client.call(LIST_MOVES, query=ListMovesQuery(app=shop.app))).moves
     assert [(move.state, move.mode) for move in moves] == [("done", "cold")] * 2, moves
     await away.goes_on()
+
+
+async def test_machine_whose_memory_is_torn_at_its_new_node_starts_cold_from_its_disks_and_says_so(away: Away) -> None:
+    shop, machine = away.shop, away.machine
+    _, to = away.ends()
+    move = await moved(shop, machine, to.node.node_id)
+    assert (move.state, move.mode) == ("done", "cold"), move.reason
+    await eventually(away.is_suspended, WITHIN_S)
+    memory = to.node.data_dir / "machines" / machine.id / "run" / "vmm" / "snapshot" / "memory"
+    os.truncate(memory, memory.stat().st_size // 2)
+    await shop.start(machine.id)
+    await shop.wait(machine.id, "started")
+
+    async def says_so() -> bool:
+        errors = [event.error or "" for event in await shop.events(machine.id)]
+        return any("is started cold: its disks are as they were, its memory is lost" in error for error in errors)
+
+    await eventually(says_so, WITHIN_S)
+    await eventually(lambda: written(shop, machine, ON_DISK), WITHIN_S)
+    assert (await shop.said(machine.id, "cat", ON_DISK)).strip() == "here"
+    assert (await shop.shell(machine.id, f"test -e {IN_MEMORY}")).exit_code == 1, "it was resumed"
