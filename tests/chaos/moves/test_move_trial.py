@@ -60,7 +60,8 @@ async def test_a_machine_that_does_not_start_goes_back_whoever_dies_meanwhile(tm
     kinds = (MoveKind.BACK,)
     plan = MoveTrialPlan(modes=("warm",), places=GIVEN_BACK, cancels=False, kinds=kinds, both=True, where=tmp_path)
     rows = [(row.blow, row.end) for row in await played(plan) if row.move == "warm, back"]
-    assert rows == [("none", "done"), *((f"{place}, both", "done") for place in GIVEN_BACK)]
+    assert rows[0] == ("none", "done")
+    assert sorted(rows[1:]) == [(f"{place}, both", "done") for place in sorted(GIVEN_BACK)]
 
 
 @pytest.mark.long(
@@ -71,9 +72,11 @@ async def test_a_machine_is_taken_back_once_whoever_dies_and_the_lost_node_gives
     kinds = (MoveKind.RECLAIMED,)
     plan = MoveTrialPlan(modes=("warm",), places=TAKEN_BACK, cancels=False, kinds=kinds, where=tmp_path)
     rows = [(row.blow, row.end) for row in await played(plan) if row.move == "warm, reclaimed"]
-    assert rows == [("none", "aborted"), *((place, "aborted") for place in TAKEN_BACK)]
+    assert rows[0] == ("none", "aborted")
+    assert sorted(rows[1:]) == [(place, "aborted") for place in sorted(TAKEN_BACK)]
 
 
+@pytest.mark.timeout(3600)  # a minute for ten of them, and more on a busy host
 @pytest.mark.long(reason="some hundred daemons die, and a link is cut for 45 s; the tests above are the short form")
 async def test_a_client_loses_nothing_at_any_place_of_any_move(tmp_path: Path) -> None:
     rows = await played(MoveTrialPlan(kinds=WHOLE, cuts=CUTS, where=tmp_path))
