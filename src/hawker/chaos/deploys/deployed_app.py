@@ -58,9 +58,10 @@ def edge_fleet(
     *,
     driver: str = "container",
     street: int = _STREET,
+    edge_processes: int = 1,
 ) -> Iterator[LabFleet]:
-    """So many real nodes below that directory, each with an edge at its host's address. `regions` are dealt to them in
-    turn; `street` is the number of their network."""
+    """So many real nodes below that directory, each with an edge at its host's address, of so many processes at each
+    second one. `regions` are dealt to them in turn; `street` is the number of their network."""
     (directory / "market.toml").write_text(_MARKET)
     for name in ("street", "nodes"):
         (directory / name).mkdir()
@@ -69,7 +70,8 @@ def edge_fleet(
         fleet = LabFleet(lab, directory / "nodes", clock, *flags, driver=driver, regions=regions)
         for stall in fleet.stalls:
             own = ("--label", f"host={stall.host.number}", "--edge-address", stall.host.address)
-            stall.daemon.flags = (*stall.daemon.flags, *own)
+            several = ("--edge-processes", str(edge_processes)) if stall.host.number % 2 == 0 else ()
+            stall.daemon.flags = (*stall.daemon.flags, *own, *several)
         with fleet:
             yield fleet
 

@@ -62,8 +62,8 @@ Server(("127.0.0.1", int(sys.argv[2])), Counting).serve_forever()
 
 
 class EdgeBlow(StrEnum):
-    """`warden` is the parent of an edge process. `link`: a host and the next one hear nothing of each other. `parted`:
-    likewise, a host and all others."""
+    """`edge` is one process of a host's edge, of which each second host has two; `warden` is their parent. `link`: a
+    host and the next one hear nothing of each other. `parted`: likewise, a host and all others."""
 
     DAEMON = "daemon killed"
     MACHINE = "machine killed"
@@ -101,7 +101,9 @@ async def run_edge_trial(plan: EdgeTrialPlan, clock: Clock, tell: Callable[[Edge
     began = clock.monotonic()
     with TemporaryDirectory(prefix="hawker-chaos-", dir=plan.where) as made:
         directory = Path(made)
-        with edge_fleet(directory, clock, plan.nodes, _REGIONS, driver="process", street=_STREET) as fleet:
+        with edge_fleet(
+            directory, clock, plan.nodes, _REGIONS, driver="process", street=_STREET, edge_processes=2
+        ) as fleet:
             words = partial(machine_words, directory)
             async with app_of(fleet, clock, _REGIONS, words=words) as app:
                 trial = EdgeTrial(plan, clock, tell, app, directory)
@@ -210,7 +212,7 @@ class EdgeTrial:
             case EdgeBlow.MACHINE:
                 _kill(_processes(str(notes_of(self._directory, hit.host.number))))
             case EdgeBlow.EDGE:
-                _kill(_processes("edge-process", str(hit.daemon.data_dir)))
+                _kill(_processes("edge-process", str(hit.daemon.data_dir))[:1])
             case EdgeBlow.WARDEN:
                 _kill([int((hit.daemon.place.edge / "lock").read_text())])
             case EdgeBlow.LINK | EdgeBlow.PARTED:
