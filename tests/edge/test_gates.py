@@ -8,10 +8,10 @@ import pytest
 
 from hawker.edge.gates import Gate, Gates, hard_limit, soft_limit
 from hawker.edge.routes import ServiceTarget
-from hawker.feed import MachineRoute, RouteHealth
-from hawker.ids import InstanceId, MachineId
+from hawker.feed import GatePlace, MachineRoute, RouteHealth
+from hawker.ids import InstanceId, MachineId, NodeId
 from hawker.machine import State
-from tests.edge.edge_kit import route
+from tests.edge.edge_kit import route, seen_from_afar
 
 replace = msgspec.structs.replace
 
@@ -87,6 +87,46 @@ def test_a_machine_that_never_answered_is_tried_by_one_at_a_time_while_another_h
     gates.of[new.id].answered(0)
     least = gates.choose(targets, 0.0)
     assert least is not None and least.machine.id == new.id and not gates.is_trial(least, targets, 0.0)
+
+
+def test_a_host_that_was_lost_is_tried_by_one_before_others_follow() -> None:
+    place = GatePlace(node=NodeId("b" * 8), host="127.0.0.1", port=1)
+    near, far = route(80, 1), seen_from_afar(route(80, 1), place)
+    gates, targets = gates_of(near, far), [target_of(near), target_of(far)]
+    gate = gates.of[far.id]
+    gates.of[near.id].answered(0)
+    for _ in range(3):
+        gates.of[near.id].enter(0)
+    gates.avoid_host(place, 1.0)
+    assert gates.choose(targets, 0.9) is targets[0]
+    assert gates.choose(targets, 1.0) is targets[1] and gates.is_trial(targets[1], targets, 1.0)
+    gate.trial = object()
+    assert gates.choose(targets, 1.0) is targets[0], "all others wait for what becomes of the one"
+    gate.failed(0, 1.0)
+    assert gates.choose(targets, 1.9) is targets[0] and gates.choose(targets, 2.0) is targets[1]
+    gate.trial = object()
+    gate.answered(0)
+    assert gates.choose(targets, 2.0) is targets[1] and not gates.is_trial(targets[1], targets, 2.0)
+
+
+def test_a_host_that_was_lost_is_tried_by_all_where_no_other_has_room() -> None:
+    place = GatePlace(node=NodeId("b" * 8), host="127.0.0.1", port=1)
+    far = seen_from_afar(route(80, 1), place)
+    gates, targets = gates_of(far), [target_of(far)]
+    gates.avoid_host(place, 1.0)
+    gates.of[far.id].trial = object()
+    assert gates.choose(targets, 1.0) is targets[0] and not gates.is_trial(targets[0], targets, 1.0)
+
+
+def test_a_held_request_prefers_a_host_that_nobody_has_just_lost() -> None:
+    lost, there = (GatePlace(node=NodeId(name * 8), host="127.0.0.1", port=1) for name in "bc")
+    asleep = [seen_from_afar(route(80, 1, state=State.STOPPED, machine_id=name), lost) for name in "1"]
+    asleep.append(seen_from_afar(route(80, 1, state=State.STOPPED, machine_id="2"), there))
+    gates, targets = gates_of(*asleep), [target_of(each) for each in asleep]
+    gates.avoid_host(lost, 1.0)
+    assert gates.to_hold(targets, 1.0) is targets[0]
+    gates.of[asleep[0].id].enter(0)
+    assert gates.to_hold(targets, 1.0) is targets[1], "one tries the lost host"
 
 
 def test_a_machine_that_begins_to_listen_late_counts_as_room_to_come() -> None:

@@ -204,6 +204,37 @@ async def test_a_host_that_is_lost_costs_what_may_be_repeated_a_second_and_a_hal
             line.give_up()
 
 
+async def test_a_host_that_was_lost_is_tried_by_one_request_while_another_machine_has_room(
+    host: PlayedHost, gate: GatePlace
+) -> None:
+    tried, near, go = list[bool](), list[bool](), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tried.append(True)  # its host takes the connection, and says nothing
+        await reader.read()
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        near.append(True)
+        await go.wait()
+        writer.write(OK)
+
+    async with app_server(silent) as nobody, app_server(answers) as inside:
+        port, place = free_port(), replace(gate, port=nobody)
+        here = route(port, inside, handlers=("http",))
+        await host.publish(here)
+        lost = seen_from_afar(route(port, 1, handlers=("http",)), place)
+        await host.publish(lost)
+        await eventually(lambda: lost.id in host.edge.gates.of)
+        host.edge.gates.of[here.id].answered(0)
+        host.edge.gates.avoid_host(place, asyncio.get_running_loop().time())
+        asked = [asyncio.create_task(ask(port, get())) for _ in range(12)]
+        await eventually(lambda: len(tried) + len(near) >= 12)
+        assert len(tried) == 1, "the others go where somebody answers"
+        go.set()
+        assert all(b"200 OK" in answer for answer in await asyncio.gather(*asked))
+
+
 async def test_a_gate_that_is_busy_is_not_lost(host: PlayedHost, far: PlayedHost, gate: GatePlace) -> None:
     async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)

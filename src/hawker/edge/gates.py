@@ -59,6 +59,8 @@ class Gate:
         self._closed: InstanceId | None = None
         self._avoided_until, self._avoid_s = -inf, _AVOID_S
         self._failed_until = -inf  # what fails before had begun before it was avoided
+        self.is_doubted = False  # of another host: it was not reached, and has let nobody in since
+        self.trial: object | None = None  # who tries whether it is there again
         self._emptied: list[Callable[[], None]] = []
 
     def update(self, route: MachineRoute, now: float) -> None:
@@ -68,6 +70,7 @@ class Gate:
         if route.state is State.STARTED and self.route.state is not State.STARTED:
             self.busy_at = self.opened_at = now
             self._avoided_until, self._avoid_s, self._failed_until = -inf, _AVOID_S, -inf
+            self.is_doubted, self.trial = False, None
             if self._closed == route.instance:  # it was suspended, and goes on
                 self._closed = None
         if route.state is State.STARTED or (self.waking and route.state in _ASLEEP and self.route.state not in _ASLEEP):
@@ -201,11 +204,13 @@ class Gate:
     def answered(self, number: int) -> None:
         """Its service took a connection."""
         self.proven.add(number)
+        self.is_doubted, self.trial = False, None
         self._avoid_s = _AVOID_S
 
     def failed(self, number: int, now: float) -> None:
         """Its service took none: it is asked again later, each time later. Many that fail together are one time."""
         self.proven.discard(number)
+        self.is_doubted, self.trial = not self.is_near, None
         if now >= self._failed_until:
             self._avoided_until = self._failed_until = now + self._avoid_s
             self._avoid_s = min(_LONGEST_AVOID_S, 2 * self._avoid_s)
@@ -213,6 +218,19 @@ class Gate:
     def avoid(self, until: float) -> None:
         """Another host's gate did not let us in; it can be asked again then."""
         self._avoided_until = max(self._avoided_until, until)
+
+    def lose(self, until: float) -> None:
+        """Its host is not heard of. After that one request tries, before others follow."""
+        self.is_doubted = True
+        self.avoid(until)
+
+    def is_proven(self, number: int) -> bool:
+        """Its service took a connection; of another host, nothing is known against it."""
+        return number in self.proven if self.is_near else not self.is_doubted
+
+    def is_tried(self, number: int) -> bool:
+        """Somebody finds out whether it takes one."""
+        return self.in_flight.get(number, 0) > 0 if self.is_near else self.trial is not None
 
     def load(self, target: ServiceTarget) -> float:
         return self.in_flight.get(target.number, 0) / soft_limit(target)
@@ -272,18 +290,18 @@ class Gates:
         """It is not heard of."""
         for gate in self.of.values():
             if gate.route.gate == place:
-                gate.avoid(until)
+                gate.lose(until)
 
     def choose(self, targets: Iterable[ServiceTarget], now: float) -> ServiceTarget | None:
         """The least loaded of the machines that have room, equal ones by lot; of many, of some drawn by lot. Where one
-        has taken connections before, one that has not is tried by one at a time. Those that are avoided are none. One
-        on another host counts as twice as loaded, and of equal ones comes last."""
+        has taken connections before, one that has not is tried by one at a time, and so is one whose host was lost.
+        Those that are avoided are none. One on another host counts as twice as loaded, and of equal ones comes last."""
         roomy = [each for each in targets if self._takes(each, now)]
         proven = [each for each in roomy if self._is_proven(each)]
         if len(proven) == len(roomy) or not proven:
             found = roomy
         else:
-            idle = [each for each in roomy if not self.of[each.machine.id].in_flight.get(each.number)]
+            idle = [each for each in roomy if not self.of[each.machine.id].is_tried(each.number)]
             found = [*proven, *(each for each in idle if not self._is_proven(each))]
         if len(found) > 2 * _COMPARED:
             found = [found[int(self._random() * len(found))] for _ in range(_COMPARED)]
@@ -294,7 +312,7 @@ class Gates:
         return not self._is_proven(target) and any(self._is_proven(each) and self._takes(each, now) for each in targets)
 
     def _is_proven(self, target: ServiceTarget) -> bool:
-        return not target.is_near or target.number in self.of[target.machine.id].proven
+        return self.of[target.machine.id].is_proven(target.number)
 
     def _order(self, target: ServiceTarget) -> tuple[float, bool, float]:
         load = self.of[target.machine.id].load(target)
@@ -314,7 +332,8 @@ class Gates:
                 continue
             elif gate.may_wake or gate.is_coming:
                 load = gate.load(target)
-                found.append(((load >= 1, not gate.is_coming, -load, target.machine.id), target))
+                tried = gate.is_doubted and load > 0
+                found.append(((tried, load >= 1, not gate.is_coming, -load, target.machine.id), target))
         return min(found, key=lambda each: each[0], default=(None, None))[1]
 
     def to_wake(self, targets: Sequence[ServiceTarget], waiting: int, now: float) -> list[Gate]:

@@ -56,8 +56,8 @@ class Counters(ValueObject, frozen=True):
 
 class Visit:
     """What a request is counted as, in one machine, until `Visits.end`. `held`: the machine is of another host and not
-    up; its gate is to hold the request until it is. `trial`: the machine has taken no connection yet, and another one
-    has room."""
+    up; its gate is to hold the request until it is. `trial`: the machine has taken no connection yet, or none since its
+    host was lost, and another one has room."""
 
     __slots__ = ("gate", "held", "lasting", "owner", "target", "trial")
 
@@ -189,6 +189,8 @@ class Visits:
 
     def end(self, visit: Visit) -> None:
         """Once for each."""
+        if visit.gate.trial is visit:
+            visit.gate.trial = None
         if visit.lasting:
             visit.gate.last(-1)
         visit.gate.leave(visit.target.number, self._now())
@@ -231,6 +233,8 @@ class Visits:
             return None
         visit = self._visit(found)
         visit.trial = self._gates.is_trial(found, targets, now)
+        if visit.trial:
+            visit.gate.trial = visit
         if visit.gate.load(found) > 1:  # over the soft limit: another machine is started
             self._wake(targets, 0)
         return visit
