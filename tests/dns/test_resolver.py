@@ -54,9 +54,39 @@ async def test_a_question_that_is_asked_again_has_its_own_id_in_the_answer_and_i
         assert isinstance(found, bytes) and message.from_wire(found).id == number
     found = asking.at_once(message.make_query("shop.internal", "AAAA", id=7).to_wire(), AskingNetwork(THEIRS))
     assert isinstance(found, bytes) and message.from_wire(found).rcode() == rcode.NXDOMAIN
-    for number in range(5000):
-        asking.at_once(message.make_query(f"n{number}.internal", "AAAA").to_wire(), AskingNetwork(MINE))
-    assert len(asking._said) <= 4096
+
+
+def kept(asking: NameResolver) -> dict[int, int]:
+    """How many answers are kept, by network."""
+    return {network.network_id: len(answers) for network, answers in asking._said.items()}
+
+
+def ask_for_many(asking: NameResolver, network_id: int, count: int) -> None:
+    for number in range(count):
+        ask(asking, f"n{number}.internal", network_id)
+
+
+async def test_a_network_that_asks_for_many_names_loses_its_own_kept_answers_alone(tmp_path: Path) -> None:
+    write_names(tmp_path, KNOWN)
+    asking = resolver(tmp_path, Hands())
+    ask_for_many(asking, THEIRS, 10)
+    ask_for_many(asking, MINE, 1024)
+    assert kept(asking) == {THEIRS: 10, MINE: 1024}
+    ask(asking, "more.internal", MINE)
+    ask_for_many(asking, THEIRS, 10)
+    assert kept(asking) == {THEIRS: 10, MINE: 1}, "what is asked again is kept once"
+
+
+async def test_a_network_with_most_kept_answers_makes_room_where_all_networks_have_too_many(tmp_path: Path) -> None:
+    write_names(tmp_path, KNOWN)
+    asking = resolver(tmp_path, Hands())
+    for number in range(4):
+        ask_for_many(asking, 100 + number, 1000)
+    ask_for_many(asking, 104, 96)
+    ask(asking, "shop.internal", MINE)
+    assert kept(asking) == {101: 1000, 102: 1000, 103: 1000, 104: 96, MINE: 1}
+    ask(asking, "shop.internal", THEIRS)
+    assert sum(kept(asking).values()) == 3098 == asking._count
 
 
 async def test_an_answer_that_is_given_again_has_another_order_and_one_of_the_nearest_has_not(tmp_path: Path) -> None:

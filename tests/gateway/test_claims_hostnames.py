@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -14,8 +15,15 @@ from hawker.api.contract.certificate import (
     CertificateParams,
     ImportCertificateRequest,
 )
-from hawker.api.contract.owner import KEEP_HOSTNAME, HostnameParams, HostnameRequest
-from hawker.errors import HawkerError, NotFound, QuotaExceeded, Unavailable, Unprocessable
+from hawker.api.contract.owner import (
+    KEEP_HOSTNAME,
+    RELEASE_HOSTNAME,
+    HostnameParams,
+    HostnameRequest,
+    ReleaseHostnameQuery,
+)
+from hawker.api.route import Call
+from hawker.errors import Forbidden, HawkerError, NotFound, QuotaExceeded, Unavailable, Unprocessable
 from hawker.fair.table import HOSTNAMES as HOSTNAMES_SHARE
 from hawker.fleet import app_handlers
 from hawker.gateway.claims import ABANDONED_S, HostnameQuorum
@@ -98,6 +106,30 @@ async def test_a_name_is_free_again_when_it_or_its_app_goes(town: Town, goes: st
         await api(first).call(DELETE_APP, params=AppParams(app_name="shop-1"))
     assert kept_for(town) == set()
     await put(second, "shop-2")
+
+
+class Certified(Client):
+    """The node whose certificate the calls come with."""
+
+    node = ""
+
+    def _made(self, *given: Any) -> Call[Any, Any, Any]:
+        return msgspec.structs.replace(super()._made(*given), certified=self.node)
+
+
+async def test_a_name_is_released_by_the_node_that_claimed_it_alone(town: Town) -> None:
+    first, second, *_ = town.hosts.values()
+    await put(first, "shop-1")
+    keeper = next(host for host in town.hosts.values() if host.worker.store.get(HOSTNAMES, NAME) is not None)
+    asks = Certified(keeper.handlers, keeper.worker.parts.deps.clock, None)
+    params, query = HostnameParams(hostname=NAME), ReleaseHostnameQuery(app="shop-1")
+    asks.node = second.id
+    with pytest.raises(Forbidden, match=f"node {second.id} releases a host name that node {first.id} has claimed"):
+        await asks.call(RELEASE_HOSTNAME, params=params, query=query)
+    assert keeper.worker.store.get(HOSTNAMES, NAME) is not None
+    asks.node = first.id
+    await asks.call(RELEASE_HOSTNAME, params=params, query=query)
+    assert keeper.worker.store.get(HOSTNAMES, NAME) is None
 
 
 async def test_a_name_that_a_refused_import_claimed_is_free_again(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ from hawker.value_object import ValueObject
 QUESTIONS = Allowance(1000.0, 2000)
 """Of one machine."""
 _LOOK_EVERY_S = 0.05
-_SAID, _SAID_S = 4096, 0.1
-"""Answers of at most 1,232 bytes that are given again as long as nothing else is known, and for how many seconds in one
-order."""
+_SAID, _SAID_OF_NETWORK, _SAID_S = 4096, 1024, 0.1
+"""Answers of at most 1,232 bytes that are given again as long as nothing else is known, how many of them of one
+network, and for how many seconds in one order."""
 _ID_BYTES = 2
 _TCP_BYTES = 65_535
 _HOST_FILE = Path("/etc/resolv.conf")
@@ -128,7 +128,8 @@ class NameResolver:
         self._forwarder = forwarder
         self._clock = clock
         self._questions = TokenBuckets(QUESTIONS)
-        self._said: dict[tuple[AskingNetwork, bytes], Said] = {}
+        self._said: dict[AskingNetwork, dict[bytes, Said]] = {}
+        self._count = 0  # of all of them
 
     def entered(self) -> frozenset[int]:
         """The networks that people's computers are in through this node."""
@@ -144,19 +145,35 @@ class NameResolver:
         something else is known: to work one out costs fifteen times as much."""
         if tcp:
             return self._worked_out(data, asker, tcp=True)
-        key, now, known = (asker, data[_ID_BYTES:]), self._clock.monotonic(), self._names.known
-        said = self._said.get(key)
-        if said is None or said.known is not known:
+        key, now, known = data[_ID_BYTES:], self._clock.monotonic(), self._names.known
+        of_network = self._said.get(asker)
+        said = None if of_network is None else of_network.get(key)
+        if of_network is None or said is None or said.known is not known:
             found = self._worked_out(data, asker, tcp=False)
             if not isinstance(found, bytes):
                 return found
-            if len(self._said) >= _SAID:
-                self._said.clear()
-            said = self._said[key] = Said(found[_ID_BYTES:], now + _SAID_S, known)
+            said = Said(found[_ID_BYTES:], now + _SAID_S, known)
+            self._keep(asker, key, said)
         elif now >= said.until:
             again = reordered(said.answer, self._clock.random)
-            said = self._said[key] = Said(again, now + _SAID_S, known)
+            said = of_network[key] = Said(again, now + _SAID_S, known)
         return data[:_ID_BYTES] + said.answer
+
+    def _keep(self, asker: AskingNetwork, key: bytes, said: Said) -> None:
+        """A network that asks for too many names loses its own answers; of all together those of the network that has
+        most are lost."""
+        mine = self._said.setdefault(asker, {})
+        if key not in mine:
+            if len(mine) >= _SAID_OF_NETWORK:
+                self._count -= len(mine)
+                mine.clear()
+            elif self._count >= _SAID:
+                most = max(self._said, key=lambda each: len(self._said[each]))
+                self._count -= len(self._said[most])
+                self._said.pop(most)
+                mine = self._said.setdefault(asker, {})
+            self._count += 1
+        mine[key] = said
 
     def _worked_out(self, data: bytes, asker: AskingNetwork, *, tcp: bool) -> bytes | Question | None:
         asked = read_question(data)

@@ -222,12 +222,16 @@ class PeerAppHandlers:
         return HostnameKept(app=kept.app, home=kept.home, age_s=max(0.0, now - kept.at))
 
     async def release_hostname(self, call: Call[HostnameParams, ReleaseHostnameQuery, None]) -> None:
+        """By the claim's home alone. A new home of the app claims its names anew before it can."""
         hostname, app = call.params.hostname, call.query.app
 
         def apply(tx: Tx) -> None:
             there = tx.get(HOSTNAMES, hostname)
-            if there is not None and there.app == app:
-                tx.delete(HOSTNAMES, hostname)
+            if there is None or there.app != app:
+                return
+            if call.certified not in ("", there.home):
+                raise Forbidden(f"node {call.certified} releases a host name that node {there.home} has claimed")
+            tx.delete(HOSTNAMES, hostname)
 
         await self._store.write(apply)
 

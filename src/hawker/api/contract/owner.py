@@ -229,6 +229,7 @@ RELEASE_HOSTNAME = Unary(
     tag=Tag.NODE,
     summary="Release a claimed host name",
     action=Action.WRITE,
+    errors=(Forbidden,),
     timeout_s=PEER_TIMEOUT_S,
 )
 
