@@ -327,7 +327,7 @@ class Gates:
             if gate is None or target.is_near or not gate.has_room(target):
                 continue
             if now < gate.full_until:  # who waits does so where those do that came to that process
-                found.append(((True, True, gate.load(target), target.machine.id), target))
+                found.append(((True, True, True, gate.load(target), target.machine.id), target))
             elif gate.avoided(now):
                 continue
             elif gate.may_wake or gate.is_coming:

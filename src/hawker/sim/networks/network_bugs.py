@@ -49,12 +49,13 @@ class _AnswersAnybody(NameResolver):
     """What one network was answered is answered to the next that asks the same."""
 
     def at_once(self, data: bytes, asker: AskingNetwork, *, tcp: bool = False) -> bytes | Question | None:
-        first = self._said.get((AskingNetwork(0), data[2:]))
+        first = self._said.get(AskingNetwork(0), {}).get(data[2:])
         found = super().at_once(data, asker, tcp=tcp)
         if first is not None and first.until > self._clock.monotonic():
             return data[:2] + first.answer
         if isinstance(found, bytes):
-            self._said[AskingNetwork(0), data[2:]] = Said(found[2:], self._clock.monotonic() + 0.1, None)
+            said = Said(found[2:], self._clock.monotonic() + 0.1, None)
+            self._said.setdefault(AskingNetwork(0), {})[data[2:]] = said
         return found
 
 
