@@ -62,6 +62,19 @@ async def test_a_node_that_is_away_is_no_destination_and_the_machine_never_stopp
         assert fleet.worker(0).record(fleet.machine).running == launched
 
 
+@pytest.mark.parametrize("place", ["receive.image before", "receive.image after"])
+async def test_a_destination_that_is_started_anew_while_it_gets_ready_is_waited_for(place: str) -> None:
+    async with played_fleet() as fleet:
+        move, host = await fleet.move(0, 1), fleet.hosts[1]
+        host.world.crash_points.burns_in = place
+        await eventually(fleet._clock, lambda: host.worker is None, 60, 0.01)
+        await fleet._clock.sleep(10)
+        await fleet.again(1)
+        found = await fleet.ended(0, move.id)
+        assert found.state is MoveState.DONE, found.reason
+        assert await fleet.settled() == []
+
+
 async def test_a_destination_that_falls_silent_in_the_copy_gives_the_machine_back() -> None:
     async with played_fleet() as fleet:
         move = await fleet.move(0, 1)

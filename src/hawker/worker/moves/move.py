@@ -21,6 +21,7 @@ from hawker.config.process_rules import LONGEST_STOP_S
 from hawker.errors import (
     Conflict,
     Damaged,
+    DeadlineExceeded,
     HawkerError,
     NoDestination,
     NotFound,
@@ -84,7 +85,8 @@ PREPARE_S = 600.0
 """How long a machine that runs waits for a destination that does not answer, or makes no progress."""
 
 SILENT_S = 30.0
-"""How long a machine is off for a destination that does not answer, or makes no progress."""
+"""How long a machine is off for a destination that does not answer, or makes no progress; and how long one that gets
+ready may be silent before the next node is asked."""
 
 _LOOK_AWAY_S = 0.05  # while the machine is off
 _LOOK_PAUSED_S = 5.0  # a thousand looks are more than the longest pause
@@ -158,8 +160,7 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         except Conflict:  # it is at other moves
             await context.clock.sleep(1.0)
     while found.state == IncomingState.HOLDING:
-        await context.clock.sleep(LOOK_S)
-        found = await deps.others.there.caller(node).call(SHOW_INCOMING, params=params)
+        found = await _seen(context, node)
     if found.state not in FILLING | _COPIED:
         raise Unavailable(found.reason or f"it is {found.state} there")
     if move.root is not None and not found.root:
@@ -171,6 +172,20 @@ async def _prepared(context: Context[MoveInput], node: NodeId) -> None:
         raise NotServed("its version is older, and would not say what is lost of the volume")
     while _busy_volume(context, move):  # nothing new begins there
         await context.clock.sleep(LOOK_S)
+
+
+async def _seen(context: Context[MoveInput], node: NodeId) -> IncomingMove:
+    """What it has of the move, a little later; a daemon that is being started anew is waited for. Raises what it says,
+    or why it says nothing."""
+    silent_since = context.clock.monotonic()
+    while True:
+        await context.clock.sleep(LOOK_S)
+        try:
+            caller = context.deps.others.there.caller(node)
+            return await caller.call(SHOW_INCOMING, params=MoveParams(move_id=context.run_id))
+        except (Unavailable, DeadlineExceeded):
+            if context.clock.monotonic() - silent_since >= SILENT_S:
+                raise
 
 
 async def _memory(deps: FlowDeps, move: MoveRecord) -> KeptMemory | None:
