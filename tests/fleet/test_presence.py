@@ -27,6 +27,7 @@ from hawker.fleet.presence import (
 )
 from hawker.ids import NodeId
 from tests.ports import free_port
+from tests.waiting import wait_for
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 NONCE = b"n" * NONCE_BYTES
@@ -118,14 +119,15 @@ def test_a_presence_answers_over_the_network_until_it_is_told_to_end(tmp_path: P
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
             asker.settimeout(0.2)
             asker.connect(("127.0.0.1", port))
-            found = None
-            for _ in range(300):
+
+            def answered() -> HostWord | None:
                 try:
                     asker.send(question(KEY, NONCE))
-                    found = read_answer(KEY, NONCE, asker.recv(1000))
-                    break
-                except OSError:
-                    continue
+                    return read_answer(KEY, NONCE, asker.recv(1000))
+                except OSError:  # it does not listen yet
+                    return None
+
+            found = wait_for(answered)
             assert found is not None and found.node == NODE
     finally:
         wakes.send(b"x")
