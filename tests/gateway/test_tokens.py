@@ -125,6 +125,7 @@ async def test_authorizing_says_which_token_allows_it(front: Front) -> None:
         (TokenAccess(action="x"), Unprocessable),
         (TokenAccess(app_name="shop"), Unprocessable),
         (TokenAccess(action="r", volume_id="vol_1"), Unprocessable),
+        (TokenAccess(action="r", app_name="shop", source_machine="m1"), Unprocessable),
     ],
 )
 async def test_a_call_not_allowed_or_not_known_is_refused(

@@ -87,7 +87,15 @@ class RemoteRevocations:
         return tuple(self._sent.values())
 
 
-_UNKNOWN_HERE = ("app_feature", "machine_feature", "org_feature", "mutation", "storage_object", "volume_id")
+_UNKNOWN_HERE = (
+    "app_feature",
+    "machine_feature",
+    "org_feature",
+    "mutation",
+    "source_machine",
+    "storage_object",
+    "volume_id",
+)
 
 
 class TokenHandlers:

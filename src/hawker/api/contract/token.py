@@ -67,7 +67,7 @@ class VerifiedToken(Answer, frozen=True, kw_only=True):
 
 class TokenAccess(Request, frozen=True, kw_only=True):
     """`action` is letters: r read, w write, c create, d delete, C control. What this node has no notion of (`mutation`,
-    the features, `storage_object`, `volume_id`) is refused rather than passed over."""
+    the features, `source_machine`, `storage_object`, `volume_id`) is refused rather than passed over."""
 
     action: str = ""
     org_slug: str | None = None
@@ -79,7 +79,7 @@ class TokenAccess(Request, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     """One that is to be run: asks for control beside `action`."""
     source_machine: str | None = None
-    """Who asks; no token of this node depends on it."""
+    """Refused: no token of this node is bound to the machine that shows it."""
     app_feature: str | None = None
     """Refused."""
     machine_feature: str | None = None
