@@ -19,15 +19,9 @@ from tests.e2e.shop import Shop
 from tests.e2e.test_volumes import make
 from tests.waiting import eventually
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.root,
-    pytest.mark.slow,
-    pytest.mark.long(
-        reason="eight deaths of a real daemon; tests/volume/test_backup_schedule.py has them in virtual time"
-    ),
-]
+pytestmark = [pytest.mark.anyio, pytest.mark.root, pytest.mark.slow]
 
+SHORT = ("volume_backup.accept.after", "volume_backup.send.packed")
 PLACES = (
     "volume_backup.accept.before",
     "volume_backup.accept.after",
@@ -41,7 +35,17 @@ PLACES = (
 WITHIN_S = 120.0
 
 
-async def test_backup_of_each_day_is_made_once_though_the_daemon_dies_at_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "places",
+    [
+        SHORT,
+        pytest.param(PLACES, marks=pytest.mark.long(reason="eight deaths; the two of the short form are beside it")),
+    ],
+    ids=["short", "all"],
+)
+async def test_backup_of_each_day_is_made_once_though_the_daemon_dies_at_it(
+    tmp_path: Path, places: Sequence[str]
+) -> None:
     passphrase, kept = tmp_path / "passphrase", tmp_path / "kept"
     await anyio.to_thread.run_sync(passphrase.write_bytes, b"correct horse battery\n")
     flags = ("--backup-url", str(kept), "--backup-passphrase-file", str(passphrase))
@@ -51,7 +55,7 @@ async def test_backup_of_each_day_is_made_once_though_the_daemon_dies_at_it(tmp_
             shop = await Shop(client, "daily").open()
             volumes = [(await make(shop, name=name)).id for name in ("one", "other")]
         await anyio.to_thread.run_sync(node.kill)
-        for day, place in enumerate(PLACES, 1):
+        for day, place in enumerate(places, 1):
             await anyio.to_thread.run_sync(_write, node, volumes, day)
             await anyio.to_thread.run_sync(_dies, node, tmp_path / "offset", day, place)
             try:
@@ -62,11 +66,11 @@ async def test_backup_of_each_day_is_made_once_though_the_daemon_dies_at_it(tmp_
             await anyio.to_thread.run_sync(node.kill)
         await anyio.to_thread.run_sync(node.start)
         await eventually(lambda: _left(node, kept) == [], WITHIN_S)
-        assert _are_kept(kept, volumes, len(PLACES))
+        assert _are_kept(kept, volumes, len(places))
         whole = CommandLine(node.environment)
         verify = ("volumes", "verify", str(kept), "--passphrase-file", str(passphrase))
         done = await anyio.to_thread.run_sync(partial(whole, *verify))
-        assert (done.status, done.out.count("whole")) == (0, len(volumes) * len(PLACES)), done
+        assert (done.status, done.out.count("whole")) == (0, len(volumes) * len(places)), done
 
 
 def _write(node: RunningNode, volumes: Sequence[str], day: int) -> None:

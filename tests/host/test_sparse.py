@@ -116,3 +116,18 @@ async def test_reflinks_are_used_where_the_file_system_has_them(tmp_path: Path) 
     done = await draft(_sparse(tmp_path / "source", MIB, (0, b"a" * MIB)), tmp_path / "copy")
     assert done.way is (Way.REFLINK if shares else Way.COPY)
     assert sorted(os.listdir(tmp_path)) == ["copy", "source"]
+
+
+async def test_question_whether_blocks_are_shared_may_be_asked_by_many_at_once(tmp_path: Path) -> None:
+    """A snapshot and a backup that are due when a daemon begins ask it together."""
+    answers = list[bool]()
+
+    async def ask() -> None:
+        for _ in range(100):
+            answers.append(await anyio.to_thread.run_sync(shares_blocks, tmp_path))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(ask)
+    assert len(answers) == 800 and len(set(answers)) == 1
+    assert not os.listdir(tmp_path)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from anyio import from_thread
 
@@ -63,14 +64,10 @@ def allocated_bytes(file: Path) -> int:
 
 def shares_blocks(directory: Path) -> bool:
     """Whether copies in this directory share the blocks of their source, which costs neither time nor room."""
-    first, second = directory / ".reflink.source", directory / ".reflink.copy"
-    try:
-        first.write_bytes(bytes(4096))
-        with first.open("rb") as here, second.open("wb") as there:
-            return _reflink(here.fileno(), there.fileno())
-    finally:
-        first.unlink(missing_ok=True)
-        second.unlink(missing_ok=True)
+    with TemporaryFile(dir=directory) as source, TemporaryFile(dir=directory) as copy:
+        source.write(bytes(4096))
+        source.flush()
+        return _reflink(source.fileno(), copy.fileno())
 
 
 def draft_here(source: Path, target: Path) -> Drafted:
