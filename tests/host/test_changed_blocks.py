@@ -88,6 +88,27 @@ def test_writes_that_the_ring_could_not_hold_make_it_lost(disk: tuple[str, Path]
     assert tracker.since(0) is None
 
 
+@pytest.mark.parametrize("emptied", [True, False])
+def test_ring_that_is_emptied_in_time_holds_any_number_of_writes(
+    disk: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, emptied: bool
+) -> None:
+    monkeypatch.setattr(changed_blocks, "_RING_KIB", 4)
+    tracker = track(*disk, NODE, "small")
+    if tracker is None:
+        pytest.skip("this kernel has no trace of block requests")
+    try:
+        for number in range(2000):
+            write(disk[0], number % 500 * BLOCK_BYTES, b"x" * 4096)
+            if emptied and number % 10 == 0:
+                assert tracker.empty()
+        assert tracker.empty() == emptied
+        found = tracker.since(0)
+        assert (found is not None and found[1] == (BlockRange(0, 500),)) == emptied
+    finally:
+        tracker.close()
+    assert tracker.since(0) is None and tracker.empty() == emptied
+
+
 def test_rings_are_made_and_removed_in_turn_by_all_processes(
     disk: tuple[str, Path], tracker: ChangedBlocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,6 +229,36 @@ async def test_a_kept_layer_is_not_flushed_while_it_is_mounted_and_is_watched_th
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("looked", [True, False])
+async def test_watch_that_missed_something_is_begun_anew_and_knows_no_earlier_mark(
+    tmp_path: Path, looked: bool
+) -> None:
+    files, file = at(tmp_path), made(tmp_path)
+    await make_filesystem(file)
+    mounted = file.parent / "mounted"
+    mounted.mkdir()
+    mount_filesystem(file, mounted)
+    try:
+        await files.watch(ONE, "first")
+        first = await files.changed(ONE, "")
+        if not first.mark:
+            pytest.skip("this kernel has no trace of block requests")
+        await files.keep_watch(ONE)
+        assert (await files.changed(ONE, first.mark)).spans is not None
+        files._watched[ONE.id][1].lost = True  # as when its ring was full
+        if looked:
+            await files.keep_watch(ONE)
+        second = await files.changed(ONE, first.mark)
+        assert second.spans is None and second.mark
+        (mounted / "written").write_bytes(os.urandom(BLOCK_BYTES))
+        await files.settle(ONE)
+        assert (await files.changed(ONE, second.mark)).spans
+    finally:
+        await files.unwatch(ONE)
+        unmount(mounted)
+
+
+@pytest.mark.root
 async def test_a_volume_is_not_flushed_while_a_namespace_that_ends_still_has_it_mounted(tmp_path: Path) -> None:
     """What its file system writes when it is given up would not be in the copy."""
     files, file = at(tmp_path), made(tmp_path)

@@ -27,7 +27,7 @@ _MOST = 1 << 18
 """Changed blocks that are remembered, 16 GiB of them; with more than that it is lost."""
 
 _SECTORS = BLOCK_BYTES // 512
-_RING_KIB = 4096  # for each processor: some 80,000 requests between two looks
+_RING_KIB = 4096  # for each processor: some 80,000 requests between two times that it is emptied
 _NAME = "hawker-"
 _EVENT = "events/block/block_rq_complete"
 _FILTER = 'dev == {device} && nr_sector != 0 && !(rwbs ~ "*R*")'
@@ -79,6 +79,7 @@ class ChangedBlocks:
         self._mark = 0
         self._sectors = 0
         self._taking = threading.Lock()
+        self._closed = False
         self.lost = False
         self._before = self._counted() or 0
         self._pipe = os.open(ring / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -86,6 +87,8 @@ class ChangedBlocks:
     def since(self, mark: int) -> tuple[int, tuple[BlockRange, ...]] | None:
         """A mark of now, and what changed since the one that is given, 0 for all; None once it is lost."""
         with self._taking:
+            if self._closed:
+                return None
             counted = self._counted()
             self._drain()
             if counted is not None and self._sectors < counted - self._before:
@@ -97,8 +100,16 @@ class ChangedBlocks:
             self._mark += 1
             return self._mark, changed
 
+    def empty(self) -> bool:
+        """The ring, which is small: what it tells is remembered. False once it is lost."""
+        with self._taking:
+            if not self._closed:
+                self._drain()
+            return not self.lost
+
     def close(self) -> None:
         with self._taking:
+            self._closed = True
             os.close(self._pipe)
             try:
                 with _turn(self._root):

@@ -24,6 +24,7 @@ from hawker.value_object import ValueObject
 from hawker.volume.moved_blocks import Digests, digests_of, read_blocks, write_all, write_blocks
 
 _ZEROS = bytes(BLOCK_BYTES)
+_TRIES = 2  # watches that are asked one after the other
 
 Lost: TypeAlias = Sequence[FileRange] | None
 """What of a file is noted as lost, in order, and is zeros from then on; None where no loss is taken."""
@@ -105,7 +106,11 @@ class MovedFiles(Protocol):
         """From now on note which blocks change, where the host can; `name` is of this watch alone."""
 
     async def changed(self, file: MovedFile, since: str) -> BlockChanges:
-        """Since the mark of an earlier answer."""
+        """Since the mark of an earlier answer. A watch that missed something is begun anew, without earlier marks."""
+
+    async def keep_watch(self, file: MovedFile) -> None:
+        """What changed until now is noted: the kernel remembers little, so this is to be called often while a file is
+        watched."""
 
     async def unwatch(self, file: MovedFile) -> None:
         """Note nothing any more."""
@@ -209,28 +214,45 @@ class HostMovedFiles:
             await in_thread(Pool.DISKS, ext4.sync_filesystem, target)
 
     async def watch(self, file: MovedFile, name: str) -> None:
+        async with self._rings:
+            await self._watch(file, name)
+
+    async def _watch(self, file: MovedFile, name: str) -> None:
         path = self._existing(file)
 
         def begin() -> ChangedBlocks | None:
             device = ext4.device_of(path)
             return None if device is None else track(device, path, self._node, file.id)
 
-        async with self._rings:
-            await self.unwatch(file)
-            tracker = await in_thread(Pool.DISKS, begin)
-            if tracker is not None:
-                self._watched[file.id] = (name, tracker)
+        await self._unwatch(file.id)
+        tracker = await in_thread(Pool.DISKS, begin)
+        if tracker is not None:
+            self._watched[file.id] = (name, tracker)
 
     async def changed(self, file: MovedFile, since: str) -> BlockChanges:
-        if file.id not in self._watched:
-            return BlockChanges("", None)
-        name, tracker = self._watched[file.id]
         asked, _, mark = since.partition("/")
-        known = asked == name and mark.isdecimal()
-        found = await in_thread(Pool.DISKS, tracker.since, int(mark) if known else 0)
-        if found is None:
-            return BlockChanges("", None)
-        return BlockChanges(f"{name}/{found[0]}", found[1] if known else None)
+        for _ in range(_TRIES):
+            watched = self._watched.get(file.id)
+            if watched is None:
+                break
+            name, tracker = watched
+            known = asked == name and mark.isdecimal()
+            found = await in_thread(Pool.DISKS, tracker.since, int(mark) if known else 0)
+            if found is not None:
+                return BlockChanges(f"{name}/{found[0]}", found[1] if known else None)
+            await self._watch_anew(file, watched)
+        return BlockChanges("", None)
+
+    async def keep_watch(self, file: MovedFile) -> None:
+        watched = self._watched.get(file.id)
+        if watched is not None and not await in_thread(Pool.DISKS, watched[1].empty):
+            await self._watch_anew(file, watched)
+
+    async def _watch_anew(self, file: MovedFile, missed: tuple[str, ChangedBlocks]) -> None:
+        """Unless somebody has since. A name is never had twice: a mark of the old watch is none of the new one's."""
+        async with self._rings:
+            if self._watched.get(file.id) == missed:
+                await self._watch(file, f"{missed[0]}+")
 
     async def end_watches(self, open: Collection[str]) -> None:
         async with self._rings:

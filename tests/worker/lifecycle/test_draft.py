@@ -2,7 +2,7 @@
 source says, nothing is believed that was not compared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -115,6 +115,39 @@ async def test_a_source_that_was_killed_in_the_copy_has_all_of_it_compared_again
         await eventually(fleet._clock, warming, 60, 0.0005)
         await fleet.again(0, kept=1.0)
         assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert await fleet.settled() == []
+
+
+class CountingFiles(FakeMovedFiles):
+    """How many blocks were compared while a machine ran, and after its end."""
+
+    compared: dict[bool, int]
+    looks = 0
+    runs: Callable[[], bool]
+
+    async def keep_watch(self, file: MovedFile) -> None:
+        CountingFiles.looks += CountingFiles.runs()
+
+    async def digests(self, file: MovedFile, spans: Sequence[BlockRange], lost: Lost = None) -> Digests:
+        self.compared[CountingFiles.runs()] += sum(each.count for each in spans)
+        return await super().digests(file, spans, lost)
+
+
+def counting(files: MovedFiles) -> MovedFiles:
+    files.__class__ = CountingFiles
+    CountingFiles.compared, CountingFiles.looks = {True: 0, False: 0}, 0
+    return files
+
+
+async def test_a_source_that_missed_a_change_watches_anew_and_all_is_compared_while_the_machine_runs() -> None:
+    async with played_fleet(WorkerKit(moved_files=counting)) as fleet:
+        fleet.hosts[0].world.moved_files.misses = 2
+        CountingFiles.runs = lambda: bool(fleet.hosts[0].sight().running)
+        move = await fleet.move(0, 1)
+        assert (await fleet.ended(0, move.id)).state is MoveState.DONE
+        assert fleet.hosts[0].world.moved_files.misses == 0
+        assert CountingFiles.looks > 0  # however long a copy takes, the kernel need not remember all of it
+        assert CountingFiles.compared[True] >= 2 * PIECES and CountingFiles.compared[False] < PIECES
         assert await fleet.settled() == []
 
 

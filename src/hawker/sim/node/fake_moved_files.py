@@ -26,7 +26,7 @@ LAYER_BYTES = 256 << 20
 class FakeMovedFiles(FakeHostPart):
     """Keeps `MovedFiles` in memory, beside the volumes, the layers that machines keep and the memories of those that
     are suspended. While `spoils` is above 0, that many more pieces are written wrong, as by a disk that lies. While it
-    `refuses`, no draft is put in its place."""
+    `refuses`, no draft is put in its place. While `misses` is above 0, that many more watches miss something."""
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class FakeMovedFiles(FakeHostPart):
     ) -> None:
         super().__init__(crash_points)
         self.spoils = 0
+        self.misses = 0
         self.refuses = False
         self.drafted: dict[str, dict[int, bytes]] = {}
         self.retired: dict[tuple[str, int], int] = {}  # by id and generation
@@ -76,6 +77,9 @@ class FakeMovedFiles(FakeHostPart):
         if file.id not in self._watches:
             return BlockChanges("", None)
         name, marks = self._watches[file.id]
+        if self.misses and since:
+            self.misses -= 1
+            self._watches[file.id] = name, marks = f"{name}+", []
         marks.append(content)
         asked, _, mark = since.partition("/")
         spans = None
@@ -83,6 +87,9 @@ class FakeMovedFiles(FakeHostPart):
             before = marks[int(mark)]
             spans = spans_of(each for each in range(PIECES) if _written(each, before) != _written(each, content))
         return BlockChanges(f"{name}/{len(marks) - 1}", spans)
+
+    async def keep_watch(self, file: MovedFile) -> None:
+        pass
 
     @property
     def watched(self) -> set[str]:

@@ -3,7 +3,7 @@ durable here. That commit is the change of owner. Before it, every failure ends 
 `deliver` goes on until the new owner has heard of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio
@@ -241,7 +241,13 @@ async def warm(context: Context[MoveInput]) -> Outcome:
     if move.state is MoveState.PREPARING:
         stored = await stored_bytes(deps, move)
         await deps.store.write(lambda tx: _warming(tx, deps, move, stored), Durability.DURABLE)
-    theirs = await _filled(context, move, _WARM, PREPARE_S, lambda: _instance(deps, move) == ran)
+
+    async def runs_on() -> str:
+        for each in unit_files(move):
+            await files_of(deps).keep_watch(each)
+        return "" if _instance(deps, move) == ran else "the machine has exited meanwhile"
+
+    theirs = await _filled(context, move, _WARM, PREPARE_S, runs_on)
     if isinstance(theirs, str):
         return _unfilled(context, theirs)
     for each in unit_files(move):
@@ -368,15 +374,16 @@ async def _filled(
     move: MoveRecord,
     wanted: frozenset[IncomingState],
     patience_s: float,
-    still: Callable[[], bool] = lambda: True,
+    meanwhile: Callable[[], Awaitable[str]] | None = None,
 ) -> IncomingMove | str:
-    """What the destination has, once it is what is `wanted`; or why it will not be."""
+    """What the destination has, once it is what is `wanted`; or why it will not be, as `meanwhile` may say."""
     deps, params = context.deps, MoveParams(move_id=move.id)
     seen, last, silent = (0, 0, 0), context.clock.monotonic(), ""
     look_s = _LOOK_AWAY_S if wanted is _COPIED else LOOK_S
     while context.clock.monotonic() - last < patience_s:
-        if not still():
-            return "the machine has exited meanwhile"
+        ended = "" if meanwhile is None else await meanwhile()
+        if ended:
+            return ended
         await context.clock.sleep(look_s)
         paused = _is_paused(context)
         last = context.clock.monotonic() if paused else last
