@@ -112,7 +112,8 @@ class BackupRepository:
             " key import` what `hawker volumes key export` wrote"
         )
 
-    async def _key_in(self, config: bytes, passphrase: bytes) -> bytes:
+    async def _key_in(self, config: bytes, passphrase: bytes, refused: str = "") -> bytes:
+        """Raises `ArchiveRefused`, with `refused`, for another passphrase."""
         found = objects.decoded(config, RepositoryConfig)
         try:
             return await in_thread(Pool.ARCHIVE, objects.repository_key, found, passphrase, self._clock)
@@ -120,7 +121,8 @@ class BackupRepository:
             if isinstance(error, ArchiveDamaged):
                 raise
             raise ArchiveRefused(
-                f"the passphrase does not open the backups in {self.name}: they were begun with another one, or"
+                refused
+                or f"the passphrase does not open the backups in {self.name}: they were begun with another one, or"
                 " somebody has changed it since (`hawker volumes key passphrase`)"
             ) from error
 
@@ -144,10 +146,17 @@ class BackupRepository:
             objects.decoded(config, RepositoryConfig)
         except ArchiveDamaged as error:
             raise ArchiveRefused("this is no key that `hawker volumes key export` wrote") from error
-        key = await self._key_in(config, await in_thread(Pool.ARCHIVE, self._passphrase))
+        refused = "the passphrase does not open this key: it opens with the one that it was exported under"
+        key = await self._key_in(config, await in_thread(Pool.ARCHIVE, self._passphrase), refused)
         self._keys = RepositoryKeys(key, self._clock)
         for backup in (await self.backups(""))[-1:]:
-            await self.manifest(backup)
+            try:
+                await self.manifest(backup)
+            except ArchiveDamaged as error:
+                raise ArchiveRefused(
+                    f"this key does not open backup {backup}, the newest in {self.name}: it is of another repository,"
+                    " or that backup is damaged"
+                ) from error
         if await self._place.size(_CONFIG) is not None:
             raise ArchiveRefused(f"{self.name} has a key: what is there stays")
         await self._put(_CONFIG, config)

@@ -6,6 +6,7 @@ import pytest
 from hawker.api.contract.body import instant
 from hawker.api.contract.volume import CreateVolumeRequest
 from hawker.cli.exits import ExitStatus
+from hawker.clock import SystemClock
 from tests.cli.conftest import Hawker
 from tests.cli.fake_node import FakeNode
 from tests.cli.fake_volumes import BACKUP, TAKEN, volume
@@ -37,6 +38,20 @@ def test_a_backup_goes_on_without_who_waited(node: FakeNode, hawker: Hawker) -> 
     node.stages = ["running"]
     said = hawker("volumes", "backup", "data", "--timeout", "0")
     assert said.status == ExitStatus.FAILED and "still running after 0 s, and goes on" in said.err
+
+
+def test_interrupt_ends_the_wait_and_says_that_the_backup_goes_on(
+    node: FakeNode, hawker: Hawker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    shelve(node)
+    node.stages = ["running"]
+    monkeypatch.setattr(SystemClock, "sleep", interrupt)
+    said = hawker("volumes", "backup", "data")
+    assert (said.status, said.out) == (ExitStatus.INTERRUPTED, "")
+    assert f"backup {BACKUP} goes on: `hawker volumes backups -a shop` lists it" in said.err
 
 
 def test_nobody_has_to_wait_for_a_backup(node: FakeNode, hawker: Hawker) -> None:

@@ -16,7 +16,7 @@ def test_an_exported_key_restores_a_place_that_lost_its_own(hawker: Hawker, kept
     again = ("volumes", "key", "import", str(kept.place), str(key), "--passphrase-file")
     assert "has a key" in hawker(*again, str(recovery)).err
     (kept.place / "config").unlink()
-    assert "does not open" in hawker(*again, str(kept.passphrase)).err
+    assert "with the one that it was exported under" in hawker(*again, str(kept.passphrase)).err
     assert hawker(*again, str(recovery)).status == ExitStatus.OK
     kept.passphrase = recovery
     assert hawker(*words(kept, "extract", KEPT, str(tmp_path / "out"))).status == ExitStatus.OK
@@ -28,7 +28,7 @@ def test_a_key_of_another_repository_is_not_imported(hawker: Hawker, kept: Kept,
     other = Kept(tmp_path / "other")
     (kept.place / "config").unlink()
     said = hawker("volumes", "key", *words(kept, "import", str(other.place / "config"))[1:])
-    assert said.status == ExitStatus.FAILED and "cannot be read" in said.err
+    assert said.status == ExitStatus.FAILED and f"does not open backup {KEPT}" in said.err
     assert not (kept.place / "config").exists()
 
 

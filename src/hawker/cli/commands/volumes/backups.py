@@ -35,19 +35,30 @@ _LOOKS_S = (0.1, 0.3, 1.0)  # between two looks; the last one from then on
 @within_option
 @output_option
 @click.pass_context
-def backup_volume(ctx: click.Context, volume: str, app: str | None, wait: bool, within_s: float, form: Form) -> None:
+def backup_volume(
+    ctx: click.Context, volume: str, app: str | None, wait: bool, within_s: float, form: Form
+) -> int | None:
     """Back VOLUME up, which may be in use, to where its node's backups go, and print the backup's name. Of what was
-    saved before, nothing is sent again."""
+    saved before, nothing is sent again. Ctrl-C ends the wait, not the backup."""
+    begun = list[tuple[VolumeParams, VolumeBackup]]()
 
     async def begin(caller: Caller) -> VolumeBackup:
-        found = await find_volume(caller, volume, app)
-        begun = await caller.call(CREATE_BACKUP, params=found.params)
-        return await _saved(caller, found.params, begun, SystemClock(), within_s) if wait else begun
+        params = (await find_volume(caller, volume, app)).params
+        backup = await caller.call(CREATE_BACKUP, params=params)
+        begun.append((params, backup))
+        return await _saved(caller, params, backup, SystemClock(), within_s) if wait else backup
 
-    made = talk(ctx, begin)
+    try:
+        made = talk(ctx, begin)
+    except KeyboardInterrupt:
+        for params, backup in begun:
+            look = f"`hawker volumes backups -a {params.app_name}` lists it once it is whole"
+            note(f"backup {backup.backup} goes on: {look}")
+        return ExitStatus.INTERRUPTED
     show(made, form, lambda backup: backup.backup)
     if made.sent_bytes is not None and made.stored_bytes is not None:
         note(f"{size(made.stored_bytes)} stored, {size(made.sent_bytes)} sent")
+    return None
 
 
 async def _saved(
