@@ -1,5 +1,6 @@
 """Whose a host name is in a fleet, while two homes ask at once and nodes are away."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hawker.api.contract.certificate import (
 from hawker.api.contract.owner import (
     KEEP_HOSTNAME,
     RELEASE_HOSTNAME,
+    HostnameKept,
     HostnameParams,
     HostnameRequest,
     ReleaseHostnameQuery,
@@ -28,9 +30,10 @@ from hawker.fair.table import HOSTNAMES as HOSTNAMES_SHARE
 from hawker.fleet import app_handlers
 from hawker.gateway.claims import ABANDONED_S, HostnameQuorum
 from hawker.gateway.fan_out import FanOut, Reach
-from hawker.ids import AppName
-from hawker.record.app import HOSTNAMES, HostnameClaim, org_of
+from hawker.ids import AppName, NodeId
+from hawker.record.app import HOSTNAME_COUNTS, HOSTNAMES, HostnameClaim, HostnameCount, org_of
 from hawker.secret.certificates import AFFIRM_EVERY_S
+from hawker.store.contract import Bucket, Tx, decode
 from tests.certificates import issued
 from tests.gateway.town import FAR, HERE, Client, Host, Town, town_of
 from tests.worker.hourglass import in_virtual_time
@@ -202,11 +205,11 @@ OTHER_NAMES = [f"{number}.example.com" for number in range(3)]
 
 
 async def claim(town: Town, count: int, org: str = "") -> None:
-    """Of an app of this organization that nobody here knows, at every keeper."""
+    """For an app of this organization that nobody here knows, at every keeper."""
     for host in town.hosts.values():
         for name in OTHER_NAMES[:count]:
-            kept = HostnameClaim(app=AppName("crowd"), home=host.id, at=0.0, org=org)
-            await host.worker.store.write(lambda tx, name=name, kept=kept: tx.put(HOSTNAMES, name, kept))  # type: ignore[misc]
+            body = HostnameRequest(app="crowd", home=host.id, org=org)
+            await api(host).call(KEEP_HOSTNAME, params=HostnameParams(hostname=name), body=body)
 
 
 @pytest.fixture
@@ -252,6 +255,104 @@ async def test_a_name_that_an_older_home_claims_counts_for_its_app(town: Town) -
     older = HostnameRequest(app="crowd", home=first.id)
     with pytest.raises(QuotaExceeded, match="organization crowd has 3"):
         await api(keeper).call(KEEP_HOSTNAME, params=params, body=older)
+
+
+class Keeper:
+    """A node that keeps host names, asked by homes."""
+
+    def __init__(self, host: Host) -> None:
+        self.store = host.worker.store
+        self._host = host
+
+    async def keep(self, name: str, app: str, org: str = "", instead_of: str | None = None) -> str:
+        body = HostnameRequest(app=app, home=self._host.id, org=org, instead_of=instead_of)
+        kept: HostnameKept = await api(self._host).call(KEEP_HOSTNAME, params=HostnameParams(hostname=name), body=body)
+        return kept.app
+
+    async def release(self, name: str, app: str) -> None:
+        query = ReleaseHostnameQuery(app=app)
+        await api(self._host).call(RELEASE_HOSTNAME, params=HostnameParams(hostname=name), query=query)
+
+    def counted(self) -> dict[str, HostnameCount]:
+        return dict(self.store.scan(HOSTNAME_COUNTS))
+
+    def there(self) -> dict[str, HostnameCount]:
+        """What the claims themselves come to."""
+        orgs = Counter(claim.org for _, claim in self.store.scan(HOSTNAMES))
+        each = {org: HostnameCount(names=names) for org, names in orgs.items()}
+        return {"": HostnameCount(names=orgs.total(), orgs=len(orgs))} | each
+
+
+@pytest.fixture
+def keeper(town: Town) -> Keeper:
+    return Keeper(next(iter(town.hosts.values())))
+
+
+async def test_a_name_that_is_claimed_reads_as_many_rows_beside_two_thousand_as_beside_none(
+    keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def rows_read(name: str) -> list[str]:
+        read: list[str] = []
+
+        def noting(bucket: Bucket[Any], key: str, data: bytes) -> Any:
+            read.append(bucket.name)
+            return decode(bucket, key, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("hawker.store.memory_store.decode", noting)
+            await keeper.keep(name, "shop", "acme")
+        return read
+
+    def crowd(tx: Tx) -> None:
+        for number in range(2000):
+            kept = HostnameClaim(app=AppName("a"), home=NodeId("0000000b"), at=0.0, org=f"org-{number}")
+            tx.put(HOSTNAMES, f"{number}.example.com", kept)
+
+    await keeper.keep("first.example.com", "shop", "acme")
+    alone = await rows_read("second.example.com")
+    await keeper.store.write(crowd)
+    assert await rows_read("third.example.com") == alone
+    assert await rows_read("*.example.com") == alone, "of a wildcard no more"
+    assert len(alone) <= 4
+
+
+async def test_a_name_is_counted_for_who_has_it_through_all_that_becomes_of_it(keeper: Keeper) -> None:
+    steps = (
+        lambda: keeper.keep("a.example.com", "shop", "acme"),
+        lambda: keeper.keep("a.example.com", "shop", "acme"),  # once more
+        lambda: keeper.keep("b.example.com", "shop", "acme"),
+        lambda: keeper.keep("b.example.com", "bar", "beta"),  # it is another's
+        lambda: keeper.keep("b.example.com", "bar", "beta", "shop"),  # who has given it up
+        lambda: keeper.keep("c.example.com", "old"),  # by a home that says no organization
+        lambda: keeper.keep("c.example.com", "old", "acme"),  # and then does
+        lambda: keeper.release("a.example.com", "bar"),  # it is another's
+        lambda: keeper.release("a.example.com", "shop"),
+        lambda: keeper.release("a.example.com", "shop"),
+        lambda: keeper.release("b.example.com", "bar"),
+        lambda: keeper.release("c.example.com", "old"),
+    )
+    for step in steps:
+        await step()
+        assert keeper.counted() == keeper.there()
+    assert keeper.counted() == {"": HostnameCount(names=0)}
+
+
+@pytest.mark.usefixtures("small")
+async def test_a_name_that_an_older_version_kept_in_between_counts_for_the_next_process(tmp_path: Path) -> None:
+    async with town_of(tmp_path, HERE) as town:
+        keeper = Keeper(next(iter(town.hosts.values())))
+
+        def older(tx: Tx) -> None:
+            tx.put(HOSTNAME_COUNTS, "", HostnameCount(names=1, orgs=1))
+            tx.put(HOSTNAME_COUNTS, "gone", HostnameCount(names=1))
+            for name in OTHER_NAMES:
+                kept = HostnameClaim(app=AppName("crowd"), home=NodeId("0000000b"), at=0.0, org="acme")
+                tx.put(HOSTNAMES, name, kept)
+
+        await keeper.store.write(older)
+        with pytest.raises(QuotaExceeded, match="organization acme has 3 of the 3"):
+            await keeper.keep(NAME, "shop", "acme")
+        assert keeper.counted() == keeper.there()
 
 
 async def test_a_name_of_an_app_that_is_not_there_is_not_kept(town: Town) -> None:

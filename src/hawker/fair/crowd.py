@@ -9,6 +9,14 @@ from collections.abc import Mapping
 from hawker.fair.turns import Share
 
 
+def has_room(share: Share, *, mine: int, total: int, keys: int, count: int = 1) -> bool:
+    """Whether so many more of a key may come in that has `mine` of the `total` that `keys` have, itself among them."""
+    mine, total = mine + count, total + count
+    if mine > share.each or total > share.total:
+        return False
+    return total <= share.total - share.reserve or mine <= share.total // keys
+
+
 class Crowd:
     """Nobody waits: one that does not fit is refused."""
 
@@ -19,11 +27,8 @@ class Crowd:
 
     def fits(self, key: str, count: int = 1) -> bool:
         """Whether so many more of this key may come in."""
-        mine, share = self._of.get(key, 0), self._share
-        if mine + count > share.each or self.total + count > share.total:
-            return False
-        keys = len(self._of) + (not mine)
-        return self.total + count <= share.total - share.reserve or mine + count <= share.total // keys
+        mine = self._of.get(key, 0)
+        return has_room(self._share, mine=mine, total=self.total, keys=len(self._of) + (not mine), count=count)
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -39,13 +39,23 @@ from hawker.app import app_name, network_name
 from hawker.catalog.contract import Catalog, Statement
 from hawker.clock import Clock
 from hawker.errors import Conflict, Forbidden, NotFound, NotServed, QuotaExceeded
-from hawker.fair.crowd import Crowd
+from hawker.fair.crowd import Crowd, has_room
 from hawker.fair.table import HOSTNAMES as HOSTNAMES_SHARE
 from hawker.gossip.contract import Fate, Member
 from hawker.ids import AppName, NodeId
 from hawker.netpolicy.private_networks import keep, settle
 from hawker.record import views
-from hawker.record.app import APPS, HOSTNAMES, NAMES, HostnameClaim, NameRecord, NetworkOwner, org_of
+from hawker.record.app import (
+    APPS,
+    HOSTNAME_COUNTS,
+    HOSTNAMES,
+    NAMES,
+    HostnameClaim,
+    HostnameCount,
+    NameRecord,
+    NetworkOwner,
+    org_of,
+)
 from hawker.record.machine import DESTROYED, MACHINES
 from hawker.record.volume import GONE_VOLUMES, SNAPSHOTS, VOLUMES
 from hawker.store.contract import Bucket, Reader, Store, Tx
@@ -60,14 +70,7 @@ class _OfApp(msgspec.Struct, frozen=True, kw_only=True):
     app: str
 
 
-class _OfOrg(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a claim that is read for a count."""
-
-    app: AppName
-    org: str = ""
-
-
-_CLAIMS = Bucket(HOSTNAMES.name, _OfOrg)
+_ALL = ""
 _LIVES = (Fate.ALIVE, Fate.SUSPECT)
 _PLACES = {
     "machine": (Bucket(MACHINES.name, _OfApp), Bucket(DESTROYED.name, _OfApp)),
@@ -115,6 +118,7 @@ class PeerAppHandlers:
         self._bundler = bundler
         self._app_of_hostname = app_of_hostname
         self._members = members
+        self._counted = False  # the host names, by this process
 
     def bind(self, handlers: Handlers) -> None:
         handlers.on(GET_OWNER, self.owner)
@@ -204,17 +208,24 @@ class PeerAppHandlers:
         hostname, body, now = call.params.hostname, call.body, self._clock.now()
         if call.certified not in ("", body.home):
             raise Forbidden(f"node {call.certified} claims a host name for an app of node {body.home:.40}")
-        asks = HostnameClaim(app=app_name(body.app), home=NodeId(body.home), at=now, org=(body.org or "")[:80])
+        app, org = app_name(body.app), (body.org or "")[:80]
         known = self._app_of_hostname(hostname)
+        if not self._counted:
+            await self._store.write(_count)
+            self._counted = True
 
         def apply(tx: Tx) -> HostnameClaim:
             there = tx.get(HOSTNAMES, hostname)
-            if there is None and known is not None and known != asks.app:
+            if there is None and known is not None and known != app:
                 return HostnameClaim(app=known, home=self._node, at=now)
-            if there is not None and there.app not in (asks.app, body.instead_of):
+            if there is not None and there.app not in (app, body.instead_of):
                 return there
+            asks = HostnameClaim(app=app, home=NodeId(body.home), at=now, org=org or org_of(tx, app))
             if there is None:
-                _check_room(tx, asks)
+                _check_room(tx, asks.org)
+            else:
+                _enter(tx, there.org, -1)
+            _enter(tx, asks.org, 1)
             tx.put(HOSTNAMES, hostname, asks)
             return asks
 
@@ -231,24 +242,50 @@ class PeerAppHandlers:
                 return
             if call.certified not in ("", there.home):
                 raise Forbidden(f"node {call.certified} releases a host name that node {there.home} has claimed")
+            _enter(tx, there.org, -1)
             tx.delete(HOSTNAMES, hostname)
 
         await self._store.write(apply)
 
 
-def _check_room(tx: Tx, asks: HostnameClaim) -> None:
+def _check_room(reader: Reader, org: str) -> None:
     """For one more. Raises `QuotaExceeded`."""
-    share, mine = HOSTNAMES_SHARE, _org_of(tx, asks)
-    crowd = Crowd(share)
-    for _, claim in tx.scan(_CLAIMS):
-        crowd.enter(_org_of(tx, claim))
-    if not crowd.fits(mine):
-        said = f"hostname: organization {mine} has {crowd.counts.get(mine, 0)} of the {crowd.total} host names of"
+    share, nothing = HOSTNAMES_SHARE, HostnameCount(names=0)
+    mine = (reader.get(HOSTNAME_COUNTS, org) or nothing).names
+    everyone = reader.get(HOSTNAME_COUNTS, _ALL) or nothing
+    if not has_room(share, mine=mine, total=everyone.names, keys=everyone.orgs + (not mine)):
+        said = f"hostname: organization {org} has {mine} of the {everyone.names} host names of"
         said += f" apps that are kept; one has at most {share.each}, and of the last"
         said += f" {share.reserve} of {share.total} an equal part"
         raise QuotaExceeded(f"{said}: remove some, or use a wildcard", shortfall={"hostnames": 1})
 
 
-def _org_of(reader: Reader, claim: HostnameClaim | _OfOrg) -> str:
-    """As its home says; of an older one what this node knows."""
-    return claim.org or org_of(reader, claim.app)
+def _enter(tx: Tx, org: str, names: int) -> None:
+    """So many more of the organization are kept; none where that is not counted yet."""
+    there, everyone = tx.get(HOSTNAME_COUNTS, org), tx.get(HOSTNAME_COUNTS, _ALL)
+    if everyone is None:
+        return
+    before = 0 if there is None else there.names
+    now = max(0, before + names)
+    if now:
+        tx.put(HOSTNAME_COUNTS, org, HostnameCount(names=now))
+    else:
+        tx.delete(HOSTNAME_COUNTS, org)
+    orgs = everyone.orgs + (now > 0) - (before > 0)
+    tx.put(HOSTNAME_COUNTS, _ALL, HostnameCount(names=everyone.names + now - before, orgs=orgs))
+
+
+def _count(tx: Tx) -> None:
+    """All that are kept, each for an organization from now on, whatever was counted before: an older version may have
+    been here."""
+    crowd = Crowd(HOSTNAMES_SHARE)
+    for hostname, claim in list(tx.scan(HOSTNAMES)):
+        org = claim.org or org_of(tx, claim.app)
+        if not claim.org:
+            tx.put(HOSTNAMES, hostname, msgspec.structs.replace(claim, org=org))
+        crowd.enter(org)
+    for org, _ in list(tx.scan(HOSTNAME_COUNTS)):
+        tx.delete(HOSTNAME_COUNTS, org)
+    for org, names in crowd.counts.items():
+        tx.put(HOSTNAME_COUNTS, org, HostnameCount(names=names))
+    tx.put(HOSTNAME_COUNTS, _ALL, HostnameCount(names=crowd.total, orgs=len(crowd.counts)))

@@ -58,7 +58,8 @@ NAMES = Bucket("app_names", NameRecord)  # app name
 
 class HostnameClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A host name that this node keeps for an app, in a fleet; `home` is the node that has the app's certificates.
-    `org` is the slug of the app's organization, as its home says it; empty in claims of older versions."""
+    `org` is the slug of the app's organization, as its home says it, else as this node knew it; empty in claims of
+    older versions."""
 
     app: AppName
     home: NodeId
@@ -67,6 +68,17 @@ class HostnameClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 HOSTNAMES = Bucket("hostnames", HostnameClaim)  # host name
+
+
+class HostnameCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many host names this node keeps for an organization, or for all of them, which are then so many `orgs`. Each
+    process of the node counts anew before it goes on, since older versions do not keep this."""
+
+    names: int
+    orgs: int = 0
+
+
+HOSTNAME_COUNTS = Bucket("hostname_counts", HostnameCount)  # slug of the organization; empty for all
 
 
 class NetworkOwner(msgspec.Struct, frozen=True, kw_only=True):
