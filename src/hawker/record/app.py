@@ -75,7 +75,9 @@ class HostnameCount(msgspec.Struct, frozen=True, kw_only=True):
     process of the node counts anew before it goes on, since older versions do not keep this."""
 
     names: int
+    """0 or more."""
     orgs: int = 0
+    """Only of all together: those with at least one."""
 
 
 HOSTNAME_COUNTS = Bucket("hostname_counts", HostnameCount)  # slug of the organization; empty for all
