@@ -3,8 +3,11 @@ network; by a program that binds `fly-global-services`. Without the daemon, too,
 """
 
 import json
+import os
+import signal
 import socket
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from hawker.feed import EVERYWHERE, PUBLISH
 from tests.e2e.command_line import CommandLine
 from tests.e2e.running_node import RunningNode, running_node
 from tests.e2e.shop import Shop
+from tests.e2e.test_edge_processes import APPS, processes_of
 from tests.e2e.test_fleet_images import SMALL
 from tests.e2e.test_fleet_join import HOSTS, WITHIN_S
 from tests.e2e.two_hosts import two_hosts
@@ -96,6 +100,25 @@ def test_datagrams_reach_a_machine_wherever_its_app_is(node: RunningNode, tmp_pa
     hawker.say("machine", "stop", "one")
     wait_for(lambda: answers("127.0.0.1", port))
     assert json.loads(hawker.say("machine", "status", "one", "-o", "json"))["machine"]["state"] == "started"
+
+
+def test_datagrams_of_apps_of_both_processes_are_answered_whichever_is_killed(tmp_path: Path) -> None:
+    write_python_image(tmp_path / "image")
+    with running_node(tmp_path / "node", "--edge-address", "127.0.0.1", "--edge-processes", "2") as node:
+        hawker = CommandLine(node.environment | {"HAWKER_DATA_DIR": str(node.data_dir)})
+        hawker.say("images", "import", str(tmp_path / "image"), "--as", REFERENCE)
+        ports = [free_port() for _ in APPS]
+        for app, port in zip(APPS, ports, strict=True):
+            hawker.say("apps", "create", app)
+            hawker.say("run", REFERENCE, "-a", app, "-p", f"{port}:5353/udp", "--", PYTHON, "-c", SERVE)
+        wait_for(lambda: len(processes_of(node)) == 2)
+        for port in ports:
+            wait_for(partial(answers, "127.0.0.1", port))
+        for process in processes_of(node):
+            os.kill(process, signal.SIGKILL)
+            for port in ports:
+                wait_for(partial(answers, "127.0.0.1", port))
+            wait_for(lambda: len(processes_of(node)) == 2)
 
 
 @pytest.mark.anyio

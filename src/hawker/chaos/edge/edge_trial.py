@@ -35,6 +35,7 @@ _CALM_S = 1.0  # before each blow, and after it
 _STREET = 17
 _TAKES_S = 0.05
 """An answer: so that some requests are in machines when a blow falls."""
+_LOSSY_PERCENT = 20
 _OWN_PORT = 8080  # of the service
 _REPEATED = {"GET": 2}
 """What may be repeated reaches machines twice at most, all else once."""
@@ -63,7 +64,8 @@ Server(("127.0.0.1", int(sys.argv[2])), Counting).serve_forever()
 
 class EdgeBlow(StrEnum):
     """`edge` is one process of a host's edge, of which each second host has two; `warden` is their parent. `link`: a
-    host and the next one hear nothing of each other. `parted`: likewise, a host and all others."""
+    host and the next one hear nothing of each other. `parted`: likewise, a host and all others. `lossy`: a fifth of the
+    packets between a host and all others is lost."""
 
     DAEMON = "daemon killed"
     MACHINE = "machine killed"
@@ -71,6 +73,7 @@ class EdgeBlow(StrEnum):
     WARDEN = "edge's parent killed"
     LINK = "link cut"
     PARTED = "host parted"
+    LOSSY = "a fifth lost"
     HOST = "host without power"
 
     @property
@@ -81,7 +84,7 @@ class EdgeBlow(StrEnum):
     @property
     def ends_requests(self) -> bool:
         """Whether one that may not be repeated can be in what dies."""
-        return self is not EdgeBlow.DAEMON
+        return self not in (EdgeBlow.DAEMON, EdgeBlow.LOSSY)
 
 
 class EdgeTrialPlan(ValueObject, frozen=True, kw_only=True):
@@ -218,6 +221,12 @@ class EdgeTrial:
             case EdgeBlow.LINK | EdgeBlow.PARTED:
                 cut = others if blow is EdgeBlow.PARTED else others[hit.host.number % len(others) :][:1]
                 await run_sync(self._fleet.lab.part, [hit.host], [each.host for each in cut])
+                await self._clock.sleep(self._plan.parted_s)
+                await run_sync(self._fleet.lab.heal)
+            case EdgeBlow.LOSSY:
+                await run_sync(partial(hit.host.drop_from, [each.host for each in others], percent=_LOSSY_PERCENT))
+                for other in others:
+                    await run_sync(partial(other.host.drop_from, [hit.host], percent=_LOSSY_PERCENT))
                 await self._clock.sleep(self._plan.parted_s)
                 await run_sync(self._fleet.lab.heal)
             case EdgeBlow.HOST:

@@ -37,6 +37,8 @@ class PlantedHole(ValueObject, frozen=True):
     value: object
 
     def plant(self) -> None:
+        """Raises `AttributeError` where the wall has another name by now."""
+        getattr(self.owner, self.attribute)
         setattr(self.owner, self.attribute, self.value)
 
 
@@ -82,7 +84,7 @@ HOLES = (
     ),
     PlantedHole(
         "missing-app-check", "a spare may name any app's machine", "a spare for a foreign machine",
-        operations, "_check_standbys", _ask_nothing,
+        operations, "check_standbys", _ask_nothing,
     ),
     PlantedHole(
         "unbounded-head", "the head of a request has no limit", "a head of many headers",
