@@ -29,6 +29,7 @@ async def test_a_deploy_ends_whoever_of_its_client_and_its_driver_dies(tmp_path:
     assert rows[0].end == "complete"
 
 
+@pytest.mark.timeout(3600)  # half an hour, and more on a busy host
 @pytest.mark.long(reason="ten nodes, both strategies, every blow and place; the test above is the short form")
 async def test_deploys_over_ten_nodes_end_as_promised_whatever_befalls_them(tmp_path: Path) -> None:
     rows = await played(DeployTrialPlan(where=tmp_path))
